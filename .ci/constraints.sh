@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Renews .ci/constraints.txt: the newest versions that pyproject.toml allows, as pip resolves them now.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+python3 -m venv "$fresh/venv"
+"$fresh/venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+{
+    sed -n '/^#/p' .ci/constraints.txt
+    "$fresh/venv/bin/python" -m pip freeze --exclude-editable | grep -v '^#'
+} >"$fresh/constraints.txt"
+cp "$fresh/constraints.txt" .ci/constraints.txt
