@@ -1,3 +1,3 @@
-"""SealMQ's gateway: key generator, mediator, broker lifecycle, policy families, CLI, host client."""
+"""SealMQ's gateway: key generator, mediator, brokers, policy families, CLI, host client."""
 
 __version__ = "0.1.0"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The one check for people and CI: ruff, mypy --strict, the one-way imports. `.ci/lint.sh fix` lets
+# ruff put right what it can.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=build/venv/bin
+
+say() { printf 'lint: %s\n' "$*"; }
+
+if [ "${1:-}" = fix ]; then
+    "$bin/ruff" check --fix-only --quiet .
+    "$bin/ruff" format --quiet .
+fi
+say 'ruff'
+"$bin/ruff" check --quiet .
+"$bin/ruff" format --quiet --check .
+say 'mypy: the packages and tools (some seconds)'
+"$bin/mypy" --no-error-summary shared_spec firmware gateway .ci/imports.py
+for tests in shared_spec firmware gateway hil_tests; do
+    [ -n "$(find "$tests/tests" -name '*.py' -print -quit 2>/dev/null)" ] || continue
+    say "mypy: $tests/tests"
+    MYPYPATH=$tests/tests "$bin/mypy" --no-error-summary --exclude '/typings/' "$tests/tests"
+done
+say 'imports'
+"$bin/python" .ci/imports.py
