@@ -24,7 +24,12 @@ def exists(module: str) -> bool:
 def main() -> int:
     root = Path(__file__).resolve().parent.parent
     config = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--cache-dir", "build/imports"]
+    command = [
+        str(Path(sys.executable).parent / "lint-imports"),
+        "--no-logo",
+        "--cache-dir",
+        "build/imports",
+    ]
     for contract in config["tool"]["importlinter"]["contracts"]:
         named = contract.get("modules", []) + contract.get("source_modules", [])
         missing = [m for m in named + contract.get("forbidden_modules", []) if not exists(m)]
