@@ -12,7 +12,7 @@ if [ "${1:-}" = fix ]; then
     "$bin/ruff" format --quiet .
 fi
 say 'ruff'
-"$bin/ruff" check --quiet .
+"$bin/ruff" check --quiet --output-format concise .
 "$bin/ruff" format --quiet --check .
 say 'mypy: the packages and tools (some seconds)'
 "$bin/mypy" --no-error-summary shared_spec firmware gateway .ci/imports.py
