@@ -1,0 +1,22 @@
+# base64url without padding (RFC 4648, 5), strict: one text for each value.
+import binascii
+
+from .errors import Malformed
+
+
+def b64u(raw: bytes) -> bytes:
+    text = binascii.b2a_base64(raw).rstrip(b"=\n")
+    return text.replace(b"+", b"-").replace(b"/", b"_")
+
+
+def unb64u(text: bytes) -> bytes:
+    for c in text:
+        if not (48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or c == 45 or c == 95):
+            raise Malformed("not base64url")
+    if len(text) % 4 == 1:
+        raise Malformed("not base64url: %d characters" % len(text))
+    std = text.replace(b"-", b"+").replace(b"_", b"/") + b"=" * (-len(text) % 4)
+    raw = binascii.a2b_base64(std)
+    if b64u(raw) != text:
+        raise Malformed("not base64url: unused bits are set")
+    return raw

@@ -1,0 +1,182 @@
+# What protects CONNECT, SUBSCRIBE and UNSUBSCRIBE, and the packets of the control topic (SPEC.md 4).
+# Both sides build the same bytes here; keys and ciphers come in through the port of aead.py.
+import struct
+
+from .aead import check_tag, seal, tag, unseal
+from .b64 import b64u, unb64u
+from .const import CONTROL, DOWN, DOWN_HEAD, M2_HEAD, N_CONTROL, N_PROOF, N_TOKEN, OP_NOTICE
+from .const import OP_RECEIPT, OP_WELCOME, PROOF, TAG, TOKENED, UP
+from .envelope import get_m2, nonce_link, put_m2, tail_m2
+from .errors import Malformed
+from .keys import u24
+
+_PROOF_CHARS = 32
+_TAG_CHARS = 22
+
+
+# --- CONNECT ---------------------------------------------------------------------------------------------
+
+
+# 32 characters: the first part of the password, all of it in quarantine (gen 0).
+def proof_head(suite, flags, gen, client, boot, salt, conn, low) -> bytes:
+    p = bytes((suite << 4 | flags,)) + u24(gen) + u24(client) + u24(boot) + salt + u24(conn)
+    return b64u(p + u24(low))
+
+
+# (suite, flags, gen, client, boot, salt, conn, low, tag or b"") of a CONNECT password.
+def split_proof(password: bytes):
+    n = len(password)
+    if n != _PROOF_CHARS and n != _PROOF_CHARS + _TAG_CHARS:
+        raise Malformed("the password has %d characters, not 32 or 54" % n)
+    p = unb64u(password[:_PROOF_CHARS])
+    t = struct.unpack(">BBHBHBH8sBHBH", p)
+    gen = t[1] << 16 | t[2]
+    if (n == _PROOF_CHARS) != (gen == 0):
+        raise Malformed("a tag comes with gen > 0 and only then: gen %d" % gen)
+    return (
+        t[0] >> 4,
+        t[0] & 15,
+        gen,
+        t[3] << 16 | t[4],
+        t[5] << 16 | t[6],
+        t[7],
+        t[8] << 16 | t[9],
+        t[10] << 16 | t[11],
+        unb64u(password[_PROOF_CHARS:]),
+    )
+
+
+def _proof_aad(site: bytes, mediator: int, packet) -> bytes:
+    return bytes((PROOF,)) + site + u24(mediator) + bytes(packet[: len(packet) - _TAG_CHARS])
+
+
+# Fills in the last 22 bytes of a CONNECT packet whose password already begins with proof_head.
+def sign_connect(aead, site, mediator, salt, conn, packet: bytearray) -> None:
+    t = tag(aead, salt + N_PROOF + u24(conn), _proof_aad(site, mediator, packet))
+    packet[len(packet) - _TAG_CHARS :] = b64u(t)
+
+
+def check_connect(aead, site, mediator, salt, conn, packet: bytes, given: bytes) -> None:
+    aad = _proof_aad(site, mediator, packet)
+    check_tag(aead, salt + N_PROOF + u24(conn), aad, given, "CONNECT")
+
+
+# --- SUBSCRIBE, UNSUBSCRIBE ------------------------------------------------------------------------------
+
+
+def _token_aad(suite, op, ctr: bytes, site, client, mediator, qos, filt: str) -> bytes:
+    raw = filt.encode()
+    head = bytes((TOKENED, suite << 4 | op)) + ctr + site + u24(client) + u24(mediator)
+    return head + bytes((qos,)) + len(raw).to_bytes(2, "big") + raw
+
+
+# ctr as 3 bytes, here and below.
+def token_tag(aead, suite, op, ctr, salt, site, client, mediator, qos, filt) -> bytes:
+    aad = _token_aad(suite, op, ctr, site, client, mediator, qos, filt)
+    return tag(aead, salt + N_TOKEN + ctr, aad)
+
+
+def check_token(aead, suite, op, ctr, salt, site, client, mediator, qos, filt, given) -> None:
+    aad = _token_aad(suite, op, ctr, site, client, mediator, qos, filt)
+    check_tag(aead, salt + N_TOKEN + ctr, aad, given, "filter %r" % filt)
+
+
+# --- control packets -------------------------------------------------------------------------------------
+
+
+def seal_up(aead, suite, ctr, s1, salt, site, client, mediator, body: bytes) -> bytes:
+    head = bytearray(M2_HEAD)
+    put_m2(head, 0, UP, suite, ctr, s1)
+    tail = tail_m2(site, client, mediator, 0, CONTROL)
+    return seal(aead, nonce_link(salt, head, 0, N_CONTROL), bytes(head), tail, body)
+
+
+# (suite, ctr, s1) of a control packet up, before it is opened.
+def up_header(packet: bytes):
+    return get_m2(packet, UP, M2_HEAD + 1 + TAG)
+
+
+def open_up(aead, salt, site, client, mediator, packet: bytes) -> bytes:
+    tail = tail_m2(site, client, mediator, 0, CONTROL)
+    nonce = nonce_link(salt, packet, 0, N_CONTROL)
+    return unseal(aead, nonce, packet, M2_HEAD, tail, "control packet")
+
+
+def _down_tail(site, client, mediator, conn) -> bytes:
+    t = site + u24(client) + u24(mediator) + u24(conn)
+    return t + len(CONTROL).to_bytes(2, "big") + CONTROL
+
+
+# order: 12 bytes (inst, ms, seq), which is the nonce.
+def seal_down(aead, suite, order: bytes, site, client, mediator, conn, body: bytes) -> bytes:
+    head = bytes((DOWN, suite << 4)) + order
+    return seal(aead, order, head, _down_tail(site, client, mediator, conn), body)
+
+
+# (order, body). The caller holds order to strictly rising.
+def open_down(aead, suite, site, client, mediator, conn, packet: bytes):
+    if len(packet) < DOWN_HEAD + 1 + TAG:
+        raise Malformed("control packet of %d bytes" % len(packet))
+    if packet[0] != DOWN or packet[1] != suite << 4:
+        raise Malformed("control packet begins with %02x %02x" % (packet[0], packet[1]))
+    order = bytes(packet[2:DOWN_HEAD])
+    tail = _down_tail(site, client, mediator, conn)
+    return order, unseal(aead, order, packet, DOWN_HEAD, tail, "control packet")
+
+
+def welcome(status, ms, boot_floor, top, mask, epoch, kseq, tlv: bytes) -> bytes:
+    head = bytes((OP_WELCOME, status)) + ms.to_bytes(6, "big") + u24(boot_floor) + u24(top)
+    return head + mask.to_bytes(8, "big") + u24(epoch) + kseq.to_bytes(4, "big") + tlv
+
+
+# (status, ms, boot_floor, top, mask, epoch, kseq, offset of the TLV block).
+def get_welcome(body: bytes):
+    if len(body) < 30 or body[0] != OP_WELCOME:
+        raise Malformed("welcome of %d bytes" % len(body))
+    t = struct.unpack_from(">BBHIBHBHIIBHI", body, 0)
+    return (
+        t[1],
+        t[2] << 32 | t[3],
+        t[4] << 16 | t[5],
+        t[6] << 16 | t[7],
+        t[8] << 32 | t[9],
+        t[10] << 16 | t[11],
+        t[12],
+        29,
+    )
+
+
+def receipt(top: int, mask: int) -> bytes:
+    return bytes((OP_RECEIPT,)) + u24(top) + mask.to_bytes(8, "big")
+
+
+def get_receipt(body: bytes):
+    if len(body) != 12:
+        raise Malformed("receipt of %d bytes" % len(body))
+    return int.from_bytes(body[1:4], "big"), int.from_bytes(body[4:12], "big")
+
+
+# what: 1 publish, 2 subscribe, 3 unsubscribe, 4 control, 5 session. code: a class of errors.py.
+def notice(what: int, ctr: int, code: int, rule: str, reason: str) -> bytes:
+    r = rule.encode()
+    text = reason.encode()[:200]
+    while text and text[-1] & 0xC0 == 0x80 and not _whole(text):
+        text = text[:-1]
+    return bytes((OP_NOTICE, what)) + u24(ctr) + bytes((code, len(r))) + r + text
+
+
+def _whole(text: bytes) -> bool:
+    try:
+        text.decode()
+        return True
+    except (UnicodeError, ValueError):
+        return False
+
+
+# (what, ctr, code, rule, reason)
+def get_notice(body: bytes):
+    if len(body) < 7 or len(body) < 7 + body[6]:
+        raise Malformed("notice of %d bytes" % len(body))
+    end = 7 + body[6]
+    rule = bytes(body[7:end]).decode()
+    return body[1], int.from_bytes(body[2:5], "big"), body[5], rule, bytes(body[end:]).decode()

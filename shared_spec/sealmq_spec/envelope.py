@@ -1,0 +1,158 @@
+# The three envelopes of a message (SPEC.md 3): headers, nonces, associated data. Sealing itself is the port's.
+# Associated data is always `header + tail`; a tail depends on the topic and is worth keeping.
+import struct
+
+from .const import LIFE_FOREVER, M1, M1_HEAD, M1_MIN, M2, M2_HEAD, M2_MIN, M3, M3_HEAD, M3_MIN
+from .const import N_INNER, N_LINK, TAG, UNTIMED
+from .errors import Malformed
+from .keys import u24
+
+
+def _topic(topic: bytes) -> bytes:
+    return len(topic).to_bytes(2, "big") + topic
+
+
+def tail_m1(site: bytes, label: int, topic: bytes) -> bytes:
+    return site + u24(label) + _topic(topic)
+
+
+# flags: bits 0 to 2 of PUBLISH's first byte (RETAIN, QoS).
+def tail_m2(site: bytes, client: int, mediator: int, flags: int, topic: bytes) -> bytes:
+    return site + u24(client) + u24(mediator) + bytes((flags,)) + _topic(topic)
+
+
+def tail_m3(site: bytes, topic: bytes) -> bytes:
+    return site + _topic(topic)
+
+
+# kind_class: a class, plus UNTIMED where t_pub is 0. Writes 27 bytes at buf[o].
+def put_m1(buf, o, suite, kind_class, epoch, sender, boot, salt, ctr, t_pub, life) -> None:
+    struct.pack_into(
+        ">BBBHBHBH8sBHIB",
+        buf,
+        o,
+        M1,
+        suite << 4 | kind_class,
+        epoch >> 16,
+        epoch & 0xFFFF,
+        sender >> 16,
+        sender & 0xFFFF,
+        boot >> 16,
+        boot & 0xFFFF,
+        salt,
+        ctr >> 16,
+        ctr & 0xFFFF,
+        t_pub,
+        life,
+    )
+
+
+# (suite, class, untimed, epoch, sender, boot, salt, ctr, t_pub, life) of the m1 that fills buf[o:end].
+def get_m1(buf, o: int, end: int):
+    if end - o < M1_MIN:
+        raise Malformed("m1 has %d bytes, at least %d expected" % (end - o, M1_MIN))
+    t = struct.unpack_from(">BBBHBHBH8sBHIB", buf, o)
+    low = t[1] & 15
+    untimed = low & UNTIMED
+    life = t[12]
+    if t[0] != M1 or low & 4:
+        raise Malformed("m1 begins with %02x %02x" % (t[0], t[1]))
+    if bool(untimed) != (t[11] == 0):
+        raise Malformed("m1: t_pub %d with untimed=%d" % (t[11], bool(untimed)))
+    if life > 31 and life != LIFE_FOREVER:
+        raise Malformed("m1: life %d is neither 0 to 31 nor 255" % life)
+    return (
+        t[1] >> 4,
+        low & 3,
+        bool(untimed),
+        t[2] << 16 | t[3],
+        t[4] << 16 | t[5],
+        t[6] << 16 | t[7],
+        t[8],
+        t[9] << 16 | t[10],
+        t[11],
+        life,
+    )
+
+
+def nonce_m1(buf, o: int) -> bytes:
+    return bytes(buf[o + 11 : o + 19]) + N_INNER + bytes(buf[o + 19 : o + 22])
+
+
+def put_m2(buf, o, first, suite, ctr, s1) -> None:
+    struct.pack_into(">BBBHI", buf, o, first, suite << 4, ctr >> 16, ctr & 0xFFFF, s1)
+
+
+# (suite, ctr, s1) of an m2, or of a control packet up, which has the same header with another first byte.
+def get_m2(buf, first: int = M2, least: int = M2_MIN):
+    if len(buf) < least:
+        raise Malformed("%d bytes of payload, a sealed one has at least %d" % (len(buf), least))
+    t = struct.unpack_from(">BBBHI", buf, 0)
+    if t[0] != first or t[1] & 15:
+        raise Malformed("payload begins with %02x %02x, not %02x" % (t[0], t[1], first))
+    return t[1] >> 4, t[2] << 16 | t[3], t[4]
+
+
+def nonce_link(salt: bytes, buf, o: int = 0, kind: bytes = N_LINK) -> bytes:
+    return salt + kind + bytes(buf[o + 2 : o + 5])
+
+
+def put_m3(buf, o, suite, ref, how, number, epoch, inst, ms, seq) -> None:
+    struct.pack_into(
+        ">BBBHBHBHHIBH",
+        buf,
+        o,
+        M3,
+        suite << 5 | ref << 2 | how,
+        number >> 16,
+        number & 0xFFFF,
+        epoch >> 16,
+        epoch & 0xFFFF,
+        inst >> 16,
+        inst & 0xFFFF,
+        ms >> 32,
+        ms & 0xFFFFFFFF,
+        seq >> 16,
+        seq & 0xFFFF,
+    )
+
+
+# (suite, ref, how, number, epoch, inst, s2 in ms, seq) of the m3 that is buf.
+def get_m3(buf):
+    if len(buf) < M3_MIN:
+        raise Malformed("%d bytes of payload, m3 has at least %d" % (len(buf), M3_MIN))
+    t = struct.unpack_from(">BBBHBHBHHIBH", buf, 0)
+    if t[0] != M3:
+        raise Malformed("payload begins with %02x, not %02x" % (t[0], M3))
+    k = t[1]
+    return (
+        k >> 5,
+        k >> 2 & 7,
+        k & 3,
+        t[2] << 16 | t[3],
+        t[4] << 16 | t[5],
+        t[6] << 16 | t[7],
+        t[8] << 32 | t[9],
+        t[10] << 16 | t[11],
+    )
+
+
+def nonce_m3(buf) -> bytes:
+    return bytes(buf[8:M3_HEAD])
+
+
+# Seals in place: header of `head` bytes at buf[o], n bytes of plaintext behind it, room for the tag behind those.
+def seal_at(aead, nonce, buf, o: int, head: int, n: int, tail: bytes) -> None:
+    aead.seal_into(nonce, bytes(buf[o : o + head]) + tail, buf, o + head, n)
+
+
+# Opens in place what fills buf[o:end]. False means: does not verify, and the plaintext's place is wiped.
+def open_at(aead, nonce, buf, o: int, head: int, end: int, tail: bytes) -> bool:
+    return aead.open_into(
+        nonce, bytes(buf[o : o + head]) + tail, buf, o + head, end - o - head - TAG
+    )
+
+
+# Bytes that a publisher's two envelopes add to a payload, with a TLV block of `tlv` bytes.
+def publish_overhead(tlv: int = 1) -> int:
+    return M2_HEAD + tlv + M1_HEAD + TAG + TAG

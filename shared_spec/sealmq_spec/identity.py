@@ -1,0 +1,90 @@
+# Who a client is: what enrolment gave it, and what provisioning gave it (SPEC.md 7.1, 7.2).
+# `dump` and `load` are the only form in which roots are stored; the caller stores it in one step (write, sync, rename).
+import struct
+from hashlib import sha256
+
+from .const import CCM
+from .errors import Denied, Malformed, Stale, Unavailable
+from .provision import DISABLED, OK, check_ps, get_body, open_answer
+from .records import Roots
+
+_MAGIC = b"SMs1"
+_FORM = ">4sIIIIBBI32s32s32s"
+_CHECK = 8
+
+
+class Identity:
+    # site: 4 bytes. ps: 32 bytes. suite: for the link and everything under ps.
+    def __init__(self, site: bytes, client: int, mediator: int, ps: bytes, name="", suite=CCM):
+        check_ps(ps)
+        self.site = site
+        self.client = client
+        self.mediator = mediator
+        self.ps = ps
+        self.name = name
+        self.suite = suite
+        self.gen = 0
+        self.kseq = 0
+        self.km = b""
+        self.own = None
+
+    # A parsed enrolment file: {"sealmq": 1, "site": hex, "client": n, "name": s, "ps": hex, "mediator": {"number": n, …}, …}
+    @staticmethod
+    def from_enrolment(d) -> "Identity":
+        try:
+            if d["sealmq"] != 1:
+                raise Malformed("enrolment of protocol %r, this is 1" % d["sealmq"])
+            site, ps = bytes.fromhex(d["site"]), bytes.fromhex(d["ps"])
+            return Identity(
+                site, d["client"], d["mediator"]["number"], ps, d["name"], d.get("suite", CCM)
+            )
+        except (KeyError, TypeError, ValueError):
+            raise Malformed("enrolment file: a field is missing or has the wrong form")
+
+    def dump(self) -> bytes:
+        o = self.own
+        b = struct.pack(
+            _FORM,
+            _MAGIC,
+            self.gen,
+            o.label,
+            o.epoch,
+            self.mediator,
+            o.suite,
+            self.suite,
+            self.kseq,
+            o.r,
+            o.r_bar,
+            self.km,
+        )
+        return b + sha256(b).digest()[:_CHECK]
+
+    # False when blob is torn or foreign: then the client provisions again, which is always safe.
+    def load(self, blob: bytes) -> bool:
+        n = struct.calcsize(_FORM)
+        if len(blob) != n + _CHECK or sha256(blob[:n]).digest()[:_CHECK] != blob[n:]:
+            return False
+        t = struct.unpack(_FORM, blob[:n])
+        if t[0] != _MAGIC:
+            return False
+        self.gen, self.mediator, self.suite, self.kseq, self.km = t[1], t[4], t[6], t[7], t[10]
+        self.own = Roots(t[2], t[3], t[5], t[8], t[9])
+        return True
+
+    # Takes the answer to nonce_c, or refuses it and changes nothing. Returns its time in ms.
+    def accept(self, make, nonce_c: bytes, packet: bytes) -> int:
+        status, plain = open_answer(
+            make, self.site, self.ps, self.suite, self.client, nonce_c, packet
+        )
+        if status == DISABLED:
+            raise Denied("this client is disabled")
+        if status != OK:
+            raise Unavailable("the key generator answers: try later")
+        gen, label, epoch, s_label, s_link, mediator, kseq, ms, r, r_bar, km = get_body(plain)
+        if gen < self.gen or kseq < self.kseq:
+            raise Stale("provisioning of gen %d kseq %d, held: %d, %d" % (gen, kseq, self.gen, self.kseq))
+        if self.own and label == self.own.label and epoch < self.own.epoch:
+            raise Stale("provisioning of epoch %d, held: %d" % (epoch, self.own.epoch))
+        self.gen, self.kseq, self.mediator, self.suite, self.km = gen, kseq, mediator, s_link, km
+        self.own = Roots(label, epoch, s_label, r, r_bar)
+        return ms

@@ -1,0 +1,51 @@
+# Every key derivation, one line each (SPEC.md 2). Roots enter F and nothing else; ciphers get outputs of F.
+from hashlib import sha256
+
+
+# SHA-256(T, site, ctx, K): at most 55 bytes, so one compression, keyed by the 32 bytes at its end.
+def f(t: bytes, site: bytes, ctx: bytes, key: bytes) -> bytes:
+    return sha256(t + site + ctx + key).digest()
+
+
+def u24(n: int) -> bytes:
+    return n.to_bytes(3, "big")
+
+
+def xor32(a: bytes, b: bytes) -> bytes:
+    return (int.from_bytes(a, "big") ^ int.from_bytes(b, "big")).to_bytes(32, "big")
+
+
+# The pad of z (h = 0) and of z-bar (h = 1), under the source label's root. Chen and Wilson 4.3, with the kid of SPEC.md 2.
+def pad(site: bytes, h: int, n: int, e_n: int, kid: bytes, root: bytes) -> bytes:
+    return f(b"z1", site, bytes((h,)) + u24(n) + u24(e_n) + kid, root)
+
+
+def topic_key(site: bytes, suite: int, label: int, epoch: int, root: bytes) -> bytes:
+    return f(b"e1", site, bytes((suite,)) + u24(label) + u24(epoch), root)
+
+
+def outer_key(site: bytes, suite: int, label: int, epoch: int, inst: int, ek: bytes) -> bytes:
+    return f(b"o1", site, bytes((suite,)) + u24(label) + u24(epoch) + u24(inst), ek)
+
+
+def inner_key(site: bytes, suite: int, sender: int, boot: int, salt: bytes, root_bar: bytes) -> bytes:
+    return f(b"i1", site, bytes((suite,)) + u24(sender) + u24(boot) + salt, root_bar)
+
+
+def link_key(
+    site: bytes, use: int, suite: int, mediator: int, boot: int, salt: bytes, km: bytes
+) -> bytes:
+    return f(b"l1", site, bytes((use << 4 | suite,)) + u24(mediator) + u24(boot) + salt, km)
+
+
+def record_key(site: bytes, label: int, epoch: int, root_bar: bytes) -> bytes:
+    return f(b"r1", site, u24(label) + u24(epoch), root_bar)
+
+
+# direction: 0 request, 1 answer. nonce_c: 16 bytes.
+def provisioning_key(site: bytes, direction: int, nonce_c: bytes, ps: bytes) -> bytes:
+    return f(b"p1", site, bytes((direction,)) + nonce_c, ps)
+
+
+def time_key(site: bytes, nonce_c: bytes, ps: bytes) -> bytes:
+    return f(b"t1", site, b"\x01" + nonce_c, ps)

@@ -1,0 +1,109 @@
+# Provisioning and KG time (SPEC.md 7): the only packets under the pre-shared secret ps.
+from .aead import check_tag, seal, tag, unseal
+from .const import ANSWER, ASK, ASK_LEN, KGTIME, KGTIME_LEN, TAG
+from .errors import Malformed, Misuse
+from .keys import provisioning_key, time_key, u24
+
+_ZERO = bytes(12)
+_HEAD = 14
+_BODY = 119
+
+OK = 0
+DISABLED = 1
+LATER = 2
+
+
+def check_ps(ps: bytes) -> None:
+    if not isinstance(ps, (bytes, bytearray)) or len(ps) != 32:
+        raise Misuse("the pre-shared secret is exactly 32 bytes")
+
+
+def _int(b: bytes) -> int:
+    return int.from_bytes(b, "big")
+
+
+# nonce_c: 16 fresh random bytes. gen: what the client holds, 0 for nothing.
+def ask(make, site, ps, suite, client, gen, boot, nonce_c: bytes) -> bytes:
+    check_ps(ps)
+    head = bytes((ASK, suite << 4)) + u24(client) + u24(gen) + u24(boot) + nonce_c
+    key = provisioning_key(site, 0, nonce_c, ps)
+    return head + tag(make(suite, key), _ZERO, head + site)
+
+
+# (suite, client, gen, boot, nonce_c) of a request that nobody has verified yet.
+def get_ask(packet: bytes):
+    if len(packet) != ASK_LEN or packet[0] != ASK or packet[1] & 15:
+        raise Malformed("no provisioning request: %d bytes, 43 expected" % len(packet))
+    p = packet
+    return p[1] >> 4, _int(p[2:5]), _int(p[5:8]), _int(p[8:11]), bytes(p[11:27])
+
+
+def check_ask(make, site, ps, packet: bytes) -> None:
+    suite, _, _, _, nonce_c = get_ask(packet)
+    aead = make(suite, provisioning_key(site, 0, nonce_c, ps))
+    head = bytes(packet[: ASK_LEN - TAG])
+    check_tag(aead, _ZERO, head + site, bytes(packet[ASK_LEN - TAG :]), "provisioning request")
+
+
+# The body of an answer with status OK; r, r_bar, km: 32 bytes each.
+def body(gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_bar, km, tlv) -> bytes:
+    head = u24(gen) + u24(label) + u24(epoch) + bytes((suite_label << 4 | suite_link,))
+    head += u24(mediator) + kseq.to_bytes(4, "big") + ms.to_bytes(6, "big")
+    return head + r + r_bar + km + tlv
+
+
+# (gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_bar, km)
+def get_body(b: bytes):
+    if len(b) < _BODY + 1:
+        raise Malformed("provisioning answer with a body of %d bytes" % len(b))
+    return (
+        _int(b[0:3]),
+        _int(b[3:6]),
+        _int(b[6:9]),
+        b[9] >> 4,
+        b[9] & 15,
+        _int(b[10:13]),
+        _int(b[13:17]),
+        _int(b[17:23]),
+        bytes(b[23:55]),
+        bytes(b[55:87]),
+        bytes(b[87:119]),
+    )
+
+
+# order: the KG's 12 bytes (inst, ms, seq), never used before.
+def answer(make, site, ps, suite, status, client, nonce_c, order: bytes, plain: bytes) -> bytes:
+    head = bytes((ANSWER, suite << 4 | status)) + order
+    aead = make(suite, provisioning_key(site, 1, nonce_c, ps))
+    return seal(aead, order, head, site + u24(client), plain)
+
+
+# (status, body). Only the answer to this nonce_c opens.
+def open_answer(make, site, ps, suite, client, nonce_c, packet: bytes):
+    if len(packet) < _HEAD + TAG or packet[0] != ANSWER or packet[1] >> 4 != suite:
+        raise Malformed("no provisioning answer: %d bytes" % len(packet))
+    aead = make(suite, provisioning_key(site, 1, nonce_c, ps))
+    order = bytes(packet[2:_HEAD])
+    plain = unseal(aead, order, packet, _HEAD, site + u24(client), "provisioning answer")
+    return packet[1] & 15, plain
+
+
+# N_c of the KG time that comes with a welcome.
+def time_nonce(salt: bytes, boot: int, conn: int) -> bytes:
+    return salt + u24(boot) + u24(conn) + b"\x00\x00"
+
+
+def kg_time(make, site, ps, suite, client, nonce_c, order, ms, epoch, kseq) -> bytes:
+    head = bytes((KGTIME, suite << 4)) + order
+    plain = ms.to_bytes(6, "big") + u24(epoch) + kseq.to_bytes(4, "big")
+    aead = make(suite, time_key(site, nonce_c, ps))
+    return seal(aead, order, head, site + u24(client), plain)
+
+
+# (ms, epoch of the client's label, kseq)
+def open_kg_time(make, site, ps, suite, client, nonce_c, packet: bytes):
+    if len(packet) != KGTIME_LEN or packet[0] != KGTIME or packet[1] != suite << 4:
+        raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
+    aead = make(suite, time_key(site, nonce_c, ps))
+    b = unseal(aead, bytes(packet[2:_HEAD]), packet, _HEAD, site + u24(client), "KG time")
+    return _int(b[0:6]), _int(b[6:9]), _int(b[9:13])

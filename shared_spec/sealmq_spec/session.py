@@ -1,0 +1,268 @@
+# A client's boot session, sans-IO: seals what goes out, opens what the mediator says. Device and host use it alike.
+# No clock and no randomness of its own: `mono` is a millisecond counter that only rises, salt comes from the caller.
+from . import control
+from .const import M1_HEAD, M2, M2_HEAD, N_LINK, OP_ASK_TIME, OP_EPOCH, OP_FETCH
+from .const import OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_TIME, OP_WELCOME, READY, ROUND_TRIP_MS
+from .const import SUBSCRIBE, TAG, TLV_KG_TIME, U24, UNTIMED, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from .const import WANT_KG_TIME, WILL, WINDOW_S
+from .envelope import nonce_link, nonce_m1, put_m1, put_m2, seal_at, tail_m1, tail_m2
+from .errors import Malformed, Misuse, Replay, Stale
+from .keys import inner_key, link_key, u24
+from .provision import open_kg_time, time_nonce
+from .tlv import EMPTY, span, unpack
+from .topics import put_token
+
+_TAILS = 16
+
+
+class Session:
+    # boot: already raised in stable memory. salt: 8 bytes, SPEC.md 5.
+    def __init__(self, ident, make, boot: int, salt: bytes):
+        self.ident = ident
+        self.make = make
+        self.boot = boot
+        self.salt = salt
+        self.conn = 0
+        self.ctr = 0
+        self.top = 0
+        self.mask = 0
+        self.epoch_seen = 0
+        self.kseq_seen = 0
+        self.boot_floor = 0
+        self.kg_time = False
+        self.clock_conflict = False
+        self._offset = None
+        self._sent = 0
+        self._asked = b""
+        self._order = b""
+        self._aeads = {}
+        self._tails = {}
+
+    def _link(self, use: int):
+        a = self._aeads.get(use)
+        if a is None:
+            i = self.ident
+            a = self.make(
+                i.suite,
+                link_key(i.site, use, i.suite, i.mediator, self.boot, self.salt, i.km),
+            )
+            self._aeads[use] = a
+        return a
+
+    def _inner(self):
+        a = self._aeads.get(0)
+        if a is None:
+            o = self.ident.own
+            a = self.make(
+                o.suite,
+                inner_key(
+                    self.ident.site, o.suite, self.ident.client, self.boot, self.salt, o.r_bar
+                ),
+            )
+            self._aeads[0] = a
+        return a
+
+    # The next counter. At its end the caller must start a new boot session.
+    def next_ctr(self) -> int:
+        if self.ctr >= U24:
+            raise Misuse("the boot session's counters are used up; start a new one")
+        self.ctr += 1
+        return self.ctr
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    # Unix time in ms, or None before a welcome.
+    def now_ms(self, mono: int):
+        return None if self._offset is None else mono + self._offset
+
+    # Never backwards within a boot session; KG time is not overruled by a mediator's.
+    def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
+        if mono - self._sent > ROUND_TRIP_MS:
+            return
+        if self.kg_time and not from_kg:
+            if abs(ms - mono - self._offset) > WINDOW_S * 500:
+                self.clock_conflict = True
+            return
+        offset = ms - mono
+        if self._offset is None or offset > self._offset:
+            self._offset = offset
+        self.kg_time = from_kg
+
+    # --- CONNECT ------------------------------------------------------------------------------------------
+
+    # First 32 characters of the password; the packet ends with these and 22 more that `sign` fills in.
+    def begin_connect(self, want_kg_time: bool, low: int = 0) -> bytes:
+        i = self.ident
+        if not i.gen:
+            return control.proof_head(i.suite, 0, 0, i.client, self.boot, self.salt, 0, 0)
+        if self.conn >= U24:
+            raise Misuse("the boot session's connections are used up; start a new one")
+        self.conn += 1
+        self._order = b""
+        flags = WANT_KG_TIME if want_kg_time else 0
+        return control.proof_head(
+            i.suite, flags, i.gen, i.client, self.boot, self.salt, self.conn, low or self.ctr + 1
+        )
+
+    # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s to set the clock.
+    def sign(self, packet: bytearray, mono: int) -> None:
+        i = self.ident
+        control.sign_connect(
+            self._link(USE_CONTROL), i.site, i.mediator, self.salt, self.conn, packet
+        )
+        self._sent = mono
+        self._asked = time_nonce(self.salt, self.boot, self.conn)
+
+    # --- what goes out ------------------------------------------------------------------------------------
+
+    # Seals both layers in place. The plaintext's n bytes stand at buf[o + 36 + len(tlv):], behind them is room for 32.
+    # Returns the length of m2 from buf[o]. flags: RETAIN and QoS bits of PUBLISH.
+    def seal_publish(self, buf, o, n, topic: bytes, flags, kind_class, life, mono, tlv=EMPTY) -> int:
+        i = self.ident
+        if kind_class == WILL:
+            t_pub = 0
+            kind_class |= UNTIMED
+        elif self._offset is None:
+            raise Misuse("no time yet: connect first")
+        else:
+            t_pub = (mono + self._offset) // 1000
+        tails = self._tails.get((topic, flags))
+        if tails is None:
+            if len(self._tails) >= _TAILS:
+                self._tails.clear()
+            tails = (
+                tail_m1(i.site, i.own.label, topic),
+                tail_m2(i.site, i.client, i.mediator, flags, topic),
+            )
+            self._tails[(topic, flags)] = tails
+        ctr = self.next_ctr()
+        t = len(tlv)
+        p = o + M2_HEAD + t
+        put_m2(buf, o, M2, i.suite, ctr, t_pub)
+        buf[o + M2_HEAD : p] = tlv
+        put_m1(
+            buf, p, i.own.suite, kind_class, i.own.epoch, i.client, self.boot, self.salt, ctr, t_pub, life
+        )
+        seal_at(self._inner(), nonce_m1(buf, p), buf, p, M1_HEAD, n, tails[0])
+        inner = t + M1_HEAD + n + TAG
+        nonce = nonce_link(self.salt, buf, o, N_LINK)
+        seal_at(self._link(USE_PUBLISH), nonce, buf, o, M2_HEAD, inner, tails[1])
+        return M2_HEAD + inner + TAG
+
+    # The filter as it goes into SUBSCRIBE (op 0) or UNSUBSCRIBE (op 1, qos 0), and its ctr.
+    def token(self, filt: str, qos: int = 0, op: int = SUBSCRIBE):
+        i = self.ident
+        n = self.next_ctr()
+        ctr = u24(n)
+        tag = control.token_tag(
+            self._link(USE_CONTROL), i.suite, op, ctr, self.salt, i.site, i.client, i.mediator, qos, filt
+        )
+        return put_token(ctr, tag, filt), n
+
+    # A control packet up, for topic !c1.
+    def up(self, body: bytes, mono: int) -> bytes:
+        i = self.ident
+        if self._offset is None:
+            raise Misuse("no time yet: connect first")
+        s1 = (mono + self._offset) // 1000
+        return control.seal_up(
+            self._link(USE_CONTROL), i.suite, self.next_ctr(), s1, self.salt, i.site, i.client, i.mediator, body
+        )
+
+    # nonce_c: 16 fresh random bytes.
+    def ask_time(self, nonce_c: bytes, mono: int) -> bytes:
+        packet = self.up(bytes((OP_ASK_TIME,)) + nonce_c, mono)
+        self._asked = nonce_c
+        self._sent = mono
+        return packet
+
+    def fetch(self, label: int, mono: int) -> bytes:
+        return self.up(bytes((OP_FETCH,)) + u24(label), mono)
+
+    # --- what comes in on !c1 -----------------------------------------------------------------------------
+
+    # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code, rule, reason);
+    # epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms. Unknown ops -> (op, None).
+    def down(self, packet: bytes, mono: int):
+        i = self.ident
+        order, body = control.open_down(
+            self._link(USE_DOWN), i.suite, i.site, i.client, i.mediator, self.conn, packet
+        )
+        if order <= self._order:
+            raise Replay("control packet out of order")
+        self._order = order
+        op = body[0]
+        if op == OP_WELCOME:
+            return op, self._welcome(body, mono)
+        if op == OP_RECEIPT:
+            self.top, self.mask = control.get_receipt(body)
+            return op, (self.top, self.mask)
+        if op == OP_NOTICE:
+            return op, control.get_notice(body)
+        if op == OP_EPOCH:
+            return op, self._epoch(body)
+        if op == OP_RECORD:
+            return op, body[1:]
+        if op == OP_TIME:
+            return op, self._time(body, mono)
+        return op, None
+
+    def _welcome(self, body: bytes, mono: int) -> int:
+        status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(body)
+        self.boot_floor, self.top, self.mask = floor, top, mask
+        self._saw(epoch, kseq)
+        if status == READY:
+            self._clock(ms, body, o, mono)
+        return status
+
+    def _time(self, body: bytes, mono: int) -> int:
+        if len(body) < 24:
+            raise Malformed("time of %d bytes" % len(body))
+        if bytes(body[1:17]) != self._asked:
+            raise Stale("time for another request")
+        ms = int.from_bytes(body[17:23], "big")
+        self._clock(ms, body, 23, mono)
+        return ms
+
+    # The mediator's time, and the KG's where it is there; each request is answered once.
+    def _clock(self, ms: int, body: bytes, o: int, mono: int) -> None:
+        i = self.ident
+        start, end = span(body, o, len(body))
+        blob = unpack(body, start, end, (TLV_KG_TIME,)).get(TLV_KG_TIME)
+        if blob:
+            kg_ms, epoch, kseq = open_kg_time(
+                self.make, i.site, i.ps, i.suite, i.client, self._asked, blob
+            )
+            if kseq < i.kseq:
+                raise Stale("KG time with kseq %d, held: %d" % (kseq, i.kseq))
+            self._saw(epoch, kseq)
+            if abs(kg_ms - ms) > WINDOW_S * 500:
+                self.clock_conflict = True
+            self._set_time(kg_ms, mono, True)
+        else:
+            self._set_time(ms, mono, False)
+        self._asked = b""
+
+    def _saw(self, epoch: int, kseq: int) -> None:
+        self.epoch_seen = max(self.epoch_seen, epoch)
+        self.kseq_seen = max(self.kseq_seen, kseq)
+
+    def _epoch(self, body: bytes):
+        if len(body) != 15:
+            raise Malformed("epoch notice of %d bytes" % len(body))
+        label, epoch = int.from_bytes(body[1:4], "big"), int.from_bytes(body[4:7], "big")
+        kseq, end = int.from_bytes(body[7:11], "big"), int.from_bytes(body[11:15], "big")
+        if label == self.ident.own.label:
+            self._saw(epoch, kseq)
+        return label, epoch, kseq, end
+
+    # The label has a newer epoch than the roots we hold: provision again.
+    def outdated(self) -> bool:
+        return self.epoch_seen > self.ident.own.epoch
+
+    # True when a receipt shows that ctr was accepted.
+    def receipted(self, ctr: int) -> bool:
+        back = self.top - ctr
+        return 0 <= back < 64 and bool(self.mask >> back & 1)
+
+

@@ -1,0 +1,61 @@
+# The authenticated TLV block of m2, m3 and some control bodies (SPEC.md 3.4).
+from .const import MAX_TLV
+from .errors import Malformed, TooLarge, Unsupported
+
+EMPTY = b"\x00"
+
+
+# items: iterable of (type, value bytes). Bit 7 of type: critical.
+def pack(items) -> bytes:
+    out = b""
+    for t, value in items:
+        if len(value) > 255:
+            raise TooLarge("TLV %d has %d bytes, at most 255 fit" % (t, len(value)))
+        out += bytes((t, len(value))) + value
+    n = len(out)
+    if n > MAX_TLV:
+        raise TooLarge("TLV block of %d bytes, at most %d fit" % (n, MAX_TLV))
+    if n < 128:
+        return bytes((n,)) + out
+    return bytes((0x80 | n >> 8, n & 255)) + out
+
+
+# Where the items of the block at buf[o] start and end; `limit` is the end of what may be read.
+def span(buf, o: int, limit: int):
+    if o >= limit:
+        raise Malformed("TLV block is missing")
+    n = buf[o]
+    o += 1
+    if n & 0x80:
+        if o >= limit:
+            raise Malformed("TLV length is cut off")
+        n = (n & 0x7F) << 8 | buf[o]
+        o += 1
+        if n < 128:
+            raise Malformed("TLV length %d in two bytes" % n)
+    if o + n > limit:
+        raise Malformed("TLV block of %d bytes, %d are there" % (n, limit - o))
+    return o, o + n
+
+
+# {type: value}; types keep their critical bit. `known`: types that the caller understands (without the bit).
+def unpack(buf, o: int, end: int, known=()):
+    out = {}
+    while o < end:
+        if o + 2 > end:
+            raise Malformed("TLV item is cut off")
+        t = buf[o]
+        stop = o + 2 + buf[o + 1]
+        if stop > end:
+            raise Malformed("TLV %d is cut off" % t)
+        if t & 0x7F in seen(out):
+            raise Malformed("TLV %d occurs twice" % (t & 0x7F))
+        if t & 0x80 and t & 0x7F not in known:
+            raise Unsupported("critical TLV %d is unknown" % (t & 0x7F))
+        out[t] = bytes(buf[o + 2 : stop])
+        o = stop
+    return out
+
+
+def seen(items):
+    return [t & 0x7F for t in items]

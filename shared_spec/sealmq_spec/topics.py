@@ -1,0 +1,66 @@
+# Topic names and filters (MQTT 3.1.1, 4.7; SPEC.md 4.2, 4.3, 9). All of them are str; bytes only on the wire.
+from .b64 import b64u, unb64u
+from .const import MAX_TOPIC, TAG, TOKEN
+from .errors import Malformed
+
+_TOKEN = TOKEN.decode()
+_TOKEN_CHARS = 26
+
+
+def check_topic(topic: str) -> bytes:
+    raw = topic.encode()
+    if not raw or len(raw) > MAX_TOPIC:
+        raise Malformed("a topic has 1 to %d bytes, this one %d" % (MAX_TOPIC, len(raw)))
+    if "+" in topic or "#" in topic or "\x00" in topic:
+        raise Malformed("a topic to publish on has no +, # or NUL: %r" % topic)
+    return raw
+
+
+def check_filter(filt: str) -> bytes:
+    raw = filt.encode()
+    if not raw or len(raw) > MAX_TOPIC:
+        raise Malformed("a filter has 1 to %d bytes, this one %d" % (MAX_TOPIC, len(raw)))
+    levels = filt.split("/")
+    last = len(levels) - 1
+    for i, level in enumerate(levels):
+        if "\x00" in level or ("+" in level and level != "+"):
+            raise Malformed("+ stands alone in its level: %r" % filt)
+        if "#" in level and (level != "#" or i != last):
+            raise Malformed("# stands alone and last: %r" % filt)
+    return raw
+
+
+# First character reserved: a client cannot publish there (SPEC.md 4.3).
+def is_reserved(topic: str) -> bool:
+    return topic[:1] in ("$", "!", "@")
+
+
+# MQTT 4.7: wildcards do not reach `$` topics from the first level; here nor `!` and `@` ones.
+def matches(filt: str, topic: str) -> bool:
+    if filt[:1] in ("+", "#") and is_reserved(topic):
+        return False
+    f = filt.split("/")
+    t = topic.split("/")
+    for i, level in enumerate(f):
+        if level == "#":
+            return True
+        if i >= len(t) or (level != "+" and level != t[i]):
+            return False
+    return len(f) == len(t)
+
+
+# "!s1/", 26 characters, "/" in front of a filter.
+def put_token(ctr: bytes, tag: bytes, filt: str) -> str:
+    return _TOKEN + b64u(ctr + tag).decode() + "/" + filt
+
+
+# (ctr as 3 bytes, tag, filter behind the token).
+def split_token(filt: str):
+    start = len(_TOKEN)
+    end = start + _TOKEN_CHARS
+    if not filt.startswith(_TOKEN) or filt[end : end + 1] != "/":
+        raise Malformed("the filter carries no token (!s1/, 26 characters, /): %r" % filt)
+    raw = unb64u(filt[start:end].encode())
+    if len(raw) != 3 + TAG:
+        raise Malformed("the token has %d bytes, not 19" % len(raw))
+    return raw[:3], raw[3:], filt[end + 1 :]
