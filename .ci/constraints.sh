@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Renews .ci/constraints.txt: the newest versions that pyproject.toml allows, as pip resolves them now.
-# Run it with the oldest Python that is supported (Debian 12's 3.11.2): a package may want a later one.
+# Renews .ci/constraints.txt: the newest versions that pyproject.toml allows, as pip resolves them.
+# Run it with the oldest Python that is supported (Debian 12's 3.11.2): a package may want a later.
 #   .ci/constraints.sh /usr/bin/python3.11
 set -euo pipefail
 cd "$(dirname "$0")/.."

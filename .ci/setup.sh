@@ -8,13 +8,19 @@ root=$PWD
 venv=build/venv
 
 say() { printf 'setup: %s\n' "$*"; }
-die() { printf 'setup: error: %s\n' "$1" >&2; shift; for hint in "$@"; do printf 'setup: hint: %s\n' "$hint" >&2; done; exit 1; }
+die() {  # ERROR HINT...
+    printf 'setup: error: %s\n' "$1" >&2
+    shift
+    printf 'setup: hint: %s\n' "$@" >&2
+    exit 1
+}
 
 # A package counts as installed only if dpkg says so: a command of the same name proves little.
 missing_packages() {
     local name
     for name in $(sed -e 's/#.*//' .ci/apt-packages.txt); do
-        dpkg-query -W -f '${db:Status-Abbrev}' "$name" 2>/dev/null | grep -q '^ii' || printf '%s ' "$name"
+        [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$name" 2>/dev/null) == ii* ]] ||
+            printf '%s ' "$name"
     done
 }
 
@@ -37,23 +43,34 @@ install_packages() {
     fi
     say "installing Debian packages: $missing (up to a minute)"
     local log=$root/build/apt.log
-    # RUNLEVEL=1 keeps an init script from being started at installation where systemd is not running.
-    local apt=(${root_prefix[@]+"${root_prefix[@]}"} env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+    local apt=("${root_prefix[@]}" env DEBIAN_FRONTEND=noninteractive
         apt-get -q -y -o DPkg::Lock::Timeout=300)
     # shellcheck disable=SC2086
-    if ! { "${apt[@]}" update && "${apt[@]}" install --no-install-recommends $missing; } >"$log" 2>&1; then
+    if ! { "${apt[@]}" update && "${apt[@]}" install --no-install-recommends $missing; } \
+        >"$log" 2>&1; then
         tail -n 20 "$log" >&2
         die "apt-get could not install: $missing" "the whole output is in $log"
     fi
-    # The tests start their own brokers; one that listens for the whole machine was not asked for.
-    # A Mosquitto that was here before is its owner's affair and stays as it is.
     case " $missing " in *' mosquitto '*)
-        if [ -d /run/systemd/system ]; then
-            ${root_prefix[@]+"${root_prefix[@]}"} systemctl --quiet disable --now mosquitto.service >>"$log" 2>&1 ||
-                die 'could not stop the mosquitto service that the package started' \
-                    'as root, run: systemctl disable --now mosquitto'
-        fi ;;
+        retire_service mosquitto >>"$log" 2>&1 ||
+            die 'could not stop the mosquitto service that the package brought' \
+                'as root, run: systemctl disable --now mosquitto' "the whole output is in $log" ;;
     esac
+}
+
+# Stops a service that a package of ours just brought, and keeps it from starting at boot: the tests
+# start their own brokers. One that was here before is its owner's affair and never comes here.
+retire_service() {
+    local as_root=("${root_prefix[@]}")
+    if [ -d /run/systemd/system ]; then
+        "${as_root[@]}" systemctl disable --now "$1.service"
+        return
+    fi
+    # Without systemd the package's init script, if it has one, was started. It stops by pid file.
+    if [ -x "/etc/init.d/$1" ]; then
+        "${as_root[@]}" service "$1" stop || return
+    fi
+    "${as_root[@]}" env PATH="$PATH:/usr/sbin:/sbin" update-rc.d "$1" disable
 }
 
 # `python3` if its version is supported, else the newest supported one on PATH. It must run: a
@@ -61,8 +78,8 @@ install_packages() {
 choose_python() {
     local name
     for name in python3 python3.13 python3.12 python3.11; do
-        if command -v "$name" >/dev/null && "$name" -c \
-            'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+        if command -v "$name" >/dev/null && "$name" -c 'import sys, venv, ensurepip
+sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
             printf '%s\n' "$name"
             return
         fi
@@ -85,9 +102,7 @@ make_venv() {
     local python
     python=$(choose_python)
     # A virtualenv made elsewhere or by a Python that has gone is of no use; any other is kept.
-    if ! "$venv/bin/python" -c \
-        'import os, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]))' "$root/$venv" 2>/dev/null ||
-        ! grep -qsF "$root/$venv" "$venv/bin/pip"; then
+    if ! "$venv/bin/python" -c pass 2>/dev/null || ! grep -qsF "$root/$venv/" "$venv/bin/pip"; then
         say "creating $venv with $("$python" --version 2>&1) (a few seconds)"
         rm -rf "$venv"
         "$python" -m venv "$venv"
@@ -102,9 +117,8 @@ make_venv() {
 }
 
 fetch_micropython() {
-    [ -f firmware/host/fetch.py ] || { say 'no firmware/host/fetch.py: MicroPython left out'; return 0; }
     local want
-    want=$({ printf '%s\n' "$root"; find firmware/host -name '*.py' -print0 | sort -z | xargs -0 cat; } | sha256sum)
+    want=$({ printf '%s\n' "$root"; cat firmware/host/*.py; } | sha256sum)
     if done_before build/.micropython-stamp "$want" && [ -d build/micropython/bin ]; then
         return 0
     fi
