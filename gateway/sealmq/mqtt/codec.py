@@ -1,0 +1,164 @@
+"""The incremental decoder: bytes in at any chunking, packets out; no socket, no clock.
+
+It holds at most the one packet that is still incomplete, within the limit for its type, and copies
+each byte a bounded number of times however the bytes arrive. A fault ends it for good.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from .errors import DecoderDead, MalformedPacket, ProtocolError, UsageError
+from .packets import Packet
+from .tables import CONNECT, Role, Stage, first_byte_fault, length_fault, name, table
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# Section 2.2.3: four bytes of seven bits.
+MAX_REMAINING = 268_435_455
+
+
+class Decoder:
+    """Decodes what arrives at a `role`: "server" takes packets of clients, "client" of servers.
+
+    `max_packet` and `max_connect` are the largest remaining lengths in bytes (section 2.2.3: what
+    follows the fixed header), the second for CONNECT alone. With `connect_first` a server takes
+    nothing before a CONNECT and no second one, so that a stranger can make it hold no more than
+    `max_connect` bytes.
+    """
+
+    __slots__ = (
+        "_fault",
+        "_held",
+        "_max_connect",
+        "_max_packet",
+        "_most",
+        "_need",
+        "_parsers",
+        "_role",
+        "_stage",
+    )
+
+    def __init__(
+        self,
+        max_packet: int,
+        role: Role = "server",
+        *,
+        max_connect: int = 16384,
+        connect_first: bool = False,
+    ) -> None:
+        if role not in ("server", "client"):
+            raise UsageError(f"role {role!r}; it is 'server' or 'client'")
+        for limit, of in ((max_packet, "max_packet"), (max_connect, "max_connect")):
+            if not 0 < limit <= MAX_REMAINING:
+                raise UsageError(f"{of} {limit}; it is 1 to {MAX_REMAINING}")
+        self._role: Role = role
+        self._stage: Stage = "opening" if connect_first and role == "server" else "any"
+        self._max_packet = max_packet
+        self._max_connect = max_connect
+        self._parsers, self._most = table(role, self._stage, max_packet, max_connect)
+        # The incomplete packet, and its whole size, or 0 while its fixed header is incomplete.
+        self._held = bytearray()
+        self._need = 0
+        self._fault: str | None = None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held of a packet that is not complete; not 0 at the end of a stream = cut off."""
+        return len(self._held)
+
+    def feed(self, data: Buffer) -> list[Packet]:
+        """The packets that `data` completes, in their order.
+
+        Raises a ProtocolError as soon as a fault is certain; its `packets` are those complete
+        before it. After that every call raises DecoderDead.
+        """
+        if self._fault is not None:
+            raise DecoderDead(f"bytes after a fault that ended the stream: {self._fault}")
+        packets: list[Packet] = []
+        chunk = data if type(data) is bytes else bytes(memoryview(data))
+        try:
+            if self._held:
+                self._resume(chunk, packets)
+            else:
+                self._scan(chunk, 0, packets)
+        except ProtocolError as error:
+            self._fault = str(error)
+            self._held = bytearray()
+            error.packets = tuple(packets)
+            raise
+        return packets
+
+    def _resume(self, chunk: bytes, packets: list[Packet]) -> None:
+        """Complete the packet that is held, then go on behind it."""
+        held = self._held
+        if not self._need:
+            # At most four bytes of a fixed header: cheaper to start over than to remember.
+            self._held = bytearray()
+            self._scan(bytes(held) + chunk, 0, packets)
+            return
+        missing = self._need - len(held)
+        if len(chunk) < missing:
+            # A bytearray grows geometrically, so many small chunks stay linear.
+            held += chunk
+            return
+        self._held = bytearray()
+        whole = b"".join((held, memoryview(chunk)[:missing]))
+        del held
+        self._scan(whole, 0, packets)
+        del whole
+        self._scan(chunk, missing, packets)
+
+    def _scan(self, data: bytes, pos: int, packets: list[Packet]) -> None:
+        """Take complete packets from data[pos:], hold what is left."""
+        parsers, most = self._parsers, self._most
+        end = len(data)
+        need = 0
+        while pos < end:
+            first = data[pos]
+            parse = parsers[first]
+            if parse is None:
+                raise first_byte_fault(first, self._role, self._stage)
+            body = pos + 2
+            if body > end:
+                break
+            remaining = data[pos + 1]
+            if remaining > 127:
+                remaining, body = _long_length(data, pos, end)
+                if not body:
+                    break
+            if remaining > most[first]:
+                raise length_fault(first, remaining, most[first])
+            stop = body + remaining
+            if stop > end:
+                need = stop - pos
+                break
+            packets.append(parse(data, pos, body, stop))
+            pos = stop
+            if first == CONNECT and self._stage == "opening":
+                self._stage = "open"
+                parsers, most = table(self._role, "open", self._max_packet, self._max_connect)
+                self._parsers, self._most = parsers, most
+        if pos < end:
+            self._held = bytearray(memoryview(data)[pos:])
+            self._need = need
+
+
+def _long_length(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """A remaining length of two bytes or more, and where the body starts (0: incomplete).
+
+    A longer encoding than needed is taken: MQTT 3.1.1 does not forbid it.
+    """
+    remaining = 0
+    for index in range(4):
+        pos = start + 1 + index
+        if pos == end:
+            return 0, 0
+        byte = data[pos]
+        remaining |= (byte & 127) << 7 * index
+        if byte < 128:
+            return remaining, pos + 1
+    raise MalformedPacket(
+        f"{name(data[start])}: remaining length {data[start + 1 : start + 5].hex(' ')} goes on "
+        "after four bytes; the fourth is below 0x80 [section 2.2.3]"
+    )
