@@ -1,0 +1,85 @@
+"""What an operator reads when something is refused: one line, one hint, never a traceback.
+
+`sealmq: <what arrived>; <what would be right>`, then `hint: <what to do>`. An error that a part of
+the gateway expects carries a `hint` attribute (text or None); the command line needs no list of
+types and imports none of those parts. Everything else is a defect of ours, and is called one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+
+OK = 0
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+
+
+class OperatorError(Exception):
+    """A command cannot do what it was asked.
+
+    `what` says what arrived, `right` what would have been right, `hint` what to do about it; `code`
+    is the exit code.
+    """
+
+    def __init__(
+        self, what: str, right: str | None = None, *, hint: str | None = None, code: int = FAILED
+    ) -> None:
+        super().__init__(what if right is None else f"{what}; {right}")
+        self.hint = hint
+        self.code = code
+
+
+class UsageError(OperatorError):
+    """The command line itself is wrong: exit code 2, as argparse has it."""
+
+    def __init__(self, what: str, right: str | None = None, *, hint: str | None = None) -> None:
+        super().__init__(what, right, hint=hint, code=USAGE)
+
+
+def report(error: BaseException) -> int:
+    """Tell the operator about the error on stderr; return the exit code."""
+    if os.environ.get("SEALMQ_DEBUG") == "1":
+        traceback.print_exception(error)
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        # The reader of our output has gone (`| head`). What is still buffered must not be tried
+        # again at exit, where Python would print a traceback after all.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    text, hint = _words(error)
+    print(f"sealmq: {text}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    code = getattr(error, "code", FAILED)
+    return code if isinstance(code, int) and code != OK else FAILED
+
+
+def _words(error: BaseException) -> tuple[str, str | None]:
+    text = " ".join(str(error).split())
+    if hasattr(error, "hint"):
+        hint = error.hint
+        return text or type(error).__name__, hint if isinstance(hint, str) else None
+    if isinstance(error, OSError):
+        reason = error.strerror or text or type(error).__name__
+        path = error.filename
+        text = reason if path is None else f"{os.fsdecode(path)}: {reason}"
+        return text[:1].lower() + text[1:], _os_hint(error)
+    return (
+        f"internal error, {type(error).__name__}: {text}",
+        "this is a defect of SealMQ; SEALMQ_DEBUG=1 shows where it happened",
+    )
+
+
+def _os_hint(error: OSError) -> str | None:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "run it as the site's owner or as root"
+    if error.errno == errno.ENOENT and error.filename is not None:
+        return "check the path; `sealmq init SITE` makes a new site"
+    if error.errno == errno.ENOSPC:
+        return "free some space on that disk"
+    return None

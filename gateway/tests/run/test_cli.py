@@ -1,0 +1,148 @@
+"""The command table: every command exists, is documented with examples, and fails in one line."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from sealmq import __version__
+from sealmq.cli import main as cli
+from sealmq.cli.errors import OperatorError
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Every parser below (and without) this one, commands of commands included."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for made in action.choices.values():
+                yield made
+                yield from parsers(made)
+
+
+def sealmq(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sealmq.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_of_the_table_exists(name: str) -> None:
+    command = cli.load(name)
+    assert callable(command.add)
+    assert callable(command.run)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_is_documented_with_examples(name: str) -> None:
+    parser = cli.build([name])
+    found = list(parsers(parser))
+    assert found, f"{name} adds no parser"
+    for made in found:
+        text = made.format_help()
+        assert "examples:" in text, f"no examples in: {made.prog} --help"
+        assert made.prog in text.partition("examples:")[2], f"no own example: {made.prog} --help"
+        for action in made._actions:
+            assert action.help, f"{made.prog}: {action.dest} has no help"
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_table_of_the_help_says_what_each_command_does(name: str) -> None:
+    parser = cli.build()
+    [sub] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    told = {a.dest: a.help for a in sub._choices_actions}
+    assert told.get(name), f"{name} gives no help= to add_parser"
+
+
+def test_version() -> None:
+    done = sealmq("--version")
+    assert (done.returncode, done.stdout) == (0, f"sealmq {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["fly"], ["status"], ["status", "x", "--wings"], ["status", "x", "--js"]]
+)
+def test_wrong_usage_is_one_line_a_hint_and_exit_code_2(words: list[str]) -> None:
+    done = sealmq(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    first, hint, *more = done.stderr.splitlines()
+    assert first.startswith("sealmq: ")
+    assert hint.startswith("hint: sealmq")
+    assert not more
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """A command `init` that raises what the test puts into the list."""
+    errors: list[BaseException] = []
+
+    class Fails:
+        def add(self, sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+            sub.add_parser("init", help="fails")
+
+        def run(self, args: argparse.Namespace) -> int:
+            raise errors[0]
+
+    monkeypatch.setattr(cli, "load", lambda name: Fails())
+    return errors
+
+
+class Expected(Exception):
+    """An error of some part of the gateway, as the command line knows it: by its hint."""
+
+    hint = "do better"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (
+            OperatorError("no such client 'm3'", "one of: m1, m2", hint="sealmq client list SITE"),
+            1,
+            ["sealmq: no such client 'm3'; one of: m1, m2", "hint: sealmq client list SITE"],
+        ),
+        (OperatorError("timed out", code=27), 27, ["sealmq: timed out"]),
+        (Expected("two\nlines"), 1, ["sealmq: two lines", "hint: do better"]),
+        (
+            FileNotFoundError(2, "No such file or directory", "/nowhere"),
+            1,
+            [
+                "sealmq: /nowhere: No such file or directory",
+                "hint: check the path; `sealmq init SITE` makes a new site",
+            ],
+        ),
+        (
+            ValueError("oops"),
+            1,
+            [
+                "sealmq: internal error, ValueError: oops",
+                "hint: this is a defect of SealMQ; SEALMQ_DEBUG=1 shows where it happened",
+            ],
+        ),
+        (KeyboardInterrupt(), 130, []),
+    ],
+)
+def test_an_error_is_told_without_a_traceback(
+    failing: list[BaseException],
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    lines: list[str],
+) -> None:
+    failing.append(error)
+    assert cli.main(["init"]) == code
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_debug_shows_the_traceback(
+    failing: list[BaseException],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SEALMQ_DEBUG", "1")
+    failing.append(ValueError("oops"))
+    assert cli.main(["init"]) == 1
+    assert "Traceback" in capsys.readouterr().err
