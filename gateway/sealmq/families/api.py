@@ -1,0 +1,206 @@
+"""The one interface of all policy families. Deny by default: only an explicit allow allows.
+
+A family is a pure module: no socket, file, thread, clock or loop; time comes in the Ask, facts are
+pushed to it, state comes through `configure` and `apply`. It answers `connect`, `publish`,
+`subscribe` and `deliver` with a Verdict that says what it rests on (deps) and how long (until).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+from .ask import HOWS, Ask, Question, Sub, Who
+from .duties import CutTlv, Duty, LabelTopic, PutTlv, Rewrite, SealTo
+from .facts import UnknownFact
+from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
+
+__all__ = [
+    "FOREVER",
+    "HOWS",
+    "NEVER",
+    "Ask",
+    "Change",
+    "CutTlv",
+    "Dep",
+    "Duty",
+    "Family",
+    "FamilyRecord",
+    "KgPart",
+    "LabelTopic",
+    "Parsed",
+    "Policy",
+    "Proposal",
+    "PutTlv",
+    "Question",
+    "Record",
+    "ResetDone",
+    "Rewrite",
+    "SealTo",
+    "Seen",
+    "Sub",
+    "TopicLabel",
+    "TopicReset",
+    "UnknownFact",
+    "Verdict",
+    "Who",
+    "allow",
+    "deny",
+]
+
+NEVER = 0
+FOREVER = 1 << 62
+
+Dep = tuple[str, ...]
+"""What a verdict rests on: a kind and its keys, for instance ("topic", "a/b")."""
+
+Seen = Literal["accepted", "delivered", "refused", "subscribed", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One family's answer. `rule` is a stable id out of the family's `rules`.
+
+    `until` is Unix ms up to which it may be cached; NEVER (0) means it must not be.
+    """
+
+    allow: bool
+    rule: str
+    reason: str
+    until: int = FOREVER
+    deps: tuple[Dep, ...] = ()
+    duties: tuple[Duty, ...] = ()
+
+
+def allow(
+    rule: str,
+    reason: str,
+    *,
+    until: int = FOREVER,
+    deps: tuple[Dep, ...] = (),
+    duties: tuple[Duty, ...] = (),
+) -> Verdict:
+    """A verdict that lets the packet go on to the next family."""
+    return Verdict(True, rule, reason, until, deps, duties)
+
+
+def deny(rule: str, reason: str, *, until: int = FOREVER, deps: tuple[Dep, ...] = ()) -> Verdict:
+    """A verdict that ends the question. `reason` is told to the client: at most 200 bytes."""
+    return Verdict(False, rule, reason, until, deps)
+
+
+class Parsed(NamedTuple):
+    """A topic or filter without the family's own encoding, and what that encoding said."""
+
+    topic: str
+    notes: Mapping[str, Any]
+
+
+class Change(NamedTuple):
+    """What `configure` did: what cached verdicts lose, and records that must be committed."""
+
+    deps: Iterable[Dep] = ()
+    records: Sequence[Record] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a command would change: commit `records`, audit, apply, then send `reply`."""
+
+    records: tuple[Record, ...] = ()
+    audit: Mapping[str, str | int] | None = None
+    reply: bytes = b""
+
+
+class ClientPolicy(Protocol):
+    """A client as the configuration names it."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+class CreationPolicy(Protocol):
+    """One [[creation]] rule."""
+
+    @property
+    def filter(self) -> str: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+    @property
+    def clients(self) -> Sequence[str]: ...
+
+
+class Policy(Protocol):
+    """What families read of the configuration (sealmq.toml); `site.config.Config` fits."""
+
+    @property
+    def clients(self) -> Mapping[str, ClientPolicy]: ...
+    @property
+    def topics(self) -> Mapping[str, str]: ...
+    @property
+    def creation(self) -> Sequence[CreationPolicy]: ...
+
+    def dominates(self, a: str, b: str) -> bool:
+        """Whether a ≥ b; False for a label that does not exist, and for `none`."""
+        ...
+
+
+class KgPart(Protocol):
+    """`kg_part.py` in a family's folder, loaded by the key generator's process only."""
+
+    def snapshot_extra(self, config: Any) -> Mapping[str, Any]:
+        """JSON-ready additions to the KG's snapshot, under the family's name."""
+        ...
+
+
+class Family:
+    """Base of all families. What a family does not answer is denied (engine.exception)."""
+
+    name: ClassVar[str]
+    rules: ClassVar[Mapping[str, str]]
+    """Every rule id that its verdicts use, with one plain line for `explain`."""
+    tlvs: ClassVar[frozenset[int]] = frozenset()
+    """TLV types (without the critical bit) that it understands."""
+
+    def configure(self, config: Policy) -> Change:
+        """Take the configuration in: at start-up (behind `apply`) and at each change."""
+        return Change()
+
+    def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
+        """Index records of any family; gives what cached verdicts may no longer rest on."""
+        return ()
+
+    def parse(self, question: Question, topic: str) -> Parsed | None:
+        """Strip the own encoding off a topic or filter; None when there is none. Pure."""
+        return None
+
+    def connect(self, ask: Ask) -> Verdict:
+        raise NotImplementedError
+
+    def publish(self, ask: Ask) -> Verdict:
+        raise NotImplementedError
+
+    def subscribe(self, ask: Ask) -> Verdict:
+        raise NotImplementedError
+
+    def deliver(self, ask: Ask) -> Verdict:
+        raise NotImplementedError
+
+    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:
+        """Judge a command (SPEC.md 4.4, op 0x81). Pure: it proposes, it changes nothing."""
+        return deny("engine.no-command", f"the family {self.name} takes no commands")
+
+    def see(self, what: Seen, ask: Ask) -> Iterable[Dep]:
+        """Something happened, as `ask` says. Overriding it costs a call a message."""
+        return ()
+
+    def tick(self, now_ms: int) -> Iterable[Dep]:
+        """Called about once a second."""
+        return ()
+
+    def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
+        """Plain lines that say more than the rule's own."""
+        return ()

@@ -1,0 +1,136 @@
+"""Who asks and what: one Ask for each connection, filled again for each question.
+
+Reading `size`, `tlv`, `sender`, `message_id` or `age_ms` makes the merged verdict one that is never
+cached: those differ from message to message while the cache's key does not hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Question = Literal["connect", "publish", "subscribe", "deliver"]
+
+HOWS = ("live", "retained", "will", "queued")
+"""Age kinds by their number on the wire (SPEC.md 3.3, `how`)."""
+
+NO_TLV: Mapping[int, bytes] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """A client as policy sees it; `publishes` are the labels it may publish under."""
+
+    client: str
+    number: int
+    principal: str
+    kind: str
+    site: str
+    label: str
+    publishes: tuple[str, ...]
+
+
+class Sub(NamedTuple):
+    """A subscription as the broker knows it (parsed filter) and its notes by family."""
+
+    filter: str
+    qos: int
+    notes: Mapping[str, Mapping[str, Any]]
+
+
+class Ask:
+    """What a question is about. Fields that a question does not have keep their defaults.
+
+    `topic` is the topic of publish and deliver, the filter of subscribe, "" of connect, after
+    `parse`; `raw` as it arrived. `label` is the message's (deliver) or "". `how` indexes HOWS.
+    Times are Unix ms.
+    """
+
+    __slots__ = (
+        "_age_ms",
+        "_fact",
+        "_message_id",
+        "_sender",
+        "_size",
+        "_subs",
+        "_tlv",
+        "how",
+        "label",
+        "notes",
+        "now_ms",
+        "qos",
+        "question",
+        "raw",
+        "retain",
+        "topic",
+        "volatile",
+        "who",
+    )
+
+    def __init__(
+        self,
+        who: Who,
+        fact: Callable[[str, str, int], Any],
+        subs: Callable[[str], tuple[Sub, ...]],
+    ) -> None:
+        self.who = who
+        self.question: Question = "connect"
+        self.raw = ""
+        self.topic = ""
+        self.notes: dict[str, Mapping[str, Any]] = {}
+        self.label = ""
+        self.how = 0
+        self.qos = 0
+        self.retain = False
+        self.now_ms = 0
+        self.volatile = False
+        self._fact = fact
+        self._subs = subs
+        self._size = 0
+        self._tlv = NO_TLV
+        self._sender = 0
+        self._message_id: tuple[int, int] | None = None
+        self._age_ms = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload as sealed by the publisher."""
+        self.volatile = True
+        return self._size
+
+    @property
+    def tlv(self) -> Mapping[int, bytes]:
+        """Authenticated TLVs that came with the packet; types keep their critical bit."""
+        self.volatile = True
+        return self._tlv
+
+    @property
+    def sender(self) -> int:
+        """Client number of the publisher (m1)."""
+        self.volatile = True
+        return self._sender
+
+    @property
+    def message_id(self) -> tuple[int, int] | None:
+        """(boot, ctr) of the publisher (m1)."""
+        self.volatile = True
+        return self._message_id
+
+    @property
+    def age_ms(self) -> int:
+        """Milliseconds since the publisher sealed it."""
+        self.volatile = True
+        return self._age_ms
+
+    @property
+    def subs(self) -> tuple[Sub, ...]:
+        """The connection's subscriptions that match `topic` (deliver)."""
+        return self._subs(self.topic)
+
+    def fact(self, name: str, subject: str = "") -> Any:
+        """A pushed fact's value; UnknownFact (hence a deny) when there is none.
+
+        The verdict then rests on the fact and is cached no longer than the fact is valid.
+        """
+        return self._fact(name, subject, self.now_ms)

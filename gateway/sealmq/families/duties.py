@@ -1,0 +1,52 @@
+"""What a verdict may ask of the mediator: a closed set.
+
+A family only names a duty; the mediator does it. One outside the set, or with values that the wire
+cannot carry, turns the verdict into a deny (engine.bad-duty).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTopic:
+    """Make `label` the topic's label, durably, then ask `publish` again (paper, Algorithm 2)."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Go on under another topic (publish, deliver) or filter (subscribe)."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutTlv:
+    """Put an item into the outgoing TLV block (SPEC.md 3.4); replaces one of the same type.
+
+    `type` is 32 to 127, or 0xa0 to 0xff with the critical bit; `value` at most 255 bytes.
+    """
+
+    type: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CutTlv:
+    """Leave an item of the incoming TLV block out of the outgoing one."""
+
+    type: int
+
+
+@dataclass(frozen=True, slots=True)
+class SealTo:
+    """Seal m3 to one link (ref 1, a client's number) or a grant (ref 2), not to the label."""
+
+    ref: int
+    number: int
+
+
+Duty = LabelTopic | Rewrite | PutTlv | CutTlv | SealTo

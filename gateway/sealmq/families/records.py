@@ -1,0 +1,45 @@
+"""What policy families keep: plain rows. The store makes them durable, `Family.apply` indexes them.
+
+The path is the same at start-up, for an own change and for another mediator's: commit says what
+holds, and only what holds is applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLabel:
+    """The label of a published topic; the first writer wins. `client`: a name, `at_ms`: Unix ms."""
+
+    topic: str
+    label: str
+    client: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReset:
+    """σ(t) ← ⊖ (paper, 3.2): the learned label is forgotten once; the mark stays."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetDone:
+    """The configuration no longer resets this topic: its mark goes, its label stays."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRecord:
+    """A family's own row; the last writer wins. `value` None deletes it."""
+
+    family: str
+    key: str
+    value: bytes | None
+
+
+Record = TopicLabel | TopicReset | ResetDone | FamilyRecord
