@@ -1,0 +1,304 @@
+"""The way to the key generator: its unix socket, from the mediator and from the command line.
+
+Frames are u32 length and a UTF-8 JSON object, both ways. Calls may overlap on one connection; each
+answer carries its call's id. Nothing of the key generator's own code is imported here. Key
+material passes through as hex in dicts: do not log them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+MAX_FRAME = 4 * 1024 * 1024
+CALL_S = 10.0
+# Re-reading a large policy draws many keys.
+RELOAD_S = 120.0
+
+
+class KgError(Exception):
+    """The key generator refused. `kind` is the `code` of its answer."""
+
+    kind: ClassVar[str] = "error"
+
+    def __init__(self, text: str, hint: str | None = None) -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+class KgUnavailable(KgError):
+    """No key generator there, or it went away, or it did not answer in time."""
+
+    kind = "unavailable"
+
+
+class KgDenied(KgError):
+    """This peer, or this client, may not."""
+
+    kind = "denied"
+
+
+class KgUnknown(KgError):
+    """No such client, label or generation."""
+
+    kind = "unknown"
+
+
+class KgBad(KgError):
+    """The request, or sealmq.toml, is malformed."""
+
+    kind = "bad"
+
+
+class KgUnauthentic(KgError):
+    """A provisioning request whose tag does not verify."""
+
+    kind = "unauthentic"
+
+
+class KgChanged(KgError):
+    """Keys changed while a snapshot was fetched in pieces; fetch it anew."""
+
+    kind = "changed"
+
+
+_KINDS: dict[str, type[KgError]] = {
+    c.kind: c for c in (KgDenied, KgUnknown, KgBad, KgUnauthentic, KgChanged, KgUnavailable)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """site: 4 bytes. inst: a new instance number, durable and never issued again (SPEC.md 5)."""
+
+    site: bytes
+    inst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A provisioning answer for the client, and that client's link slots as they are from now on.
+
+    `links` is as in a snapshot: [{"gen", "km", "pending"}]; so the mediator can verify the first
+    proof under the new generation before it has fetched a new snapshot.
+    """
+
+    packet: bytes
+    client: int
+    kseq: int
+    links: list[dict[str, Any]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something changed. `client` is set when it was that client's link slots and nothing else."""
+
+    kseq: int
+    client: int | None = None
+
+
+class KgClient:
+    """One connection. Make it with `connect`; `async with` closes it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._next_id = 0
+        self._changes: dict[int | None, int] = {}
+        self._changed = asyncio.Event()
+        self._lost: KgUnavailable | None = None
+        self._task = asyncio.create_task(self._read(), name="kg-link")
+
+    @classmethod
+    async def connect(cls, path: str | os.PathLike[str]) -> KgClient:
+        """Connect to run/kg.sock. KgUnavailable when nobody listens."""
+        try:
+            async with asyncio.timeout(CALL_S):
+                reader, writer = await asyncio.open_unix_connection(os.fspath(path))
+        except (OSError, TimeoutError) as error:
+            reason = getattr(error, "strerror", None) or "it does not answer"
+            raise KgUnavailable(
+                f"the key generator cannot be reached: {reason}", "is `sealmq up` running?"
+            ) from None
+        return cls(reader, writer)
+
+    async def __aenter__(self) -> KgClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection. Calls that wait fail with KgUnavailable."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended."""
+        return self._lost is not None
+
+    # --- what a mediator asks -------------------------------------------------------------------
+
+    async def hello(self, mediator: int) -> Hello:
+        """Introduce this mediator; draws a new inst."""
+        got = await self._call("hello", mediator=mediator)
+        return Hello(bytes.fromhex(got["site"]), int(got["inst"]))
+
+    async def snapshot(self) -> dict[str, Any]:
+        """All that a mediator may know: site, kseq, labels, order, clients, records, manifests."""
+        for _ in range(5):
+            whole = await self._call("snapshot")
+            try:
+                while "next" in whole:
+                    at = whole.pop("next")
+                    part = await self._call("snapshot", at=at, kseq=whole["kseq"])
+                    for name in ("labels", "order", "clients", "records", "manifests"):
+                        whole[name] += part[name]
+                    if "next" in part:
+                        whole["next"] = part["next"]
+            except KgChanged:
+                continue
+            del whole["id"], whole["ok"]
+            return whole
+        raise KgUnavailable("the keys keep changing while they are fetched")
+
+    async def answer(self, packet: bytes) -> Answer:
+        """The answer to a client's provisioning request (SPEC.md 7.2)."""
+        got = await self._call("answer", packet=packet.hex())
+        packet = bytes.fromhex(got["packet"])
+        return Answer(packet, int(got["client"]), int(got["kseq"]), got["links"])
+
+    async def time(self, client: int, nonce: bytes, suite: int) -> bytes:
+        """KG time for a client (SPEC.md 7.3): 43 bytes. nonce: N_c, 16 bytes."""
+        got = await self._call("time", client=client, nonce=nonce.hex(), suite=suite)
+        return bytes.fromhex(got["blob"])
+
+    async def confirm(self, client: int, gen: int) -> None:
+        """The client has proved that it holds `gen`: the older link slot ends."""
+        await self._call("confirm", client=client, gen=gen)
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Each change from now on; several that nobody has taken yet may come as one.
+
+        Raises KgUnavailable when the connection ends.
+        """
+        await self._call("watch")
+        while True:
+            while self._changes:
+                client = next(iter(self._changes))
+                yield Change(self._changes.pop(client), client)
+            if self._lost is not None:
+                raise self._lost
+            self._changed.clear()
+            await self._changed.wait()
+
+    # --- what the operator's commands ask -------------------------------------------------------
+
+    async def reload(self) -> int:
+        """Read sealmq.toml again; returns kseq. KgBad, with nothing changed, when it is wrong."""
+        got = await self._call("reload", wait=RELOAD_S)
+        return int(got["kseq"])
+
+    async def enrol(self, client: str) -> dict[str, Any]:
+        """The enrolment of a client (SPEC.md 7.1). It holds the client's secret."""
+        got = await self._call("enrol", client=client)
+        enrolment: dict[str, Any] = got["enrolment"]
+        return enrolment
+
+    async def lend(self, client: str) -> tuple[dict[str, Any], bytes]:
+        """(enrolment, dump of a provisioned sealmq_spec Identity) to act as that client."""
+        got = await self._call("lend", client=client)
+        return got["enrolment"], bytes.fromhex(got["identity"])
+
+    async def clients(self) -> list[dict[str, Any]]:
+        """number, name, label, kind, suite, disabled, removed, gen (confirmed, 0 if none)."""
+        got = await self._call("clients")
+        rows: list[dict[str, Any]] = got["clients"]
+        return rows
+
+    async def labels(self) -> list[dict[str, Any]]:
+        """number, name, suite, epoch, removed."""
+        got = await self._call("labels")
+        rows: list[dict[str, Any]] = got["labels"]
+        return rows
+
+    async def status(self) -> dict[str, Any]:
+        """site, kseq, inst, pid, user, counts."""
+        return await self._call("status")
+
+    # --- frames ---------------------------------------------------------------------------------
+
+    async def _call(self, op: str, wait: float = CALL_S, **fields: Any) -> dict[str, Any]:
+        if self._lost is not None:
+            raise self._lost
+        self._next_id += 1
+        number = self._next_id
+        body = json.dumps({"op": op, "id": number, **fields}).encode()
+        if len(body) > MAX_FRAME:
+            raise KgBad(f"a request of {len(body)} bytes, at most {MAX_FRAME} fit")
+        done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._calls[number] = done
+        try:
+            self._writer.write(len(body).to_bytes(4, "big") + body)
+            async with asyncio.timeout(wait):
+                return _checked(await done)
+        except TimeoutError:
+            raise KgUnavailable(f"the key generator did not answer {op} in {wait:.0f} s") from None
+        except OSError:
+            raise KgUnavailable("the connection to the key generator broke") from None
+        finally:
+            self._calls.pop(number, None)
+
+    async def _read(self) -> None:
+        reason = "the key generator closed the connection"
+        try:
+            while True:
+                size = int.from_bytes(await self._reader.readexactly(4), "big")
+                if size > MAX_FRAME:
+                    reason = f"the key generator sent a frame of {size} bytes"
+                    break
+                self._take(json.loads(await self._reader.readexactly(size)))
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except (ValueError, TypeError):
+            reason = "the key generator sent what is no frame of ours"
+        finally:
+            self._end(KgUnavailable(reason, "is `sealmq up` running?"))
+
+    def _take(self, frame: Any) -> None:
+        if not isinstance(frame, dict):
+            raise ValueError("no object")
+        if frame.get("event") == "changed":
+            client = frame.get("client")
+            self._changes[client] = int(frame["kseq"])
+            self._changed.set()
+            return
+        done = self._calls.get(frame.get("id", 0))
+        if done is not None and not done.done():
+            done.set_result(frame)
+
+    def _end(self, error: KgUnavailable) -> None:
+        self._lost = error
+        self._changed.set()
+        self._writer.close()
+        for done in self._calls.values():
+            if not done.done():
+                done.set_exception(error)
+
+
+def _checked(frame: Mapping[str, Any]) -> dict[str, Any]:
+    if frame.get("ok") is True:
+        return dict(frame)
+    kind = _KINDS.get(str(frame.get("code")), KgError)
+    hint = frame.get("hint")
+    raise kind(str(frame.get("error", "refused")), hint if isinstance(hint, str) else None)

@@ -1,0 +1,269 @@
+"""From the text of sealmq.toml to a Config: every rule about what it may say stands here.
+
+One table, one function. The first thing that is wrong ends it, with its key, line and a hint.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from sealmq_spec.const import U24
+from sealmq_spec.topics import check_filter, check_topic, is_reserved
+
+from . import values
+from .errors import ConfigError
+from .lines import line_of
+from .model import (
+    BUILT_IN,
+    KINDS,
+    Broker,
+    Client,
+    Config,
+    Creation,
+    Label,
+    Mediator,
+    Policy,
+    Site,
+)
+from .poset import closure
+
+_TABLES = ("site", "mediator", "broker", "policy", "labels", "clients", "topics", "creation")
+_ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - names what must not be told to clients
+
+
+def parse(text: str, path: Path | None = None) -> Config:
+    """Check everything; ConfigError on the first thing that is wrong."""
+    try:
+        doc = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax(error, path) from None
+    try:
+        return _config(doc, path)
+    except ConfigError as error:
+        error.line = line_of(text, error.key)
+        if path is not None:
+            error.path = str(path)
+        raise
+
+
+def _syntax(error: tomllib.TOMLDecodeError, path: Path | None) -> ConfigError:
+    what = str(error)
+    found = re.search(r" ?\(at line (\d+), column \d+\)", what)
+    wrong = ConfigError(
+        "not TOML: " + re.sub(r" ?\(at .*\)$", "", what),
+        "each key stands once in its table; text stands in quotes",
+        line=int(found.group(1)) if found else None,
+    )
+    if path is not None:
+        wrong.path = str(path)
+    return wrong
+
+
+def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
+    values.only(doc, "", (*_TABLES, "families"))
+    folder = None if path is None else path.absolute().parent
+    labels = _labels(values.table(doc, "labels"))
+    clients = _clients(values.table(doc, "clients"), labels)
+    return Config(
+        site=_site(values.table(doc, "site"), folder),
+        mediator=_mediator(values.table(doc, "mediator")),
+        broker=_broker(values.table(doc, "broker"), folder),
+        policy=_policy(values.table(doc, "policy")),
+        labels=MappingProxyType(labels),
+        clients=MappingProxyType(clients),
+        topics=MappingProxyType(_topics(values.table(doc, "topics"), labels)),
+        creation=_creation(doc.get("creation", []), labels, clients),
+        families=MappingProxyType(_families(values.table(doc, "families"))),
+        below=MappingProxyType(closure({name: label.over for name, label in labels.items()})),
+    )
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _site(t: Mapping[str, Any], folder: Path | None) -> Site:
+    values.only(t, "site", ("name", "id", "key_file"))
+    name = values.text(t, "site.name", required=True)
+    values.check_name(name, "site.name")
+    text = values.text(t, "site.id", required=True)
+    if not re.fullmatch(r"[0-9a-f]{8}", text):
+        raise ConfigError(
+            f"{text!r} is not 8 hex digits", "`sealmq init` drew it; put it back", key="site.id"
+        )
+    return Site(name, bytes.fromhex(text), values.outside_path(t, "site.key_file", folder))
+
+
+def _mediator(t: Mapping[str, Any]) -> Mediator:
+    values.only(t, "mediator", ("listen", "advertise", "number", "on_denied"))
+    host, port = values.address(
+        values.text(t, "mediator.listen", "127.0.0.1:1883"), "mediator.listen"
+    )
+    told = host, port
+    if "advertise" in t:
+        told = values.address(values.text(t, "mediator.advertise", ""), "mediator.advertise")
+    if told[0] in _ANYWHERE:
+        raise ConfigError(
+            f"clients cannot reach {told[0]}; they need one address of this host",
+            'add advertise = "NAME-OR-ADDRESS:PORT" under [mediator]',
+            key="mediator.advertise" if "advertise" in t else "mediator.listen",
+        )
+    number = t.get("number", 1)
+    if type(number) is not int or not 0 < number <= U24:
+        raise ConfigError(f"{number!r} is not a number from 1 to {U24}", key="mediator.number")
+    denied = values.one_of(t, "mediator.on_denied", ("notice", "disconnect"), "notice")
+    return Mediator(host, port, told[0], told[1], number, denied)
+
+
+def _broker(t: Mapping[str, Any], folder: Path | None) -> Broker:
+    values.only(t, "broker", ("kind", "url", "user", "password_file", "ca_file"))
+    kind = values.one_of(
+        t, "broker.kind", ("embedded", "external"), "external" if "url" in t else "embedded"
+    )
+    if kind == "embedded":
+        for name in ("url", "user", "password_file", "ca_file"):
+            if name in t:
+                raise ConfigError(
+                    "the embedded broker has no such setting",
+                    'take kind = "embedded" out to use an external one',
+                    key=f"broker.{name}",
+                )
+        return Broker()
+    return Broker(
+        kind,
+        _url(values.text(t, "broker.url", required=True)),
+        values.text(t, "broker.user") or None,
+        values.outside_path(t, "broker.password_file", folder),
+        values.path(t, "broker.ca_file", folder),
+    )
+
+
+def _url(url: str) -> str:
+    hint = "mqtt://HOST[:PORT], or mqtts://HOST[:PORT] for TLS"
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("mqtt", "mqtts") and parts.hostname and parts.port != 0
+    except ValueError:
+        raise ConfigError("this is no URL", hint, key="broker.url") from None
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "a URL with a user or password in it; secrets do not belong into this file",
+            "set user and password_file (a file outside the site) instead",
+            key="broker.url",
+        )
+    if not good or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ConfigError(f"{url!r} is no broker's address", hint, key="broker.url")
+    return url
+
+
+def _policy(t: Mapping[str, Any]) -> Policy:
+    values.only(t, "policy", ("order", "enforce"))
+    order = values.names(t, "policy.order", ("labels",))
+    if not order or len(set(order)) != len(order):
+        raise ConfigError(
+            "each family is named once, and at least one", 'order = ["labels"]', key="policy.order"
+        )
+    enforce = t.get("enforce", True)
+    if type(enforce) is not bool:
+        raise ConfigError(f"{enforce!r} is neither true nor false", key="policy.enforce")
+    return Policy(order, enforce)
+
+
+def _labels(t: Mapping[str, Any]) -> dict[str, Label]:
+    out = {}
+    for name, value in t.items():
+        key = f"labels.{name}"
+        values.check_name(name, key)
+        if name in BUILT_IN:
+            raise ConfigError(
+                f"{name} is built in: bottom is below all labels, top above all, none stands alone",
+                "take this line out, or choose another name",
+                key=key,
+            )
+        row = value if isinstance(value, dict) else {"over": value}
+        values.only(row, key, ("over", "suite"))
+        out[name] = Label(
+            name, values.names(row, f"{key}.over", (), shown=key), values.suite(row, key)
+        )
+    for name, label in out.items():
+        key = f"labels.{name}"
+        for low in label.over:
+            if low in BUILT_IN:
+                raise ConfigError(
+                    f"{low} has its place in the order already", "take it out", key=key
+                )
+            values.check_label(low, out, key)
+        if len(set(label.over)) != len(label.over):
+            raise ConfigError("a label is named twice", "name each once", key=key)
+    return out
+
+
+def _clients(t: Mapping[str, Any], labels: Mapping[str, Label]) -> dict[str, Client]:
+    out = {}
+    for name, row in t.items():
+        key = f"clients.{name}"
+        values.check_name(name, key)
+        if not isinstance(row, dict):
+            raise ConfigError(
+                "a client is a table", f'{name} = {{ label = "...", kind = "device" }}', key=key
+            )
+        values.only(row, key, ("label", "kind", "suite"))
+        label = values.text(row, f"{key}.label", required=True, shown=key)
+        values.check_label(label, labels, key)
+        kind = values.one_of(row, f"{key}.kind", KINDS, "device", shown=key)
+        out[name] = Client(name, label, kind, values.suite(row, key))
+    return out
+
+
+def _topics(t: Mapping[str, Any], labels: Mapping[str, Label]) -> dict[str, str]:
+    for topic, label in t.items():
+        key = f"topics.{topic}"
+        values.check_with(check_topic, topic, key)
+        if is_reserved(topic):
+            raise ConfigError(
+                "topics that begin with $, ! or @ are the protocol's own", "rename it", key=key
+            )
+        if not isinstance(label, str):
+            raise ConfigError(
+                f"{type(label).__name__} is no label's name", f'"{topic}" = "LABEL"', key=key
+            )
+        values.check_label(label, labels, key)
+    return dict(t)
+
+
+def _creation(
+    rows: Any, labels: Mapping[str, Label], clients: Mapping[str, Client]
+) -> tuple[Creation, ...]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ConfigError("rules are an array of tables", "[[creation]]", key="creation")
+    out = []
+    for i, row in enumerate(rows):
+        key = f"creation.{i}"
+        values.only(row, key, ("filter", "labels", "clients"))
+        filt = values.text(row, f"{key}.filter", required=True)
+        values.check_with(check_filter, filt, key)
+        who = values.names(row, f"{key}.labels", ())
+        for label in who:
+            values.check_label(label, labels, key)
+        by_name = values.names(row, f"{key}.clients", ())
+        for client in by_name:
+            if client not in clients:
+                raise ConfigError(
+                    f"there is no client {client!r}", values.near(client, clients), key=key
+                )
+        out.append(Creation(filt, who, by_name))
+    return tuple(out)
+
+
+def _families(t: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    for name, value in t.items():
+        if not isinstance(value, dict):
+            raise ConfigError(
+                "a family's settings are a table", f"[families.{name}]", key=f"families.{name}"
+            )
+    return {name: MappingProxyType(value) for name, value in t.items()}

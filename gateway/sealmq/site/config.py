@@ -1,0 +1,61 @@
+"""sealmq.toml, read and checked once; what is not known is refused, not ignored.
+
+`load` and `loads` give a frozen Config or raise ConfigError with the key, its line and a hint.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .check import parse
+from .errors import ConfigError
+from .model import (
+    BOTTOM,
+    BUILT_IN,
+    KINDS,
+    NONE,
+    SUITES,
+    TOP,
+    Broker,
+    Client,
+    Config,
+    Creation,
+    Label,
+    Mediator,
+    Policy,
+    Site,
+)
+
+__all__ = [
+    "BOTTOM",
+    "BUILT_IN",
+    "KINDS",
+    "NONE",
+    "SUITES",
+    "TOP",
+    "Broker",
+    "Client",
+    "Config",
+    "ConfigError",
+    "Creation",
+    "Label",
+    "Mediator",
+    "Policy",
+    "Site",
+    "load",
+    "loads",
+]
+
+
+def load(path: Path) -> Config:
+    """Read and check a sealmq.toml. ConfigError: it is wrong; OSError: it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"it is not UTF-8: byte {error.start}") from None
+    return parse(text, path)
+
+
+def loads(text: str, path: Path | None = None) -> Config:
+    """Check the text of a sealmq.toml. `path`: of the file it stands for."""
+    return parse(text, path)

@@ -1,0 +1,188 @@
+"""Where everything of a site lies, and who may read it.
+
+Nothing secret lies under SITE in clear; permissions are the second fence. Each role's state has a
+folder of its own, so that separate users can own them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import NoSite
+
+ROLES = ("kg", "mediator", "broker")
+GROUP = "sealmq"
+CONFIG = "sealmq.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one site; `root` is absolute."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, site: str | os.PathLike[str]) -> Layout:
+        """The layout of a folder that need not exist."""
+        return cls(Path(site).absolute())
+
+    @classmethod
+    def open(cls, site: str | os.PathLike[str]) -> Layout:
+        """The layout of a site that exists; NoSite otherwise."""
+        layout = cls.of(site)
+        if not layout.config.is_file():
+            raise NoSite(
+                f"{os.fspath(site)} is no site: it has no {CONFIG}",
+                f"sealmq init {os.fspath(site)}",
+            )
+        return layout
+
+    @property
+    def config(self) -> Path:
+        """sealmq.toml (0640)."""
+        return self.root / CONFIG
+
+    @property
+    def state(self) -> Path:
+        """0700, or 0711 where separate users own what is below."""
+        return self.root / "state"
+
+    @property
+    def salt(self) -> Path:
+        """16 bytes, not secret: the salt of the master key."""
+        return self.state / "salt"
+
+    @property
+    def kg_db(self) -> Path:
+        return self.state / "kg" / "kg.db"
+
+    @property
+    def kg_lock(self) -> Path:
+        """Locked (flock) by whoever has kg.db open for writing."""
+        return self.state / "kg" / "lock"
+
+    @property
+    def mediator_db(self) -> Path:
+        return self.state / "mediator" / "mediator.db"
+
+    @property
+    def broker_state(self) -> Path:
+        return self.state / "broker"
+
+    @property
+    def run(self) -> Path:
+        """Sockets and readiness files (0755)."""
+        return self.root / "run"
+
+    @property
+    def kg_socket(self) -> Path:
+        return self.run / "kg.sock"
+
+    def state_of(self, role: str) -> Path:
+        """The folder that only this role's user reads (0700)."""
+        return self.state / role
+
+    def ready(self, role: str) -> Path:
+        """run/<role>.json, there while the process really serves."""
+        return self.run / f"{role}.json"
+
+    def audit(self, role: str) -> Path:
+        """Segments of this role's audit log."""
+        return self.root / "audit" / role
+
+
+def user_of(role: str) -> pwd.struct_passwd | None:
+    """The separate user of a role (`sealmq-kg`, ...), if the system has it."""
+    try:
+        return pwd.getpwnam(f"sealmq-{role}")
+    except KeyError:
+        return None
+
+
+def group() -> int | None:
+    """The id of the group `sealmq`, in which the separate users are."""
+    try:
+        return grp.getgrnam(GROUP).gr_gid
+    except KeyError:
+        return None
+
+
+def separate_users() -> dict[str, pwd.struct_passwd]:
+    """role -> user: all three when we are root and the system has them, else none (shared user)."""
+    if os.geteuid() != 0 or group() is None:
+        return {}
+    users = {role: user for role in ROLES if (user := user_of(role)) is not None}
+    return users if len(users) == len(ROLES) else {}
+
+
+def prepare(layout: Layout) -> None:
+    """Make the folders and set owners and modes. Idempotent; `init` and each `up` call it.
+
+    With separate users the group `sealmq` reads sealmq.toml and writes into run/, where the sticky
+    bit keeps the users from removing each other's files.
+    """
+    users = separate_users()
+    gid = group() if users else None
+    _folder(layout.root, 0o755)
+    _folder(layout.state, 0o711 if users else 0o700)
+    _folder(layout.run, 0o1775 if users else 0o755)
+    _folder(layout.root / "audit", 0o755)
+    for role in ROLES:
+        user = users.get(role)
+        _folder(layout.state_of(role), 0o700, user)
+        if role != "broker":
+            _folder(layout.audit(role), 0o750, user)
+    if gid is not None:
+        os.chown(layout.run, -1, gid)
+        for path in (layout.config, layout.salt):
+            if path.exists():
+                os.chown(path, -1, gid)
+
+
+def _folder(path: Path, mode: int, user: pwd.struct_passwd | None = None) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    found = path.stat()
+    if (found.st_mode & 0o7777) != mode:
+        path.chmod(mode)
+    if user is not None and found.st_uid != user.pw_uid:
+        for entry in [path, *path.rglob("*")]:
+            os.chown(entry, user.pw_uid, user.pw_gid, follow_symlinks=False)
+
+
+def write_atomically(path: Path, data: bytes, mode: int) -> None:
+    """Write, fsync, rename, fsync the folder: the old file or the new one, never a half.
+
+    A file that is replaced keeps its owner and group, as far as we may set them.
+    """
+    owner = path.stat() if path.exists() else None
+    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            if owner is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.rename(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make a rename or a new name in the folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

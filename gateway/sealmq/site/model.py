@@ -1,0 +1,120 @@
+"""What sealmq.toml says, as frozen values. Made by `config.load` only, which has checked it all.
+
+Labels are a partial order (Chen and Wilson, section 3): each says what it dominates directly,
+`below` is the closure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+BOTTOM = "bottom"
+TOP = "top"
+NONE = "none"
+BUILT_IN = (NONE, BOTTOM, TOP)
+
+SUITES = MappingProxyType({"ccm": 1, "chacha": 2})
+KINDS = ("device", "app", "gateway", "assessor")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """[site]. `id` is 4 bytes; `key_file` is absolute or None."""
+
+    name: str
+    id: bytes
+    key_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mediator:
+    """[mediator]. host, port: where it listens. advertise_*: what clients are told."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    advertise_host: str = "127.0.0.1"
+    advertise_port: int = 1883
+    number: int = 1
+    on_denied: str = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """[broker]. `url` is None for the embedded one. The password comes from a file outside SITE."""
+
+    kind: str = "embedded"
+    url: str | None = None
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """[policy]: the families in the order in which they are asked."""
+
+    order: tuple[str, ...] = ("labels",)
+    enforce: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One label: what it dominates directly, and the suite of its keys (SPEC.md 1.2)."""
+
+    name: str
+    over: tuple[str, ...] = ()
+    suite: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client. suite: of its link and of everything under its secret."""
+
+    name: str
+    label: str
+    kind: str = "device"
+    suite: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """One [[creation]] rule: who may create a topic that matches `filter`. Both empty: nobody."""
+
+    filter: str
+    labels: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole sealmq.toml. `labels` holds the site's own labels, without bottom, top and none.
+
+    `families` holds the tables [families.NAME] as they stand; each family checks its own.
+    """
+
+    site: Site
+    mediator: Mediator
+    broker: Broker
+    policy: Policy
+    labels: Mapping[str, Label]
+    clients: Mapping[str, Client]
+    topics: Mapping[str, str]
+    creation: tuple[Creation, ...]
+    families: Mapping[str, Mapping[str, Any]]
+    below: Mapping[str, frozenset[str]] = field(repr=False)
+
+    def dominates(self, a: str, b: str) -> bool:
+        """Whether a ≥ b. `none` is isolated: it dominates nothing and nothing dominates it."""
+        if a == b:
+            return a != NONE and a in self.below
+        return b in self.below.get(a, frozenset())
+
+    def strict_pairs(self) -> Iterator[tuple[str, str]]:
+        """Every (high, low) with low < high, bottom and top included."""
+        for high, lows in self.below.items():
+            for low in lows:
+                yield high, low

@@ -1,0 +1,136 @@
+"""Single values of sealmq.toml: their types, names and addresses. `key` is where a value stands.
+
+`shown` replaces `key` in errors, where the value stands inside another line's table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sealmq_spec.errors import SealError
+
+from .errors import ConfigError
+from .model import BUILT_IN, SUITES, Label
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_NAME_RULE = "a name has 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit"
+
+
+def table(doc: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = doc.get(name, {})
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name} is a table", f"[{name}]", key=name)
+    return value
+
+
+def only(t: Mapping[str, Any], where: str, names: Iterable[str]) -> None:
+    for name in t:
+        if name not in names:
+            key = f"{where}.{name}" if where else name
+            raise ConfigError("unknown key", near(name, names), key=key)
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    all_names = sorted(names)
+    close = difflib.get_close_matches(name, all_names, 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    if not all_names:
+        return "none is defined yet"
+    shown = ", ".join(all_names[:12])
+    return f"there is: {shown}" + (", ..." if len(all_names) > 12 else "")
+
+
+def text(
+    t: Mapping[str, Any], key: str, default: str = "", *, required: bool = False, shown: str = ""
+) -> str:
+    name = key.rpartition(".")[2]
+    value = t.get(name, None if required else default)
+    if value is None:
+        raise ConfigError(f"{name} is missing", f'{name} = "..."', key=shown or key)
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} is text, this is {value!r}", f'{name} = "..."', key=shown or key)
+    return value
+
+
+def one_of(
+    t: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str, *, shown: str = ""
+) -> str:
+    value = text(t, key, default, shown=shown)
+    if value not in allowed:
+        raise ConfigError(
+            f"{key.rpartition('.')[2]} is {value!r}",
+            "one of: " + ", ".join(allowed),
+            key=shown or key,
+        )
+    return value
+
+
+def names(
+    t: Mapping[str, Any], key: str, default: tuple[str, ...], *, shown: str = ""
+) -> tuple[str, ...]:
+    value = t.get(key.rpartition(".")[2], list(default))
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise ConfigError("this is a list of names", '["...", "..."]', key=shown or key)
+    return tuple(value)
+
+
+def suite(row: Mapping[str, Any], key: str) -> int:
+    return SUITES[one_of(row, f"{key}.suite", tuple(SUITES), "ccm", shown=key)]
+
+
+def check_name(name: str, key: str) -> None:
+    if not _NAME.match(name):
+        raise ConfigError(f"{name!r} is no name", _NAME_RULE, key=key)
+
+
+def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:
+    if name not in labels and name not in BUILT_IN:
+        raise ConfigError(f"there is no label {name!r}", near(name, (*labels, *BUILT_IN)), key=key)
+
+
+def check_with(rule: Callable[[str], object], value: str, key: str) -> None:
+    try:
+        rule(value)
+    except SealError as error:
+        raise ConfigError(str(error), "SPEC.md, section 9", key=key) from None
+
+
+def address(value: str, key: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(
+            f"{value!r} is no address", "HOST:PORT, or [IPV6]:PORT; ports 1 to 65535", key=key
+        )
+    return host, int(port)
+
+
+def path(t: Mapping[str, Any], key: str, folder: Path | None) -> Path | None:
+    value = text(t, key)
+    if not value:
+        return None
+    found = Path(value).expanduser()
+    return found if folder is None else folder / found
+
+
+# A secret beside what it protects protects nothing.
+def outside_path(t: Mapping[str, Any], key: str, folder: Path | None) -> Path | None:
+    found = path(t, key, folder)
+    if found is not None and folder is not None and is_inside(found, folder):
+        raise ConfigError(
+            f"{found} lies inside the site", "move it to a folder outside the site", key=key
+        )
+    return found
+
+
+def is_inside(found: Path, folder: Path) -> bool:
+    """Whether a file is in a folder, once links are followed."""
+    return found.resolve().is_relative_to(folder.resolve())
