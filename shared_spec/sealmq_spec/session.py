@@ -1,8 +1,8 @@
 # A client's boot session, sans-IO: seals what goes out, opens what the mediator says. Device and host use it alike.
 # No clock and no randomness of its own: `mono` is a millisecond counter that only rises, salt comes from the caller.
 from . import control
-from .const import M1_HEAD, M2, M2_HEAD, N_LINK, OP_ASK_TIME, OP_EPOCH, OP_FETCH
-from .const import OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_TIME, OP_WELCOME, READY, ROUND_TRIP_MS
+from .const import BEHIND, M1_HEAD, M2, M2_HEAD, N_LINK, OP_ASK_TIME, OP_EPOCH, OP_FETCH
+from .const import OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_REPLY, OP_TIME, OP_WELCOME, READY, ROUND_TRIP_MS
 from .const import SUBSCRIBE, TAG, TLV_KG_TIME, U24, UNTIMED, USE_CONTROL, USE_DOWN, USE_PUBLISH
 from .const import WANT_KG_TIME, WILL, WINDOW_S
 from .envelope import nonce_link, nonce_m1, put_m1, put_m2, seal_at, tail_m1, tail_m2
@@ -13,6 +13,8 @@ from .tlv import EMPTY, span, unpack
 from .topics import put_token
 
 _TAILS = 16
+# W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
+_HALF_MS = WINDOW_S * 500
 
 
 class Session:
@@ -38,10 +40,18 @@ class Session:
         self._aeads = {}
         self._tails = {}
 
+    # New roots of the same client. boot, salt and the counters go on: a key that stays meets no nonce again.
+    def renew(self, ident) -> None:
+        self.ident = ident
+        self._aeads.clear()
+        self._tails.clear()
+
     def _link(self, use: int):
         a = self._aeads.get(use)
         if a is None:
             i = self.ident
+            if not i.gen:
+                raise Misuse("no link root yet: provision first")
             a = self.make(
                 i.suite,
                 link_key(i.site, use, i.suite, i.mediator, self.boot, self.salt, i.km),
@@ -75,18 +85,21 @@ class Session:
     def now_ms(self, mono: int):
         return None if self._offset is None else mono + self._offset
 
-    # Never backwards within a boot session; KG time is not overruled by a mediator's.
+    # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that a mediator
+    # has set far ahead cannot be put right, so it never counts as KG time.
     def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
         if mono - self._sent > ROUND_TRIP_MS:
             return
-        if self.kg_time and not from_kg:
-            if abs(ms - mono - self._offset) > WINDOW_S * 500:
-                self.clock_conflict = True
-            return
         offset = ms - mono
+        far = self._offset is not None and abs(offset - self._offset) > _HALF_MS
+        if far and (from_kg or self.kg_time):
+            self.clock_conflict = True
+        if self.kg_time and not from_kg:
+            return
         if self._offset is None or offset > self._offset:
             self._offset = offset
-        self.kg_time = from_kg
+            far = False
+        self.kg_time = from_kg and not far
 
     # --- CONNECT ------------------------------------------------------------------------------------------
 
@@ -182,7 +195,7 @@ class Session:
     # --- what comes in on !c1 -----------------------------------------------------------------------------
 
     # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code, rule, reason);
-    # epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms. Unknown ops -> (op, None).
+    # epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms; reply -> (ctr, bytes). Unknown ops -> (op, None).
     def down(self, packet: bytes, mono: int):
         i = self.ident
         order, body = control.open_down(
@@ -205,14 +218,19 @@ class Session:
             return op, body[1:]
         if op == OP_TIME:
             return op, self._time(body, mono)
+        if op == OP_REPLY and len(body) >= 4:
+            return op, (int.from_bytes(body[1:4], "big"), body[4:])
         return op, None
 
     def _welcome(self, body: bytes, mono: int) -> int:
         status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(body)
+        if status != READY and status != BEHIND:
+            raise Malformed("welcome with status %d" % status)
+        items = _items(body, o)
+        if status == READY:
+            self._clock(ms, items, mono)
         self.boot_floor, self.top, self.mask = floor, top, mask
         self._saw(epoch, kseq)
-        if status == READY:
-            self._clock(ms, body, o, mono)
         return status
 
     def _time(self, body: bytes, mono: int) -> int:
@@ -221,14 +239,13 @@ class Session:
         if bytes(body[1:17]) != self._asked:
             raise Stale("time for another request")
         ms = int.from_bytes(body[17:23], "big")
-        self._clock(ms, body, 23, mono)
+        self._clock(ms, _items(body, 23), mono)
         return ms
 
     # The mediator's time, and the KG's where it is there; each request is answered once.
-    def _clock(self, ms: int, body: bytes, o: int, mono: int) -> None:
+    def _clock(self, ms: int, items, mono: int) -> None:
         i = self.ident
-        start, end = span(body, o, len(body))
-        blob = unpack(body, start, end, (TLV_KG_TIME,)).get(TLV_KG_TIME)
+        blob = items.get(TLV_KG_TIME) or items.get(TLV_KG_TIME | 0x80)
         if blob:
             kg_ms, epoch, kseq = open_kg_time(
                 self.make, i.site, i.ps, i.suite, i.client, self._asked, blob
@@ -236,7 +253,7 @@ class Session:
             if kseq < i.kseq:
                 raise Stale("KG time with kseq %d, held: %d" % (kseq, i.kseq))
             self._saw(epoch, kseq)
-            if abs(kg_ms - ms) > WINDOW_S * 500:
+            if abs(kg_ms - ms) > _HALF_MS:
                 self.clock_conflict = True
             self._set_time(kg_ms, mono, True)
         else:
@@ -266,3 +283,9 @@ class Session:
         return 0 <= back < 64 and bool(self.mask >> back & 1)
 
 
+# The TLV block that closes a body.
+def _items(body: bytes, o: int):
+    start, end = span(body, o, len(body))
+    if end != len(body):
+        raise Malformed("%d bytes behind the TLV block" % (len(body) - end))
+    return unpack(body, start, end, (TLV_KG_TIME,))
