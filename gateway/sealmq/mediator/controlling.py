@@ -1,0 +1,157 @@
+"""The control topic !c1 (SPEC.md 4.3, 4.4, 7.2): provisioning requests, time, records, the families' commands.
+
+Nothing that arrives here crosses to the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from sealmq.families.api import Verdict
+from sealmq.kglink import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
+from sealmq.mqtt import Publish, build
+from sealmq.store import StoreUnavailable
+from sealmq_spec.const import (
+    ASK,
+    CONTROL,
+    OP_ASK_TIME,
+    OP_COMMAND,
+    OP_FETCH,
+    OP_RECORD,
+    OP_REPLY,
+    OP_TIME,
+    TLV_KG_TIME,
+    UP,
+)
+from sealmq_spec.errors import (
+    Denied,
+    Malformed,
+    RateLimited,
+    Replay,
+    SealError,
+    Unauthentic,
+    Unavailable,
+    Unsupported,
+)
+from sealmq_spec.provision import get_ask
+from sealmq_spec.tlv import EMPTY, pack
+from sealmq_spec.window import check_fresh
+
+from .wrap import tag_of
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+_CONTROL_PACKET = 4
+_ASKS = 5
+
+Work = Coroutine[Any, Any, None] | None
+
+
+class Controlling:
+    """The control packets of one connection."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._asks = 0
+
+    def packet(self, packet: Publish) -> Work:
+        """A control packet in an open session."""
+        ctr = 0
+        try:
+            if packet.qos or packet.retain:
+                raise Malformed("control packets have QoS 0 and no RETAIN")
+            if packet.payload[:1] == bytes((ASK,)):
+                return self.provision(packet)
+            if packet.payload[:1] != bytes((UP,)):
+                raise Malformed("a control packet begins with 14 or 1a")
+            ctr, s1, body = self._conn.link.open_control(packet.payload)
+            tag = tag_of(packet.payload)
+            if self._conn.link.look(ctr, self._conn.low, tag) is not None:
+                raise Replay(f"counter {ctr} came before")
+            check_fresh("control packet", self._conn.hub.now_ms() // 1000 - s1)
+            self._conn.link.mark(ctr, tag)[1] = True
+            return self._operation(ctr, body)
+        except SealError as error:
+            self._refuse(ctr, error)
+        return None
+
+    def _operation(self, ctr: int, body: bytes) -> Work:
+        op = body[0]
+        if op == OP_ASK_TIME and len(body) == 17:
+            return self._time(body[1:])
+        if op == OP_FETCH and len(body) == 4:
+            label = int.from_bytes(body[1:], "big")
+            for record in self._conn.hub.ring.records_for(self._conn.client.label, label):
+                self._conn.down(bytes((OP_RECORD,)) + record)
+            return None
+        if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
+            return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])
+        raise Unsupported(f"control operation {op:#x} of {len(body)} bytes")
+
+    async def _time(self, nonce_c: bytes) -> None:
+        conn = self._conn
+        blob = await conn.hub.kg_time(conn.client.number, nonce_c, conn.link.suite)
+        tlv = pack([(TLV_KG_TIME, blob)]) if blob is not None else EMPTY
+        now = conn.hub.now_ms().to_bytes(6, "big")
+        conn.down(bytes((OP_TIME,)) + nonce_c + now + tlv)
+
+    async def _command(self, ctr: int, family: bytes, body: bytes) -> None:
+        conn = self._conn
+        hub = conn.hub
+        try:
+            name = family.decode()
+        except UnicodeDecodeError:
+            self._refuse(ctr, Malformed("a family's name is ASCII"))
+            return
+        answer = conn.policy.command(name, body, hub.now_ms())
+        if isinstance(answer, Verdict):
+            self._refuse(ctr, Denied(answer.reason), answer.rule)
+            return
+        try:
+            await hub.commit(list(answer.records))
+        except StoreUnavailable as error:
+            self._refuse(ctr, Unavailable(str(error)), "mediator.command.unavailable")
+            return
+        if answer.audit is not None:
+            hub.audit.write("command", client=conn.client.name, family=name, **answer.audit)
+        if answer.reply and conn.state == "open":
+            conn.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
+
+    def provision(self, packet: Publish) -> Work:
+        """A provisioning request, in quarantine or in a session: the key generator judges it."""
+        self._asks += 1
+        try:
+            if packet.qos or packet.retain:
+                raise Malformed("control packets have QoS 0 and no RETAIN")
+            get_ask(packet.payload)
+            if self._asks > _ASKS:
+                raise RateLimited(f"{self._asks} provisioning requests in one connection")
+        except SealError as error:
+            self._refuse(0, error)
+            return None
+        return self._provision(packet.payload)
+
+    async def _provision(self, request: bytes) -> None:
+        conn = self._conn
+        try:
+            answer = await conn.hub.provision(request)
+        except KgError as error:
+            self._refuse(0, _SEAL_ERRORS.get(type(error), Unavailable)(str(error)))
+            return
+        conn.send(build.publish(CONTROL, answer))
+
+    def _refuse(self, ctr: int, error: SealError, rule: str = "") -> None:
+        rule = rule or "mediator.control." + type(error).__name__.lower()
+        self._conn.refuse(_CONTROL_PACKET, ctr, error, rule)
+        if self._conn.state == "quarantine":
+            self._conn.close("refused in quarantine")
+
+
+_SEAL_ERRORS: dict[type[KgError], type[SealError]] = {
+    KgDenied: Denied,
+    KgUnknown: Denied,
+    KgUnauthentic: Unauthentic,
+    KgUnavailable: Unavailable,
+}

@@ -1,0 +1,156 @@
+"""PUBLISH from the broker (SPEC.md 6.3): what no mediator sealed is dropped, what policy denies is withheld.
+
+Whatever does not reach the client is acknowledged towards the broker here, else the broker's window would stall.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sealmq.mqtt import (
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Unsuback,
+    build,
+)
+from sealmq_spec.const import RETAINED
+from sealmq_spec.errors import Denied, SealError, Stale
+from sealmq_spec.topics import is_reserved
+
+from .wrap import Delivered, is_live, look_m3, rewrap
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+_RETAINED_TOPICS = 100_000
+
+
+class Delivering:
+    """The reading half of one connection."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._begun = False
+        self._early: list[Packet] = []
+        # QoS 2 ids from the broker whose message was withheld.
+        self._ended_here: set[int] = set()
+
+    def begin(self) -> None:
+        """The welcome is out: what the broker sent before comes now."""
+        self._begun = True
+        early, self._early = self._early, []
+        for packet in early:
+            self.packet(packet)
+
+    def packet(self, packet: Packet) -> None:
+        """Anything from the broker."""
+        if not self._begun:
+            self._early.append(packet)
+            return
+        conn = self._conn
+        if conn.state != "open":
+            return
+        if isinstance(packet, Publish):
+            self._deliver(packet)
+        elif isinstance(packet, Puback | Pubrec | Pubcomp):
+            conn.publishing.answered(packet)
+        elif isinstance(packet, Pubrel):
+            self._released(packet)
+        elif isinstance(packet, Suback):
+            conn.subscribing.granted(packet)
+        elif isinstance(packet, Unsuback):
+            conn.subscribing.left(packet)
+
+    def acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
+        """The client's answer to something delivered."""
+        maker: Any = {Puback: build.puback, Pubrec: build.pubrec, Pubcomp: build.pubcomp}
+        self._conn.upstream.send(maker[type(packet)](packet.packet_id))
+
+    def _released(self, packet: Pubrel) -> None:
+        if packet.packet_id in self._ended_here:
+            self._ended_here.discard(packet.packet_id)
+            self._conn.upstream.send(build.pubcomp(packet.packet_id))
+        else:
+            self._conn.send(build.pubrel(packet.packet_id))
+
+    def _deliver(self, packet: Publish) -> None:
+        conn = self._conn
+        if packet.topic.startswith("@sm1/"):
+            if conn.subscribing.wants_public(packet.topic):
+                self._pass(packet, packet.payload, packet.retain)
+            else:
+                self._withhold(packet)
+            return
+        try:
+            if is_reserved(packet.topic):
+                raise Denied(f"a reserved topic came from the broker: {packet.topic[:100]!r}")
+            if not packet.payload:
+                # A cleared retained message; it carries nothing that could be verified.
+                self._withhold(packet)
+                return
+            self._judge(packet, look_m3(conn.hub.ring, packet.payload))
+        except SealError as error:
+            self._withhold(packet)
+            rule = "mediator.deliver." + type(error).__name__.lower()
+            conn.hub.audit.count_denied(conn.client.name, packet.topic, rule)
+
+    def _judge(self, packet: Publish, seen: Delivered) -> None:
+        conn = self._conn
+        hub = conn.hub
+        now_ms = hub.now_ms()
+        label = hub.ring.labels[seen.label].name
+        how = RETAINED if packet.retain else seen.how
+        decision = conn.policy.deliver(packet.topic, label, how, now_ms, len(packet.payload))
+        if not decision.allow:
+            self._withhold(packet)
+            hub.audit.count_denied(conn.client.name, packet.topic, decision.rule, label)
+            return
+        payload = packet.payload
+        epoch = seen.epoch
+        if not is_live(seen, packet.retain, now_ms):
+            if packet.retain:
+                self._check_roll_back(packet, seen)
+            payload = rewrap(
+                hub.ring, hub.order, seen, packet.retain, packet.topic_raw, payload, now_ms
+            )
+            epoch = hub.ring.labels[seen.label].epoch
+        conn.show_records(seen.label, epoch)
+        self._pass(packet, payload, packet.retain)
+        hub.audit.count_delivered(conn.client.name, packet.topic, label)
+        if decision.overridden:
+            hub.audit.count_unenforced(conn.client.name, packet.topic, decision.rule, "deliver")
+        conn.policy.saw(
+            "delivered", packet.topic, now_ms, label=label, qos=packet.qos, how=how, size=len(payload)
+        )
+
+    # The newest retained copy that passed this mediator; an older one is a broker's roll-back.
+    def _check_roll_back(self, packet: Publish, seen: Delivered) -> None:
+        newest = self._conn.hub.retained
+        order = (seen.s2, seen.seq)
+        last = newest.get(packet.topic)
+        if last is not None and order < last:
+            raise Stale(f"an older retained message of {packet.topic[:100]!r} came back")
+        if last is None and len(newest) >= _RETAINED_TOPICS:
+            newest.clear()
+        newest[packet.topic] = order
+
+    def _pass(self, packet: Publish, payload: bytes, retain: bool) -> None:
+        self._conn.send(
+            build.publish(
+                packet.topic_raw, payload, packet.qos, retain, packet.dup, packet.packet_id
+            )
+        )
+
+    def _withhold(self, packet: Publish) -> None:
+        upstream = self._conn.upstream
+        if packet.qos == 1:
+            upstream.send(build.puback(packet.packet_id))
+        elif packet.qos == 2:
+            self._ended_here.add(packet.packet_id)
+            upstream.send(build.pubrec(packet.packet_id))
+

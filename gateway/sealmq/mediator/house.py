@@ -1,0 +1,133 @@
+"""The mediator's own broker connection: public records as retained messages, wills, and whether the broker is there.
+
+It reconnects for ever; whatever it published retained is published again after a broker's loss (SPEC.md 8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from sealmq.mqtt import Packet, PacketIds, Puback, build
+
+from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S
+from .upstream import BrokerAddress, BrokerAway, Upstream
+
+log = logging.getLogger("sealmq.mediator")
+
+_IN_FLIGHT = 64
+
+
+class HouseConnection:
+    """`retained` gives (topic, payload) of all that has to stand on the broker, each time it is asked."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        client_id: str,
+        retained: Callable[[], Iterable[tuple[str, bytes]]],
+    ) -> None:
+        self._address, self._client_id, self._retained = address, client_id, retained
+        self._upstream: Upstream | None = None
+        self._ids = PacketIds()
+        self._acks: dict[int, asyncio.Future[None]] = {}
+        self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        self._lost = asyncio.Event()
+        self._stale = asyncio.Event()
+        self.ready = asyncio.Event()
+
+    @property
+    def up(self) -> bool:
+        """Whether the broker is there, as far as this connection knows."""
+        return self._upstream is not None and self._upstream.up
+
+    def republish(self) -> None:
+        """What `retained` gives has changed."""
+        self._stale.set()
+
+    async def run(self) -> None:
+        """Holds the connection until cancelled."""
+        wait = 0.1
+        while True:
+            try:
+                await self._hold()
+                wait = 0.1
+            except BrokerAway as error:
+                log.warning("%s; trying again", error)
+            self.ready.clear()
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 5.0)
+
+    async def _hold(self) -> None:
+        self._lost.clear()
+        upstream = Upstream(self._packet, self._gone)
+        await upstream.open(self._address, self._client_id, clean=True)
+        self._upstream, self._ids, self._acks = upstream, PacketIds(), {}
+        try:
+            self._stale.set()
+            while upstream.up:
+                await self._next(upstream)
+        finally:
+            upstream.close()
+            self._upstream = None
+            self._give_up()
+
+    # Publishes when something changed, beats when nothing did, returns at once when the broker is lost.
+    async def _next(self, upstream: Upstream) -> None:
+        waits = [asyncio.create_task(e.wait(), name="house") for e in (self._stale, self._lost)]
+        try:
+            await asyncio.wait(
+                waits, timeout=KEEPALIVE_UPSTREAM_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if not upstream.up:
+            return
+        if not self._stale.is_set():
+            upstream.beat()
+            return
+        self._stale.clear()
+        for topic, payload in list(self._retained()):
+            await self.publish(topic.encode(), payload, 1, True)
+        self.ready.set()
+
+    async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        """Publishes at QoS 0 or 1 and, at 1, waits for PUBACK. Raises BrokerAway."""
+        upstream = self._upstream
+        if upstream is None or not upstream.up:
+            raise BrokerAway("the broker is away")
+        if qos == 0:
+            upstream.send(build.publish(topic, payload, 0, retain))
+            return
+        async with self._slots:
+            packet_id = self._ids.take()
+            ack: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._acks[packet_id] = ack
+            upstream.send(build.publish(topic, payload, 1, retain, packet_id=packet_id))
+            try:
+                async with asyncio.timeout(OPENING_S):
+                    await ack
+            except TimeoutError:
+                raise BrokerAway("the broker did not acknowledge") from None
+            finally:
+                self._acks.pop(packet_id, None)
+                self._ids.release(packet_id)
+
+    def _packet(self, packet: Packet) -> None:
+        if isinstance(packet, Puback):
+            ack = self._acks.get(packet.packet_id)
+            if ack is not None and not ack.done():
+                ack.set_result(None)
+
+    def _gone(self, reason: str) -> None:
+        log.warning("broker lost: %s", reason)
+        self._lost.set()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for waiting in self._acks.values():
+            if not waiting.done():
+                waiting.set_exception(BrokerAway("the broker was lost before it acknowledged"))
+                waiting.exception()

@@ -1,0 +1,200 @@
+"""What all connections of one mediator share: keys, policy, store, audit, nonces, the way to the key generator.
+
+It owns no socket. Everything here runs in the event loop's thread; the store and the audit log have threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from sealmq.audit import Audit
+from sealmq.families.engine import Conn, Decision, Engine
+from sealmq.families.records import Record, TopicLabel
+from sealmq.kglink import KgError, KgUnavailable
+from sealmq.order import Order
+from sealmq.site.config import Config
+from sealmq.store import Store, StoreRecord
+from sealmq_spec.const import RECORD
+from sealmq_spec.errors import Unavailable
+from sealmq_spec.records import get_manifest, manifest_topic, record_topic
+
+from .house import HouseConnection
+from .keyring import Keyring
+from .limits import CONNECTIONS, STRANGERS
+from .link import Links
+from .proof import Newest
+from .upstream import BrokerAddress
+
+if TYPE_CHECKING:
+    from sealmq.kglink import KgClient
+
+    from .connection import Connection
+
+log = logging.getLogger("sealmq.mediator")
+
+
+class Hub:
+    """One mediator. `kg` is None while the key generator is away."""
+
+    def __init__(
+        self,
+        config: Config,
+        ring: Keyring,
+        engine: Engine,
+        store: Store,
+        audit: Audit,
+        broker: BrokerAddress,
+    ) -> None:
+        self.config, self.ring, self.engine = config, ring, engine
+        self.store, self.audit, self.broker = store, audit, broker
+        self.number = config.mediator.number
+        self.order = Order(ring.inst)
+        self.links = Links()
+        self.connections: set[Connection] = set()
+        self.strangers = 0
+        self.kg: KgClient | None = None
+        self.known_tlv = tuple(engine.tlvs)
+        # Newest retained copy of each topic that passed here: (s2, seq), so that a roll-back shows.
+        self.retained: dict[str, tuple[int, int]] = {}
+        self._sessions = {
+            mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
+            for mark in store.sessions().values()
+        }
+        self._tasks: set[asyncio.Task[Any]] = set()
+        name = f"sealmq/{ring.site.hex()}/mediator-{self.number}"
+        self.house = HouseConnection(broker, name, self._public)
+
+    # --- time and tasks -----------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The gateway's clock, Unix milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def next_order(self) -> bytes:
+        """12 bytes that no other packet of this mediator carries."""
+        return self.order.next_bytes(self.now_ms())
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Runs something beside the packets; a failure is logged, never lost."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed: %r", task.get_name(), error)
+
+    async def settle(self) -> None:
+        """Waits, for a moment, for what was still under way: wills of clients that were cut off."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2.0)
+
+    def admits(self) -> bool:
+        """Whether one more connection may stay."""
+        return len(self.connections) <= CONNECTIONS and self.strangers <= STRANGERS
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    def newest(self, client: int) -> Newest | None:
+        """The highest (gen, boot, conn) of a client, as the store holds it."""
+        return self._sessions.get(client)
+
+    def rose(self, client: int, newest: Newest) -> None:
+        """The store has taken a higher one."""
+        self._sessions[client] = newest
+
+    # --- policy -------------------------------------------------------------------------------------
+
+    async def commit(self, records: list[StoreRecord]) -> None:
+        """Makes records durable, then lets the families index what really holds. Raises StoreUnavailable."""
+        held = await self.store.commit(records)
+        self.apply([h.record for h in held])
+
+    def apply(self, records: list[StoreRecord]) -> None:
+        """Indexes what the store holds."""
+        self.engine.apply([r for r in records if isinstance(r, Record)])
+
+    async def label_topic(self, conn: Conn, decision: Decision, now_ms: int) -> None:
+        """First publish: the label is on disk before this returns (Algorithm 2, lines 5 to 7). Raises StoreUnavailable."""
+        if decision.label is None:
+            return
+        if not self.house.up:
+            raise Unavailable("the broker is away, so no new topic is labelled")
+        row = TopicLabel(decision.topic, decision.label, conn.who.client, now_ms)
+        held = (await self.store.commit([row]))[0]
+        self.apply([held.record])
+        if held.fresh:
+            self.audit.write(
+                "topic-labelled",
+                client=conn.who.client,
+                topic=decision.topic,
+                label=decision.label,
+                rule=decision.rule,
+            )
+
+    async def reload(self, config: Config) -> None:
+        """Takes a changed sealmq.toml over, live. Raises StoreUnavailable, with nothing changed but the policy."""
+        self.config = config
+        reloaded = self.engine.reload(config, enforce=config.policy.enforce)
+        await self.commit(list(reloaded.records))
+        for warning in self.engine.warnings:
+            log.warning("%s", warning)
+        self.audit.write("config-reloaded", enforce=self.engine.enforce)
+        changed = set(reloaded.connections)
+        for connection in list(self.connections):
+            connection.policy_changed(changed)
+
+    # --- keys ---------------------------------------------------------------------------------------
+
+    def _public(self) -> list[tuple[str, bytes]]:
+        rows = []
+        for record in self.ring.public():
+            if record[0] == RECORD:
+                rows.append((record_topic(record), record))
+            else:
+                rows.append((manifest_topic(get_manifest(record)[1]), record))
+        return rows
+
+    def take_ring(self, ring: Keyring) -> None:
+        """New keys: connections learn of new epochs, those of disabled clients end."""
+        self.ring = ring
+        self.house.republish()
+        for connection in list(self.connections):
+            connection.keys_changed()
+
+    def set_kg(self, kg: KgClient | None) -> None:
+        """The key generator came or went."""
+        self.kg = kg
+
+    async def kg_time(self, client: int, nonce_c: bytes, suite: int) -> bytes | None:
+        """KG time for a client, or None while the key generator is away: the client then sees that it has ours."""
+        if self.kg is None:
+            return None
+        try:
+            async with asyncio.timeout(1.0):
+                return await self.kg.time(client, nonce_c, suite)
+        except (KgError, TimeoutError):
+            return None
+
+    async def provision(self, packet: bytes) -> bytes:
+        """The key generator's answer to a provisioning request. Raises KgError."""
+        if self.kg is None:
+            raise KgUnavailable("the key generator is away")
+        answer = await self.kg.answer(packet)
+        self.ring.set_links(answer.client, answer.links)
+        return answer.packet
+
+    async def confirm(self, client: int, gen: int) -> None:
+        """The first proof under a pending generation ends the old one."""
+        self.ring.confirm(client, gen)
+        if self.kg is not None:
+            try:
+                await self.kg.confirm(client, gen)
+            except KgError as error:
+                log.warning("confirming generation %d of client %d: %s", gen, client, error)

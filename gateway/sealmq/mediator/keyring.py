@@ -1,0 +1,164 @@
+"""What the key generator lets a mediator know, ready for use: clients, link roots, topic keys, public records.
+
+Immutable but for caches: a change at the key generator makes a new Keyring (SPEC.md 1.1, 2, 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sealmq.aead import Aead, make
+from sealmq_spec.keys import outer_key
+from sealmq_spec.records import get_record
+
+_OPENERS = 256
+
+
+class SnapshotError(Exception):
+    """The key generator's snapshot is not of the agreed shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label as a mediator knows it. `previous` is (epoch, Unix time at which its hand-over ends)."""
+
+    number: int
+    name: str
+    suite: int
+    epoch: int
+    previous: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client. `links` maps a provisioning generation to its link root k_c^M; `pending` are unconfirmed ones."""
+
+    number: int
+    name: str
+    label: int
+    kind: str
+    suite: int
+    disabled: bool
+    links: Mapping[int, bytes] = field(repr=False)
+    pending: frozenset[int] = frozenset()
+
+
+class Keyring:
+    """One snapshot. `inst` is this mediator's instance number."""
+
+    def __init__(self, site: bytes, inst: int, snapshot: Mapping[str, Any]) -> None:
+        self.site = site
+        self.inst = inst
+        try:
+            self._read(snapshot)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SnapshotError(f"snapshot of the key generator: {error!r}") from None
+
+    def __repr__(self) -> str:
+        return f"<Keyring kseq={self.kseq} labels={len(self.labels)} clients={len(self.clients)}>"
+
+    def _read(self, snapshot: Mapping[str, Any]) -> None:
+        self.kseq = int(snapshot["kseq"])
+        self.labels: dict[int, Label] = {}
+        self._ek: dict[tuple[int, int], bytes] = {}
+        for row in snapshot["labels"]:
+            number, epoch = int(row["number"]), int(row["epoch"])
+            self._ek[number, epoch] = _key(row["ek"])
+            before = row.get("previous")
+            previous = None
+            if before:
+                previous = int(before["epoch"]), int(before["handover_end"])
+                self._ek[number, previous[0]] = _key(before["ek"])
+            self.labels[number] = Label(number, row["name"], int(row["suite"]), epoch, previous)
+        self.label_numbers = {label.name: label.number for label in self.labels.values()}
+        self.clients = {c.number: c for c in map(_client, snapshot["clients"])}
+        self.records: dict[tuple[int, int], bytes] = {}
+        self.back_links: dict[int, list[bytes]] = {}
+        for text in snapshot["records"]:
+            record = bytes.fromhex(text)
+            _, _, n, _, top, _, _, _ = get_record(record)
+            if n == top:
+                self.back_links.setdefault(n, []).append(record)
+            else:
+                self.records[top, n] = record
+        self.manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
+        self._sealers: dict[int, Aead] = {}
+        self._openers: dict[tuple[int, int, int], Aead] = {}
+
+    def set_links(self, number: int, links: list[dict[str, Any]]) -> None:
+        """A client's link slots as the key generator has just told them."""
+        client = self.clients.get(number)
+        if client is not None:
+            self.clients[number] = replace(client, **_slots(links))
+
+    def confirm(self, number: int, gen: int) -> None:
+        """A client has proved that it holds `gen`: older generations end."""
+        client = self.clients[number]
+        links = {g: km for g, km in client.links.items() if g >= gen}
+        self.clients[number] = replace(
+            client, links=links, pending=frozenset(g for g in client.pending if g > gen)
+        )
+
+    def sealer(self, label: Label) -> Aead:
+        """The outer cipher of a label's current epoch and this mediator's instance."""
+        aead = self._sealers.get(label.number)
+        if aead is None:
+            ek = self._ek[label.number, label.epoch]
+            aead = self._outer(label, label.epoch, self.inst, ek)
+            self._sealers[label.number] = aead
+        return aead
+
+    def opener(self, number: int, epoch: int, inst: int) -> Aead | None:
+        """The outer cipher of any known (label, epoch) and instance; None when this mediator lacks the key."""
+        aead = self._openers.get((number, epoch, inst))
+        if aead is None:
+            ek = self._ek.get((number, epoch))
+            if ek is None:
+                return None
+            if len(self._openers) >= _OPENERS:
+                self._openers.clear()
+            aead = self._outer(self.labels[number], epoch, inst, ek)
+            self._openers[number, epoch, inst] = aead
+        return aead
+
+    def _outer(self, label: Label, epoch: int, inst: int, ek: bytes) -> Aead:
+        key = outer_key(self.site, label.suite, label.number, epoch, inst, ek)
+        return make(label.suite, key)
+
+    def records_for(self, reader: int, label: int) -> list[bytes]:
+        """The records with which a client at label `reader` opens `label`: derivation, then back-links."""
+        path = self.records.get((reader, label))
+        return ([path] if path else []) + self.back_links.get(label, [])
+
+    def public(self) -> list[bytes]:
+        """Every record and manifest, for the retained topics under @sm1."""
+        links = [record for row in self.back_links.values() for record in row]
+        return [*self.records.values(), *links, *self.manifests]
+
+
+def _key(text: str) -> bytes:
+    key = bytes.fromhex(text)
+    if len(key) != 32:
+        raise ValueError("a key that has not 32 bytes")
+    return key
+
+
+def _client(row: Mapping[str, Any]) -> Client:
+    return Client(
+        int(row["number"]),
+        row["name"],
+        int(row["label"]),
+        row["kind"],
+        int(row["suite"]),
+        bool(row["disabled"]),
+        **_slots(row["links"]),
+    )
+
+
+def _slots(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "links": {int(row["gen"]): _key(row["km"]) for row in rows},
+        "pending": frozenset(int(row["gen"]) for row in rows if row["pending"]),
+    }

@@ -1,0 +1,119 @@
+"""Where the keyring comes from: the key generator, or, while it is away, the sealed copy of the last snapshot.
+
+A mediator's restart is no outage (SPEC.md 5, point 4): instance numbers are drawn ahead while the key generator is there,
+and one is crossed off durably before it is used, so none serves twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from sealmq.kglink import KgClient, KgError, KgUnavailable
+from sealmq.store import CacheBlob, Store
+
+from .keyring import Keyring, SnapshotError
+
+log = logging.getLogger("sealmq.mediator")
+
+_CACHE = "keys"
+_AAD = b"sealmq mediator cache 1"
+_RESERVE = 4
+_KG_WAIT_S = 5.0
+
+
+class NoKeys(Exception):
+    """Neither the key generator nor a usable copy of its last snapshot is there."""
+
+
+class KeySource:
+    """Fetches snapshots, keeps the sealed copy, watches for changes."""
+
+    def __init__(self, socket: Path, mediator: int, store: Store, cache_key: bytes) -> None:
+        self._socket, self._mediator, self._store = socket, mediator, store
+        self._cipher = ChaCha20Poly1305(cache_key)
+        self._site = b""
+        self._inst = 0
+        self._reserve: list[int] = []
+        self._snapshot: dict[str, Any] = {}
+
+    async def start(self) -> tuple[Keyring, KgClient | None]:
+        """The first keyring, and the key generator if it answers within a few seconds. Raises NoKeys."""
+        deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
+        while True:
+            try:
+                kg = await KgClient.connect(self._socket)
+                return await self.fetch(kg), kg
+            except KgUnavailable as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    log.warning("%s; starting from the sealed copy of its last snapshot", error)
+                    return await self._from_copy(), None
+                await asyncio.sleep(0.1)
+            except (KgError, SnapshotError) as error:
+                raise NoKeys(f"the key generator refuses this mediator: {error}") from None
+
+    async def fetch(self, kg: KgClient) -> Keyring:
+        """A new keyring from the key generator; draws instance numbers as needed and renews the copy."""
+        if not self._inst:
+            hello = await kg.hello(self._mediator)
+            self._site, self._inst = hello.site, hello.inst
+        while len(self._reserve) < _RESERVE:
+            self._reserve.append((await kg.hello(self._mediator)).inst)
+        self._snapshot = await kg.snapshot()
+        ring = Keyring(self._site, self._inst, self._snapshot)
+        await self._keep()
+        return ring
+
+    async def _keep(self) -> None:
+        copy = {"site": self._site.hex(), "reserve": self._reserve, "snapshot": self._snapshot}
+        nonce = os.urandom(12)
+        sealed = nonce + self._cipher.encrypt(nonce, json.dumps(copy).encode(), _AAD)
+        await self._store.commit([CacheBlob(_CACHE, sealed)])
+
+    async def _from_copy(self) -> Keyring:
+        blob = self._store.cache(_CACHE)
+        if blob is None:
+            raise NoKeys("the key generator is away, and there is no copy of an earlier snapshot")
+        try:
+            copy = json.loads(self._cipher.decrypt(blob[:12], blob[12:], _AAD))
+        except InvalidTag:
+            raise NoKeys("the copy of the key generator's snapshot does not open") from None
+        self._site, self._reserve = bytes.fromhex(copy["site"]), list(copy["reserve"])
+        self._snapshot = copy["snapshot"]
+        if not self._reserve:
+            raise NoKeys("the key generator is away, and all instance numbers in reserve are used")
+        self._inst = self._reserve.pop(0)
+        await self._keep()
+        return Keyring(self._site, self._inst, self._snapshot)
+
+    async def watch(
+        self, kg: KgClient | None, connected: Callable[[KgClient | None], None]
+    ) -> AsyncIterator[Keyring]:
+        """A new keyring for each change, for ever; tells `connected` when the key generator comes and goes."""
+        wait = 0.2
+        while True:
+            try:
+                if kg is None:
+                    kg = await KgClient.connect(self._socket)
+                    connected(kg)
+                    yield await self.fetch(kg)
+                connected(kg)
+                async for _ in kg.changes():
+                    wait = 0.2
+                    yield await self.fetch(kg)
+            except (KgError, SnapshotError) as error:
+                log.warning("key generator: %s", error)
+            connected(None)
+            if kg is not None:
+                await kg.close()
+                kg = None
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 5.0)

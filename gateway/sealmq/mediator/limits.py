@@ -1,0 +1,19 @@
+"""Numbers that bound what anyone can make a mediator hold or wait for (SPEC.md 9)."""
+
+from __future__ import annotations
+
+from sealmq_spec.const import M2_HEAD, M2_MIN, M3_HEAD, MAX_PAYLOAD, MAX_TLV, MAX_TOPIC
+
+# Remaining length of the largest PUBLISH: topic, its length, packet id, both envelopes, TLV block, payload.
+MAX_PACKET = MAX_TOPIC + 4 + M2_MIN + (M3_HEAD - M2_HEAD) + 2 + MAX_TLV + MAX_PAYLOAD
+
+# Seconds.
+OPENING_S = 10
+QUARANTINE_S = 30
+KEEPALIVE_UPSTREAM_S = 30
+
+# Packets of one client that may wait behind one that has to wait for the store.
+QUEUE = 64
+# Connections: in all, and before a proof has verified.
+CONNECTIONS = 4096
+STRANGERS = 256

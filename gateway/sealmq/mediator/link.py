@@ -1,0 +1,174 @@
+"""The mediator's side of one boot session (SPEC.md 1, 4.4, 6.1): its link keys, its window, its tokens. Sans-IO.
+
+It outlives TCP connections: libraries resend stored bytes after a reconnect, and those must be recognised.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hmac import compare_digest
+
+from sealmq.aead import Aead, make
+from sealmq_spec import control
+from sealmq_spec.const import RECEIPT_EVERY, SUBSCRIBE, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from sealmq_spec.errors import Replay, Stale, TooLarge, Unsupported
+from sealmq_spec.keys import link_key
+from sealmq_spec.topics import split_token
+from sealmq_spec.window import NEW, OLD, WIDTH, Window
+
+from .keyring import Client
+
+_FILTERS = 1024
+_BOOTS = 4
+
+
+class Link:
+    """Keys and replay state of (client, gen, boot, salt). Nothing here is shared with another boot session."""
+
+    __slots__ = (
+        "_control",
+        "_down",
+        "_filters",
+        "_publish",
+        "boot",
+        "client",
+        "gen",
+        "mediator",
+        "owed",
+        "salt",
+        "seen",
+        "site",
+        "suite",
+        "window",
+    )
+
+    def __init__(
+        self, site: bytes, mediator: int, client: Client, gen: int, boot: int, salt: bytes
+    ) -> None:
+        self.site, self.mediator, self.client = site, mediator, client.number
+        self.gen, self.boot, self.salt, self.suite = gen, boot, salt, client.suite
+        km = client.links[gen]
+
+        def derived(use: int) -> Aead:
+            return make(self.suite, link_key(site, use, self.suite, mediator, boot, salt, km))
+
+        self._publish, self._control = derived(USE_PUBLISH), derived(USE_CONTROL)
+        self._down = derived(USE_DOWN)
+        self.window = Window()
+        # ctr -> [tag of its m2, acknowledged by the broker]; as wide as the window.
+        self.seen: OrderedDict[int, list[object]] = OrderedDict()
+        # filter -> (op, ctr, tag) of its newest token.
+        self._filters: dict[str, tuple[int, int, bytes]] = {}
+        self.owed = 0
+
+    @property
+    def publish(self) -> Aead:
+        """The cipher of m2."""
+        return self._publish
+
+    def check_connect(self, conn: int, raw: bytes, tag: bytes) -> None:
+        """Verifies a CONNECT's proof; raises Unauthentic."""
+        control.check_connect(self._control, self.site, self.mediator, self.salt, conn, raw, tag)
+
+    def look(self, ctr: int, low: int, tag: bytes) -> list[object] | None:
+        """None: new. Otherwise the entry of the same packet, sent before. Anything else raises Replay (6.1, 2)."""
+        entry = self.seen.get(ctr)
+        if entry is not None and compare_digest(entry[0], tag):  # type: ignore[type-var]
+            return entry
+        if entry is not None:
+            raise Replay(f"counter {ctr} came before with another packet")
+        if ctr < low:
+            raise Stale(f"counter {ctr} is below {low}, the lowest that this connection announced")
+        state = self.window.look(ctr)
+        if state == OLD:
+            raise Replay(f"counter {ctr} lies more than {WIDTH} below {self.window.top}")
+        if state != NEW:
+            raise Replay(f"counter {ctr} came before")
+        return None
+
+    def mark(self, ctr: int, tag: bytes) -> list[object]:
+        """Accepts ctr. Only behind a verified tag and a policy that allows."""
+        self.window.mark(ctr)
+        entry: list[object] = [tag, False]
+        self.seen[ctr] = entry
+        if len(self.seen) > WIDTH:
+            self.seen.popitem(last=False)
+        self.owed += 1
+        return entry
+
+    def token(self, op: int, qos: int, filt: str) -> tuple[str, int, bool]:
+        """Verifies a filter's token: (the filter behind it, its ctr, whether it was seen before). Raises SealError."""
+        ctr_bytes, tag, plain = split_token(filt)
+        control.check_token(
+            self._control,
+            self.suite,
+            op,
+            ctr_bytes,
+            self.salt,
+            self.site,
+            self.client,
+            self.mediator,
+            qos,
+            plain,
+            tag,
+        )
+        ctr = int.from_bytes(ctr_bytes, "big")
+        last = self._filters.get(plain)
+        if last is not None and ctr < last[1]:
+            raise Replay(f"token {ctr} for {plain!r} is older than its last one, {last[1]}")
+        again = last is not None and ctr == last[1]
+        if last is None and len(self._filters) >= _FILTERS:
+            raise TooLarge(f"{_FILTERS} filters in one boot session; no more are taken")
+        self._filters[plain] = (op, ctr, tag)
+        return plain, ctr, again
+
+    def subscriptions(self) -> list[str]:
+        """Filters whose newest token subscribes."""
+        return [filt for filt, (op, _, _) in self._filters.items() if op == SUBSCRIBE]
+
+    def open_control(self, packet: bytes) -> tuple[int, int, bytes]:
+        """(ctr, s1, body) of a control packet up; raises SealError. Marks nothing."""
+        suite, ctr, s1 = control.up_header(packet)
+        if suite != self.suite:
+            raise Unsupported(f"suite {suite} on a link of suite {self.suite}")
+        return ctr, s1, control.open_up(
+            self._control, self.salt, self.site, self.client, self.mediator, packet
+        )
+
+    def down(self, order: bytes, conn: int, body: bytes) -> bytes:
+        """A sealed control packet for connection `conn`. order: 12 bytes, never used before."""
+        return control.seal_down(
+            self._down, self.suite, order, self.site, self.client, self.mediator, conn, body
+        )
+
+    def receipt_due(self) -> bool:
+        """Whether so many messages were accepted that a receipt has to go out."""
+        return self.owed >= RECEIPT_EVERY
+
+    def receipt(self) -> bytes:
+        """The body of a receipt for all that was accepted so far."""
+        self.owed = 0
+        return control.receipt(self.window.top, self.window.mask)
+
+
+class Links:
+    """The boot sessions of every client, the newest few of each."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, OrderedDict[tuple[int, int, bytes], Link]] = {}
+
+    def find(self, client: int, gen: int, boot: int, salt: bytes) -> Link | None:
+        """A boot session seen before."""
+        return self._links.get(client, {}).get((gen, boot, salt))
+
+    def keep(self, link: Link) -> None:
+        """Remembers a boot session whose proof has verified; the oldest of the client goes."""
+        row = self._links.setdefault(link.client, OrderedDict())
+        row[link.gen, link.boot, link.salt] = link
+        row.move_to_end((link.gen, link.boot, link.salt))
+        if len(row) > _BOOTS:
+            row.popitem(last=False)
+
+    def forget(self, client: int) -> None:
+        """Drops a client's sessions: it was disabled or has new link roots."""
+        self._links.pop(client, None)

@@ -1,0 +1,154 @@
+"""CONNECT (SPEC.md 4.1): verify, compare with the store, store, and only then touch a session or the broker.
+
+A peer that fails learns a CONNACK code and nothing else; the audit log holds the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sealmq.mqtt import Connect, build
+from sealmq.store import SessionMark, StoreUnavailable
+from sealmq_spec import control
+from sealmq_spec.const import BEHIND, CONTROL, READY, TLV_KG_TIME
+from sealmq_spec.errors import Denied, SealError, Unavailable
+from sealmq_spec.provision import time_nonce
+from sealmq_spec.tlv import pack
+
+from .proof import Claim, Newest, claim_of, is_behind, verify
+from .upstream import BrokerAway, Upstream
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+_NOT_AUTHORISED, _UNAVAILABLE = 5, 3
+
+
+async def open_session(conn: Connection, packet: Connect) -> None:
+    """From CONNECT to welcome, or to a refusal and one audit record."""
+    hub = conn.hub
+    try:
+        claim = claim_of(packet)
+        if claim.quarantine:
+            _quarantine(conn, claim)
+            return
+        client, link = verify(packet, claim, hub.ring, hub.number, hub.links)
+    except SealError as error:
+        _refuse(conn, packet, error, "mediator.connect." + type(error).__name__.lower())
+        return
+    conn.client, conn.link, conn.conn_no, conn.low = client, link, claim.conn, claim.low
+    conn.client_id, conn.keepalive_s = packet.client_id, packet.keepalive
+    conn.policy = hub.engine.connection(hub.engine.who(client.name, client.number))
+    decision = conn.policy.connect(hub.now_ms())
+    if not decision.allow:
+        _refuse(conn, packet, Denied(decision.reason), decision.rule)
+        return
+    if is_behind(claim, hub.newest(client.number)):
+        _behind(conn, packet, claim)
+        return
+    try:
+        await _commit(conn, packet, claim)
+        if packet.will is not None:
+            conn.will = await conn.publishing.accept_will(packet.will)
+        await _reach_broker(conn, packet, claim)
+    except _Behind:
+        _behind(conn, packet, claim)
+    except (BrokerAway, StoreUnavailable, Unavailable) as error:
+        event = "store-unavailable" if isinstance(error, StoreUnavailable) else "broker-away"
+        hub.audit.write(event, client=client.name, reason=str(error)[:500])
+        _end(conn, _UNAVAILABLE)
+    except SealError as error:
+        _refuse(conn, packet, error, "mediator.will." + type(error).__name__.lower())
+
+
+class _Behind(Exception):
+    pass
+
+
+def _quarantine(conn: Connection, claim: Claim) -> None:
+    conn.quarantined()
+    conn.send(build.connack(False, 0))
+
+
+def _refuse(conn: Connection, packet: Connect, error: SealError, rule: str) -> None:
+    conn.hub.audit.write(
+        "connect-refused",
+        peer=conn.peer,
+        client_id=packet.client_id[:100] or None,
+        rule=rule,
+        reason=str(error)[:500],
+    )
+    _end(conn, _NOT_AUTHORISED)
+
+
+def _end(conn: Connection, code: int) -> None:
+    conn.send(build.connack(False, code))
+    conn.close("refused")
+
+
+def _welcome(conn: Connection, status: int, floor: int, tlv: bytes) -> bytes:
+    hub, window = conn.hub, conn.link.window
+    label = hub.ring.labels.get(conn.client.label)
+    conn.link.owed = 0
+    epoch = label.epoch if label else 0
+    body = control.welcome(
+        status, hub.now_ms(), floor, window.top, window.mask, epoch, hub.ring.kseq, tlv
+    )
+    return build.publish(CONTROL, conn.link.down(hub.next_order(), conn.conn_no, body))
+
+
+# Genuine, but not higher than the newest: a replay, or a board whose boot counter fell back. Nothing upstream is touched.
+def _behind(conn: Connection, packet: Connect, claim: Claim) -> None:
+    newest = conn.hub.newest(claim.client)
+    floor = newest.boot if newest else 0
+    conn.hub.audit.write(
+        "connect-refused",
+        client=conn.client.name,
+        peer=conn.peer,
+        client_id=packet.client_id[:100] or None,
+        rule="mediator.connect.behind",
+        reason=f"boot {claim.boot} conn {claim.conn} does not rise above boot {floor}",
+    )
+    conn.send(build.connack(False, 0) + _welcome(conn, BEHIND, floor, pack(())))
+    conn.close("behind")
+
+
+async def _commit(conn: Connection, packet: Connect, claim: Claim) -> None:
+    hub = conn.hub
+    if not hub.house.up:
+        raise BrokerAway("the broker is away")
+    mark = SessionMark(claim.client, claim.gen, claim.boot, claim.salt, claim.conn)
+    held = (await hub.store.commit([mark]))[0]
+    if isinstance(held.record, SessionMark):
+        m = held.record
+        hub.rose(claim.client, Newest(m.gen, m.boot, m.salt, m.conn))
+    if not held.fresh:
+        raise _Behind
+    if claim.gen in conn.client.pending:
+        await hub.confirm(claim.client, claim.gen)
+        hub.audit.write("provisioned", client=conn.client.name, gen=claim.gen)
+
+
+async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None:
+    hub = conn.hub
+    upstream = Upstream(conn.delivering.packet, conn.upstream_lost, conn.pressure)
+    upstream_id = f"sealmq/{hub.ring.site.hex()}/{claim.client}/{packet.client_id}"
+    # What the broker sends before the welcome is out waits in the socket.
+    present = await upstream.open(hub.broker, upstream_id, packet.clean_session)
+    tlv = b"\x00"
+    if claim.wants_kg_time:
+        nonce_c = time_nonce(claim.salt, claim.boot, claim.conn)
+        blob = await hub.kg_time(claim.client, nonce_c, conn.link.suite)
+        if blob is not None:
+            tlv = pack([(TLV_KG_TIME, blob)])
+    if conn.state != "opening":
+        upstream.close()
+        return
+    conn.upstream = upstream
+    hub.links.keep(conn.link)
+    conn.opened()
+    conn.send(build.connack(present, 0) + _welcome(conn, READY, claim.boot, tlv))
+    conn.delivering.begin()
+    hub.audit.write(
+        "connect", client=conn.client.name, peer=conn.peer, client_id=packet.client_id[:100]
+    )

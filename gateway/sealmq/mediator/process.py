@@ -1,0 +1,186 @@
+"""`python -m sealmq.mediator.process SITE`: one mediator, started by `sealmq up`. SIGTERM ends it, SIGHUP reloads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from sealmq.audit import Audit
+from sealmq.families import load_families
+from sealmq.families.engine import Engine
+from sealmq.run.errors import BadHandOver
+from sealmq.run.secrets import receive
+from sealmq.site.config import Config, load
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout, write_atomically
+from sealmq.store import Store, StoreError
+
+from .connection import Connection
+from .hub import Hub
+from .keyring import Keyring
+from .keysource import KeySource, NoKeys
+from .limits import CONNECTIONS
+from .upstream import BrokerAddress
+
+log = logging.getLogger("sealmq.mediator")
+
+
+class Mediator:
+    """The process: one hub, one listener, the tasks beside them."""
+
+    def __init__(self, layout: Layout, config: Config, hub: Hub, keys: KeySource) -> None:
+        self._layout, self._config, self._hub, self._keys = layout, config, hub, keys
+        self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        hub = self._hub
+        tasks = [
+            asyncio.create_task(hub.house.run(), name="house"),
+            asyncio.create_task(self._watch_keys(), name="keys"),
+            asyncio.create_task(self._watch_reload(), name="reload"),
+            asyncio.create_task(self._tick(), name="tick"),
+        ]
+        ended = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            await asyncio.wait(
+                [asyncio.create_task(hub.house.ready.wait(), name="broker"), ended],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            await self._serve(tasks, ended)
+        finally:
+            self._layout.ready("mediator").unlink(missing_ok=True)
+            for task in [*tasks, ended]:
+                task.cancel()
+            await asyncio.gather(*tasks, ended, return_exceptions=True)
+
+    async def _serve(self, tasks: list[asyncio.Task[None]], ended: asyncio.Task[bool]) -> None:
+        if self._stop.is_set():
+            return
+        hub = self._hub
+        mediator = self._config.mediator
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Connection(hub), mediator.host, mediator.port, backlog=256
+            )
+        except OSError as error:
+            raise SiteError(
+                f"cannot listen on {mediator.host}:{mediator.port}: {error.strerror or error}",
+                "is another broker there? change [mediator] listen in sealmq.toml",
+            ) from None
+        host, port = server.sockets[0].getsockname()[:2]
+        hub.audit.write("start", address=f"{host}:{port}", enforce=hub.engine.enforce)
+        for warning in hub.engine.warnings:
+            log.warning("%s", warning)
+        ready = {"role": "mediator", "pid": os.getpid(), "address": f"{host}:{port}", "ready": True}
+        write_atomically(self._layout.ready("mediator"), json.dumps(ready).encode(), 0o644)
+        await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
+        server.close()
+        for connection in list(hub.connections):
+            connection.close("the mediator stops")
+        await hub.settle()
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                raise error
+
+    async def _watch_keys(self) -> None:
+        async for ring in self._keys.watch(self._hub.kg, self._hub.set_kg):
+            self._hub.take_ring(ring)
+            self._reload.set()
+
+    async def _watch_reload(self) -> None:
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            try:
+                await self._hub.reload(load(self._layout.config))
+            except (SiteError, StoreError, OSError) as error:
+                log.error("sealmq.toml is not taken over: %s", error)
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1.0)
+            self._hub.engine.tick(self._hub.now_ms())
+            now = loop.time()
+            for connection in list(self._hub.connections):
+                connection.beat(now)
+
+
+async def serve(layout: Layout, secrets: dict[str, object]) -> None:
+    """Builds the parts in their order and runs them. Raises errors meant for the operator."""
+    config = load(layout.config)
+    store = Store.open(layout.mediator_db)
+    try:
+        cache_key = bytes.fromhex(str(secrets["cache_key"]))
+        keys = KeySource(layout.kg_socket, config.mediator.number, store, cache_key)
+        ring, kg = await keys.start()
+        audit = Audit(layout.audit("mediator"), "mediator", ring.inst, ring.site.hex())
+        try:
+            hub = await _hub(config, ring, store, audit, secrets["broker"])
+            hub.kg = kg
+            await Mediator(layout, config, hub, keys).run()
+        finally:
+            audit.write("stop")
+            audit.close()
+    finally:
+        store.close()
+
+
+async def _hub(
+    config: Config, ring: Keyring, store: Store, audit: Audit, broker: object
+) -> Hub:
+    if not isinstance(broker, dict):
+        raise BadHandOver("the hand-over names no broker")
+    address = BrokerAddress(
+        broker["host"], int(broker["port"]), broker.get("user"), broker.get("password")
+    )
+    engine = Engine(
+        load_families(config.policy.order),
+        site=ring.site.hex(),
+        enforce=config.policy.enforce,
+        on_fault=lambda family, question, error: log.error(
+            "family %s failed at %s: %r", family, question, error
+        ),
+    )
+    records = engine.load(config, store.records())
+    hub = Hub(config, ring, engine, store, audit, address)
+    await hub.commit(list(records))
+    return hub
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(format="mediator: %(message)s", level=logging.INFO)
+    os.umask(0o077)
+    if len(arguments) != 1:
+        print("usage: python -m sealmq.mediator.process SITE", file=sys.stderr)
+        return 2
+    run = asyncio.run
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        run = uvloop.run
+    try:
+        run(serve(Layout.open(Path(arguments[0])), receive()))
+    except (SiteError, StoreError, NoKeys, BadHandOver, KeyError) as error:
+        print(f"mediator: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""SUBSCRIBE and UNSUBSCRIBE (SPEC.md 4.2): verify each filter's token, ask the policy, strip, forward what is left.
+
+A refused filter gets 0x80 at its place and a notice; the others go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sealmq.families.engine import Decision
+from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
+from sealmq_spec.const import SUBSCRIBE, UNSUBSCRIBE
+from sealmq_spec.errors import Denied, Malformed, SealError
+from sealmq_spec.topics import check_filter, matches
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+_SUBSCRIBE, _UNSUBSCRIBE = 2, 3
+_REFUSED = 0x80
+_PUBLIC = "@sm1/"
+_PENDING = 64
+
+
+class _Place(NamedTuple):
+    """One allowed filter of a SUBSCRIBE: where it stood, and what the policy said (None: public records)."""
+
+    at: int
+    decision: Decision | None
+
+
+class Subscribing:
+    """The subscriptions of one connection."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        # Packet id -> how many filters came, and which of them went on.
+        self._pending: dict[int, tuple[int, list[_Place]]] = {}
+        self._leaving: set[int] = set()
+        self._public: set[str] = set()
+
+    def wants_public(self, topic: str) -> bool:
+        """Whether a filter whose own first level is @sm1 matches (SPEC.md 4.3)."""
+        return any(matches(filt, topic) for filt in self._public)
+
+    def subscribe(self, packet: Subscribe) -> None:
+        """Handles one SUBSCRIBE."""
+        conn = self._conn
+        places: list[_Place] = []
+        onward: list[tuple[str, int]] = []
+        if len(self._pending) >= _PENDING:
+            conn.close("too many SUBSCRIBEs without an answer of the broker")
+            return
+        for at, (text, qos) in enumerate(packet.filters):
+            try:
+                decision, filt, _ = self._allowed(text, qos)
+            except SealError as error:
+                self._refuse(_SUBSCRIBE, error, text)
+                continue
+            places.append(_Place(at, decision))
+            onward.append((filt, qos))
+        if not onward:
+            conn.send(build.suback(packet.packet_id, [_REFUSED] * len(packet.filters)))
+            return
+        self._pending[packet.packet_id] = (len(packet.filters), places)
+        conn.upstream.send(build.subscribe(packet.packet_id, onward))
+
+    def _allowed(self, text: str, qos: int) -> tuple[Decision | None, str, int]:
+        conn = self._conn
+        filt, ctr, _ = conn.link.token(SUBSCRIBE, qos, text)
+        check_filter(filt)
+        if filt.startswith(_PUBLIC):
+            self._public.add(filt)
+            return None, filt, ctr
+        if filt[0] in "!@":
+            raise _with_ctr(Denied(f"filters that begin with {filt[0]} are reserved"), ctr)
+        decision = conn.policy.subscribe(filt, qos, conn.hub.now_ms())
+        if not decision.allow:
+            raise _with_ctr(_Ruled(decision.reason, decision.rule), ctr)
+        if decision.overridden:
+            conn.hub.audit.count_unenforced(conn.client.name, filt, decision.rule, "subscribe")
+        return decision, decision.topic, ctr
+
+    def granted(self, packet: Suback) -> None:
+        """The broker's SUBACK, put together with our refusals."""
+        conn = self._conn
+        pending = self._pending.pop(packet.packet_id, None)
+        if pending is None:
+            return
+        count, places = pending
+        codes = [_REFUSED] * count
+        for place, code in zip(places, packet.codes, strict=False):
+            codes[place.at] = code
+            if code != _REFUSED and place.decision is not None:
+                conn.policy.subscribed(place.decision, code, conn.hub.now_ms())
+        conn.send(build.suback(packet.packet_id, codes))
+
+    def unsubscribe(self, packet: Unsubscribe) -> None:
+        """Handles one UNSUBSCRIBE; it has no refusal in MQTT, so a refused filter gets its notice and stays."""
+        conn = self._conn
+        onward: list[str] = []
+        for text in packet.filters:
+            try:
+                filt, _, _ = conn.link.token(UNSUBSCRIBE, 0, text)
+                check_filter(filt)
+            except SealError as error:
+                self._refuse(_UNSUBSCRIBE, error, text)
+                continue
+            self._public.discard(filt)
+            onward.append(conn.policy.parse("subscribe", filt))
+            conn.policy.unsubscribed(filt)
+        if not onward:
+            conn.send(build.unsuback(packet.packet_id))
+            return
+        self._leaving.add(packet.packet_id)
+        conn.upstream.send(build.unsubscribe(packet.packet_id, onward))
+
+    def left(self, packet: Unsuback) -> None:
+        """The broker's UNSUBACK."""
+        if packet.packet_id in self._leaving:
+            self._leaving.discard(packet.packet_id)
+            self._conn.send(build.unsuback(packet.packet_id))
+
+    def _refuse(self, what: int, error: SealError, text: str) -> None:
+        rule = error.rule if isinstance(error, _Ruled) else ""
+        rule = rule or "mediator.subscribe." + type(error).__name__.lower()
+        ctr = getattr(error, "ctr", 0)
+        if isinstance(error, Malformed) or not ctr:
+            ctr = 0
+        event = "packet-refused" if 0 < error.code < 5 else "subscribe-refused"
+        self._conn.refuse(what, ctr, error, rule, text[-200:], event)
+
+
+class _Ruled(Denied):
+    """A family's refusal with its rule."""
+
+    def __init__(self, reason: str, rule: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+def _with_ctr(error: SealError, ctr: int) -> SealError:
+    error.ctr = ctr  # type: ignore[attr-defined]
+    return error

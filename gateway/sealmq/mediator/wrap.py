@@ -1,0 +1,212 @@
+"""The mediator's two acts on a message: open m2 and judge it, seal m3 (SPEC.md 6.1, 6.3; Chen and Wilson, Algorithm 2).
+
+Sans-IO: times and numbers come in. Nothing here asks the policy; the connection does, between the two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sealmq.order import Order
+from sealmq_spec.const import (
+    CLEAR,
+    M1_MIN,
+    M2_HEAD,
+    M3_HEAD,
+    MAX_PAYLOAD,
+    QUEUED,
+    REF_LABEL,
+    RETAINED,
+    TAG,
+    WILL,
+    WINDOW_S,
+)
+from sealmq_spec.envelope import (
+    get_m1,
+    get_m2,
+    get_m3,
+    nonce_link,
+    nonce_m3,
+    put_m3,
+    tail_m2,
+    tail_m3,
+)
+from sealmq_spec.errors import (
+    Malformed,
+    NoKey,
+    Stale,
+    TooLarge,
+    Unauthentic,
+    Unsupported,
+    WrongEpoch,
+)
+from sealmq_spec.tlv import span, unpack
+from sealmq_spec.window import check_fresh, life_s
+
+from .keyring import Client, Keyring, Label
+from .link import Link
+
+
+class Opened(NamedTuple):
+    """What m2 said. `body` is TLV and m1 as they go into m3; `start` is where m1 begins in it."""
+
+    ctr: int
+    s1: int
+    kind: int
+    life: int
+    body: bytes
+    start: int
+    tlv: dict[int, bytes]
+
+
+def open_m2(
+    link: Link,
+    ring: Keyring,
+    client: Client,
+    topic: bytes,
+    payload: bytes,
+    flags: int,
+    now: int,
+    known_tlv: tuple[int, ...] = (),
+) -> Opened:
+    """Steps 3 and 4 of SPEC.md 6.1. flags: RETAIN and QoS bits of PUBLISH; for a will with bit 7 set. Raises SealError."""
+    suite, ctr, s1 = get_m2(payload)
+    if suite != link.suite:
+        raise Unsupported(f"suite {suite} on a link of suite {link.suite}")
+    is_will = bool(flags & 0x80)
+    flags &= 7
+    if not is_will and not flags & 6:
+        check_fresh("message", now - s1)
+    tail = tail_m2(link.site, link.client, link.mediator, flags, topic)
+    nonce = nonce_link(link.salt, payload)
+    body = link.publish.open(nonce, payload[M2_HEAD:], payload[:M2_HEAD] + tail)
+    if body is None:
+        raise Unauthentic("m2: the tag does not verify")
+    tlv: dict[int, bytes] = {}
+    start = 1
+    if body[0]:
+        first, start = span(body, 0, len(body))
+        tlv = unpack(body, first, start, known_tlv)
+    kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
+    return Opened(ctr, s1, kind, life, body, start, tlv)
+
+
+def _judge_m1(
+    link: Link,
+    ring: Keyring,
+    client: Client,
+    body: bytes,
+    start: int,
+    ctr: int,
+    s1: int,
+    flags: int,
+    is_will: bool,
+    now: int,
+) -> tuple[int, int]:
+    """(class, life) of the m1 at body[start:], whose header must be this sender's, now (claims 5, 10, 13)."""
+    end = len(body)
+    suite, kind, untimed, epoch, sender, boot, salt, m1_ctr, t_pub, life = get_m1(body, start, end)
+    label = ring.labels.get(client.label)
+    if label is None:
+        raise NoKey(f"label {client.label} is not known here")
+    if suite != label.suite:
+        raise Unsupported(f"m1 of suite {suite}, the label's is {label.suite}")
+    if sender != link.client or boot != link.boot or salt != link.salt:
+        raise Unauthentic(f"m1 of sender {sender} boot {boot} in a packet of client {link.client}")
+    if m1_ctr != ctr or t_pub != s1:
+        raise Malformed("m1 and m2 differ in counter or time")
+    _check_epoch(label, epoch, now)
+    if is_will != (kind == WILL) or is_will != untimed:
+        raise Malformed(f"class {kind}, untimed {untimed}: a will is untimed and comes in CONNECT")
+    if not is_will:
+        if kind == CLEAR and (not flags & 1 or end - start != M1_MIN):
+            raise Malformed("class clear needs RETAIN and an empty plaintext")
+        if kind != CLEAR and (kind == RETAINED) != bool(flags & 1):
+            raise Malformed(f"class {kind} with RETAIN {flags & 1}")
+        if flags & 6:
+            check_fresh("message", now - s1, life_s(life))
+    if end - start - M1_MIN > MAX_PAYLOAD:
+        raise TooLarge(f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken")
+    return kind, life
+
+
+def _check_epoch(label: Label, epoch: int, now: int) -> None:
+    if epoch == label.epoch:
+        return
+    if label.previous and epoch == label.previous[0] and now < label.previous[1]:
+        return
+    raise WrongEpoch(f"epoch {epoch} of {label.name}, current is {label.epoch}: provision again")
+
+
+def seal_m3(
+    ring: Keyring, label: Label, order: Order, how: int, topic: bytes, body: bytes, now_ms: int
+) -> bytes:
+    """m3 for `body` (TLV and m1) under the label's current epoch, stamped with the next (s2, seq)."""
+    ms, seq = order.next(now_ms)
+    head = bytearray(M3_HEAD)
+    put_m3(head, 0, label.suite, REF_LABEL, how, label.number, label.epoch, order.inst, ms, seq)
+    header = bytes(head)
+    sealed = ring.sealer(label).seal(header[8:M3_HEAD], body, header + tail_m3(ring.site, topic))
+    return header + sealed
+
+
+class Delivered(NamedTuple):
+    """What a message from the broker says of itself in clear."""
+
+    how: int
+    label: int
+    epoch: int
+    inst: int
+    s2: int
+    seq: int
+
+
+def look_m3(ring: Keyring, payload: bytes) -> Delivered:
+    """The header of a message from the broker; raises SealError for what no mediator of this site sealed."""
+    suite, ref, how, number, epoch, inst, s2, seq = get_m3(payload)
+    if ref != REF_LABEL:
+        raise Unsupported(f"key reference {ref}")
+    label = ring.labels.get(number)
+    if label is None:
+        raise NoKey(f"label {number} is not known here")
+    if suite != label.suite:
+        raise Unsupported(f"m3 of suite {suite}, the label's is {label.suite}")
+    return Delivered(how, number, epoch, inst, s2, seq)
+
+
+def is_live(seen: Delivered, retain: bool, now_ms: int) -> bool:
+    """Whether m3 passes unchanged: not a retained copy, and fresh (SPEC.md 6.3)."""
+    return not retain and seen.how != QUEUED and abs(now_ms - seen.s2) <= WINDOW_S * 1000
+
+
+def rewrap(
+    ring: Keyring,
+    order: Order,
+    seen: Delivered,
+    retain: bool,
+    topic: bytes,
+    payload: bytes,
+    now_ms: int,
+) -> bytes:
+    """A retained or queued message, opened, checked and sealed with a fresh s2 (SPEC.md 6.3). Raises SealError."""
+    opener = ring.opener(seen.label, seen.epoch, seen.inst)
+    if opener is None:
+        raise NoKey(f"no key for label {seen.label} epoch {seen.epoch}")
+    body = opener.open(nonce_m3(payload), payload[M3_HEAD:], payload[:M3_HEAD] + tail_m3(ring.site, topic))
+    if body is None:
+        raise Unauthentic("m3 from the broker: the tag does not verify")
+    start = 1 if not body[0] else span(body, 0, len(body))[1]
+    _, kind, untimed, _, _, _, _, _, t_pub, life = get_m1(body, start, len(body))
+    if retain and kind not in (RETAINED, WILL):
+        raise Malformed(f"RETAIN on a message of class {kind}")
+    allowed = life_s(life)
+    age = now_ms // 1000 - (seen.s2 // 1000 if untimed else t_pub)
+    if allowed is not None and age > allowed:
+        raise Stale(f"message is {age} s old, its life was {allowed} s")
+    how = RETAINED if retain else QUEUED
+    return seal_m3(ring, ring.labels[seen.label], order, how, topic, body, now_ms)
+
+
+def tag_of(payload: bytes) -> bytes:
+    """The tag of an m2, by which a retransmission is recognised."""
+    return payload[-TAG:]
