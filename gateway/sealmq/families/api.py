@@ -142,6 +142,10 @@ class Policy(Protocol):
     def topics(self) -> Mapping[str, str]: ...
     @property
     def creation(self) -> Sequence[CreationPolicy]: ...
+    @property
+    def families(self) -> Mapping[str, Mapping[str, Any]]:
+        """[families.NAME]: a family's own settings, which it checks itself."""
+        ...
 
     def dominates(self, a: str, b: str) -> bool:
         """Whether a ≥ b; False for a label that does not exist, and for `none`."""

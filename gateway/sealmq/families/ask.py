@@ -93,6 +93,38 @@ class Ask:
         self._message_id: tuple[int, int] | None = None
         self._age_ms = 0
 
+    def fill(
+        self,
+        question: Question,
+        raw: str,
+        now_ms: int,
+        *,
+        label: str = "",
+        how: int = 0,
+        qos: int = 0,
+        retain: bool = False,
+        size: int = 0,
+        tlv: Mapping[int, bytes] = NO_TLV,
+        sender: int = 0,
+        message_id: tuple[int, int] | None = None,
+        age_ms: int = 0,
+    ) -> None:
+        """Take the next question. The engine calls it, families never do."""
+        self.question = question
+        self.raw = raw
+        self.topic = raw
+        self.notes = {}
+        self.now_ms = now_ms
+        self.label = label
+        self.how = how
+        self.qos = qos
+        self.retain = retain
+        self._size = size
+        self._tlv = tlv
+        self._sender = sender
+        self._message_id = message_id
+        self._age_ms = age_ms
+
     @property
     def size(self) -> int:
         """Bytes of the payload as sealed by the publisher."""

@@ -6,35 +6,25 @@ set, a rule that is in no table, an empty order. Sync, no I/O; one thread (the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from .api import Ask, Dep, Duty, Family, Policy, Proposal, Question, Record, Seen, Verdict, Who
+from .api import Dep, Family, FamilyRecord, Policy, Proposal, Record, Seen, Verdict, deny
+from .ask import Ask, Who
+from .cache import Cache, Slot
+from .conn import Conn, sub_matches
+from .decision import ENGINE, RULES, Decision, Refused, Vote
+from .facts import Facts
+from .judge import Judge, OnFault, Trace
 
+__all__ = ["Conn", "Decision", "Engine", "Reloaded", "Vote"]
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The merged verdict.
-
-    `family` gave the rule ("engine" for the engine's own). `topic` is the topic or filter to go on
-    with (parsed, rewritten); `notes` what the families' encodings said. `label` is the label to
-    commit before going on (duty LabelTopic), or None. `plain`: allow, no duty, topic as it came.
-    `overridden`: it was a deny, and `enforce = false` made an allow of it.
-    """
-
-    allow: bool
-    rule: str
-    reason: str
-    family: str
-    until: int
-    deps: tuple[Dep, ...]
-    duties: tuple[Duty, ...]
-    topic: str
-    notes: Mapping[str, Mapping[str, Any]]
-    label: str | None
-    plain: bool
-    overridden: bool
+OFF = (
+    "POLICY IS OFF ([policy] enforce = false): everything is allowed and only recorded; "
+    "never run a site like this"
+)
 
 
 class Reloaded(NamedTuple):
@@ -48,85 +38,6 @@ class Reloaded(NamedTuple):
     connections: list[Conn]
 
 
-class Conn:
-    """One client's connection. Each question is a method; the answer is a Decision."""
-
-    who: Who
-    ask: Ask
-
-    def connect(self, now_ms: int, tlv: Mapping[int, bytes] = {}) -> Decision:
-        raise NotImplementedError
-
-    def publish(
-        self,
-        topic: str,
-        qos: int,
-        retain: bool,
-        size: int,
-        now_ms: int,
-        tlv: Mapping[int, bytes] = {},
-        message_id: tuple[int, int] | None = None,
-    ) -> Decision:
-        """allow with `label` set: commit TopicLabel, Engine.apply what holds, and ask again."""
-        raise NotImplementedError
-
-    def subscribe(
-        self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = {}
-    ) -> Decision:
-        raise NotImplementedError
-
-    def deliver(
-        self,
-        topic: str,
-        label: str,
-        how: int,
-        now_ms: int,
-        size: int = 0,
-        tlv: Mapping[int, bytes] = {},
-        sender: int = 0,
-        message_id: tuple[int, int] | None = None,
-        age_ms: int = 0,
-    ) -> Decision:
-        """`label`: the name of m3's label, "" for a public record; `how`: SPEC.md 3.3."""
-        raise NotImplementedError
-
-    def subscribed(self, decision: Decision, qos: int, now_ms: int) -> None:
-        """The broker has accepted the subscription that `decision` allowed."""
-        raise NotImplementedError
-
-    def unsubscribed(self, filter: str) -> None:
-        """`filter` as it arrived behind the token; no question: leaving is always allowed."""
-        raise NotImplementedError
-
-    def parse(self, question: Question, topic: str) -> str:
-        """The topic or filter without the families' encodings (for UNSUBSCRIBE)."""
-        raise NotImplementedError
-
-    def saw(
-        self,
-        what: Seen,
-        topic: str,
-        now_ms: int,
-        *,
-        label: str = "",
-        qos: int = 0,
-        retain: bool = False,
-        size: int = 0,
-        how: int = 0,
-        tlv: Mapping[int, bytes] = {},
-    ) -> None:
-        """Tell the families what became of a message (accepted, delivered, refused)."""
-        raise NotImplementedError
-
-    def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
-        """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal."""
-        raise NotImplementedError
-
-    def close(self, now_ms: int) -> None:
-        """The connection is gone; its cached verdicts too."""
-        raise NotImplementedError
-
-
 class Engine:
     """The families in their order, the cache of merged verdicts, the facts."""
 
@@ -137,47 +48,217 @@ class Engine:
         *,
         site: str = "",
         enforce: bool = True,
-        on_fault: Callable[[str, str, Exception], None] | None = None,
+        on_fault: OnFault | None = None,
     ) -> None:
         """`on_fault(family, question, error)` hears of defects in families (for log and audit)."""
-        raise NotImplementedError
+        names = [family.name for family in order]
+        if len(set(names)) != len(names) or ENGINE in names:
+            raise ValueError(f"every family stands once in the order: {', '.join(names)}")
+        self.order = tuple(order)
+        self.enforce = enforce
+        self.facts = Facts()
+        self.trace = Trace(self.facts)
+        self.cache = Cache(cache_size)
+        self._site = site
+        self._on_fault: OnFault = on_fault or _silent
+        self._judge = Judge(self.order, self.trace, self._fault)
+        self._config: Policy | None = None
+        self._conns: set[Conn] = set()
+        self._made = 0
+        self._seers = _overriding(self.order, "see")
+        self._tickers = _overriding(self.order, "tick")
+        self.listens = bool(self._seers)
+        self.parses = self._judge.parses
+        self.parse = self._judge.parse
+
+    # Configuration and state
 
     def load(self, config: Policy, records: Iterable[Record]) -> list[Record]:
-        """Start-up: index the store's records, then the configuration. Gives records to commit."""
-        raise NotImplementedError
+        """Start-up: index the store's records, then the configuration.
+
+        Gives records to commit and then to apply, before the first question.
+        """
+        self.apply(records)
+        return self._configure(config)
 
     def reload(self, config: Policy, *, enforce: bool | None = None) -> Reloaded:
-        """The configuration changed; drops exactly the cached verdicts that it reaches."""
-        raise NotImplementedError
+        """The configuration changed; drops exactly the cached verdicts that it reaches.
+
+        If a family raises, all of them have the old configuration again.
+        """
+        before = self._config
+        try:
+            records = self._configure(config)
+        except Exception:
+            self.cache.clear()
+            if before is not None:
+                self._configure(before)
+            raise
+        if enforce is not None and enforce != self.enforce:
+            self.enforce = enforce
+            self.cache.clear()
+        changed = []
+        for conn in self._conns:
+            who = self.who(conn.who.client, conn.who.number)
+            if who != conn.who:
+                conn.ask.who = who
+                self.cache.drop_slots(conn.slots())
+                changed.append(conn)
+        return Reloaded(records, changed)
+
+    def _configure(self, config: Policy) -> list[Record]:
+        records: list[Record] = []
+        for family in self.order:
+            change = family.configure(config)
+            self.cache.invalidate(change.deps)
+            records.extend(change.records)
+        self._config = config
+        return records
 
     def apply(self, records: Iterable[Record]) -> None:
         """What the store says holds, own or from elsewhere."""
-        raise NotImplementedError
-
-    def who(self, client: str, number: int = 0) -> Who:
-        """The client after the present configuration; label `none` if it is not in there."""
-        raise NotImplementedError
-
-    def connection(self, who: Who) -> Conn:
-        raise NotImplementedError
+        batch = tuple(records)
+        if not batch:
+            return
+        for family in self.order:
+            try:
+                self.cache.invalidate(family.apply(batch))
+            except Exception as error:  # an index that is not the store's must allow nothing
+                self._fault(family.name, "apply", error)
+                self._judge.lost(family.name)
+                self.cache.clear()
 
     def push_fact(self, name: str, value: Any, valid_until_ms: int, subject: str = "") -> None:
-        raise NotImplementedError
+        """A named task tells a fact and how long it holds; verdicts that rest on it go."""
+        self.facts.push(name, value, valid_until_ms, subject)
+        self.cache.invalidate((("fact", name, subject),))
 
     def tick(self, now_ms: int) -> None:
         """Call about once a second."""
-        raise NotImplementedError
+        for family in self._tickers:
+            self._told(family, "tick", partial(family.tick, now_ms))
+
+    # Connections
+
+    def who(self, client: str, number: int = 0) -> Who:
+        """The client after the present configuration; label `none` if it is not in there."""
+        known = self._config.clients.get(client) if self._config is not None else None
+        if known is None:
+            return Who(client, number, client, "unknown", self._site, "none", ())
+        label = known.label
+        return Who(client, number, client, known.kind, self._site, label, (label,))
+
+    def connection(self, who: Who) -> Conn:
+        """A connection of that client, with the one Ask that it reuses."""
+        self._made += 1
+        conn = Conn(self, who, self._made)
+        self._conns.add(conn)
+        return conn
+
+    def close(self, conn: Conn, now_ms: int) -> None:
+        """Conn.close."""
+        if conn not in self._conns:
+            return
+        self._conns.discard(conn)
+        self.cache.drop_slots(conn.slots())
+        conn.saw("gone", "", now_ms)
+
+    # Questions (called by Conn)
+
+    def judge(self, ask: Ask, slot: Slot, key: str) -> Decision:
+        """Ask the families and keep the answer as long as it may be kept."""
+        decision = self._judge.decide(ask)
+        if not decision.allow and not self.enforce:
+            decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
+        if ask.now_ms < decision.until:
+            self.cache.put(slot, key, ask.label, decision)
+        return decision
+
+    def see(self, what: Seen, ask: Ask) -> None:
+        """Tell the families that want to know."""
+        self.trace.begin()
+        if self.parses and ask.raw:
+            try:
+                self.parse(ask)
+            except Refused:
+                ask.topic = ask.raw
+        for family in self._seers:
+            self._told(family, what, partial(family.see, what, ask))
+
+    def subs_changed(self, conn_id: str, filter: str) -> None:
+        """Verdicts that looked at the subscriptions go, if the filter reaches their topic."""
+        self.cache.invalidate((("subs", conn_id),), lambda e: sub_matches(filter, e.decision.topic))
+
+    def command(self, who: Who, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
+        """Conn.command."""
+        to = next((f for f in self.order if f.name == family), None)
+        if to is None:
+            return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
+        try:
+            got = to.command(who, body, now_ms)
+        except Exception as error:  # a defect of one family must not take the mediator down
+            self._fault(family, "command", error)
+            return deny("engine.exception", f"{family} failed on the command")
+        if isinstance(got, Proposal) and not all(_own(record, family) for record in got.records):
+            return deny("engine.bad-proposal", f"{family} proposed records that are not its own")
+        return got
+
+    # Words
 
     def explain(self, conn: Conn, decision: Decision) -> list[str]:
-        """Plain lines behind a decision just made: the rule's meaning, then the family's own."""
-        raise NotImplementedError
+        """Plain lines behind the decision that this connection got last: one for each family
+        that was asked, with the meaning of its rule, then the families' own."""
+        lines = []
+        for vote in decision.votes:
+            meaning = self.rules.get(vote.rule, "")
+            lines.append(f"{vote.rule}: {meaning} ({vote.reason})")
+        for family in self.order:
+            for vote in decision.votes:
+                if vote.family == family.name:
+                    verdict = Verdict(decision.allow, vote.rule, vote.reason)
+                    lines.extend(family.explain(conn.ask, verdict))
+        if decision.overridden:
+            lines.append(OFF)
+        return lines
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Every rule id there is, with its plain line."""
+        table = dict(RULES)
+        for family in self.order:
+            table.update(family.rules)
+        return table
 
     @property
     def tlvs(self) -> frozenset[int]:
         """TLV types that the families understand (without the critical bit)."""
-        raise NotImplementedError
+        return frozenset().union(*(family.tlvs for family in self.order))
 
     @property
     def warnings(self) -> list[str]:
-        """What has to be said loudly at start, at reload and in status (enforce = false)."""
-        raise NotImplementedError
+        """What has to be said loudly at start, at reload and in status."""
+        return [] if self.enforce else [OFF]
+
+    # Defects
+
+    def _told(self, family: Family, what: str, call: Callable[[], Iterable[Dep]]) -> None:
+        try:
+            self.cache.invalidate(call())
+        except Exception as error:  # a defect of one family must not take the mediator down
+            self._fault(family.name, what, error)
+
+    def _fault(self, family: str, question: str, error: Exception) -> None:
+        self._on_fault(family, question, error)
+
+
+def _silent(family: str, question: str, error: Exception) -> None:
+    """Nobody listens for defects (tests, CLI)."""
+
+
+def _overriding(order: Sequence[Family], method: str) -> tuple[Family, ...]:
+    return tuple(f for f in order if getattr(type(f), method) is not getattr(Family, method))
+
+
+def _own(record: Record, family: str) -> bool:
+    """Whether a family's command may propose the record; topics' labels are those of `labels`."""
+    return record.family == family if isinstance(record, FamilyRecord) else family == "labels"

@@ -1,0 +1,111 @@
+"""What policy costs a message: nanoseconds of CPU a question, best of several runs; a JSON line.
+
+Run: python gateway/bench/policy.py. "hit": the verdict is cached, topic names are new objects as
+they come off the wire; "cold": 100,000 topics in random order, so that the processor's caches miss
+as well; "miss": judged anew; "change": one topic gets a label, all else stays cached.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from sealmq.families.engine import Engine
+from sealmq.families.labels import Labels
+from sealmq.families.records import TopicLabel
+from sealmq.site.config import loads
+
+TOPICS = 100_000
+RUNS = 5
+CONFIG = """
+[site]
+name = "bench"
+id = "00000001"
+[labels]
+temp = []
+ctrl = ["temp"]
+[clients]
+sensor = { label = "temp" }
+panel = { label = "ctrl" }
+"""
+
+
+def wire(topics: Sequence[bytes]) -> list[str]:
+    """Names as the codec makes them: fresh objects, hash not yet computed."""
+    return [topic.decode() for topic in topics]
+
+
+def main() -> None:
+    topics = [b"machine/%d/temperature" % i for i in range(TOPICS)]
+    rows = [TopicLabel(topic.decode(), "temp", "sensor", 0) for topic in topics]
+    engine = Engine([Labels()], cache_size=4 * TOPICS)
+    engine.load(loads(CONFIG), rows)
+    sensor = engine.connection(engine.who("sensor", 1))
+    panel = engine.connection(engine.who("panel", 2))
+    random.seed(1)
+
+    def publish(names: Sequence[str]) -> None:
+        ask = sensor.publish
+        for name in names:
+            ask(name, 0, False, 64, 1)
+
+    def deliver(names: Sequence[str]) -> None:
+        ask = panel.deliver
+        for name in names:
+            ask(name, "temp", 0, 1)
+
+    def fresh(ask: Callable[[Sequence[str]], None], pick: Sequence[bytes]) -> int:
+        figures = []
+        for _ in range(RUNS):
+            names = wire(pick)
+            before = time.process_time_ns()
+            ask(names)
+            figures.append((time.process_time_ns() - before) / len(names))
+        return round(min(figures))
+
+    def missed(ask: Callable[[Sequence[str]], None]) -> int:
+        figures = []
+        names = wire(topics[:20_000])
+        for _ in range(RUNS):
+            engine.cache.clear()
+            before = time.process_time_ns()
+            ask(names)
+            figures.append((time.process_time_ns() - before) / len(names))
+        return round(min(figures))
+
+    one = [topics[7]] * TOPICS
+    shuffled = random.sample(topics, TOPICS)
+    figures: dict[str, object] = {
+        "python": platform.python_version(),
+        "unit": "ns of CPU a question",
+        "publish_miss": missed(publish),
+        "deliver_miss": missed(deliver),
+    }
+    publish(wire(topics))
+    deliver(wire(topics))
+    figures |= {
+        "cached_verdicts": len(engine.cache),
+        "publish_hit": fresh(publish, one),
+        "deliver_hit": fresh(deliver, one),
+        "publish_cold": fresh(publish, shuffled),
+        "deliver_cold": fresh(deliver, shuffled),
+        "change": min(changed(engine, rows[i : i + 1000]) for i in range(0, 5000, 1000)),
+        "still_cached": len(engine.cache),
+    }
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+def changed(engine: Engine, rows: Sequence[TopicLabel]) -> int:
+    """Each row reaches two cached verdicts, of a publisher and of a reader."""
+    before = time.process_time_ns()
+    for row in rows:
+        engine.apply([row])
+    return round((time.process_time_ns() - before) / len(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""One client's connection to the policy: each question a method, each answer a Decision.
+
+A cached answer costs one lookup. What the cache's key does not hold must not influence a cached
+answer; ask.Ask sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from sealmq_spec.topics import matches
+
+from .api import Proposal, Question, Seen, Sub, Verdict
+from .ask import NO_TLV, Ask, Who
+from .cache import Slot
+from .decision import Decision, Refused
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class Conn:
+    """Made by Engine.connection; `close` it. Times are Unix ms."""
+
+    __slots__ = ("_connect", "_deliver", "_engine", "_id", "_publish", "_subs", "_subscribe", "ask")
+
+    def __init__(self, engine: Engine, who: Who, number: int) -> None:
+        self._engine = engine
+        self._id = str(number)
+        self._subs: dict[str, Sub] = {}
+        self.ask = Ask(who, engine.trace.fact, self._matching)
+        self._connect: Slot = {}
+        # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
+        self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})
+        self._subscribe: tuple[Slot, ...] = ({}, {}, {}, {})
+        self._deliver: tuple[Slot, ...] = ({}, {}, {}, {})
+
+    @property
+    def who(self) -> Who:
+        return self.ask.who
+
+    def connect(self, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV) -> Decision:
+        """May this client be here at all."""
+        entry = self._connect.get("")
+        if entry is not None and now_ms < entry.until:
+            return entry.decision
+        self.ask.fill("connect", "", now_ms, tlv=tlv)
+        return self._engine.judge(self.ask, self._connect, "")
+
+    def publish(
+        self,
+        topic: str,
+        qos: int,
+        retain: bool,
+        size: int,
+        now_ms: int,
+        tlv: Mapping[int, bytes] = NO_TLV,
+        message_id: tuple[int, int] | None = None,
+    ) -> Decision:
+        """May it publish there. `topic` as it arrived; go on with decision.topic.
+
+        allow with `label` set: commit TopicLabel, Engine.apply what holds, and ask again.
+        """
+        slot = self._publish[qos * 2 + retain]
+        entry = slot.get(topic)
+        if entry is not None and now_ms < entry.until:
+            return entry.decision
+        self.ask.fill(
+            "publish",
+            topic,
+            now_ms,
+            qos=qos,
+            retain=retain,
+            size=size,
+            tlv=tlv,
+            sender=self.who.number,
+            message_id=message_id,
+        )
+        return self._engine.judge(self.ask, slot, topic)
+
+    def subscribe(
+        self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV
+    ) -> Decision:
+        """May it subscribe. `filter` as it stands behind the token; go on with decision.topic."""
+        slot = self._subscribe[qos]
+        entry = slot.get(filter)
+        if entry is not None and now_ms < entry.until:
+            return entry.decision
+        self.ask.fill("subscribe", filter, now_ms, qos=qos, tlv=tlv)
+        return self._engine.judge(self.ask, slot, filter)
+
+    def deliver(
+        self,
+        topic: str,
+        label: str,
+        how: int,
+        now_ms: int,
+        size: int = 0,
+        tlv: Mapping[int, bytes] = NO_TLV,
+        sender: int = 0,
+        message_id: tuple[int, int] | None = None,
+        age_ms: int = 0,
+    ) -> Decision:
+        """May it have this message. `label`: the name of m3's label, "" for a public record.
+
+        `how` as in SPEC.md 3.3: 0 live, 1 retained, 2 will, 3 queued.
+        """
+        slot = self._deliver[how]
+        entry = slot.get(topic)
+        if entry is not None and now_ms < entry.until and entry.label == label:
+            return entry.decision
+        self.ask.fill(
+            "deliver",
+            topic,
+            now_ms,
+            label=label,
+            how=how,
+            size=size,
+            tlv=tlv,
+            sender=sender,
+            message_id=message_id,
+            age_ms=age_ms,
+        )
+        return self._engine.judge(self.ask, slot, topic)
+
+    def subscribed(self, decision: Decision, qos: int, now_ms: int) -> None:
+        """The broker has accepted the subscription that `decision` allowed."""
+        self._subs[decision.raw] = Sub(decision.topic, qos, decision.notes)
+        self._engine.subs_changed(self._id, decision.topic)
+        self.saw("subscribed", decision.raw, now_ms, question="subscribe", qos=qos)
+
+    def unsubscribed(self, filter: str) -> bool:
+        """`filter` (as it arrived) is left, which is always allowed.
+
+        True when the broker's subscription can go: no other encoding of the same filter is held.
+        """
+        gone = self._subs.pop(filter, None)
+        if gone is None:
+            return True
+        self._engine.subs_changed(self._id, gone.filter)
+        return all(sub.filter != gone.filter for sub in self._subs.values())
+
+    def parse(self, question: Question, topic: str) -> str:
+        """What stays without the families' encodings (for UNSUBSCRIBE); "" if unreadable."""
+        if not self._engine.parses:
+            return topic
+        self.ask.fill(question, topic, 0)
+        try:
+            self._engine.parse(self.ask)
+        except Refused:
+            return ""
+        return self.ask.topic
+
+    def saw(
+        self,
+        what: Seen,
+        topic: str,
+        now_ms: int,
+        *,
+        question: Question | None = None,
+        label: str = "",
+        qos: int = 0,
+        retain: bool = False,
+        size: int = 0,
+        how: int = 0,
+        tlv: Mapping[int, bytes] = NO_TLV,
+        sender: int = 0,
+        message_id: tuple[int, int] | None = None,
+        age_ms: int = 0,
+    ) -> None:
+        """Tell the families what became of a packet. Free of cost while no family listens.
+
+        `topic` as it arrived. `question` is what was refused; of the others it follows.
+        """
+        if not self._engine.listens:
+            return
+        self.ask.fill(
+            question or _ABOUT[what],
+            topic,
+            now_ms,
+            label=label,
+            how=how,
+            qos=qos,
+            retain=retain,
+            size=size,
+            tlv=tlv,
+            sender=sender,
+            message_id=message_id,
+            age_ms=age_ms,
+        )
+        self._engine.see(what, self.ask)
+
+    def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
+        """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal."""
+        return self._engine.command(self.who, family, body, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """The connection is gone; its cached verdicts too. May be called twice."""
+        self._engine.close(self, now_ms)
+
+    def slots(self) -> Iterable[Slot]:
+        """Where the cached entries are."""
+        return (self._connect, *self._publish, *self._subscribe, *self._deliver)
+
+    def rests_on_subs(self) -> tuple[str, str]:
+        """The dep of verdicts that looked at this connection's subscriptions."""
+        return ("subs", self._id)
+
+    def _matching(self, topic: str) -> tuple[Sub, ...]:
+        self._engine.trace.deps[self.rests_on_subs()] = None
+        return tuple(sub for sub in self._subs.values() if sub_matches(sub.filter, topic))
+
+
+_ABOUT: Mapping[Seen, Question] = {
+    "accepted": "publish",
+    "delivered": "deliver",
+    "refused": "publish",
+    "subscribed": "subscribe",
+    "gone": "connect",
+}
+
+
+def sub_matches(filter: str, topic: str) -> bool:
+    """matches(), also for a shared subscription ($share/group/filter; MQTT 5, 4.8.2)."""
+    if filter.startswith("$share/"):
+        filter = filter.split("/", 2)[-1]
+    return bool(matches(filter, topic))

@@ -1,0 +1,129 @@
+"""The merged verdict, the engine's own rules, and the check of duties. Deny by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sealmq_spec.const import MAX_TOPIC, REF_GRANT, REF_LINK, U24
+
+from .api import FOREVER, NEVER, CutTlv, Dep, Duty, LabelTopic, PutTlv, Question, Rewrite, SealTo
+from .ask import Who
+
+ENGINE = "engine"
+
+RULES: Mapping[str, str] = {
+    "engine.bad-duty": "A family asked for a duty that the mediator does not know or cannot do.",
+    "engine.bad-proposal": "A family's command proposed records that are not its own.",
+    "engine.bad-verdict": "A family's answer was no verdict, or by a rule that no table holds.",
+    "engine.duty-conflict": "Two families asked for duties that exclude each other.",
+    "engine.exception": "A family failed on the question; what it cannot judge is denied.",
+    "engine.no-command": "The family takes no commands.",
+    "engine.no-family": "No policy family is there to allow it.",
+    "engine.parse": "A family could not read the topic or filter.",
+    "engine.rewrite-loop": "Families kept rewriting the topic.",
+    "engine.unknown-fact": "A family needed a fact that nobody has told, or that is out of date.",
+}
+"""The rules that the engine itself denies by, each with one plain line for `explain`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one family said."""
+
+    family: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The merged verdict.
+
+    `family` gave the rule ("engine" for the engine's own): the one that denied, or of several that
+    allowed the first. `raw` is the topic or filter as it arrived, `topic` the one to go on with
+    (parsed, rewritten); `notes` what the families' encodings said. `label` is the label to commit
+    before going on (duty LabelTopic), or None. `plain`: allowed, no duty, topic as it came.
+    `overridden`: it was a deny, and `enforce = false` made an allow of it. `votes`: every family
+    that was asked.
+    """
+
+    allow: bool
+    rule: str
+    reason: str
+    family: str
+    until: int
+    deps: tuple[Dep, ...]
+    duties: tuple[Duty, ...]
+    raw: str
+    topic: str
+    notes: Mapping[str, Mapping[str, Any]]
+    label: str | None
+    plain: bool
+    overridden: bool
+    votes: tuple[Vote, ...]
+
+
+class Refused(Exception):
+    """Inside the engine: the question ends with a deny by a rule of the engine's own."""
+
+    def __init__(self, rule: str, reason: str, until: int = NEVER) -> None:
+        super().__init__(reason)
+        self.rule = rule
+        self.reason = reason
+        self.until = until
+
+
+_DUTIES: Mapping[Question, tuple[type, ...]] = {
+    "connect": (PutTlv,),
+    "publish": (LabelTopic, Rewrite, PutTlv, CutTlv, SealTo),
+    "subscribe": (Rewrite,),
+    "deliver": (Rewrite, PutTlv, CutTlv, SealTo),
+}
+
+
+def check_duty(question: Question, duty: Duty, who: Who) -> None:
+    """Refused (engine.bad-duty) unless the mediator can do this duty for this question."""
+    if type(duty) not in _DUTIES[question]:
+        name = type(duty).__name__
+        raise Refused("engine.bad-duty", f"{name} is no duty of {question}", FOREVER)
+    if not _can_be_done(duty, who):
+        raise Refused("engine.bad-duty", f"{type(duty).__name__} with values that cannot be done")
+
+
+def _can_be_done(duty: object, who: Who) -> bool:
+    match duty:
+        case LabelTopic(label):
+            return label in who.publishes
+        case Rewrite(str(topic)):
+            return 0 < len(topic.encode()) <= MAX_TOPIC
+        case PutTlv(int(kind), bytes(value)):
+            return _family_tlv(kind) and len(value) <= 255
+        case CutTlv(int(kind)):
+            return _family_tlv(kind)
+        case SealTo(ref, int(number)):
+            return ref in (REF_LINK, REF_GRANT) and 0 < number <= U24
+        case _:
+            return False
+
+
+def _family_tlv(kind: int) -> bool:
+    """Types 0 to 31, critical or not, are the protocol's own (SPEC.md 3.4)."""
+    return 0 <= kind <= 255 and kind & 0x7F >= 32
+
+
+def merge_duties(duties: list[Duty], more: tuple[Duty, ...]) -> None:
+    """Add `more` to `duties`; Refused (engine.duty-conflict) if two of them exclude each other."""
+    for duty in more:
+        if duty in duties:
+            continue
+        for other in duties:
+            if type(other) is not type(duty):
+                continue
+            if isinstance(duty, CutTlv):
+                continue
+            if isinstance(duty, PutTlv) and isinstance(other, PutTlv) and duty.type != other.type:
+                continue
+            raise Refused("engine.duty-conflict", f"two different duties {type(duty).__name__}")
+        duties.append(duty)

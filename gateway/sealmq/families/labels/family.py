@@ -1,0 +1,242 @@
+"""r_p: publish iff the topic is new or σ(c) = σ(t). r_s: read iff σ(c) ≥ σ(t) (paper, section 3).
+
+σ(t) is what sealmq.toml fixes, else what the first publisher made it (learned, in the store). none
+(⊖) disables a client; for a topic it forgets the learned label once (section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from sealmq_spec.errors import Malformed
+from sealmq_spec.topics import check_filter, check_topic, is_reserved
+
+from ..api import (
+    Ask,
+    Change,
+    CreationPolicy,
+    Dep,
+    Family,
+    LabelTopic,
+    Policy,
+    Record,
+    ResetDone,
+    TopicLabel,
+    TopicReset,
+    Verdict,
+    Who,
+    allow,
+    deny,
+)
+from . import rules
+from .creation import check, match
+
+NONE = "none"
+RECORDS = "@sm1/"
+CREATION: Dep = ("creation",)
+
+
+class Labels(Family):
+    """The first family: who may publish where, and who may read it."""
+
+    name: ClassVar[str] = "labels"
+    rules: ClassVar[Mapping[str, str]] = rules.RULES
+
+    def __init__(self) -> None:
+        self._config: Policy | None = None
+        self._fixed: dict[str, str] = {}
+        self._learned: dict[str, TopicLabel] = {}
+        self._resets: set[str] = set()
+        self._creation: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+        # Answers of the order that verdicts may rest on; a reload compares them with the new order.
+        self._order: dict[tuple[str, str], bool] = {}
+
+    # State
+
+    def configure(self, config: Policy) -> Change:
+        deps: list[Dep] = []
+        fixed = {topic: label for topic, label in config.topics.items() if label != NONE}
+        for topic in fixed.keys() | self._fixed.keys():
+            if fixed.get(topic) != self._fixed.get(topic):
+                deps.append(_topic(topic))
+        creation = [(r.filter, tuple(r.labels), tuple(r.clients)) for r in config.creation]
+        if creation != self._creation:
+            deps.append(CREATION)
+        for pair, was in list(self._order.items()):
+            if config.dominates(*pair) != was:
+                deps.append(_order(*pair))
+                del self._order[pair]
+        self._fixed, self._creation, self._config = fixed, creation, config
+        return Change(deps, self._reset(config))
+
+    def _reset(self, config: Policy) -> list[Record]:
+        """⊖ is an event, not a state: a mark in the store says that it has happened.
+
+        Nothing changes here; the index follows when the records come back through `apply`.
+        """
+        none = {topic for topic, label in config.topics.items() if label == NONE}
+        records: list[Record] = [TopicReset(topic) for topic in sorted(none - self._resets)]
+        records += [ResetDone(topic) for topic in sorted(self._resets - none)]
+        return records
+
+    def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
+        deps: list[Dep] = []
+        # A batch may hold a topic's reset and its new label; the label is the later one.
+        for record in records:
+            if isinstance(record, TopicReset):
+                self._resets.add(record.topic)
+                if self._learned.pop(record.topic, None) is not None:
+                    deps.append(_topic(record.topic))
+            elif isinstance(record, ResetDone):
+                self._resets.discard(record.topic)
+        for record in records:
+            if isinstance(record, TopicLabel):
+                self._learned[record.topic] = record
+                deps.append(_topic(record.topic))
+        return deps
+
+    def label_of(self, topic: str) -> str | None:
+        """σ(t), or None when nobody has published there."""
+        fixed = self._fixed.get(topic)
+        if fixed is not None:
+            return fixed
+        learned = self._learned.get(topic)
+        return None if learned is None else learned.label
+
+    def _dominates(self, high: str, low: str) -> bool:
+        pair = (high, low)
+        known = self._order.get(pair)
+        if known is None:
+            known = self._config is not None and self._config.dominates(high, low)
+            self._order[pair] = known
+        return known
+
+    # Questions
+
+    def connect(self, ask: Ask) -> Verdict:
+        return _disabled(ask.who) or allow(rules.CONNECT_ENABLED, f"label {ask.who.label}")
+
+    def publish(self, ask: Ask) -> Verdict:
+        who, topic = ask.who, ask.topic
+        refused = _disabled(who)
+        if refused is not None:
+            return refused
+        if is_reserved(topic):
+            return deny(rules.PUBLISH_RESERVED, "the topic begins with $, ! or @")
+        try:
+            check_topic(topic)
+        except (Malformed, UnicodeEncodeError):
+            return deny(rules.PUBLISH_MALFORMED, "1 to 1,024 bytes without +, # and NUL")
+        label = self.label_of(topic)
+        if label is None:
+            return self._first(who, topic)
+        if label in who.publishes:
+            return allow(rules.PUBLISH_SAME, f"both have {label}", deps=(_topic(topic),))
+        return deny(
+            rules.PUBLISH_OTHER,
+            f"the topic has {label}, the client {who.label}",
+            deps=(_topic(topic),),
+        )
+
+    def _first(self, who: Who, topic: str) -> Verdict:
+        deps = (_topic(topic), CREATION)
+        creation: Sequence[CreationPolicy] = self._config.creation if self._config else ()
+        rule, reason = check(creation, who, topic)
+        if rule:
+            return deny(rule, reason, deps=deps)
+        return allow(
+            rules.PUBLISH_FIRST,
+            f"the topic becomes {who.label}",
+            deps=deps,
+            duties=(LabelTopic(who.label),),
+        )
+
+    def subscribe(self, ask: Ask) -> Verdict:
+        who, filt = ask.who, ask.topic
+        refused = _disabled(who)
+        if refused is not None:
+            return refused
+        try:
+            check_filter(filt)
+            if filt.startswith("$share/"):
+                filt = _shared(filt)
+        except (Malformed, UnicodeEncodeError):
+            return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
+        if filt.startswith(RECORDS):
+            return allow(rules.SUBSCRIBE_RECORDS, "public records")
+        if is_reserved(filt):
+            return deny(rules.SUBSCRIBE_RESERVED, "the filter begins with $, ! or @")
+        if "+" in filt or "#" in filt:
+            return allow(rules.SUBSCRIBE_NARROWED, f"the client has {who.label}")
+        label = self.label_of(filt)
+        if label is None:
+            return allow(rules.SUBSCRIBE_UNLABELLED, "no label yet", deps=(_topic(filt),))
+        deps = (_topic(filt), _order(who.label, label))
+        reason = f"the topic has {label}, the client {who.label}"
+        if self._dominates(who.label, label):
+            return allow(rules.SUBSCRIBE_DOMINATED, reason, deps=deps)
+        return deny(rules.SUBSCRIBE_ABOVE, reason, deps=deps)
+
+    def deliver(self, ask: Ask) -> Verdict:
+        who, topic, label = ask.who, ask.topic, ask.label
+        refused = _disabled(who)
+        if refused is not None:
+            return refused
+        if topic.startswith(RECORDS) and not label:
+            return allow(rules.DELIVER_RECORD, "a public record")
+        if label in ("", NONE):
+            return deny(rules.DELIVER_UNLABELLED, "the message has no label")
+        deps: tuple[Dep, ...] = (_topic(topic), _order(who.label, label))
+        if not self._dominates(who.label, label):
+            reason = f"the message has {label}, the client {who.label}"
+            return deny(rules.DELIVER_ABOVE, reason, deps=deps)
+        now = self.label_of(topic)
+        if now is not None and now != label:
+            deps = (*deps, _order(who.label, now))
+            if not self._dominates(who.label, now):
+                reason = f"the topic now has {now}, the client {who.label}"
+                return deny(rules.DELIVER_TOPIC_ABOVE, reason, deps=deps)
+        return allow(rules.DELIVER_DOMINATED, f"{who.label} is at or above {label}", deps=deps)
+
+    # Words
+
+    def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
+        topic = ask.topic
+        if ask.question == "connect" or "+" in topic or "#" in topic or is_reserved(topic):
+            return ()
+        fixed, learned = self._fixed.get(topic), self._learned.get(topic)
+        if fixed is not None:
+            return (f"{topic} has the label {fixed}, fixed in sealmq.toml",)
+        if learned is not None:
+            return (f"{topic} has the label {learned.label}, from {learned.client}'s publish",)
+        lines = [f"{topic} has no label: nobody has published there"]
+        rule = match(self._config.creation, topic) if self._config is not None else None
+        if rule is not None:
+            may = ", ".join((*rule.labels, *rule.clients)) or "nobody"
+            lines.append(f"[[creation]] filter {rule.filter}: created by {may}")
+        return lines
+
+
+def _disabled(who: Who) -> Verdict | None:
+    if who.label != NONE:
+        return None
+    if who.kind == "unknown":
+        return deny(rules.CLIENT_UNKNOWN, "no such client")
+    return deny(rules.CLIENT_DISABLED, "the client is disabled")
+
+
+def _topic(topic: str) -> Dep:
+    return ("topic", topic)
+
+
+def _order(high: str, low: str) -> Dep:
+    return ("order", high, low)
+
+
+def _shared(filt: str) -> str:
+    """The filter of $share/group/filter; Malformed without one."""
+    parts = filt.split("/", 2)
+    if len(parts) < 3 or not parts[1] or not parts[2] or "+" in parts[1] or "#" in parts[1]:
+        raise Malformed("a shared subscription is $share/group/filter")
+    return parts[2]

@@ -1,0 +1,53 @@
+"""Every rule of the labels family: its stable id and one plain line (audit, notices, explain)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CONNECT_ENABLED = "labels.connect.enabled"
+CLIENT_UNKNOWN = "labels.client.unknown"
+CLIENT_DISABLED = "labels.client.disabled"
+PUBLISH_SAME = "labels.publish.same-label"
+PUBLISH_OTHER = "labels.publish.other-label"
+PUBLISH_FIRST = "labels.publish.first"
+PUBLISH_RESERVED = "labels.publish.reserved"
+PUBLISH_MALFORMED = "labels.publish.malformed"
+CREATE_NOT_ALLOWED = "labels.create.not-allowed"
+CREATE_RESERVED = "labels.create.reserved"
+SUBSCRIBE_DOMINATED = "labels.subscribe.dominated"
+SUBSCRIBE_ABOVE = "labels.subscribe.above"
+SUBSCRIBE_NARROWED = "labels.subscribe.narrowed"
+SUBSCRIBE_UNLABELLED = "labels.subscribe.unlabelled"
+SUBSCRIBE_RECORDS = "labels.subscribe.records"
+SUBSCRIBE_RESERVED = "labels.subscribe.reserved"
+SUBSCRIBE_MALFORMED = "labels.subscribe.malformed"
+DELIVER_DOMINATED = "labels.deliver.dominated"
+DELIVER_ABOVE = "labels.deliver.above"
+DELIVER_TOPIC_ABOVE = "labels.deliver.topic-above"
+DELIVER_UNLABELLED = "labels.deliver.unlabelled"
+DELIVER_RECORD = "labels.deliver.record"
+
+RULES: Mapping[str, str] = {
+    CONNECT_ENABLED: "The client has a label, so it may connect.",
+    CLIENT_UNKNOWN: "No such client stands in the configuration.",
+    CLIENT_DISABLED: "The client's label is none, which disables it.",
+    PUBLISH_SAME: "A client may publish on topics of its own label.",
+    PUBLISH_OTHER: "The topic has another label than the client; only equal labels may publish.",
+    PUBLISH_FIRST: "Nobody has published there yet; the topic takes the client's label.",
+    PUBLISH_RESERVED: "Topics that begin with $, ! or @ are the protocol's own.",
+    PUBLISH_MALFORMED: "This is no topic to publish on.",
+    CREATE_NOT_ALLOWED: "A creation rule lets others create topics there, not this client.",
+    CREATE_RESERVED: "A creation rule reserves these names; nobody may create topics there.",
+    SUBSCRIBE_DOMINATED: "The client's label is at or above the topic's.",
+    SUBSCRIBE_ABOVE: "The topic's label is not at or below the client's.",
+    SUBSCRIBE_NARROWED: "A filter with wildcards; each message is judged when it is delivered.",
+    SUBSCRIBE_UNLABELLED: "Nobody has published there yet; each message is judged on delivery.",
+    SUBSCRIBE_RECORDS: "Public records are for everybody.",
+    SUBSCRIBE_RESERVED: "Filters that begin with $, ! or @ reach nothing, @sm1 and $share aside.",
+    SUBSCRIBE_MALFORMED: "This is no topic filter.",
+    DELIVER_DOMINATED: "The client's label is at or above the message's.",
+    DELIVER_ABOVE: "The message's label is not at or below the client's.",
+    DELIVER_TOPIC_ABOVE: "The topic now has a label that is not at or below the client's.",
+    DELIVER_UNLABELLED: "Without a label there is no key; nobody has published there yet.",
+    DELIVER_RECORD: "Public records are for everybody.",
+}
