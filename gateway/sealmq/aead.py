@@ -1,6 +1,8 @@
-"""The host's cipher backend: AES-256-CCM and ChaCha20-Poly1305 of `cryptography`, behind the port of `sealmq_spec.aead`.
+"""The host's cipher backend: AES-256-CCM and ChaCha20-Poly1305 of `cryptography`, behind the port
+of `sealmq_spec.aead`.
 
-`seal` and `open` work on bytes for the mediator's hot path; `seal_into` and `open_into` work in place, as on the device.
+`seal` and `open` work on bytes for the mediator's hot path; `seal_into` and `open_into` work in
+place, as on the device.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The nonce of mediators and key generators (SPEC.md 5, point 4): inst, ms, seq; (ms, seq) strictly rises.
+"""The nonce of mediators and key generators (SPEC.md 5, point 4): inst, ms, seq; (ms, seq) strictly
+rises.
 
-The caller passes the clock's milliseconds in; a clock that goes back, or stands still, changes nothing about uniqueness.
+The caller passes the clock's milliseconds in; a clock that goes back, or stands still, changes
+nothing about uniqueness.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from sealmq_spec.const import U24
 
 
 class Order:
-    """Numbers of one process. `inst` (u24) comes from the key generator and is never issued twice."""
+    """Numbers of one process.
+
+    `inst` (u24) comes from the key generator and is never issued twice.
+    """
 
     __slots__ = ("_prefix", "inst", "ms", "seq")
 

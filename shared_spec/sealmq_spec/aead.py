@@ -1,6 +1,7 @@
 # The narrow port behind which a cipher lives, and the few calls everything else is made of.
 # A backend's `make(suite, key)` gives an object with
-#   seal_into(nonce, aad, buf, start, n)          encrypts buf[start:start+n] in place, tag behind it
+#   seal_into(nonce, aad, buf, start, n)          encrypts buf[start:start+n] in place, tag behind
+# it
 #   open_into(nonce, aad, buf, start, n) -> bool  the reverse; False wipes the n bytes
 from .const import TAG
 from .errors import Malformed, Unauthentic

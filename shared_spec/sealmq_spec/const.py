@@ -1,4 +1,5 @@
-# Numbers of the wire format (SPEC.md, sections 1 to 4 and 9). Nothing else may write them as literals.
+# Numbers of the wire format (SPEC.md, sections 1 to 4 and 9). Nothing else may write them as
+# literals.
 
 USER = b"sealmq1"
 CONTROL = b"!c1"

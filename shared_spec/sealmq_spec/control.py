@@ -1,20 +1,36 @@
-# What protects CONNECT, SUBSCRIBE and UNSUBSCRIBE, and the packets of the control topic (SPEC.md 4).
-# Both sides build the same bytes here; keys and ciphers come in through the port of aead.py.
+# What protects CONNECT, SUBSCRIBE and UNSUBSCRIBE, and the packets of the control topic (SPEC.md
+# 4). Both sides build the same bytes here; keys and ciphers come in through the port of aead.py.
 import struct
 
 from .aead import check_tag, seal, tag, unseal
 from .b64 import b64u, unb64u
-from .const import CONTROL, DOWN, DOWN_HEAD, M2_HEAD, N_CONTROL, N_PROOF, N_TOKEN, OP_NOTICE
-from .const import OP_RECEIPT, OP_WELCOME, PROOF, TAG, TOKENED, UP
+from .const import (
+    CONTROL,
+    DOWN,
+    DOWN_HEAD,
+    M2_HEAD,
+    N_CONTROL,
+    N_PROOF,
+    N_TOKEN,
+    OP_NOTICE,
+    OP_RECEIPT,
+    OP_WELCOME,
+    PROOF,
+    TAG,
+    TOKENED,
+    UP,
+    WANT_KG_TIME,
+)
 from .envelope import get_m2, nonce_link, put_m2, tail_m2
-from .errors import Malformed
+from .errors import Malformed, Unsupported
 from .keys import u24
 
 _PROOF_CHARS = 32
 _TAG_CHARS = 22
+_REASON = 200
 
 
-# --- CONNECT ---------------------------------------------------------------------------------------------
+# --- CONNECT ---
 
 
 # 32 characters: the first part of the password, all of it in quarantine (gen 0).
@@ -33,6 +49,8 @@ def split_proof(password: bytes):
     gen = t[1] << 16 | t[2]
     if (n == _PROOF_CHARS) != (gen == 0):
         raise Malformed("a tag comes with gen > 0 and only then: gen %d" % gen)
+    if t[0] & 15 & ~WANT_KG_TIME:
+        raise Unsupported("flags %d in the proof" % (t[0] & 15))
     return (
         t[0] >> 4,
         t[0] & 15,
@@ -61,7 +79,7 @@ def check_connect(aead, site, mediator, salt, conn, packet: bytes, given: bytes)
     check_tag(aead, salt + N_PROOF + u24(conn), aad, given, "CONNECT")
 
 
-# --- SUBSCRIBE, UNSUBSCRIBE ------------------------------------------------------------------------------
+# --- SUBSCRIBE, UNSUBSCRIBE ---
 
 
 def _token_aad(suite, op, ctr: bytes, site, client, mediator, qos, filt: str) -> bytes:
@@ -81,7 +99,7 @@ def check_token(aead, suite, op, ctr, salt, site, client, mediator, qos, filt, g
     check_tag(aead, salt + N_TOKEN + ctr, aad, given, "filter %r" % filt)
 
 
-# --- control packets -------------------------------------------------------------------------------------
+# --- control packets ---
 
 
 def seal_up(aead, suite, ctr, s1, salt, site, client, mediator, body: bytes) -> bytes:
@@ -117,8 +135,10 @@ def seal_down(aead, suite, order: bytes, site, client, mediator, conn, body: byt
 def open_down(aead, suite, site, client, mediator, conn, packet: bytes):
     if len(packet) < DOWN_HEAD + 1 + TAG:
         raise Malformed("control packet of %d bytes" % len(packet))
-    if packet[0] != DOWN or packet[1] != suite << 4:
+    if packet[0] != DOWN or packet[1] & 15:
         raise Malformed("control packet begins with %02x %02x" % (packet[0], packet[1]))
+    if packet[1] >> 4 != suite:
+        raise Unsupported("control packet of suite %d, the link's is %d" % (packet[1] >> 4, suite))
     order = bytes(packet[2:DOWN_HEAD])
     tail = _down_tail(site, client, mediator, conn)
     return order, unseal(aead, order, packet, DOWN_HEAD, tail, "control packet")
@@ -159,17 +179,17 @@ def get_receipt(body: bytes):
 # what: 1 publish, 2 subscribe, 3 unsubscribe, 4 control, 5 session. code: a class of errors.py.
 def notice(what: int, ctr: int, code: int, rule: str, reason: str) -> bytes:
     r = rule.encode()
-    text = reason.encode()[:200]
-    while text and text[-1] & 0xC0 == 0x80 and not _whole(text):
+    text = reason.encode()[:_REASON]
+    while not _is_utf8(text):
         text = text[:-1]
     return bytes((OP_NOTICE, what)) + u24(ctr) + bytes((code, len(r))) + r + text
 
 
-def _whole(text: bytes) -> bool:
+def _is_utf8(text: bytes) -> bool:
     try:
         text.decode()
         return True
-    except (UnicodeError, ValueError):
+    except ValueError:
         return False
 
 
@@ -178,5 +198,7 @@ def get_notice(body: bytes):
     if len(body) < 7 or len(body) < 7 + body[6]:
         raise Malformed("notice of %d bytes" % len(body))
     end = 7 + body[6]
-    rule = bytes(body[7:end]).decode()
-    return body[1], int.from_bytes(body[2:5], "big"), body[5], rule, bytes(body[end:]).decode()
+    rule, reason = bytes(body[7:end]), bytes(body[end:])
+    if len(reason) > _REASON or not _is_utf8(rule) or not _is_utf8(reason):
+        raise Malformed("notice whose text is too long or no UTF-8")
+    return body[1], int.from_bytes(body[2:5], "big"), body[5], rule.decode(), reason.decode()

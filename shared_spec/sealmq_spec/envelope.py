@@ -1,9 +1,24 @@
-# The three envelopes of a message (SPEC.md 3): headers, nonces, associated data. Sealing itself is the port's.
-# Associated data is always `header + tail`; a tail depends on the topic and is worth keeping.
+# The three envelopes of a message (SPEC.md 3): headers, nonces, associated data. Sealing itself is
+# the port's. Associated data is always `header + tail`; a tail depends on the topic and is worth
+# keeping.
 import struct
 
-from .const import LIFE_FOREVER, M1, M1_HEAD, M1_MIN, M2, M2_HEAD, M2_MIN, M3, M3_HEAD, M3_MIN
-from .const import N_INNER, N_LINK, TAG, UNTIMED
+from .const import (
+    LIFE_FOREVER,
+    M1,
+    M1_HEAD,
+    M1_MIN,
+    M2,
+    M2_HEAD,
+    M2_MIN,
+    M3,
+    M3_HEAD,
+    M3_MIN,
+    N_INNER,
+    N_LINK,
+    TAG,
+    UNTIMED,
+)
 from .errors import Malformed
 from .keys import u24
 
@@ -47,7 +62,8 @@ def put_m1(buf, o, suite, kind_class, epoch, sender, boot, salt, ctr, t_pub, lif
     )
 
 
-# (suite, class, untimed, epoch, sender, boot, salt, ctr, t_pub, life) of the m1 that fills buf[o:end].
+# (suite, class, untimed, epoch, sender, boot, salt, ctr, t_pub, life) of the m1 that fills
+# buf[o:end].
 def get_m1(buf, o: int, end: int):
     if end - o < M1_MIN:
         raise Malformed("m1 has %d bytes, at least %d expected" % (end - o, M1_MIN))
@@ -61,6 +77,8 @@ def get_m1(buf, o: int, end: int):
         raise Malformed("m1: t_pub %d with untimed=%d" % (t[11], bool(untimed)))
     if life > 31 and life != LIFE_FOREVER:
         raise Malformed("m1: life %d is neither 0 to 31 nor 255" % life)
+    if not t[9] and not t[10]:
+        raise Malformed("m1: ctr counts from 1")
     return (
         t[1] >> 4,
         low & 3,
@@ -83,13 +101,16 @@ def put_m2(buf, o, first, suite, ctr, s1) -> None:
     struct.pack_into(">BBBHI", buf, o, first, suite << 4, ctr >> 16, ctr & 0xFFFF, s1)
 
 
-# (suite, ctr, s1) of an m2, or of a control packet up, which has the same header with another first byte.
+# (suite, ctr, s1) of an m2, or of a control packet up, which has the same header with another first
+# byte.
 def get_m2(buf, first: int = M2, least: int = M2_MIN):
     if len(buf) < least:
         raise Malformed("%d bytes of payload, a sealed one has at least %d" % (len(buf), least))
     t = struct.unpack_from(">BBBHI", buf, 0)
     if t[0] != first or t[1] & 15:
         raise Malformed("payload begins with %02x %02x, not %02x" % (t[0], t[1], first))
+    if not t[2] and not t[3]:
+        raise Malformed("ctr counts from 1")
     return t[1] >> 4, t[2] << 16 | t[3], t[4]
 
 
@@ -141,12 +162,14 @@ def nonce_m3(buf) -> bytes:
     return bytes(buf[8:M3_HEAD])
 
 
-# Seals in place: header of `head` bytes at buf[o], n bytes of plaintext behind it, room for the tag behind those.
+# Seals in place: header of `head` bytes at buf[o], n bytes of plaintext behind it, room for the tag
+# behind those.
 def seal_at(aead, nonce, buf, o: int, head: int, n: int, tail: bytes) -> None:
     aead.seal_into(nonce, bytes(buf[o : o + head]) + tail, buf, o + head, n)
 
 
-# Opens in place what fills buf[o:end]. False means: does not verify, and the plaintext's place is wiped.
+# Opens in place what fills buf[o:end]. False means: does not verify, and the plaintext's place is
+# wiped.
 def open_at(aead, nonce, buf, o: int, head: int, end: int, tail: bytes) -> bool:
     return aead.open_into(
         nonce, bytes(buf[o : o + head]) + tail, buf, o + head, end - o - head - TAG

@@ -1,4 +1,5 @@
-# Typed refusals. `code` is the notice class of SPEC.md 4.4; text says what arrived and what would have been right.
+# Typed refusals. `code` is the notice class of SPEC.md 4.4; text says what arrived and what would
+# have been right.
 
 
 class SealError(Exception):
@@ -53,3 +54,26 @@ class NoKey(SealError):
 # We misused the library (wrong order, wrong type of argument); the peer did nothing wrong.
 class Misuse(SealError):
     code = 0
+
+
+_BY_CODE = (
+    SealError,
+    Malformed,
+    Unauthentic,
+    Stale,
+    Replay,
+    Denied,
+    WrongEpoch,
+    Unavailable,
+    TooLarge,
+    RateLimited,
+    Unsupported,
+)
+
+
+# The error that a notice (what, ctr, code, rule, reason) means, with `ctr`, `rule` and `reason`.
+def from_notice(said):
+    _, ctr, code, rule, reason = said
+    error = _BY_CODE[code if code < len(_BY_CODE) else 0]("%s (rule %s)" % (reason, rule))
+    error.ctr, error.rule, error.reason = ctr, rule, reason
+    return error

@@ -1,5 +1,6 @@
 # Who a client is: what enrolment gave it, and what provisioning gave it (SPEC.md 7.1, 7.2).
-# `dump` and `load` are the only form in which roots are stored; the caller stores it in one step (write, sync, rename).
+# `dump` and `load` are the only form in which roots are stored; the caller stores it in one step
+# (write, sync, rename).
 import struct
 from hashlib import sha256
 
@@ -28,13 +29,16 @@ class Identity:
         self.km = b""
         self.own = None
 
-    # A parsed enrolment file: {"sealmq": 1, "site": hex, "client": n, "name": s, "ps": hex, "mediator": {"number": n, …}, …}
+    # A parsed enrolment file: {"sealmq": 1, "site": hex, "client": n, "name": s, "ps": hex,
+    # "mediator": {"number": n, …}, …}
     @staticmethod
     def from_enrolment(d) -> "Identity":
         try:
             if d["sealmq"] != 1:
                 raise Malformed("enrolment of protocol %r, this is 1" % d["sealmq"])
             site, ps = bytes.fromhex(d["site"]), bytes.fromhex(d["ps"])
+            if len(site) != 4:
+                raise Malformed("enrolment with a site of %d bytes, not 4" % len(site))
             return Identity(
                 site, d["client"], d["mediator"]["number"], ps, d["name"], d.get("suite", CCM)
             )
@@ -82,7 +86,9 @@ class Identity:
             raise Unavailable("the key generator answers: try later")
         gen, label, epoch, s_label, s_link, mediator, kseq, ms, r, r_bar, km = get_body(plain)
         if gen < self.gen or kseq < self.kseq:
-            raise Stale("provisioning of gen %d kseq %d, held: %d, %d" % (gen, kseq, self.gen, self.kseq))
+            raise Stale(
+                "provisioning of gen %d kseq %d, held: %d, %d" % (gen, kseq, self.gen, self.kseq)
+            )
         if self.own and label == self.own.label and epoch < self.own.epoch:
             raise Stale("provisioning of epoch %d, held: %d" % (epoch, self.own.epoch))
         self.gen, self.kseq, self.mediator, self.suite, self.km = gen, kseq, mediator, s_link, km

@@ -1,4 +1,5 @@
-# Every key derivation, one line each (SPEC.md 2). Roots enter F and nothing else; ciphers get outputs of F.
+# Every key derivation, one line each (SPEC.md 2). Roots enter F and nothing else; ciphers get
+# outputs of F.
 from hashlib import sha256
 
 
@@ -15,7 +16,8 @@ def xor32(a: bytes, b: bytes) -> bytes:
     return (int.from_bytes(a, "big") ^ int.from_bytes(b, "big")).to_bytes(32, "big")
 
 
-# The pad of z (h = 0) and of z-bar (h = 1), under the source label's root. Chen and Wilson 4.3, with the kid of SPEC.md 2.
+# The pad of z (h = 0) and of z-bar (h = 1), under the source label's root. Chen and Wilson 4.3,
+# with the kid of SPEC.md 2.
 def pad(site: bytes, h: int, n: int, e_n: int, kid: bytes, root: bytes) -> bytes:
     return f(b"z1", site, bytes((h,)) + u24(n) + u24(e_n) + kid, root)
 
@@ -28,7 +30,9 @@ def outer_key(site: bytes, suite: int, label: int, epoch: int, inst: int, ek: by
     return f(b"o1", site, bytes((suite,)) + u24(label) + u24(epoch) + u24(inst), ek)
 
 
-def inner_key(site: bytes, suite: int, sender: int, boot: int, salt: bytes, root_bar: bytes) -> bytes:
+def inner_key(
+    site: bytes, suite: int, sender: int, boot: int, salt: bytes, root_bar: bytes
+) -> bytes:
     return f(b"i1", site, bytes((suite,)) + u24(sender) + u24(boot) + salt, root_bar)
 
 

@@ -1,8 +1,9 @@
 # Provisioning and KG time (SPEC.md 7): the only packets under the pre-shared secret ps.
 from .aead import check_tag, seal, tag, unseal
 from .const import ANSWER, ASK, ASK_LEN, KGTIME, KGTIME_LEN, TAG
-from .errors import Malformed, Misuse
+from .errors import Malformed, Misuse, Unsupported
 from .keys import provisioning_key, time_key, u24
+from .tlv import span, unpack
 
 _ZERO = bytes(12)
 _HEAD = 14
@@ -46,7 +47,9 @@ def check_ask(make, site, ps, packet: bytes) -> None:
 
 
 # The body of an answer with status OK; r, r_bar, km: 32 bytes each.
-def body(gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_bar, km, tlv) -> bytes:
+def body(
+    gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_bar, km, tlv
+) -> bytes:
     head = u24(gen) + u24(label) + u24(epoch) + bytes((suite_label << 4 | suite_link,))
     head += u24(mediator) + kseq.to_bytes(4, "big") + ms.to_bytes(6, "big")
     return head + r + r_bar + km + tlv
@@ -56,6 +59,10 @@ def body(gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_ba
 def get_body(b: bytes):
     if len(b) < _BODY + 1:
         raise Malformed("provisioning answer with a body of %d bytes" % len(b))
+    start, end = span(b, _BODY, len(b))
+    if end != len(b):
+        raise Malformed("provisioning answer with %d bytes behind its TLV block" % (len(b) - end))
+    unpack(b, start, end)
     return (
         _int(b[0:3]),
         _int(b[3:6]),
@@ -80,8 +87,10 @@ def answer(make, site, ps, suite, status, client, nonce_c, order: bytes, plain: 
 
 # (status, body). Only the answer to this nonce_c opens.
 def open_answer(make, site, ps, suite, client, nonce_c, packet: bytes):
-    if len(packet) < _HEAD + TAG or packet[0] != ANSWER or packet[1] >> 4 != suite:
+    if len(packet) < _HEAD + TAG or packet[0] != ANSWER:
         raise Malformed("no provisioning answer: %d bytes" % len(packet))
+    if packet[1] >> 4 != suite:
+        raise Unsupported("answer of suite %d, asked in %d" % (packet[1] >> 4, suite))
     aead = make(suite, provisioning_key(site, 1, nonce_c, ps))
     order = bytes(packet[2:_HEAD])
     plain = unseal(aead, order, packet, _HEAD, site + u24(client), "provisioning answer")
@@ -102,8 +111,10 @@ def kg_time(make, site, ps, suite, client, nonce_c, order, ms, epoch, kseq) -> b
 
 # (ms, epoch of the client's label, kseq)
 def open_kg_time(make, site, ps, suite, client, nonce_c, packet: bytes):
-    if len(packet) != KGTIME_LEN or packet[0] != KGTIME or packet[1] != suite << 4:
+    if len(packet) != KGTIME_LEN or packet[0] != KGTIME or packet[1] & 15:
         raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
+    if packet[1] >> 4 != suite:
+        raise Unsupported("KG time of suite %d, the link's is %d" % (packet[1] >> 4, suite))
     aead = make(suite, time_key(site, nonce_c, ps))
     b = unseal(aead, bytes(packet[2:_HEAD]), packet, _HEAD, site + u24(client), "KG time")
     return _int(b[0:6]), _int(b[6:9]), _int(b[9:13])

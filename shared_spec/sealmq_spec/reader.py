@@ -1,16 +1,22 @@
-# What a reader does with an m3 (SPEC.md 6.2; Chen and Wilson, Algorithm 3). Sans-IO; device and host use it alike.
-# Nothing is remembered before both tags have verified. Everything remembered is bounded.
-from .const import CLEAR, LIVE, M1_HEAD, M3_HEAD, REF_LABEL, RETAINED, TAG, WILL
+# What a reader does with an m3 (SPEC.md 6.2; Chen and Wilson, Algorithm 3). Sans-IO; device and
+# host use it alike. Nothing is remembered before both tags have verified. Everything remembered is
+# bounded.
+from .const import LIVE, M1_HEAD, M3_HEAD, MANIFEST, REF_LABEL, RETAINED, TAG, WILL
 from .envelope import get_m1, get_m3, nonce_m1, nonce_m3, open_at, tail_m1, tail_m3
 from .errors import Malformed, NoKey, Replay, Stale, Unauthentic, Unsupported, WrongEpoch
 from .keys import inner_key, outer_key, topic_key
-from .records import check_manifest, derive, get_manifest, get_record
+from .records import check_manifest, check_record, derive, get_manifest, get_record
 from .tlv import span, unpack
 from .window import NEW, Window, check_fresh, life_s
 
+# Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
+_CLASSES = (0b011, 0b110, 0b100, 0b111)
+_NOTHING = (0, 0, 0)
+
 
 class Message:
-    # age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: {type: bytes}.
+    # age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: {type:
+    # bytes}.
     def __init__(self, topic, payload, label, sender, age, how, tlv):
         self.topic = topic
         self.payload = payload
@@ -29,6 +35,7 @@ class Reader:
         self.limit = limit
         self.known_tlv = known_tlv
         self.floor = 0
+        self.floor_s2 = 0
         self._windows = {}
         self._kept = {}
         self.reset()
@@ -42,7 +49,15 @@ class Reader:
         own = self.ident.own
         if own:
             self._roots[(own.label, own.epoch)] = own
-            self._now[own.label] = (own.epoch, 0, self.ident.kseq)
+            self._now[own.label] = (own.epoch, 0, 0)
+
+    # What op 5 or a topic under @sm1 brought, record or manifest. Refusals raise and change
+    # nothing.
+    def add(self, p: bytes) -> None:
+        if p[:1] == bytes((MANIFEST,)):
+            self.add_manifest(p)
+        else:
+            self.add_record(p)
 
     # A record from whoever relays it. False: already known. Refusals raise and change nothing.
     def add_record(self, p: bytes) -> bool:
@@ -50,27 +65,37 @@ class Reader:
         top = self._roots.get((label, epoch))
         if top is None:
             raise NoKey("record from label %d epoch %d, which is not held" % (label, epoch))
+        known = (n, e_n) in self._roots
         back_link = n == label
-        if back_link and e_n >= epoch:
-            raise WrongEpoch("back-link to epoch %d from %d" % (e_n, epoch))
+        if back_link:
+            if e_n >= epoch:
+                raise WrongEpoch("back-link to epoch %d from %d" % (e_n, epoch))
+        else:
+            self._check_newest(n, e_n, label, epoch, kseq)
+            known = known and self._now.get(n) == (e_n, end, kseq)
+        if known:
+            return False
+        fresh = (n, e_n) not in self._roots
+        if fresh:
+            roots = derive(self.make, self.ident.site, top, p)
+            _room(self._roots, self.limit, (n, e_n), (self.ident.own.label, self.ident.own.epoch))
+            self._roots[(n, e_n)] = roots
+        else:
+            check_record(self.make, self.ident.site, top, p)
+        if not back_link:
+            self._now[n] = (e_n, end, kseq)
+        return fresh
+
+    # Who was put out of a label still holds its old roots: they no longer say anything about other
+    # labels.
+    def _check_newest(self, n, e_n, label, epoch, kseq) -> None:
+        if epoch < self._now[label][0]:
+            raise WrongEpoch("record from epoch %d of label %d, which is over" % (epoch, label))
         seen = self._now.get(n)
-        if seen and not back_link and (e_n < seen[0] or kseq < seen[2]):
+        if seen and (e_n < seen[0] or kseq < seen[2]):
             raise WrongEpoch(
                 "record of epoch %d kseq %d, seen: %d, %d" % (e_n, kseq, seen[0], seen[2])
             )
-        if (n, e_n) in self._roots:
-            self._note(n, e_n, end, kseq, back_link)
-            return False
-        roots = derive(self.make, self.ident.site, top, p)
-        _room(self._roots, self.limit, (self.ident.own.label, self.ident.own.epoch))
-        self._roots[(n, e_n)] = roots
-        self._note(n, e_n, end, kseq, back_link)
-        return True
-
-    def _note(self, n, e_n, end, kseq, back_link) -> None:
-        seen = self._now.get(n)
-        if not back_link and (seen is None or kseq >= seen[2]):
-            self._now[n] = (e_n, end, kseq)
 
     def add_manifest(self, p: bytes) -> None:
         _, label, epoch, kseq, end = get_manifest(p)
@@ -83,7 +108,8 @@ class Reader:
             raise WrongEpoch("manifest of epoch %d kseq %d is older" % (epoch, kseq))
         self._now[label] = (epoch, end, kseq)
 
-    # topic: bytes as in PUBLISH. payload: a bytearray that this call uses up. now_ms: verified time or None.
+    # topic: bytes as in PUBLISH. payload: a bytearray that this call uses up. now_ms: verified time
+    # or None.
     def open(self, topic: bytes, payload: bytearray, now_ms) -> Message:
         suite, ref, how, label, epoch, inst, s2, _ = get_m3(payload)
         if ref != REF_LABEL:
@@ -97,28 +123,30 @@ class Reader:
             raise Unsupported("m3 of suite %d, the label's is %d" % (suite, roots.suite))
         end = len(payload)
         tail = tail_m3(self.ident.site, topic)
-        outer = self._outer_for(roots, inst)
+        key = (label, epoch, inst)
+        outer = self._outer.get(key) or self._make_outer(roots, inst)
         if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tail):
             raise Unauthentic("m3: the tag does not verify")
-        check_fresh("m3", (now_ms - s2) // 1000)
+        _room(self._outer, self.limit, key)
+        self._outer[key] = outer
+        check_fresh("m3", now_ms // 1000 - s2 // 1000)
         start, o = span(payload, M3_HEAD, end - TAG)
         items = unpack(payload, start, o, self.known_tlv)
         return self._open_inner(topic, payload, o, end - TAG, roots, how, s2, now_ms, items)
 
     def _open_inner(self, topic, payload, o, end, roots, how, s2, now_ms, items) -> Message:
         suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(payload, o, end)
-        if suite != roots.suite:
-            raise Unsupported("m1 of suite %d, the label's is %d" % (suite, roots.suite))
-        if kind == CLEAR or (how == RETAINED and kind == LIVE) or (untimed and kind != WILL):
-            raise Malformed("class %d in an m3 with how %d" % (kind, how))
+        if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
+            raise Malformed("class %d, untimed %d in an m3 with how %d" % (kind, untimed, how))
         now = now_ms // 1000
         age = now - (s2 // 1000 if untimed else t_pub)
         check_fresh("message", age, life_s(life))
         label = roots.label
-        if epoch != roots.epoch:
-            roots = self._roots.get((label, epoch))
-            if roots is None:
-                raise NoKey("no key for label %d epoch %d" % (label, epoch))
+        roots = self._roots.get((label, epoch))
+        if roots is None:
+            raise NoKey("no key for label %d epoch %d" % (label, epoch))
+        if suite != roots.suite:
+            raise Unsupported("m1 of suite %d, the label's is %d" % (suite, roots.suite))
         if how == LIVE:
             self._check_epoch(label, epoch, now)
         key = (label, epoch, sender, boot, salt)
@@ -130,24 +158,25 @@ class Reader:
         tail = tail_m1(self.ident.site, label, topic)
         if not open_at(inner, nonce_m1(payload, o), payload, o, M1_HEAD, end, tail):
             raise Unauthentic("m1: the tag does not verify")
-        if key not in self._inner:
-            _room(self._inner, self.limit)
-            self._inner[key] = inner
-        self._check_replay(topic, how, label, sender, boot, salt, ctr, t_pub, s2)
+        _room(self._inner, self.limit, key)
+        self._inner[key] = inner
+        order = (t_pub or s2 // 1000, boot, ctr)
+        kept = self._kept.get((topic, sender), _NOTHING)
+        if how != RETAINED:
+            self._check_window((label, sender, boot, salt, kind == WILL), how, ctr, t_pub, s2)
+        elif order < kept:
+            raise Stale("an older retained message came back")
+        if how == RETAINED or (kind == RETAINED and order > kept):
+            _room(self._kept, self.limit, (topic, sender))
+            self._kept[(topic, sender)] = order
         plain = bytes(payload[o + M1_HEAD : end - TAG])
         return Message(topic, plain, label, sender, age, how, items)
 
-    def _outer_for(self, roots, inst):
-        key = (roots.label, roots.epoch, inst)
-        a = self._outer.get(key)
-        if a is None:
-            site = self.ident.site
-            ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
-            k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, ek)
-            a = self.make(roots.suite, k)
-            _room(self._outer, self.limit)
-            self._outer[key] = a
-        return a
+    def _make_outer(self, roots, inst):
+        site = self.ident.site
+        ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
+        k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, ek)
+        return self.make(roots.suite, k)
 
     # Live messages of an epoch whose hand-over is over are refused (SPEC.md 8).
     def _check_epoch(self, label, epoch, now) -> None:
@@ -155,44 +184,39 @@ class Reader:
         if epoch < current and (epoch < current - 1 or now >= end):
             raise WrongEpoch("epoch %d of label %d, current is %d" % (epoch, label, current))
 
-    def _check_replay(self, topic, how, label, sender, boot, salt, ctr, t_pub, s2) -> None:
-        if how == RETAINED:
-            key = (topic, sender)
-            order = (t_pub or s2 // 1000, boot, ctr)
-            if order < self._kept.get(key, (0, 0, 0)):
-                raise Stale("an older retained message came back")
-            _room(self._kept, self.limit, key)
-            self._kept[key] = order
-            return
-        key = (label, sender, boot, salt)
+    # Wills have windows of their own: their counters are as old as the connection.
+    def _check_window(self, key, how, ctr, t_pub, s2) -> None:
         entry = self._windows.get(key)
         if entry is None:
-            if how == LIVE and t_pub <= self.floor:
-                raise Replay("published at or before the time up to which windows were given up")
+            if t_pub <= self.floor if how == LIVE else s2 <= self.floor_s2:
+                raise Replay("as old as what windows were given up for")
             if len(self._windows) >= self.limit:
                 self._forget()
-            entry = [Window(), 0]
+            entry = [Window(), 0, 0]
             self._windows[key] = entry
         window = entry[0]
         if window.look(ctr) != NEW:
-            raise Replay("counter %d of sender %d came before" % (ctr, sender))
+            raise Replay("counter %d of sender %d came before" % (ctr, key[1]))
         window.mark(ctr)
         entry[1] = max(entry[1], t_pub)
+        entry[2] = max(entry[2], s2)
 
-    # Drops the window that has been silent longest; its newest time becomes the floor.
+    # Drops the window that has been silent longest; its newest times become the floors.
     def _forget(self) -> None:
         oldest = None
         for key, entry in self._windows.items():
-            if oldest is None or entry[1] < self._windows[oldest][1]:
+            if oldest is None or entry[2] < self._windows[oldest][2]:
                 oldest = key
-        self.floor = max(self.floor, self._windows[oldest][1])
-        del self._windows[oldest]
+        entry = self._windows.pop(oldest)
+        self.floor = max(self.floor, entry[1])
+        self.floor_s2 = max(self.floor_s2, entry[2])
 
 
-# Makes room for one more entry: when the cache is full, everything goes but `keep`.
-def _room(cache, limit: int, keep=None) -> None:
-    if len(cache) >= limit and keep not in cache:
-        kept = cache.get(keep)
-        cache.clear()
-        if kept is not None:
-            cache[keep] = kept
+# Makes room for `key`: a full cache loses one entry, but never `keep`.
+def _room(cache, limit: int, key, keep=None) -> None:
+    if len(cache) < limit or key in cache:
+        return
+    for old in cache:
+        if old != keep:
+            del cache[old]
+            return

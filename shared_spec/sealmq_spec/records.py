@@ -3,11 +3,12 @@ import struct
 
 from .aead import check_tag, tag
 from .const import MANIFEST, MANIFEST_LEN, RECORD, RECORD_LEN, TAG
-from .errors import Malformed
+from .errors import Malformed, NoKey, Unsupported
 from .keys import pad, record_key, u24, xor32
 
 
-# One (label, epoch) with its two roots and its suite, as the KG and the clients at or above it hold it.
+# One (label, epoch) with its two roots and its suite, as the KG and the clients at or above it hold
+# it.
 class Roots:
     def __init__(self, label: int, epoch: int, suite: int, r: bytes, r_bar: bytes):
         self.label = label
@@ -39,20 +40,29 @@ def get_record(p: bytes):
     return s >> 4, s & 15, n, e_n, t[6] << 16 | t[7], t[8] << 16 | t[9], kseq, end
 
 
-# Verifies a record under the roots of its source and gives the roots of its target.
-def derive(make, site, top: Roots, p: bytes) -> Roots:
-    suite_l, suite_n, n, e_n, label, epoch, _, _ = get_record(p)
-    if (label, epoch, suite_l) != (top.label, top.epoch, top.suite):
-        raise Malformed(
-            "record is for label %d epoch %d, held: %d epoch %d"
+# top: the roots of exactly the record's source. Nothing in a record counts before this has passed.
+def check_record(make, site, top: Roots, p: bytes) -> None:
+    suite, _, n, _, label, epoch, _, _ = get_record(p)
+    if (label, epoch) != (top.label, top.epoch):
+        raise NoKey(
+            "record is from label %d epoch %d, held: %d epoch %d"
             % (label, epoch, top.label, top.epoch)
         )
-    aead = make(suite_l, record_key(site, label, epoch, top.r_bar))
+    if suite != top.suite:
+        raise Unsupported("record of suite %d, the label's is %d" % (suite, top.suite))
+    aead = make(suite, record_key(site, label, epoch, top.r_bar))
     end = RECORD_LEN - TAG
     head = bytes(p[:end])
     check_tag(aead, head[102:114], head + site, bytes(p[end:]), "record %d/%d" % (label, n))
-    r = xor32(head[30:62], pad(site, 0, n, e_n, head[14:22], top.r))
-    r_bar = xor32(head[62:94], pad(site, 1, n, e_n, head[22:30], top.r_bar))
+
+
+# Verifies a record under the roots of its source and gives the roots of its target.
+def derive(make, site, top: Roots, p: bytes) -> Roots:
+    check_record(make, site, top, p)
+    _, suite_n, n, e_n, _, _, _, _ = get_record(p)
+    p = bytes(p)
+    r = xor32(p[30:62], pad(site, 0, n, e_n, p[14:22], top.r))
+    r_bar = xor32(p[62:94], pad(site, 1, n, e_n, p[22:30], top.r_bar))
     return Roots(n, e_n, suite_n, r, r_bar)
 
 
@@ -74,8 +84,10 @@ def get_manifest(p: bytes):
 # own: the roots of exactly the manifest's (label, epoch).
 def check_manifest(make, site, own: Roots, p: bytes) -> None:
     suite, label, epoch, _, _ = get_manifest(p)
-    if (suite, label, epoch) != (own.suite, own.label, own.epoch):
-        raise Malformed("manifest of label %d epoch %d" % (label, epoch))
+    if (label, epoch) != (own.label, own.epoch):
+        raise NoKey("manifest of label %d epoch %d, which is not held" % (label, epoch))
+    if suite != own.suite:
+        raise Unsupported("manifest of suite %d, the label's is %d" % (suite, own.suite))
     aead = make(suite, record_key(site, label, epoch, own.r_bar))
     end = MANIFEST_LEN - TAG
     head = bytes(p[:end])

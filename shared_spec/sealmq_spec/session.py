@@ -1,10 +1,36 @@
-# A client's boot session, sans-IO: seals what goes out, opens what the mediator says. Device and host use it alike.
-# No clock and no randomness of its own: `mono` is a millisecond counter that only rises, salt comes from the caller.
+# A client's boot session, sans-IO: seals what goes out, opens what the mediator says. Device and
+# host use it alike. No clock and no randomness of its own: `mono` is a millisecond counter that
+# only rises, salt comes from the caller.
 from . import control
-from .const import BEHIND, M1_HEAD, M2, M2_HEAD, N_LINK, OP_ASK_TIME, OP_EPOCH, OP_FETCH
-from .const import OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_REPLY, OP_TIME, OP_WELCOME, READY, ROUND_TRIP_MS
-from .const import SUBSCRIBE, TAG, TLV_KG_TIME, U24, UNTIMED, USE_CONTROL, USE_DOWN, USE_PUBLISH
-from .const import WANT_KG_TIME, WILL, WINDOW_S
+from .const import (
+    BEHIND,
+    M1_HEAD,
+    M2,
+    M2_HEAD,
+    N_LINK,
+    OP_ASK_TIME,
+    OP_EPOCH,
+    OP_FETCH,
+    OP_NOTICE,
+    OP_RECEIPT,
+    OP_RECORD,
+    OP_REPLY,
+    OP_TIME,
+    OP_WELCOME,
+    READY,
+    ROUND_TRIP_MS,
+    SUBSCRIBE,
+    TAG,
+    TLV_KG_TIME,
+    U24,
+    UNTIMED,
+    USE_CONTROL,
+    USE_DOWN,
+    USE_PUBLISH,
+    WANT_KG_TIME,
+    WILL,
+    WINDOW_S,
+)
 from .envelope import nonce_link, nonce_m1, put_m1, put_m2, seal_at, tail_m1, tail_m2
 from .errors import Malformed, Misuse, Replay, Stale
 from .keys import inner_key, link_key, u24
@@ -40,7 +66,8 @@ class Session:
         self._aeads = {}
         self._tails = {}
 
-    # New roots of the same client. boot, salt and the counters go on: a key that stays meets no nonce again.
+    # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
+    # nonce again.
     def renew(self, ident) -> None:
         self.ident = ident
         self._aeads.clear()
@@ -79,14 +106,14 @@ class Session:
         self.ctr += 1
         return self.ctr
 
-    # --- time ---------------------------------------------------------------------------------------------
+    # --- time ---
 
     # Unix time in ms, or None before a welcome.
     def now_ms(self, mono: int):
         return None if self._offset is None else mono + self._offset
 
-    # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that a mediator
-    # has set far ahead cannot be put right, so it never counts as KG time.
+    # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
+    # a mediator has set far ahead cannot be put right, so it never counts as KG time.
     def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
         if mono - self._sent > ROUND_TRIP_MS:
             return
@@ -101,9 +128,10 @@ class Session:
             far = False
         self.kg_time = from_kg and not far
 
-    # --- CONNECT ------------------------------------------------------------------------------------------
+    # --- CONNECT ---
 
-    # First 32 characters of the password; the packet ends with these and 22 more that `sign` fills in.
+    # First 32 characters of the password; the packet ends with these and 22 more that `sign` fills
+    # in.
     def begin_connect(self, want_kg_time: bool, low: int = 0) -> bytes:
         i = self.ident
         if not i.gen:
@@ -117,7 +145,8 @@ class Session:
             i.suite, flags, i.gen, i.client, self.boot, self.salt, self.conn, low or self.ctr + 1
         )
 
-    # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s to set the clock.
+    # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
+    # to set the clock.
     def sign(self, packet: bytearray, mono: int) -> None:
         i = self.ident
         control.sign_connect(
@@ -126,11 +155,14 @@ class Session:
         self._sent = mono
         self._asked = time_nonce(self.salt, self.boot, self.conn)
 
-    # --- what goes out ------------------------------------------------------------------------------------
+    # --- what goes out ---
 
-    # Seals both layers in place. The plaintext's n bytes stand at buf[o + 36 + len(tlv):], behind them is room for 32.
-    # Returns the length of m2 from buf[o]. flags: RETAIN and QoS bits of PUBLISH.
-    def seal_publish(self, buf, o, n, topic: bytes, flags, kind_class, life, mono, tlv=EMPTY) -> int:
+    # Seals both layers in place. The plaintext's n bytes stand at buf[o + 36 + len(tlv):], behind
+    # them is room for 32. Returns the length of m2 from buf[o]. flags: RETAIN and QoS bits of
+    # PUBLISH.
+    def seal_publish(
+        self, buf, o, n, topic: bytes, flags, kind_class, life, mono, tlv=EMPTY
+    ) -> int:
         i = self.ident
         if kind_class == WILL:
             t_pub = 0
@@ -154,7 +186,17 @@ class Session:
         put_m2(buf, o, M2, i.suite, ctr, t_pub)
         buf[o + M2_HEAD : p] = tlv
         put_m1(
-            buf, p, i.own.suite, kind_class, i.own.epoch, i.client, self.boot, self.salt, ctr, t_pub, life
+            buf,
+            p,
+            i.own.suite,
+            kind_class,
+            i.own.epoch,
+            i.client,
+            self.boot,
+            self.salt,
+            ctr,
+            t_pub,
+            life,
         )
         seal_at(self._inner(), nonce_m1(buf, p), buf, p, M1_HEAD, n, tails[0])
         inner = t + M1_HEAD + n + TAG
@@ -168,7 +210,16 @@ class Session:
         n = self.next_ctr()
         ctr = u24(n)
         tag = control.token_tag(
-            self._link(USE_CONTROL), i.suite, op, ctr, self.salt, i.site, i.client, i.mediator, qos, filt
+            self._link(USE_CONTROL),
+            i.suite,
+            op,
+            ctr,
+            self.salt,
+            i.site,
+            i.client,
+            i.mediator,
+            qos,
+            filt,
         )
         return put_token(ctr, tag, filt), n
 
@@ -179,7 +230,15 @@ class Session:
             raise Misuse("no time yet: connect first")
         s1 = (mono + self._offset) // 1000
         return control.seal_up(
-            self._link(USE_CONTROL), i.suite, self.next_ctr(), s1, self.salt, i.site, i.client, i.mediator, body
+            self._link(USE_CONTROL),
+            i.suite,
+            self.next_ctr(),
+            s1,
+            self.salt,
+            i.site,
+            i.client,
+            i.mediator,
+            body,
         )
 
     # nonce_c: 16 fresh random bytes.
@@ -192,10 +251,11 @@ class Session:
     def fetch(self, label: int, mono: int) -> bytes:
         return self.up(bytes((OP_FETCH,)) + u24(label), mono)
 
-    # --- what comes in on !c1 -----------------------------------------------------------------------------
+    # --- what comes in on !c1 ---
 
-    # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code, rule, reason);
-    # epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms; reply -> (ctr, bytes). Unknown ops -> (op, None).
+    # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code,
+    # rule, reason); epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms; reply -> (ctr,
+    # bytes). Unknown ops -> (op, None).
     def down(self, packet: bytes, mono: int):
         i = self.ident
         order, body = control.open_down(

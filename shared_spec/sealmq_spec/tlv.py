@@ -38,7 +38,8 @@ def span(buf, o: int, limit: int):
     return o, o + n
 
 
-# {type: value}; types keep their critical bit. `known`: types that the caller understands (without the bit).
+# {type: value}; types keep their critical bit. `known`: types that the caller understands (without
+# the bit).
 def unpack(buf, o: int, end: int, known=()):
     out = {}
     while o < end:

@@ -1,4 +1,5 @@
-# Topic names and filters (MQTT 3.1.1, 4.7; SPEC.md 4.2, 4.3, 9). All of them are str; bytes only on the wire.
+# Topic names and filters (MQTT 3.1.1, 4.7; SPEC.md 4.2, 4.3, 9). All of them are str; bytes only on
+# the wire.
 from .b64 import b64u, unb64u
 from .const import MAX_TOPIC, TAG, TOKEN
 from .errors import Malformed

@@ -1,4 +1,5 @@
-# Replay rules that publisher's mediator and reader share (SPEC.md 6): a 64-wide sliding window, ages, lives.
+# Replay rules that publisher's mediator and reader share (SPEC.md 6): a 64-wide sliding window,
+# ages, lives.
 from .const import LIFE_FOREVER, WINDOW_S
 from .errors import Stale
 

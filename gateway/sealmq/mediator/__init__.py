@@ -1,1 +1,3 @@
-"""The mediator: authorises what clients publish and wraps it again for readers; holds no root and sees no plaintext."""
+"""The mediator:
+authorises what clients publish and wraps it again for readers; holds no root and sees no plaintext.
+"""

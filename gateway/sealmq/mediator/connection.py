@@ -1,7 +1,8 @@
-"""One client's connection: bytes to packets, one packet after the other, to whichever part handles it.
+"""One client's connection: bytes to packets, one after the other, each to the part that handles it.
 
-A packet that has to wait (for the store, for the key generator) holds back those behind it, so order stays what the
-client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed. Nothing reaches the broker before open.
+A packet that has to wait (for the store, for the key generator) holds back those behind it, so order
+stays what the client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed. Nothing
+reaches the broker before open.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ _EVENTS = {
 
 
 class Connection(asyncio.Protocol):
-    """What the parts share: who it is, its link, its policy connection, its upstream, and ways to answer."""
+    """What the parts share:
+    who it is, its link, its policy connection, its upstream, and ways to answer.
+    """
 
     client: Client
     link: Link
@@ -102,7 +105,7 @@ class Connection(asyncio.Protocol):
             Pingreq: self._ping,
         }
 
-    # --- transport ----------------------------------------------------------------------------------
+    # --- transport ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -150,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._reading = reading
             (self._transport.resume_reading if reading else self._transport.pause_reading)()
 
-    # --- one packet after the other -----------------------------------------------------------------
+    # --- one packet after the other ---
 
     def _pump(self) -> None:
         while self._queue and not self._waiting and self.state != "closed":
@@ -190,7 +193,10 @@ class Connection(asyncio.Protocol):
             return self.controlling.provision(packet)
         else:
             self.refuse(
-                SESSION, 0, SealError("only provisioning before there are keys"), rule="mediator.quarantine"
+                SESSION,
+                0,
+                SealError("only provisioning before there are keys"),
+                rule="mediator.quarantine",
             )
             self.close("quarantine")
         return None
@@ -205,7 +211,7 @@ class Connection(asyncio.Protocol):
             self.down(self.link.receipt())
         self.send(build.pingresp())
 
-    # --- answers ------------------------------------------------------------------------------------
+    # --- answers ---
 
     @property
     def who(self) -> str:
@@ -229,7 +235,9 @@ class Connection(asyncio.Protocol):
     def refuse(
         self, what: int, ctr: int, error: SealError, rule: str, topic: str = "", event: str = ""
     ) -> None:
-        """One audit record and, once there is a link, one notice; `error` says what arrived and what was expected."""
+        """One audit record and, once there is a link, one notice;
+        `error` says what arrived and what was expected.
+        """
         self.hub.audit.write(
             event or _EVENTS[what],
             client=self.who if self.state == "open" else None,
@@ -257,7 +265,9 @@ class Connection(asyncio.Protocol):
         self.close("malformed MQTT")
 
     def show_records(self, label: int, epoch: int) -> None:
-        """Before the first message of a (label, epoch): the public records that open it (SPEC.md 4.4)."""
+        """Before the first message of a (label, epoch):
+        the public records that open it (SPEC.md 4.4).
+        """
         ring = self.hub.ring
         key = (label, epoch, ring.kseq)
         if label == self.client.label or key in self._told_records:
@@ -291,7 +301,7 @@ class Connection(asyncio.Protocol):
         if not decision.allow:
             self.close(f"refused from now on: {decision.rule}")
 
-    # --- life ---------------------------------------------------------------------------------------
+    # --- life ---
 
     def opened(self) -> None:
         """The proof has verified and the broker is there."""
@@ -314,7 +324,9 @@ class Connection(asyncio.Protocol):
             self._deadline = loop.call_later(seconds, self.close, "too slow")
 
     def beat(self, now: float) -> None:
-        """Called about once a second: a client that is silent for one and a half keep alives is gone (MQTT 3.1.2.10)."""
+        """Called about once a second:
+        a client that is silent for one and a half keep alives is gone (MQTT 3.1.2.10).
+        """
         if self.state == "open" and self.keepalive_s and now - self._heard > 1.5 * self.keepalive_s:
             self.close("keep alive ran out")
 
@@ -345,4 +357,6 @@ class Connection(asyncio.Protocol):
         if self.will is not None and not clean:
             self.hub.spawn(self.publishing.fire(self.will), f"will of {self.client.name}")
         self.policy.close(now_ms)
-        self.hub.audit.write("disconnect", client=self.client.name, reason=reason[:500], clean=clean)
+        self.hub.audit.write(
+            "disconnect", client=self.client.name, reason=reason[:500], clean=clean
+        )

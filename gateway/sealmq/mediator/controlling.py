@@ -1,4 +1,5 @@
-"""The control topic !c1 (SPEC.md 4.3, 4.4, 7.2): provisioning requests, time, records, the families' commands.
+"""The control topic !c1 (SPEC.md 4.3, 4.4, 7.2): provisioning requests, time, records, the
+families' commands.
 
 Nothing that arrives here crosses to the broker.
 """

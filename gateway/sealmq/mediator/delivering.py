@@ -1,6 +1,8 @@
-"""PUBLISH from the broker (SPEC.md 6.3): what no mediator sealed is dropped, what policy denies is withheld.
+"""PUBLISH from the broker (SPEC.md 6.3): what no mediator sealed is dropped, what policy denies is
+withheld.
 
-Whatever does not reach the client is acknowledged towards the broker here, else the broker's window would stall.
+Whatever does not reach the client is acknowledged towards the broker here, else the broker's window
+would stall.
 """
 
 from __future__ import annotations
@@ -125,7 +127,13 @@ class Delivering:
         if decision.overridden:
             hub.audit.count_unenforced(conn.client.name, packet.topic, decision.rule, "deliver")
         conn.policy.saw(
-            "delivered", packet.topic, now_ms, label=label, qos=packet.qos, how=how, size=len(payload)
+            "delivered",
+            packet.topic,
+            now_ms,
+            label=label,
+            qos=packet.qos,
+            how=how,
+            size=len(payload),
         )
 
     # The newest retained copy that passed this mediator; an older one is a broker's roll-back.
@@ -153,4 +161,3 @@ class Delivering:
         elif packet.qos == 2:
             self._ended_here.add(packet.packet_id)
             upstream.send(build.pubrec(packet.packet_id))
-

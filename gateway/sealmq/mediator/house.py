@@ -1,6 +1,8 @@
-"""The mediator's own broker connection: public records as retained messages, wills, and whether the broker is there.
+"""The mediator's own broker connection: public records as retained messages, wills, and whether the
+broker is there.
 
-It reconnects for ever; whatever it published retained is published again after a broker's loss (SPEC.md 8).
+It reconnects for ever; whatever it published retained is published again after a broker's loss
+(SPEC.md 8).
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ _IN_FLIGHT = 64
 
 
 class HouseConnection:
-    """`retained` gives (topic, payload) of all that has to stand on the broker, each time it is asked."""
+    """`retained` gives (topic, payload) of all that has to stand on the broker, each time it is
+    asked.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,8 @@ class HouseConnection:
             self._upstream = None
             self._give_up()
 
-    # Publishes when something changed, beats when nothing did, returns at once when the broker is lost.
+    # Publishes when something changed, beats when nothing did, returns at once when the broker is
+    # lost.
     async def _next(self, upstream: Upstream) -> None:
         waits = [asyncio.create_task(e.wait(), name="house") for e in (self._stale, self._lost)]
         try:

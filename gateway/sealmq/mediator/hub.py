@@ -1,6 +1,8 @@
-"""What all connections of one mediator share: keys, policy, store, audit, nonces, the way to the key generator.
+"""What all connections of one mediator share: keys, policy, store, audit, nonces, the way to the
+key generator.
 
-It owns no socket. Everything here runs in the event loop's thread; the store and the audit log have threads of their own.
+It owns no socket. Everything here runs in the event loop's thread; the store and the audit log have
+threads of their own.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class Hub:
         name = f"sealmq/{ring.site.hex()}/mediator-{self.number}"
         self.house = HouseConnection(broker, name, self._public)
 
-    # --- time and tasks -----------------------------------------------------------------------------
+    # --- time and tasks ---
 
     def now_ms(self) -> int:
         """The gateway's clock, Unix milliseconds."""
@@ -99,7 +101,7 @@ class Hub:
         """Whether one more connection may stay."""
         return len(self.connections) <= CONNECTIONS and self.strangers <= STRANGERS
 
-    # --- sessions -----------------------------------------------------------------------------------
+    # --- sessions ---
 
     def newest(self, client: int) -> Newest | None:
         """The highest (gen, boot, conn) of a client, as the store holds it."""
@@ -109,10 +111,13 @@ class Hub:
         """The store has taken a higher one."""
         self._sessions[client] = newest
 
-    # --- policy -------------------------------------------------------------------------------------
+    # --- policy ---
 
     async def commit(self, records: list[StoreRecord]) -> None:
-        """Makes records durable, then lets the families index what really holds. Raises StoreUnavailable."""
+        """Makes records durable, then lets the families index what really holds.
+
+        Raises StoreUnavailable.
+        """
         held = await self.store.commit(records)
         self.apply([h.record for h in held])
 
@@ -121,7 +126,10 @@ class Hub:
         self.engine.apply([r for r in records if isinstance(r, Record)])
 
     async def label_topic(self, conn: Conn, decision: Decision, now_ms: int) -> None:
-        """First publish: the label is on disk before this returns (Algorithm 2, lines 5 to 7). Raises StoreUnavailable."""
+        """First publish:
+        the label is on disk before this returns (Algorithm 2, lines 5 to 7). Raises
+        StoreUnavailable.
+        """
         if decision.label is None:
             return
         if not self.house.up:
@@ -139,7 +147,10 @@ class Hub:
             )
 
     async def reload(self, config: Config) -> None:
-        """Takes a changed sealmq.toml over, live. Raises StoreUnavailable, with nothing changed but the policy."""
+        """Takes a changed sealmq.toml over, live.
+
+        Raises StoreUnavailable, with nothing changed but the policy.
+        """
         self.config = config
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
         await self.commit(list(reloaded.records))
@@ -150,7 +161,7 @@ class Hub:
         for connection in list(self.connections):
             connection.policy_changed(changed)
 
-    # --- keys ---------------------------------------------------------------------------------------
+    # --- keys ---
 
     def _public(self) -> list[tuple[str, bytes]]:
         rows = []
@@ -173,7 +184,9 @@ class Hub:
         self.kg = kg
 
     async def kg_time(self, client: int, nonce_c: bytes, suite: int) -> bytes | None:
-        """KG time for a client, or None while the key generator is away: the client then sees that it has ours."""
+        """KG time for a client, or None while the key generator is away:
+        the client then sees that it has ours.
+        """
         if self.kg is None:
             return None
         try:

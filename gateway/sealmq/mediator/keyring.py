@@ -1,4 +1,5 @@
-"""What the key generator lets a mediator know, ready for use: clients, link roots, topic keys, public records.
+"""What the key generator lets a mediator know, ready for use: clients, link roots, topic keys,
+public records.
 
 Immutable but for caches: a change at the key generator makes a new Keyring (SPEC.md 1.1, 2, 8).
 """
@@ -22,7 +23,10 @@ class SnapshotError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label as a mediator knows it. `previous` is (epoch, Unix time at which its hand-over ends)."""
+    """A label as a mediator knows it.
+
+    `previous` is (epoch, Unix time at which its hand-over ends).
+    """
 
     number: int
     name: str
@@ -33,7 +37,10 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client. `links` maps a provisioning generation to its link root k_c^M; `pending` are unconfirmed ones."""
+    """A client.
+
+    `links` maps a provisioning generation to its link root k_c^M; `pending` are unconfirmed ones.
+    """
 
     number: int
     name: str
@@ -111,7 +118,9 @@ class Keyring:
         return aead
 
     def opener(self, number: int, epoch: int, inst: int) -> Aead | None:
-        """The outer cipher of any known (label, epoch) and instance; None when this mediator lacks the key."""
+        """The outer cipher of any known (label, epoch) and instance;
+        None when this mediator lacks the key.
+        """
         aead = self._openers.get((number, epoch, inst))
         if aead is None:
             ek = self._ek.get((number, epoch))
@@ -128,7 +137,9 @@ class Keyring:
         return make(label.suite, key)
 
     def records_for(self, reader: int, label: int) -> list[bytes]:
-        """The records with which a client at label `reader` opens `label`: derivation, then back-links."""
+        """The records with which a client at label `reader` opens `label`:
+        derivation, then back-links.
+        """
         path = self.records.get((reader, label))
         return ([path] if path else []) + self.back_links.get(label, [])
 

@@ -1,6 +1,8 @@
-"""Where the keyring comes from: the key generator, or, while it is away, the sealed copy of the last snapshot.
+"""Where the keyring comes from: the key generator, or, while it is away, the sealed copy of the
+last snapshot.
 
-A mediator's restart is no outage (SPEC.md 5, point 4): instance numbers are drawn ahead while the key generator is there,
+A mediator's restart is no outage (SPEC.md 5, point 4): instance numbers are drawn ahead while the
+key generator is there,
 and one is crossed off durably before it is used, so none serves twice.
 """
 
@@ -46,7 +48,10 @@ class KeySource:
         self._snapshot: dict[str, Any] = {}
 
     async def start(self) -> tuple[Keyring, KgClient | None]:
-        """The first keyring, and the key generator if it answers within a few seconds. Raises NoKeys."""
+        """The first keyring, and the key generator if it answers within a few seconds.
+
+        Raises NoKeys.
+        """
         deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
         while True:
             try:
@@ -61,7 +66,9 @@ class KeySource:
                 raise NoKeys(f"the key generator refuses this mediator: {error}") from None
 
     async def fetch(self, kg: KgClient) -> Keyring:
-        """A new keyring from the key generator; draws instance numbers as needed and renews the copy."""
+        """A new keyring from the key generator;
+        draws instance numbers as needed and renews the copy.
+        """
         if not self._inst:
             hello = await kg.hello(self._mediator)
             self._site, self._inst = hello.site, hello.inst
@@ -97,7 +104,9 @@ class KeySource:
     async def watch(
         self, kg: KgClient | None, connected: Callable[[KgClient | None], None]
     ) -> AsyncIterator[Keyring]:
-        """A new keyring for each change, for ever; tells `connected` when the key generator comes and goes."""
+        """A new keyring for each change, for ever;
+        tells `connected` when the key generator comes and goes.
+        """
         wait = 0.2
         while True:
             try:

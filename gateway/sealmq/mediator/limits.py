@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sealmq_spec.const import M2_HEAD, M2_MIN, M3_HEAD, MAX_PAYLOAD, MAX_TLV, MAX_TOPIC
 
-# Remaining length of the largest PUBLISH: topic, its length, packet id, both envelopes, TLV block, payload.
+# Remaining length of the largest PUBLISH: topic, its length, packet id, both envelopes, TLV block,
+# payload.
 MAX_PACKET = MAX_TOPIC + 4 + M2_MIN + (M3_HEAD - M2_HEAD) + 2 + MAX_TLV + MAX_PAYLOAD
 
 # Seconds.

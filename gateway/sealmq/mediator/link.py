@@ -1,6 +1,8 @@
-"""The mediator's side of one boot session (SPEC.md 1, 4.4, 6.1): its link keys, its window, its tokens. Sans-IO.
+"""The mediator's side of one boot session (SPEC.md 1, 4.4, 6.1): its link keys, its window, its
+tokens. Sans-IO.
 
-It outlives TCP connections: libraries resend stored bytes after a reconnect, and those must be recognised.
+It outlives TCP connections: libraries resend stored bytes after a reconnect, and those must be
+recognised.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ _BOOTS = 4
 
 
 class Link:
-    """Keys and replay state of (client, gen, boot, salt). Nothing here is shared with another boot session."""
+    """Keys and replay state of (client, gen, boot, salt).
+
+    Nothing here is shared with another boot session.
+    """
 
     __slots__ = (
         "_control",
@@ -71,7 +76,10 @@ class Link:
         control.check_connect(self._control, self.site, self.mediator, self.salt, conn, raw, tag)
 
     def look(self, ctr: int, low: int, tag: bytes) -> list[object] | None:
-        """None: new. Otherwise the entry of the same packet, sent before. Anything else raises Replay (6.1, 2)."""
+        """None:
+        new. Otherwise the entry of the same packet, sent before. Anything else raises Replay (6.1,
+        2).
+        """
         entry = self.seen.get(ctr)
         if entry is not None and compare_digest(entry[0], tag):  # type: ignore[type-var]
             return entry
@@ -97,7 +105,9 @@ class Link:
         return entry
 
     def token(self, op: int, qos: int, filt: str) -> tuple[str, int, bool]:
-        """Verifies a filter's token: (the filter behind it, its ctr, whether it was seen before). Raises SealError."""
+        """Verifies a filter's token:
+        (the filter behind it, its ctr, whether it was seen before). Raises SealError.
+        """
         ctr_bytes, tag, plain = split_token(filt)
         control.check_token(
             self._control,
@@ -131,8 +141,12 @@ class Link:
         suite, ctr, s1 = control.up_header(packet)
         if suite != self.suite:
             raise Unsupported(f"suite {suite} on a link of suite {self.suite}")
-        return ctr, s1, control.open_up(
-            self._control, self.salt, self.site, self.client, self.mediator, packet
+        return (
+            ctr,
+            s1,
+            control.open_up(
+                self._control, self.salt, self.site, self.client, self.mediator, packet
+            ),
         )
 
     def down(self, order: bytes, conn: int, body: bytes) -> bytes:

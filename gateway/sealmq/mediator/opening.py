@@ -1,4 +1,5 @@
-"""CONNECT (SPEC.md 4.1): verify, compare with the store, store, and only then touch a session or the broker.
+"""CONNECT (SPEC.md 4.1): verify, compare with the store, store, and only then touch a session or
+the broker.
 
 A peer that fails learns a CONNACK code and nothing else; the audit log holds the reason.
 """
@@ -97,7 +98,8 @@ def _welcome(conn: Connection, status: int, floor: int, tlv: bytes) -> bytes:
     return build.publish(CONTROL, conn.link.down(hub.next_order(), conn.conn_no, body))
 
 
-# Genuine, but not higher than the newest: a replay, or a board whose boot counter fell back. Nothing upstream is touched.
+# Genuine, but not higher than the newest: a replay, or a board whose boot counter fell back.
+# Nothing upstream is touched.
 def _behind(conn: Connection, packet: Connect, claim: Claim) -> None:
     newest = conn.hub.newest(claim.client)
     floor = newest.boot if newest else 0

@@ -1,4 +1,6 @@
-"""`python -m sealmq.mediator.process SITE`: one mediator, started by `sealmq up`. SIGTERM ends it, SIGHUP reloads."""
+"""`python -m sealmq.mediator.process SITE`:
+one mediator, started by `sealmq up`. SIGTERM ends it, SIGHUP reloads.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,6 @@ from .connection import Connection
 from .hub import Hub
 from .keyring import Keyring
 from .keysource import KeySource, NoKeys
-from .limits import CONNECTIONS
 from .upstream import BrokerAddress
 
 log = logging.getLogger("sealmq.mediator")
@@ -139,9 +140,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         store.close()
 
 
-async def _hub(
-    config: Config, ring: Keyring, store: Store, audit: Audit, broker: object
-) -> Hub:
+async def _hub(config: Config, ring: Keyring, store: Store, audit: Audit, broker: object) -> Hub:
     if not isinstance(broker, dict):
         raise BadHandOver("the hand-over names no broker")
     address = BrokerAddress(

@@ -1,4 +1,6 @@
-"""Who is at the door: a CONNECT's user name and password judged before anything is touched (SPEC.md 4.1). Sans-IO."""
+"""Who is at the door:
+a CONNECT's user name and password judged before anything is touched (SPEC.md 4.1). Sans-IO.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def claim_of(packet: Connect) -> Claim:
     if packet.username is None or packet.username.encode() != USER or packet.password is None:
         raise Malformed("CONNECT without user name 'sealmq1' and a proof as password")
     if not 1 <= len(packet.client_id.encode()) <= MAX_CLIENT_ID:
-        raise Malformed(f"client id of {len(packet.client_id.encode())} bytes, 1 to {MAX_CLIENT_ID}")
+        raise Malformed(
+            f"client id of {len(packet.client_id.encode())} bytes, 1 to {MAX_CLIENT_ID}"
+        )
     claim = Claim(*split_proof(packet.password))
     if claim.flags & ~WANT_KG_TIME:
         raise Unsupported(f"flags {claim.flags:#x} in the proof")
@@ -56,7 +60,9 @@ def claim_of(packet: Connect) -> Claim:
 def verify(
     packet: Connect, claim: Claim, ring: Keyring, mediator: int, links: Links
 ) -> tuple[Client, Link]:
-    """The client and its boot session when the proof verifies; raises SealError otherwise. Changes nothing."""
+    """The client and its boot session when the proof verifies;
+    raises SealError otherwise. Changes nothing.
+    """
     client = ring.clients.get(claim.client)
     if client is None:
         raise Denied(f"client number {claim.client} is not known")
@@ -83,7 +89,9 @@ class Newest(NamedTuple):
 
 
 def is_behind(claim: Claim, last: Newest | None) -> bool:
-    """Whether (gen, boot, conn) fails to rise above the newest one, or an equal boot has another salt."""
+    """Whether (gen, boot, conn) fails to rise above the newest one, or an equal boot has another
+    salt.
+    """
     if last is None:
         return False
     if (claim.gen, claim.boot) == (last.gen, last.boot) and claim.salt != last.salt:

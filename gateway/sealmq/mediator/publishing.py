@@ -1,6 +1,8 @@
-"""PUBLISH from a client (SPEC.md 6.1; Chen and Wilson, Algorithm 2): open, judge, label, seal again, forward. The hot path.
+"""PUBLISH from a client (SPEC.md 6.1; Chen and Wilson, Algorithm 2): open, judge, label, seal
+again, forward. The hot path.
 
-Decided before acknowledged: PUBACK and PUBREC are the broker's, but for packets that were refused or came before.
+Decided before acknowledged: PUBACK and PUBREC are the broker's, but for packets that were refused
+or came before.
 """
 
 from __future__ import annotations
@@ -170,17 +172,18 @@ class Publishing:
             label = ring.labels[conn.client.label]
             body = _with_duties(opened, decision)
             payload = seal_m3(ring, label, conn.hub.order, LIVE, raw, body, now_ms)
-        return build.publish(
-            raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id
-        )
+        return build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
 
-    # The same packet again (SPEC.md 6.1, step 2): acknowledged, not forwarded, unless the broker it went to is gone.
+    # The same packet again (SPEC.md 6.1, step 2): acknowledged, not forwarded, unless the broker it
+    # went to is gone.
     def _again(
         self, packet: Publish, entry: list[Any], ctr: int
     ) -> Coroutine[Any, Any, None] | None:
         conn = self._conn
         if not packet.qos:
-            self._refuse(packet, ctr, Replay(f"counter {ctr} came before"), "mediator.publish.replay")
+            self._refuse(
+                packet, ctr, Replay(f"counter {ctr} came before"), "mediator.publish.replay"
+            )
             return None
         if self._underway.get(packet.packet_id) is entry:
             return None
@@ -248,7 +251,7 @@ class Publishing:
             entry[1] = True
         conn.send((build.puback if isinstance(packet, Puback) else build.pubrec)(packet.packet_id))
 
-    # --- wills --------------------------------------------------------------------------------------
+    # --- wills ---
 
     async def accept_will(self, will: Will) -> StoredWill:
         """Judges a will with its CONNECT; labels its topic. Raises SealError, StoreUnavailable."""
@@ -297,7 +300,12 @@ class Publishing:
         hub.audit.count_accepted(self._conn.client.name, will.topic, label.name)
 
 
-_EVENT_OF_CODE = {1: "packet-refused", 2: "packet-refused", 3: "packet-refused", 4: "packet-refused"}
+_EVENT_OF_CODE = {
+    1: "packet-refused",
+    2: "packet-refused",
+    3: "packet-refused",
+    4: "packet-refused",
+}
 
 
 def _event_of(error: SealError) -> str:

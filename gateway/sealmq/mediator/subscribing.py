@@ -1,4 +1,5 @@
-"""SUBSCRIBE and UNSUBSCRIBE (SPEC.md 4.2): verify each filter's token, ask the policy, strip, forward what is left.
+"""SUBSCRIBE and UNSUBSCRIBE (SPEC.md 4.2): verify each filter's token, ask the policy, strip,
+forward what is left.
 
 A refused filter gets 0x80 at its place and a notice; the others go on.
 """
@@ -23,7 +24,9 @@ _PENDING = 64
 
 
 class _Place(NamedTuple):
-    """One allowed filter of a SUBSCRIBE: where it stood, and what the policy said (None: public records)."""
+    """One allowed filter of a SUBSCRIBE:
+    where it stood, and what the policy said (None: public records).
+    """
 
     at: int
     decision: Decision | None
@@ -96,7 +99,9 @@ class Subscribing:
         conn.send(build.suback(packet.packet_id, codes))
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
-        """Handles one UNSUBSCRIBE; it has no refusal in MQTT, so a refused filter gets its notice and stays."""
+        """Handles one UNSUBSCRIBE;
+        it has no refusal in MQTT, so a refused filter gets its notice and stays.
+        """
         conn = self._conn
         onward: list[str] = []
         for text in packet.filters:

@@ -1,6 +1,7 @@
 """The mediator's connections to the broker: one for each client, and one of its own (SPEC.md 4.3).
 
-An MQTT 3.1.1 client at packet level, asyncio around the sans-IO codec. It judges nothing; packets go to `on_packet`.
+An MQTT 3.1.1 client at packet level, asyncio around the sans-IO codec. It judges nothing; packets
+go to `on_packet`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ class BrokerAddress:
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. `on_packet` gets every packet but CONNACK and PINGRESP; `on_lost` is called once, with the reason."""
+    """One connection.
+
+    `on_packet` gets every packet but CONNACK and PINGRESP; `on_lost` is called once, with the
+    reason.
+    """
 
     def __init__(
         self,
@@ -96,7 +101,9 @@ class Upstream(asyncio.Protocol):
             self._on_lost(reason)
 
     def send(self, data: bytes) -> None:
-        """Writes a packet; silently nothing once the connection is lost, which `on_lost` has told."""
+        """Writes a packet;
+        silently nothing once the connection is lost, which `on_lost` has told.
+        """
         if self._transport is not None and not self._closed:
             self._transport.write(data)
 
@@ -110,7 +117,9 @@ class Upstream(asyncio.Protocol):
             self._transport.resume_reading()
 
     def beat(self) -> None:
-        """Called every KEEPALIVE_UPSTREAM_S: pings, and gives up on a broker that said nothing since the last."""
+        """Called every KEEPALIVE_UPSTREAM_S:
+        pings, and gives up on a broker that said nothing since the last.
+        """
         if not self.up:
             return
         if not self._heard:
@@ -154,6 +163,7 @@ class Upstream(asyncio.Protocol):
             self._quiet = True
             self._lost("refused")
             raise BrokerAway(
-                f"broker {address.host}:{address.port} refuses this mediator: CONNACK {connack.code}"
+                f"broker {address.host}:{address.port} refuses this mediator: CONNACK
+                {connack.code}"
             )
         return connack.session_present

@@ -1,6 +1,8 @@
-"""The mediator's two acts on a message: open m2 and judge it, seal m3 (SPEC.md 6.1, 6.3; Chen and Wilson, Algorithm 2).
+"""The mediator's two acts on a message: open m2 and judge it, seal m3 (SPEC.md 6.1, 6.3; Chen and
+Wilson, Algorithm 2).
 
-Sans-IO: times and numbers come in. Nothing here asks the policy; the connection does, between the two.
+Sans-IO: times and numbers come in. Nothing here asks the policy; the connection does, between the
+two.
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ def open_m2(
     now: int,
     known_tlv: tuple[int, ...] = (),
 ) -> Opened:
-    """Steps 3 and 4 of SPEC.md 6.1. flags: RETAIN and QoS bits of PUBLISH; for a will with bit 7 set. Raises SealError."""
+    """Steps 3 and 4 of SPEC.md 6.1.
+
+    flags: RETAIN and QoS bits of PUBLISH; for a will with bit 7 set. Raises SealError.
+    """
     suite, ctr, s1 = get_m2(payload)
     if suite != link.suite:
         raise Unsupported(f"suite {suite} on a link of suite {link.suite}")
@@ -103,7 +108,9 @@ def _judge_m1(
     is_will: bool,
     now: int,
 ) -> tuple[int, int]:
-    """(class, life) of the m1 at body[start:], whose header must be this sender's, now (claims 5, 10, 13)."""
+    """(class, life) of the m1 at body[start:], whose header must be this sender's, now (claims 5,
+    10, 13).
+    """
     end = len(body)
     suite, kind, untimed, epoch, sender, boot, salt, m1_ctr, t_pub, life = get_m1(body, start, end)
     label = ring.labels.get(client.label)
@@ -126,7 +133,9 @@ def _judge_m1(
         if flags & 6:
             check_fresh("message", now - s1, life_s(life))
     if end - start - M1_MIN > MAX_PAYLOAD:
-        raise TooLarge(f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken")
+        raise TooLarge(
+            f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken"
+        )
     return kind, life
 
 
@@ -141,7 +150,7 @@ def _check_epoch(label: Label, epoch: int, now: int) -> None:
 def seal_m3(
     ring: Keyring, label: Label, order: Order, how: int, topic: bytes, body: bytes, now_ms: int
 ) -> bytes:
-    """m3 for `body` (TLV and m1) under the label's current epoch, stamped with the next (s2, seq)."""
+    """m3 for `body` (TLV and m1) under the label's current epoch, with the next (s2, seq)."""
     ms, seq = order.next(now_ms)
     head = bytearray(M3_HEAD)
     put_m3(head, 0, label.suite, REF_LABEL, how, label.number, label.epoch, order.inst, ms, seq)
@@ -162,7 +171,9 @@ class Delivered(NamedTuple):
 
 
 def look_m3(ring: Keyring, payload: bytes) -> Delivered:
-    """The header of a message from the broker; raises SealError for what no mediator of this site sealed."""
+    """The header of a message from the broker;
+    raises SealError for what no mediator of this site sealed.
+    """
     suite, ref, how, number, epoch, inst, s2, seq = get_m3(payload)
     if ref != REF_LABEL:
         raise Unsupported(f"key reference {ref}")
@@ -188,11 +199,16 @@ def rewrap(
     payload: bytes,
     now_ms: int,
 ) -> bytes:
-    """A retained or queued message, opened, checked and sealed with a fresh s2 (SPEC.md 6.3). Raises SealError."""
+    """A retained or queued message, opened, checked and sealed with a fresh s2 (SPEC.md 6.3).
+
+    Raises SealError.
+    """
     opener = ring.opener(seen.label, seen.epoch, seen.inst)
     if opener is None:
         raise NoKey(f"no key for label {seen.label} epoch {seen.epoch}")
-    body = opener.open(nonce_m3(payload), payload[M3_HEAD:], payload[:M3_HEAD] + tail_m3(ring.site, topic))
+    body = opener.open(
+        nonce_m3(payload), payload[M3_HEAD:], payload[:M3_HEAD] + tail_m3(ring.site, topic)
+    )
     if body is None:
         raise Unauthentic("m3 from the broker: the tag does not verify")
     start = 1 if not body[0] else span(body, 0, len(body))[1]
