@@ -1,7 +1,7 @@
-"""One client's connection: bytes to packets, one after the other, each to the part that handles it.
+"""One client's connection: bytes to packets, one after the other, each to its part.
 
-A packet that has to wait (for the store, for the key generator) holds back those behind it, so order
-stays what the client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed. Nothing
+A packet that has to wait (for the store, for the key generator) holds back those behind it, so
+order stays what the client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed. Nothing
 reaches the broker before open.
 """
 

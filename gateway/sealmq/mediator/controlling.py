@@ -72,7 +72,7 @@ class Controlling:
             if self._conn.link.look(ctr, self._conn.low, tag) is not None:
                 raise Replay(f"counter {ctr} came before")
             check_fresh("control packet", self._conn.hub.now_ms() // 1000 - s1)
-            self._conn.link.mark(ctr, tag)[1] = True
+            self._conn.link.mark(ctr, tag).done = True
             return self._operation(ctr, body)
         except SealError as error:
             self._refuse(ctr, error)

@@ -24,6 +24,16 @@ _FILTERS = 1024
 _BOOTS = 4
 
 
+class Sent:
+    """A packet that was accepted: its tag, and whether the broker has acknowledged it."""
+
+    __slots__ = ("done", "tag")
+
+    def __init__(self, tag: bytes) -> None:
+        self.tag = tag
+        self.done = False
+
+
 class Link:
     """Keys and replay state of (client, gen, boot, salt).
 
@@ -60,8 +70,8 @@ class Link:
         self._publish, self._control = derived(USE_PUBLISH), derived(USE_CONTROL)
         self._down = derived(USE_DOWN)
         self.window = Window()
-        # ctr -> [tag of its m2, acknowledged by the broker]; as wide as the window.
-        self.seen: OrderedDict[int, list[object]] = OrderedDict()
+        # By ctr; as many as the window is wide.
+        self.seen: OrderedDict[int, Sent] = OrderedDict()
         # filter -> (op, ctr, tag) of its newest token.
         self._filters: dict[str, tuple[int, int, bytes]] = {}
         self.owed = 0
@@ -75,13 +85,13 @@ class Link:
         """Verifies a CONNECT's proof; raises Unauthentic."""
         control.check_connect(self._control, self.site, self.mediator, self.salt, conn, raw, tag)
 
-    def look(self, ctr: int, low: int, tag: bytes) -> list[object] | None:
+    def look(self, ctr: int, low: int, tag: bytes) -> Sent | None:
         """None:
         new. Otherwise the entry of the same packet, sent before. Anything else raises Replay (6.1,
         2).
         """
         entry = self.seen.get(ctr)
-        if entry is not None and compare_digest(entry[0], tag):  # type: ignore[type-var]
+        if entry is not None and compare_digest(entry.tag, tag):
             return entry
         if entry is not None:
             raise Replay(f"counter {ctr} came before with another packet")
@@ -94,10 +104,10 @@ class Link:
             raise Replay(f"counter {ctr} came before")
         return None
 
-    def mark(self, ctr: int, tag: bytes) -> list[object]:
+    def mark(self, ctr: int, tag: bytes) -> Sent:
         """Accepts ctr. Only behind a verified tag and a policy that allows."""
         self.window.mark(ctr)
-        entry: list[object] = [tag, False]
+        entry = Sent(tag)
         self.seen[ctr] = entry
         if len(self.seen) > WIDTH:
             self.seen.popitem(last=False)
@@ -173,7 +183,8 @@ class Links:
 
     def find(self, client: int, gen: int, boot: int, salt: bytes) -> Link | None:
         """A boot session seen before."""
-        return self._links.get(client, {}).get((gen, boot, salt))
+        row = self._links.get(client)
+        return row.get((gen, boot, salt)) if row is not None else None
 
     def keep(self, link: Link) -> None:
         """Remembers a boot session whose proof has verified; the oldest of the client goes."""

@@ -93,8 +93,8 @@ class Mediator:
             connection.close("the mediator stops")
         await hub.settle()
         for task in tasks:
-            if task.done() and not task.cancelled() and (error := task.exception()):
-                raise error
+            if task.done() and not task.cancelled() and (fault := task.exception()):
+                raise fault
 
     async def _watch_keys(self) -> None:
         async for ring in self._keys.watch(self._hub.kg, self._hub.set_kg):

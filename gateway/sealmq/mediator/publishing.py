@@ -19,6 +19,7 @@ from sealmq_spec.errors import Denied, Malformed, Replay, SealError, Unavailable
 from sealmq_spec.tlv import pack
 from sealmq_spec.topics import check_topic, is_reserved
 
+from .link import Sent
 from .upstream import BrokerAway
 from .wrap import Opened, open_m2, seal_m3, tag_of
 
@@ -45,7 +46,7 @@ class Publishing:
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
         # Packet id -> the window's entry of the message that the broker has not acknowledged yet.
-        self._underway: dict[int, list[Any]] = {}
+        self._underway: dict[int, Sent] = {}
         # QoS 2 ids that end here, because the message was refused or came before.
         self._ended_here: set[int] = set()
 
@@ -144,7 +145,7 @@ class Publishing:
         if packet.qos:
             self._underway[packet.packet_id] = entry
         else:
-            entry[1] = True
+            entry.done = True
         label = hub.ring.labels[conn.client.label].name
         hub.audit.count_accepted(conn.client.name, decision.topic, label)
         if decision.overridden:
@@ -176,9 +177,7 @@ class Publishing:
 
     # The same packet again (SPEC.md 6.1, step 2): acknowledged, not forwarded, unless the broker it
     # went to is gone.
-    def _again(
-        self, packet: Publish, entry: list[Any], ctr: int
-    ) -> Coroutine[Any, Any, None] | None:
+    def _again(self, packet: Publish, entry: Sent, ctr: int) -> Coroutine[Any, Any, None] | None:
         conn = self._conn
         if not packet.qos:
             self._refuse(
@@ -187,7 +186,7 @@ class Publishing:
             return None
         if self._underway.get(packet.packet_id) is entry:
             return None
-        if entry[1]:
+        if entry.done:
             if packet.qos == 1:
                 conn.send(build.puback(packet.packet_id))
             else:
@@ -248,7 +247,7 @@ class Publishing:
             return
         entry = self._underway.pop(packet.packet_id, None)
         if entry is not None:
-            entry[1] = True
+            entry.done = True
         conn.send((build.puback if isinstance(packet, Puback) else build.pubrec)(packet.packet_id))
 
     # --- wills ---

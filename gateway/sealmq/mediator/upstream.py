@@ -163,7 +163,7 @@ class Upstream(asyncio.Protocol):
             self._quiet = True
             self._lost("refused")
             raise BrokerAway(
-                f"broker {address.host}:{address.port} refuses this mediator: CONNACK
-                {connack.code}"
+                f"broker {address.host}:{address.port} refuses this mediator:"
+                f" CONNACK {connack.code}"
             )
         return connack.session_present
