@@ -1,0 +1,134 @@
+"""The broker's process: `python -m sealmq.broker.process SITE`, started by the supervisor.
+
+It gets its credentials through the pipe and its listening socket from the supervisor, which keeps
+the port while this process is away: nobody else can take it and be handed the mediator's password.
+Everything lives in memory; the mediators publish anew after a restart what has to stand here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+from sealmq.run import secrets
+from sealmq.run.errors import BadHandOver, RunError
+
+from .credentials import Credentials
+from .errors import BrokerError
+
+LISTEN_FD = "SEALMQ_LISTEN_FD"
+HOST = "127.0.0.1"
+# Descriptors that are not connections.
+_SPARE_FDS = 64
+
+log = logging.getLogger("sealmq.broker")
+
+
+class _Line(logging.Formatter):
+    """One line a record, of bounded length, without tracebacks: those can hold message bytes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not os.environ.get("SEALMQ_DEBUG"):
+            record.exc_info = record.exc_text = record.stack_info = None
+        return super().format(record)[:2000].replace("\n", " | ")
+
+
+def quiet_logs() -> None:
+    """Ours from INFO on, amqtt's from WARNING on, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Line("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    log.setLevel(logging.DEBUG if os.environ.get("SEALMQ_DEBUG") else logging.INFO)
+
+
+def listening_socket(port: int) -> socket.socket:
+    """The supervisor's socket, or, without a supervisor, one of our own on the loopback."""
+    given = os.environ.pop(LISTEN_FD, "")
+    if given.isdecimal():
+        return socket.socket(fileno=int(given))
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((HOST, port))
+    return sock
+
+
+def credentials_of(handed: dict[str, Any]) -> tuple[Credentials, int]:
+    """Credentials and port of what was handed over."""
+    user, password, port = handed.get("user"), handed.get("password"), handed.get("port")
+    if (
+        not isinstance(user, str)
+        or not isinstance(password, str)
+        or not isinstance(port, int)
+        or not user
+        or len(password) < 16
+        or not 0 <= port < 65536
+    ):
+        raise BadHandOver("the broker's secrets are user, password (from 16 characters) and port")
+    return Credentials(user, password), port
+
+
+async def serve(credentials: Credentials, sock: socket.socket) -> None:
+    """Serve mediators until SIGTERM."""
+    # Late: amqtt takes most of the start-up time, and the rest of this module does not need it.
+    import amqtt
+
+    from .embedded import AMQTT, MediatorBroker, config
+    from .gate import Gate
+
+    if amqtt.__version__ != AMQTT:
+        raise BrokerError(
+            f"amqtt {amqtt.__version__} is installed; this broker is made for {AMQTT}",
+            f"pip install amqtt=={AMQTT}",
+        )
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, over.set)
+    loop.add_signal_handler(signal.SIGINT, over.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # nothing to reload
+    most = max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FDS)
+    host, port = sock.getsockname()[:2]
+    broker = MediatorBroker(config(credentials, f"{host}:{port}"))
+    gate = Gate(broker, credentials, most)
+    await broker.start()
+    await gate.open(sock)
+    log.info("listening on %s:%d for mediators only, at most %d connections", host, port, most)
+    await over.wait()
+    await gate.close()
+    await broker.shutdown()
+    log.info("stopped")
+
+
+def main() -> int:
+    """Run the process; its exit code."""
+    quiet_logs()
+    try:
+        credentials, port = credentials_of(secrets.receive())
+        sock = listening_socket(port)
+        runner = asyncio.Runner(loop_factory=loop_factory())
+        with runner:
+            runner.run(serve(credentials, sock))
+    except (RunError, BrokerError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+def loop_factory() -> Any:
+    """uvloop's event loop where it is installed, else asyncio's."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    sys.exit(main())
