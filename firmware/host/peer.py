@@ -1,0 +1,427 @@
+"""A scripted mediator and key generator for one client, on 127.0.0.1, for tests and measurements.
+
+It follows SPEC.md from the other side with the portable package and `cryptography`, so a client
+that talks to it talks to the protocol. What a test wants to go wrong is an attribute or a hook.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
+
+from sealmq_spec import const, control, provision
+from sealmq_spec.envelope import get_m1, get_m2, nonce_link, nonce_m1, nonce_m3, put_m3
+from sealmq_spec.envelope import tail_m1, tail_m2, tail_m3
+from sealmq_spec.errors import SealError, Unauthentic
+from sealmq_spec.keys import inner_key, link_key, outer_key, topic_key
+from sealmq_spec.records import Roots, make_record
+from sealmq_spec.tlv import pack
+from sealmq_spec.topics import matches, split_token
+from sealmq_spec.window import Window
+
+
+class Aead:
+    """The cipher port of sealmq_spec over `cryptography`."""
+
+    def __init__(self, suite: int, key: bytes) -> None:
+        self._cipher: AESCCM | ChaCha20Poly1305
+        self._cipher = AESCCM(key, 16) if suite == const.CCM else ChaCha20Poly1305(key)
+
+    def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
+        data = bytes(buf[start : start + n])
+        buf[start : start + n + 16] = self._cipher.encrypt(nonce, data, aad)
+
+    def open_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bool:
+        data = bytes(buf[start : start + n + 16])
+        try:
+            buf[start : start + n] = self._cipher.decrypt(nonce, data, aad)
+        except InvalidTag:
+            buf[start : start + n] = bytes(n)
+            return False
+        return True
+
+
+def make(suite: int, key: bytes) -> Aead:
+    """The backend's `make(suite, key)`."""
+    return Aead(suite, key)
+
+
+class Site:
+    """What the key generator knows of one client and its label, and of one label below it."""
+
+    def __init__(self, suite: int = const.CCM) -> None:
+        self.id = os.urandom(4)
+        self.client = 7
+        self.mediator = 1
+        self.ps = os.urandom(32)
+        self.suite = suite
+        self.gen = 0
+        self.km: dict[int, bytes] = {}
+        self.kseq = 1
+        self.inst = 5
+        self.seq = 0
+        self.epochs: dict[int, Roots] = {}
+        self.new_epoch()
+        self.lower = Roots(17, 1, suite, os.urandom(32), os.urandom(32))
+        self.answer_status = provision.OK
+        self.clock_error_ms = 0
+
+    @property
+    def own(self) -> Roots:
+        """The client's label in its current epoch."""
+        return self.epochs[max(self.epochs)]
+
+    def new_epoch(self) -> None:
+        epoch = len(self.epochs) + 1
+        self.kseq += 1
+        self.epochs[epoch] = Roots(20, epoch, self.suite, os.urandom(32), os.urandom(32))
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000) + self.clock_error_ms
+
+    def order(self) -> bytes:
+        self.seq += 1
+        return self.inst.to_bytes(3, "big") + self.now_ms().to_bytes(6, "big") + self.seq.to_bytes(3, "big")
+
+    def record(self) -> bytes:
+        """The derivation record from the client's label to the lower one."""
+        kids = os.urandom(8), os.urandom(8)
+        return make_record(make, self.id, self.own, self.lower, *kids, self.kseq, 0, self.order())
+
+    def answer(self, packet: bytes) -> bytes:
+        """The answer to a provisioning request: always a new generation."""
+        provision.check_ask(make, self.id, self.ps, packet)
+        suite, client, _, _, nonce = provision.get_ask(packet)
+        plain = b""
+        if self.answer_status == provision.OK:
+            self.gen += 1
+            self.km[self.gen] = os.urandom(32)
+            o = self.own
+            plain = provision.body(
+                self.gen, o.label, o.epoch, o.suite, self.suite, self.mediator, self.kseq,
+                self.now_ms(), o.r, o.r_bar, self.km[self.gen], b"\x00",
+            )  # fmt: skip
+        status = self.answer_status
+        return provision.answer(
+            make, self.id, self.ps, suite, status, client, nonce, self.order(), plain
+        )
+
+    def enrolment(self, port: int) -> dict[str, Any]:
+        at = {"number": self.mediator, "host": "127.0.0.1", "port": port}
+        return {
+            "sealmq": 1, "site": self.id.hex(), "client": self.client, "name": "c7",
+            "ps": self.ps.hex(), "suite": self.suite, "mediator": at,
+        }  # fmt: skip
+
+
+def frame(first: int, body: bytes) -> bytes:
+    """An MQTT packet."""
+    n = len(body)
+    size = bytearray()
+    while True:
+        size.append(n & 127 | (128 if n > 127 else 0))
+        n >>= 7
+        if not n:
+            return bytes((first,)) + bytes(size) + body
+
+
+def text(raw: bytes) -> bytes:
+    """An MQTT string."""
+    return len(raw).to_bytes(2, "big") + raw
+
+
+class Connection:
+    """One TCP connection of the client."""
+
+    def __init__(self, peer: Peer, sock: socket.socket) -> None:
+        self.peer = peer
+        self.site = peer.site
+        self.sock = sock
+        self.gen = self.boot = self.conn = 0
+        self.salt = b""
+        self.filters: dict[str, int] = {}
+        self.pid = 0
+
+    # --- MQTT ---
+
+    def _exactly(self, n: int) -> bytes:
+        out = b""
+        while len(out) < n:
+            piece = self.sock.recv(n - len(out))
+            if not piece:
+                raise ConnectionError("closed")
+            out += piece
+        return out
+
+    def read(self) -> tuple[bytes, int, bytes]:
+        """(the whole packet, its first byte, its body)"""
+        raw = self._exactly(2)
+        n, shift = raw[1] & 127, 7
+        while raw[-1] > 127:
+            raw += self._exactly(1)
+            n |= (raw[-1] & 127) << shift
+            shift += 7
+        body = self._exactly(n)
+        return raw + body, raw[0], body
+
+    def send(self, first: int, body: bytes) -> None:
+        self.sock.sendall(frame(first, body))
+
+    def publish(self, topic: bytes, payload: bytes, qos: int = 0) -> None:
+        """A PUBLISH as it stands."""
+        pid = b""
+        if qos:
+            self.pid += 1
+            pid = self.pid.to_bytes(2, "big")
+        self.send(0x30 | qos << 1, text(topic) + pid + payload)
+
+    # --- SealMQ ---
+
+    def aead(self, use: int) -> Aead:
+        s = self.site
+        key = link_key(s.id, use, s.suite, s.mediator, self.boot, self.salt, s.km[self.gen])
+        return make(s.suite, key)
+
+    def down(self, body: bytes) -> bytes:
+        """A control packet down, sealed."""
+        s = self.site
+        return control.seal_down(
+            self.aead(const.USE_DOWN), s.suite, s.order(), s.id, s.client, s.mediator, self.conn, body
+        )
+
+    def tell(self, body: bytes) -> None:
+        self.publish(const.CONTROL, self.down(body))
+
+    def notice(self, what: int, ctr: int, code: int, rule: str, reason: str) -> None:
+        self.tell(control.notice(what, ctr, code, rule, reason))
+
+    def receipt(self) -> None:
+        w = self.peer.window
+        self.tell(control.receipt(w.top, w.mask))
+
+    def welcome(self, status: int = const.READY, want_time: bool = False, **change: Any) -> bytes:
+        """The body of a welcome."""
+        s, w = self.site, self.peer.window
+        items = []
+        if want_time and self.peer.gives_kg_time:
+            nonce = provision.time_nonce(self.salt, self.boot, self.conn)
+            blob = provision.kg_time(
+                make, s.id, s.ps, s.suite, s.client, nonce, s.order(), s.now_ms(), s.own.epoch, s.kseq
+            )
+            items.append((const.TLV_KG_TIME, blob))
+        at = {"ms": s.now_ms(), "floor": self.peer.highest[1], "epoch": s.own.epoch, **change}
+        return control.welcome(
+            status, at["ms"], at["floor"], w.top, w.mask, at["epoch"], s.kseq, pack(items)
+        )
+
+    def m3(self, topic: bytes, m1: bytes, roots: Roots, how: int = 0) -> bytes:
+        """m1 sealed for readers of a label."""
+        s = self.site
+        s.seq += 1
+        buf = bytearray(20 + 1 + len(m1) + 16)
+        put_m3(buf, 0, roots.suite, 0, how, roots.label, roots.epoch, s.inst, s.now_ms(), s.seq)
+        buf[21 : 21 + len(m1)] = m1
+        ek = topic_key(s.id, roots.suite, roots.label, roots.epoch, roots.r)
+        key = outer_key(s.id, roots.suite, roots.label, roots.epoch, s.inst, ek)
+        aad = bytes(buf[:20]) + tail_m3(s.id, topic)
+        make(roots.suite, key).seal_into(nonce_m3(buf), aad, buf, 20, 1 + len(m1))
+        return bytes(buf)
+
+    def run(self) -> None:
+        try:
+            raw, first, body = self.read()
+            if first != 0x10:
+                raise ConnectionError("no CONNECT")
+            if self._connect(raw, body):
+                while True:
+                    _, first, body = self.read()
+                    self.peer.on_packet(self, first, body)
+        except (OSError, SealError) as error:
+            self.peer.log("end", type(error).__name__, str(error))
+        finally:
+            self.sock.close()
+
+    def _connect(self, raw: bytes, body: bytes) -> bool:
+        peer, s = self.peer, self.site
+        rest = body[10:]
+        fields = []
+        while rest:
+            n = int.from_bytes(rest[:2], "big")
+            fields.append(rest[2 : 2 + n])
+            rest = rest[2 + n :]
+        self.flags, self.fields = body[7], fields
+        proof = control.split_proof(fields[-1])
+        _, flags, self.gen, client, self.boot, self.salt, self.conn, self.low, tag = proof
+        if peer.on_connect is not None and peer.on_connect(self):
+            return True
+        if self.gen == 0:
+            peer.log("quarantine", client)
+            self.send(0x20, b"\0\0")
+            return True
+        try:
+            if self.gen not in s.km:
+                raise Unauthentic("gen")
+            aead = self.aead(const.USE_CONTROL)
+            control.check_connect(aead, s.id, s.mediator, self.salt, self.conn, raw, tag)
+        except SealError:
+            peer.log("proof fails", self.gen)
+            self.send(0x20, b"\0\x05")
+            return False
+        self.send(0x20, bytes((peer.present, 0)))
+        order = self.gen, self.boot, self.conn
+        if order <= peer.highest:
+            peer.log("behind", self.boot)
+            self.tell(self.welcome(const.BEHIND))
+            return False
+        if order[:2] != peer.highest[:2]:
+            peer.window = Window()
+        peer.highest = order
+        peer.log("connected", *order)
+        want = bool(flags & const.WANT_KG_TIME)
+        if peer.on_welcome is None or not peer.on_welcome(self, want):
+            self.tell(self.welcome(const.READY, want))
+        return True
+
+    def unseal(self, topic: bytes, flags: int, payload: bytes) -> tuple[int, bytes, bytes]:
+        """(ctr, m1, plaintext) of an m2, both layers verified. Raises SealError."""
+        s = self.site
+        _, ctr, s1 = get_m2(payload)
+        buf = bytearray(payload)
+        aad = payload[:9] + tail_m2(s.id, s.client, s.mediator, flags, topic)
+        n = len(buf) - 25
+        if not self.aead(const.USE_PUBLISH).open_into(nonce_link(self.salt, buf), aad, buf, 9, n):
+            raise Unauthentic("m2")
+        m1 = bytes(buf[10 : 9 + n])
+        head = get_m1(m1, 0, len(m1))
+        suite, _, _, epoch, sender, boot, salt, in_ctr, t_pub, _ = head
+        if (sender, boot, salt, in_ctr, t_pub) != (s.client, self.boot, self.salt, ctr, s1):
+            raise Unauthentic("m1 says something else than m2")
+        own = s.epochs[epoch]
+        inner = bytearray(m1)
+        key = inner_key(s.id, suite, sender, boot, salt, own.r_bar)
+        aad = m1[:27] + tail_m1(s.id, own.label, topic)
+        if not make(suite, key).open_into(nonce_m1(m1, 0), aad, inner, 27, len(m1) - 43):
+            raise Unauthentic("m1")
+        return ctr, m1, bytes(inner[27:-16])
+
+
+class Peer:
+    """Listens and plays mediator. `events` is what happened, in order."""
+
+    def __init__(self, site: Site | None = None) -> None:
+        self.site = site or Site()
+        self.events: list[tuple[Any, ...]] = []
+        self.highest = (0, 0, 0)
+        self.window = Window()
+        self.present = 0
+        self.gives_kg_time = True
+        self.denied: dict[str, tuple[int, str, str]] = {}
+        # Hooks that return True when they did all there was to do.
+        self.on_connect: Callable[[Connection], bool] | None = None
+        self.on_welcome: Callable[[Connection, bool], bool] | None = None
+        self.on_publish: Callable[[Connection, str, bytes, int, int], bool] | None = None
+        self.on_subscribe: Callable[[Connection, str, int], bool] | None = None
+        self.on_ping: Callable[[Connection], bool] | None = None
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+
+    def log(self, *event: Any) -> None:
+        self.events.append(event)
+
+    def said(self, what: str) -> list[tuple[Any, ...]]:
+        """The events of one kind, without their first word."""
+        return [event[1:] for event in self.events if event[0] == what]
+
+    @contextmanager
+    def serving(self) -> Iterator[Peer]:
+        threading.Thread(target=self._accept, daemon=True).start()
+        try:
+            yield self
+        finally:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=Connection(self, sock).run, daemon=True).start()
+
+    def on_packet(self, c: Connection, first: int, body: bytes) -> None:
+        kind = first & 0xF0
+        if kind == 0x30:
+            self._publish(c, first, body)
+        elif kind == 0x80 or kind == 0xA0:
+            self._subscribe(c, kind, body)
+        elif kind == 0xC0:
+            self.log("ping")
+            if self.on_ping is None or not self.on_ping(c):
+                c.send(0xD0, b"")
+        elif kind == 0x40:
+            self.log("puback", int.from_bytes(body, "big"))
+        elif kind == 0xE0:
+            raise ConnectionError("disconnect")
+        else:
+            raise ConnectionError(f"packet {first:02x}")
+
+    def _publish(self, c: Connection, first: int, body: bytes) -> None:
+        n = int.from_bytes(body[:2], "big")
+        topic, rest = body[2 : 2 + n], body[2 + n :]
+        qos = first >> 1 & 3
+        pid, payload = (rest[:2], rest[2:]) if qos else (b"", rest)
+        if topic == const.CONTROL:
+            if payload[0] == const.ASK:
+                self.log("asked", provision.get_ask(payload)[2])
+                c.publish(topic, self.site.answer(payload))
+            return
+        ctr, m1, plain = c.unseal(topic, first & 7, payload)
+        name = topic.decode()
+        fresh = self.window.look(ctr) == 0
+        if fresh:
+            self.window.mark(ctr)
+        self.log("publish", name, plain, first & 7, ctr, m1[1] & 15, m1[26])
+        if self.on_publish is not None and self.on_publish(c, name, m1, ctr, qos):
+            return
+        if name in self.denied:
+            c.notice(1, ctr, *self.denied[name])
+        else:
+            for filt, granted in c.filters.items():
+                if fresh and matches(filt, name):
+                    c.publish(topic, c.m3(topic, m1, self.site.own), granted)
+        if qos:
+            c.send(0x40, pid)
+
+    def _subscribe(self, c: Connection, kind: int, body: bytes) -> None:
+        s = self.site
+        n = int.from_bytes(body[2:4], "big")
+        qos = body[4 + n] if kind == 0x80 else 0
+        ctr, tag, filt = split_token(body[4 : 4 + n].decode())
+        op = const.SUBSCRIBE if kind == 0x80 else const.UNSUBSCRIBE
+        aead = c.aead(const.USE_CONTROL)
+        control.check_token(
+            aead, s.suite, op, ctr, c.salt, s.id, s.client, s.mediator, qos, filt, tag
+        )
+        self.log("subscribe" if op == const.SUBSCRIBE else "unsubscribe", filt, qos)
+        number = int.from_bytes(ctr, "big")
+        if self.on_subscribe is not None and self.on_subscribe(c, filt, number):
+            return
+        if op == const.UNSUBSCRIBE:
+            c.filters.pop(filt, None)
+            c.send(0xB0, body[:2])
+        elif filt in self.denied:
+            c.notice(2, number, *self.denied[filt])
+            c.send(0x90, body[:2] + b"\x80")
+        else:
+            c.filters[filt] = qos
+            c.send(0x90, body[:2] + bytes((qos,)))

@@ -1,0 +1,322 @@
+# The client that applications use: umqtt.simple's operations, sealed. What arrives is acknowledged,
+# then judged, then delivered; a refusal is counted and never raised out of a wait. Messages that
+# come while something else is awaited are queued, so a callback may publish without recursing.
+from sealmq_spec import const
+from sealmq_spec.envelope import publish_overhead
+from sealmq_spec.errors import Denied, Malformed, Misuse, RateLimited, SealError, TooLarge
+from sealmq_spec.errors import from_notice
+from sealmq_spec.topics import check_filter, check_topic, is_reserved
+
+from .joining import Joined
+from .link import CONNACK, PUBACK, PUBLISH, START, SUBACK, UNSUBACK, packet, text
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    from sealmq_spec.reader import Message
+
+    Notice = tuple[int, int, int, str, str]
+
+_QUEUE = 16
+_NOTICES = 8
+_TOPICS = 32
+_UNACKED = 8
+_OVERHEAD = publish_overhead()
+_PLAIN = const.M2_HEAD + 1 + const.M1_HEAD  # where the plaintext stands in an m2
+
+
+class Client(Joined):
+    # store: path of the enrolment file, or an object with the port of store.py. limit: bytes of the
+    # largest packet. timeout: seconds. make: the cipher backend, for hosts.
+    def __init__(self, *args: "Any", **kw: "Any") -> None:
+        Joined.__init__(self, *args, **kw)
+        # {class name: count} of what came and was not accepted; the last such error.
+        self.refused: "dict[str, int]" = {}
+        self.last_refused: "SealError | None" = None
+        # The mediator's last notices, oldest first: (what, ctr, code, rule, reason).
+        self.notices: "list[Notice]" = []
+        self._queue: "list[Message]" = []
+        self._topics: "dict[str | bytes, bytes]" = {}
+        self._subscribed: "dict[str, int]" = {}
+        self._clean = True
+        self._awaited = 0
+        self._denied: "Notice | None" = None
+        self._last = b""  # the topic that stands in the publish buffer
+
+    # --- session ---
+
+    # As in joining.py; subscriptions that the mediator no longer holds are made again.
+    def connect(self, clean_session: bool = True) -> bool:
+        self._clean = clean_session
+        present = Joined.connect(self, clean_session)
+        if not present:
+            for filt in list(self._subscribed):
+                try:
+                    self._subscribe(filt, self._subscribed[filt])
+                except SealError as error:
+                    del self._subscribed[filt]
+                    self._refuse(error)
+        return present
+
+    # When due: new roots or a new boot session, then a connection that uses them.
+    def _upkeep(self) -> None:
+        s = self.session
+        if self.sock is None or s is None:
+            return
+        if s.ctr >= const.U24 - 1:
+            self.disconnect()
+            self._begin()
+        elif s.outdated() and self._renewed():
+            self.disconnect()
+        else:
+            return
+        self.connect(self._clean)
+
+    # Unix time in ms, None before the first connect. By the key generator's clock or a mediator's?
+    def now_ms(self) -> "int | None":
+        return self.session.now_ms(self.mono()) if self.session else None
+
+    def has_kg_time(self) -> bool:
+        return self.session is not None and self.session.kg_time
+
+    # Whether a receipt proves that the mediator accepted ctr; a PUBACK alone can be forged.
+    def receipted(self, ctr: int) -> bool:
+        return self.session is not None and self.session.receipted(ctr)
+
+    # What the mediator publishes when this client goes without a word. Counts from connect() on.
+    def set_last_will(
+        self, topic: "str | bytes", msg: bytes, retain: bool = False, qos: int = 0, life: int = 0
+    ) -> None:
+        if len(msg) + _OVERHEAD > self.limit:
+            raise TooLarge("a will of %d bytes, the limit is %d" % (len(msg), self.limit))
+        self._will = self._topic(topic), msg, _flags(qos, retain, life), life
+
+    # --- what goes out ---
+
+    # qos: 0 or 1. life: 0 a minute, 1 to 31 two to that many seconds, 255 for ever (SPEC.md 3.1).
+    # An empty retained message clears the topic. Gives the message's ctr, for receipted(). Denied
+    # and other SealErrors carry `rule` and `reason`; after OSError and qos 1 see resend().
+    def publish(
+        self,
+        topic: "str | bytes",
+        msg: "bytes | str",
+        retain: bool = False,
+        qos: int = 0,
+        life: int = 0,
+    ) -> int:
+        if isinstance(msg, str):
+            msg = msg.encode()
+        raw = self._topics.get(topic) or self._topic(topic)
+        flags = _flags(qos, retain, life)
+        self._upkeep()
+        self._alive()
+        n = len(msg)
+        k = len(raw)
+        at = START + 2 + k + (2 if qos else 0)
+        buf = self._out
+        if at + _OVERHEAD + n > len(buf):
+            buf = self._room(at - START + _OVERHEAD + n)
+            self._last = b""
+        if self._last is not raw:
+            self._last = raw
+            buf[START] = k >> 8
+            buf[START + 1] = k & 255
+            buf[START + 2 : START + 2 + k] = raw
+        p = at + _PLAIN
+        buf[p : p + n] = msg
+        kind = const.LIVE if not retain else const.RETAINED if n else const.CLEAR
+        s = self.session
+        size = at - START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
+        ctr = s.ctr
+        first = PUBLISH | flags
+        if qos:
+            pid = self._next_pid()
+            buf[at - 2] = pid >> 8
+            buf[at - 1] = pid & 255
+            start = self._frame(first, size)
+            self._deliver(buf, start, START - start + size, pid, ctr)
+        else:
+            start = self._frame(first, size)
+            self._write(buf, start, START - start + size)
+        return ctr
+
+    # One PUBLISH with QoS 1, to its PUBACK. Kept for resend() when that does not come.
+    def _deliver(self, buf: bytearray, at: int, n: int, pid: int, ctr: int) -> None:
+        self._awaited = ctr
+        try:
+            self._write(buf, at, n)
+            self._await(PUBACK, pid)
+        except (OSError, SealError):
+            if self._denied is None:
+                self._keep(ctr, pid, bytes(buf[at : at + n]))
+                raise
+        finally:
+            self._awaited = 0
+        if self._denied is not None:
+            raise self._denial()
+
+    def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
+        if len(self.unacked) >= _UNACKED and ctr not in self.unacked:
+            del self.unacked[min(self.unacked)]
+        self.unacked[ctr] = pid, raw
+
+    # Sends again, byte by byte the same, what no PUBACK came for; after a reconnect.
+    def resend(self) -> None:
+        for ctr in sorted(self.unacked):
+            pid, raw = self.unacked[ctr]
+            buf = bytearray(raw)
+            buf[0] |= 8
+            del self.unacked[ctr]
+            self._deliver(buf, 0, len(buf), pid, ctr)
+
+    # The QoS that was granted. Denied when it was refused.
+    def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
+        if self.cb is None:
+            raise Misuse("subscribe without a callback: set_callback first")
+        filt = _filter(topic)
+        if qos not in (0, 1):
+            raise Misuse("QoS is 0 or 1")
+        self._upkeep()
+        granted = self._subscribe(filt, qos)
+        self._subscribed[filt] = qos
+        return granted
+
+    def _subscribe(self, filt: str, qos: int) -> int:
+        token, ctr = self.session.token(filt, qos, const.SUBSCRIBE)
+        granted = self._request(0x82, text(token.encode()) + bytes((qos,)), SUBACK, ctr)[2]
+        if granted == 0x80:
+            raise Denied("the subscription to %r was refused" % filt)
+        if granted > qos:
+            raise self._broken("SUBACK with code %d for QoS %d" % (granted, qos))
+        return granted
+
+    def unsubscribe(self, topic: "str | bytes") -> None:
+        filt = _filter(topic)
+        self._upkeep()
+        self._alive()
+        token, ctr = self.session.token(filt, 0, const.UNSUBSCRIBE)
+        self._subscribed.pop(filt, None)
+        self._request(0xA2, text(token.encode()), UNSUBACK, ctr)
+
+    def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> bytearray:
+        pid = self._next_pid()
+        raw = packet(first, pid.to_bytes(2, "big") + fields)
+        self._awaited = ctr
+        try:
+            self._write(raw, 0, len(raw))
+            body = self._await(kind, pid)
+        finally:
+            self._awaited = 0
+        if self._denied is not None:
+            raise self._denial()
+        return body
+
+    # --- what comes in ---
+
+    # Handles one packet that is there, or delivers one queued message. False: nothing to do.
+    def check_msg(self) -> bool:
+        return self._step(False)
+
+    # The same, but waits for a packet.
+    def wait_msg(self) -> bool:
+        return self._step(True)
+
+    def _step(self, wait: bool) -> bool:
+        if not self._queue:
+            self._upkeep()
+            try:
+                got = self._read(wait)
+            except TooLarge as error:
+                self._refuse(error)
+                return True
+            if got is None:
+                return False
+            self._take(got[0], got[1])
+        if self._queue:
+            message = self._queue.pop(0)
+            if self.cb is not None:
+                self.cb(message)
+        return True
+
+    def _take(self, first: int, body: bytearray) -> None:
+        if first & 0xF0 != PUBLISH:
+            if first == CONNACK:
+                raise self._broken("a second CONNACK")
+            return  # PINGRESP, or an acknowledgement that nobody waits for any more
+        topic, payload = self._split(first, body)
+        try:
+            if topic == const.CONTROL:
+                self._control(first, payload)
+            elif topic.startswith(const.PUBLIC):
+                self._record(payload)
+            else:
+                message = self.reader.open(topic, payload, self.now_ms())
+                if len(self._queue) >= _QUEUE:
+                    raise RateLimited("%d messages wait for check_msg already" % _QUEUE)
+                self._queue.append(message)
+        except SealError as error:
+            self._refuse(error)
+
+    def _control(self, first: int, payload: bytearray) -> None:
+        if first != PUBLISH:
+            raise Malformed("control packet with flags %d" % (first & 15))
+        op, said = self.session.down(payload, self.mono())
+        if op == const.OP_RECORD:
+            self._record(said)
+        elif op == const.OP_NOTICE:
+            if len(self.notices) >= _NOTICES:
+                self.notices.pop(0)
+            self.notices.append(said)
+            if said[1] and said[1] == self._awaited:
+                self._denied = said
+
+    def _record(self, p: "bytes | bytearray") -> None:
+        if p[:1] == b"\x19":
+            self.reader.add_manifest(p)
+        else:
+            self.reader.add_record(p)
+
+    def _refuse(self, error: SealError) -> None:
+        name = type(error).__name__
+        self.refused[name] = self.refused.get(name, 0) + 1
+        self.last_refused = error
+
+    def _denial(self) -> SealError:
+        error = from_notice(self._denied)
+        self._denied = None
+        return error
+
+    # Checked once for each topic. Raises Malformed, Misuse.
+    def _topic(self, topic: "str | bytes") -> bytes:
+        name = _text(topic)
+        raw = check_topic(name)
+        if is_reserved(name):
+            raise Misuse("topics that begin with $, ! or @ are reserved: %r" % name)
+        if len(self._topics) >= _TOPICS:
+            self._topics.clear()
+        self._topics[topic] = raw
+        return raw
+
+
+def _flags(qos: int, retain: bool, life: int) -> int:
+    if qos not in (0, 1):
+        raise Misuse("QoS is 0 or 1")
+    if not (0 <= life <= 31 or life == const.LIFE_FOREVER):
+        raise Misuse("life is 0 to 31 or 255")
+    return qos << 1 | (1 if retain else 0)
+
+
+def _filter(topic: "str | bytes") -> str:
+    filt = _text(topic)
+    check_filter(filt)
+    return filt
+
+
+def _text(topic: "str | bytes") -> str:
+    if isinstance(topic, str):
+        return topic
+    try:
+        return topic.decode()
+    except ValueError:
+        raise Malformed("a topic that is no UTF-8: %r" % topic) from None

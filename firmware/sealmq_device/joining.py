@@ -1,0 +1,252 @@
+# From an enrolment file to an authenticated session: boot session, provisioning, CONNECT, welcome
+# (SPEC.md 4.1, 5, 7). Every loop is bounded; roots are stored before they are used.
+import errno
+
+from sealmq_spec import const
+from sealmq_spec.control import proof_head
+from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge, Unavailable, Unsupported
+from sealmq_spec.identity import Identity
+from sealmq_spec.provision import ask
+from sealmq_spec.reader import Reader
+from sealmq_spec.session import Session
+
+from . import entropy
+from .link import CONNACK, PUBLISH, Link, connect_packet, packet, text
+from .store import FileStore
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+# Provision, jump the boot counter, a slow answer, a new epoch: each costs one round.
+_ROUNDS = 5
+_DAY_MS = 86400000
+_LATER_MS = 60000  # between two attempts to get the roots of a new epoch
+_KG_NONCE = 12
+_ANSWER = text(const.CONTROL) + bytes((const.ANSWER,))
+
+
+class Joined(Link):
+    def __init__(
+        self,
+        store: "str | Any" = "/sealmq.json",
+        make: "Any" = None,
+        keepalive: int = 0,
+        limit: int = 4096,
+        timeout: int = 10,
+    ) -> None:
+        if make is None:
+            from .aead import make
+        self.store = FileStore(store) if isinstance(store, str) else store
+        self.make = make
+        self._kg_nonce = b""
+        self.ident, at = self._load()
+        try:
+            server, port = at["host"], at["port"]
+        except KeyError:
+            raise Malformed("enrolment file: the mediator's host or port is missing") from None
+        client_id = ("sealmq-%d" % self.ident.client).encode()
+        Link.__init__(self, client_id, server, port, keepalive, limit, timeout)
+        self.session: "Session | None" = None
+        self.reader = Reader(self.ident, make)
+        # What no PUBACK came for: {ctr: (packet identifier, packet)}.
+        self.unacked: "dict[int, tuple[int, bytes]]" = {}
+        self._will: "tuple[bytes, bytes, int, int] | None" = None
+        self._kg_at = 0
+        self._renew_at = 0
+
+    def _load(self) -> "tuple[Identity, dict[str, Any]]":
+        enrolment = self.store.enrolment()
+        ident = Identity.from_enrolment(enrolment)
+        blob = self.store.state()
+        if ident.load(blob[:-_KG_NONCE]):
+            self._kg_nonce = blob[-_KG_NONCE:]
+        return ident, enrolment["mediator"]
+
+    # --- boot session ---
+
+    # A new one: the counter goes up in stable memory, then a salt is drawn. floor: the highest boot
+    # that the mediator knows. What was not acknowledged cannot be sent under new keys.
+    def _begin(self, floor: int = 0) -> Session:
+        boot = max(self.store.boot(), floor) + 1
+        if boot > const.U24:
+            # Only a new generation can begin at 1 again.
+            boot = 1
+            self._provision_apart(boot)
+        self.store.put_boot(boot)
+        salt = entropy.salt(boot, self._kg_nonce)
+        s = Session(self.ident, self.make, boot, salt)
+        self.session = s
+        self.unacked.clear()
+        return s
+
+    # --- connect ---
+
+    # A session that the mediator has proved and that has time. False: it holds nothing of an
+    # earlier one. Denied, Unavailable, other SealErrors and OSError say why not.
+    def connect(self, clean_session: bool = True) -> bool:
+        provisioned = False
+        why = "the mediator calls this client's boot counter behind"
+        for _ in range(_ROUNDS):
+            s = self.session or self._begin()
+            if s.ident.gen == 0:
+                self._provision_apart(s.boot)
+                provisioned = True
+            try:
+                present, status = self._log_in(s, clean_session)
+            except Denied:
+                # Perhaps the roots are of an enrolment that is over: ask once for others.
+                if provisioned:
+                    raise
+                self._provision_apart(s.boot)
+                provisioned = True
+                continue
+            if status == const.BEHIND:
+                self._close()
+                self._begin(s.boot_floor)
+            elif s.now_ms(0) is None:
+                self._close()
+                why = "no answer came within two seconds"
+            elif s.outdated() and not provisioned and self._renewed():
+                self.disconnect()
+                provisioned = True
+            else:
+                return present
+        raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
+
+    # (session present, status of the welcome)
+    def _log_in(self, s: Session, clean: bool) -> "tuple[bool, int]":
+        now = self.mono()
+        want = not s.kg_time or now - self._kg_at > _DAY_MS
+        low = min(self.unacked) if self.unacked else 0
+        password = s.begin_connect(want, low) + bytes(22)
+        will = self._sealed_will(s) if self._will else None
+        raw = bytearray(
+            connect_packet(self.client_id, self.keepalive, clean, will, const.USER, password)
+        )
+        self._open()
+        try:
+            now = self.mono()
+            s.sign(raw, now)
+            self._write(raw, 0, len(raw))
+            present = self._connack()
+            status = self._welcome(s)
+        except SealError:
+            self._close()
+            raise
+        if want and s.kg_time:
+            self._kg_at = now
+        return present, status
+
+    def _welcome(self, s: Session) -> int:
+        first, body = self._next()
+        if first != PUBLISH:
+            raise Malformed("packet %02x instead of the welcome" % first)
+        topic, payload = self._split(first, body)
+        if topic != const.CONTROL:
+            raise Malformed("the first packet behind CONNACK is on %r" % topic)
+        op, status = s.down(payload, self.mono())
+        if op != const.OP_WELCOME:
+            raise Malformed("control operation %d instead of a welcome" % op)
+        return int(status)
+
+    def _connack(self) -> bool:
+        first, body = self._next()
+        if first != CONNACK:
+            raise self._broken("packet %02x instead of CONNACK" % first)
+        code = body[1]
+        if code == 0:
+            return bool(body[0] & 1)
+        if code == 3:
+            raise Unavailable("CONNACK 3: the mediator lacks its broker or its store")
+        if code > 3:
+            raise Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
+        raise Unsupported("CONNACK %d" % code)
+
+    def _next(self) -> "tuple[int, bytearray]":
+        got = self._read()
+        if got is None:
+            raise OSError(errno.ETIMEDOUT)
+        return got
+
+    # Sealed anew for each CONNECT: its ctr must not be one that was used.
+    def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int]":
+        topic, msg, flags, life = self._will or (b"", b"", 0, 0)
+        buf = bytearray(const.M2_MIN + len(msg))
+        at = const.M2_HEAD + 1 + const.M1_HEAD
+        buf[at : at + len(msg)] = msg
+        s.seal_publish(buf, 0, len(msg), topic, flags, const.WILL, life, 0)
+        return topic, bytes(buf), flags
+
+    # --- provisioning ---
+
+    # In a quarantine connection of its own.
+    def _provision_apart(self, boot: int) -> None:
+        i = self.ident
+        self._open()
+        head = proof_head(i.suite, 0, 0, i.client, boot, bytes(8), 0, 0)
+        raw = connect_packet(self.client_id, self.keepalive, True, None, const.USER, head)
+        self._write(raw, 0, len(raw))
+        try:
+            self._connack()
+            self._provision(boot, True)
+        finally:
+            self.disconnect()
+
+    # On the connection that is open. apart: nothing but the answer means anything.
+    def _provision(self, boot: int, apart: bool) -> None:
+        i = self.ident
+        nonce_c = entropy.nonce()
+        self._send_control(ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c))
+        until = self.mono() + 1000 * self.timeout
+        while self.mono() <= until:
+            try:
+                first, body = self._next()
+            except TooLarge as error:
+                self._refuse(error)
+                continue
+            if first == PUBLISH and body[:6] == _ANSWER:
+                if self._answered(nonce_c, bytes(body[5:])):
+                    return
+            elif not apart:
+                self._take(first, body)
+        self._close()
+        raise OSError(errno.ETIMEDOUT)
+
+    # Takes roots over, stored first. False: a packet that only looks like an answer.
+    def _answered(self, nonce_c: bytes, answer: bytes) -> bool:
+        fresh = self._load()[0]
+        try:
+            fresh.accept(self.make, nonce_c, answer)
+        except (Denied, Unavailable):
+            raise
+        except SealError as error:
+            self._refuse(error)
+            return False
+        self._kg_nonce = answer[2 : 2 + _KG_NONCE]
+        blob = fresh.dump()
+        if blob != self.store.state()[:-_KG_NONCE]:
+            self.store.put_state(blob + self._kg_nonce)
+        self.ident = fresh
+        self.unacked.clear()
+        if self.session is not None:
+            self.session.renew(fresh)
+        self.reader.ident = fresh
+        self.reader.reset()
+        return True
+
+    # The roots of a new epoch over the session that is open. False: none to be had now; the old
+    # ones serve until their hand-over ends.
+    def _renewed(self) -> bool:
+        if self.mono() < self._renew_at:
+            return False
+        self._renew_at = self.mono() + _LATER_MS
+        try:
+            self._provision(self.session.boot, False)
+        except Unavailable:
+            return False
+        return True
+
+    def _send_control(self, payload: bytes) -> None:
+        raw = packet(PUBLISH, text(const.CONTROL) + payload)
+        self._write(raw, 0, len(raw))

@@ -1,0 +1,268 @@
+# The MQTT side of a client: umqtt.simple with what asserts, reads unbounded or writes piecewise
+# replaced. One socket write a packet, at most `limit` bytes of one kept, typed errors. Whatever
+# leaves the stream in doubt closes the socket.
+import errno
+import socket
+
+from umqtt.simple import MQTTClient
+
+from sealmq_spec.errors import Malformed, SealError, TooLarge
+
+from .entropy import Mono
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+CONNACK = 0x20
+PUBLISH = 0x30
+PUBACK = 0x40
+SUBACK = 0x90
+UNSUBACK = 0xB0
+PINGRESP = 0xD0
+
+START = 5  # where a packet's variable header begins in the send buffer, its fixed one before it
+
+# What a client may be sent besides PUBLISH, and how long that is.
+_LENGTH = {CONNACK: 2, PUBACK: 2, SUBACK: 3, UNSUBACK: 2, PINGRESP: 0}
+_PIECE = 256
+
+
+class Link(MQTTClient):
+    # limit: bytes of a packet behind its fixed header, both ways. timeout: seconds for one read and
+    # for an acknowledgement; wait_msg waits for a packet's beginning without limit.
+    def __init__(
+        self, client_id: bytes, server: str, port: int, keepalive: int, limit: int, timeout: int
+    ) -> None:
+        MQTTClient.__init__(self, client_id, server, port, keepalive=keepalive)
+        self.limit = limit
+        self.timeout = timeout
+        self.mono = Mono()
+        self._head = bytearray(2)
+        self._ack = bytearray(b"\x40\x02\0\0")
+        self._out = bytearray(192)
+
+    # --- socket ---
+
+    def _open(self) -> None:
+        self._close()
+        to = socket.getaddrinfo(self.server, self.port, 0, socket.SOCK_STREAM)[0]
+        sock = socket.socket(to[0], to[1], to[2])
+        try:
+            sock.settimeout(self.timeout)
+            sock.connect(to[-1])
+        except OSError:
+            sock.close()
+            raise
+        self.sock = sock
+
+    def _close(self) -> None:
+        sock = self.sock
+        self.sock = None
+        if sock is not None:
+            sock.close()
+
+    def _alive(self) -> "Any":
+        if self.sock is None:
+            raise OSError(errno.ENOTCONN)
+        return self.sock
+
+    # The peer broke MQTT: nothing behind this can be trusted to be a packet.
+    def _broken(self, text: str) -> Malformed:
+        self._close()
+        return Malformed(text)
+
+    # --- what goes out ---
+
+    # The publish buffer with room for n bytes from START on.
+    def _room(self, n: int) -> bytearray:
+        if n > self.limit:
+            raise TooLarge("a packet of %d bytes, the limit is %d" % (n, self.limit))
+        if START + n > len(self._out):
+            self._out = bytearray(START + n)
+        return self._out
+
+    # Puts a fixed header in front of the n bytes from START on. Gives where the packet begins.
+    def _frame(self, first: int, n: int) -> int:
+        buf = self._out
+        at = START - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
+        buf[at] = first
+        i = at + 1
+        while n > 127:
+            buf[i] = n & 127 | 128
+            n >>= 7
+            i += 1
+        buf[i] = n
+        return at
+
+    def _write(self, buf: "bytes | bytearray", at: int, n: int) -> None:
+        try:
+            self._alive().write(buf, at, n)
+        except OSError:
+            self._close()
+            raise
+
+    def _next_pid(self) -> int:
+        pid = self.pid % 65535 + 1
+        self.pid = pid
+        return pid
+
+    # Does not wait for the answer, which check_msg and wait_msg take.
+    def ping(self) -> None:
+        self._write(b"\xc0\0", 0, 2)
+
+    # The boot session stays: connect() goes on with it.
+    def disconnect(self) -> None:
+        if self.sock is not None:
+            try:
+                self._write(b"\xe0\0", 0, 2)
+            finally:
+                self._close()
+
+    # --- what comes in ---
+
+    # Reads to the end of buf or raises.
+    def _fill(self, buf: bytearray, n: int) -> None:
+        if self._alive().readinto(buf, n) != n:
+            raise OSError(errno.ECONNRESET)
+
+    # The next packet as (first byte, rest). None: nothing there, when wait is False.
+    # wait: None within the timeout, True without limit. TooLarge: it came and was thrown away.
+    def _read(self, wait: "bool | None" = None) -> "tuple[int, bytearray] | None":
+        sock = self._alive()
+        head = self._head
+        try:
+            if wait is None:
+                got = sock.readinto(head, 2)
+            else:
+                sock.settimeout(None if wait else 0)
+                got = sock.readinto(head, 2)
+                sock.settimeout(self.timeout)
+                if got is None:
+                    return None
+            if got != 2:
+                if got != 1:
+                    raise OSError(errno.ECONNRESET)
+                head[1] = sock.read(1)[0]
+            n = head[1]
+            if n > 127:
+                n = self._long(n & 127)
+            first = head[0]
+            if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
+                raise self._broken("packet begins with %02x and has %d bytes" % (first, n))
+            if n > self.limit:
+                self._throw_away(first, n)
+            body = bytearray(n)
+            if n:
+                self._fill(body, n)
+        except OSError:
+            self._close()
+            raise
+        return first, body
+
+    def _long(self, n: int) -> int:
+        one = bytearray(1)
+        for shift in (7, 14, 21):
+            self._fill(one, 1)
+            n |= (one[0] & 127) << shift
+            if one[0] < 128:
+                return n
+        raise self._broken("remaining length of more than four bytes")
+
+    # A PUBLISH over the limit is read in pieces and acknowledged: else the broker sends it again.
+    def _throw_away(self, first: int, n: int) -> None:
+        two = bytearray(2)
+        self._fill(two, 2)
+        topic = two[0] << 8 | two[1]
+        left = n - 2 - topic - (2 if first & 6 else 0)
+        if left < 0:
+            raise self._broken("PUBLISH of %d bytes with a topic of %d" % (n, topic))
+        self._skip(topic)
+        if first & 6:
+            self._fill(two, 2)
+        self._skip(left)
+        self._acknowledge(first, two[0], two[1])
+        raise TooLarge("a packet of %d bytes came, the limit is %d" % (n, self.limit))
+
+    def _skip(self, n: int) -> None:
+        piece = bytearray(_PIECE)
+        while n > 0:
+            self._fill(piece, min(n, _PIECE))
+            n -= _PIECE
+
+    def _acknowledge(self, first: int, high: int, low: int) -> None:
+        if first & 4:
+            raise self._broken("PUBLISH with QoS 2, at most 1 was asked for")
+        if first & 2:
+            ack = self._ack
+            ack[2] = high
+            ack[3] = low
+            self._write(ack, 0, 4)
+
+    # (topic, payload) of a PUBLISH, which is acknowledged before anybody can choke on it.
+    def _split(self, first: int, body: bytearray) -> "tuple[bytes, bytearray]":
+        n = len(body)
+        end = 2 + (body[0] << 8 | body[1]) if n > 1 else 2
+        start = end + 2 if first & 6 else end
+        if end == 2 or start > n:
+            raise self._broken("PUBLISH of %d bytes" % n)
+        if first & 6:
+            self._acknowledge(first, body[end], body[end + 1])
+        return bytes(body[2:end]), body[start:]
+
+    # The body of the acknowledgement `kind` of `pid`. What comes before it goes to _take.
+    def _await(self, kind: int, pid: int) -> bytearray:
+        until = self.mono() + 1000 * self.timeout
+        while True:
+            try:
+                got = self._read()
+            except TooLarge as error:
+                self._refuse(error)
+                got = None
+            if got is not None:
+                first, body = got
+                if first == kind and body[0] << 8 | body[1] == pid:
+                    return body
+                self._take(first, body)
+            if self.mono() > until:
+                self._close()
+                raise OSError(errno.ETIMEDOUT)
+
+    # For those who build on this: a packet that nobody waits for; a refusal to note.
+    def _take(self, first: int, body: bytearray) -> None:
+        raise NotImplementedError
+
+    def _refuse(self, error: SealError) -> None:
+        raise NotImplementedError
+
+
+def text(s: bytes) -> bytes:
+    return len(s).to_bytes(2, "big") + s
+
+
+# A whole packet; for those that are not sent often.
+def packet(first: int, rest: bytes) -> bytes:
+    n = len(rest)
+    head = bytes((first,))
+    while n > 127:
+        head += bytes((n & 127 | 128,))
+        n >>= 7
+    return head + bytes((n,)) + rest
+
+
+# will: (topic, payload, flags as in PUBLISH) or None.
+def connect_packet(
+    client_id: bytes,
+    keepalive: int,
+    clean: bool,
+    will: "tuple[bytes, bytes, int] | None",
+    user: bytes,
+    password: bytes,
+) -> bytes:
+    flags = 0xC2 if clean else 0xC0
+    rest = text(client_id)
+    if will is not None:
+        flags |= 4 | (will[2] & 1) << 5 | (will[2] & 6) << 2
+        rest += text(will[0]) + text(will[1])
+    head = b"\x00\x04MQTT\x04" + bytes((flags, keepalive >> 8, keepalive & 255))
+    return packet(0x10, head + rest + text(user) + text(password))
