@@ -1,8 +1,8 @@
 """One client's connection: bytes to packets, one after the other, each to its part.
 
 A packet that has to wait (for the store, for the key generator) holds back those behind it, so
-order stays what the client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed. Nothing
-reaches the broker before open.
+order stays what the client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed.
+Nothing reaches the broker before open.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 
 from sealmq.audit import Audit
-from sealmq.families import load_families
 from sealmq.families.engine import Engine
+from sealmq.families.registry import UnknownFamily
+from sealmq.families.registry import load as load_families
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
 from sealmq.site.config import Config, load
@@ -175,7 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
         run = uvloop.run
     try:
         run(serve(Layout.open(Path(arguments[0])), receive()))
-    except (SiteError, StoreError, NoKeys, BadHandOver, KeyError) as error:
+    except (SiteError, StoreError, NoKeys, BadHandOver, UnknownFamily, KeyError) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1
     return 0
