@@ -21,9 +21,13 @@ class TopicLabel:
 
 @dataclass(frozen=True, slots=True)
 class TopicReset:
-    """σ(t) ← ⊖ (paper, 3.2): the learned label is forgotten once; the mark stays."""
+    """σ(t) ← ⊖ (paper, 3.2): the learned label is forgotten once, and a mark stays.
+
+    `done`: that happened before; this tells of the mark only.
+    """
 
     topic: str
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,47 +1,90 @@
-"""The store: an asyncio face over one writer thread; readers are synchronous, for start-up."""
+"""The store: an asyncio face over one writer thread; readers block, for start-up and the CLI."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self, TypeVar
 
-from sealmq.families.records import Record
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
 
+from sealmq.families.records import Record, TopicLabel
+
+from . import database, tables
 from .records import Held, SessionMark, StoreRecord
+from .writer import Job, Writer
+
+T = TypeVar("T")
 
 
-class Store:
-    """Tables topics, sessions, cache, meta and the families' rows."""
+class Reader:
+    """Reads what is committed. Blocking; not for use inside the event loop while it serves."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self._engine = engine
+        self._path = path
 
     @classmethod
-    def open(cls, path: Path, *, queue: int = 4096) -> Store:
-        """Open or create (file 0600). StoreCorrupt, StoreUnavailable."""
-        raise NotImplementedError
+    def open_readonly(cls, path: Path, *, busy_s: float = 2.0) -> Reader:
+        """For the CLI, whether the mediator runs or not. StoreCorrupt, StoreUnavailable."""
+        return Reader(database.readonly(path, busy_s), path)
+
+    def records(self) -> list[Record]:
+        """All that the policy families index (Engine.load)."""
+        return self._read(tables.read_records)
+
+    def topics(self) -> list[TopicLabel]:
+        """The learned labels, by topic."""
+        return self._read(tables.read_topics)
+
+    def sessions(self) -> dict[int, SessionMark]:
+        """The marks by client number."""
+        return self._read(tables.read_sessions)
+
+    def cache(self, name: str) -> bytes | None:
+        """A sealed blob, or None."""
+        return self._read(lambda conn: tables.read_cache(conn, name))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _read(self, what: Callable[[Connection], T]) -> T:
+        try:
+            with self._engine.begin() as conn:
+                return what(conn)
+        except DBAPIError as error:
+            raise database.translate(error, self._path) from error
+
+
+class Store(Reader):
+    """Tables topics, resets, families, sessions, cache, meta."""
+
+    def __init__(self, engine: Engine, path: Path, queue: int) -> None:
+        super().__init__(engine, path)
+        self._writer = Writer(engine, path, queue)
 
     @classmethod
-    def open_readonly(cls, path: Path) -> Store:
-        """For the CLI, whether the mediator runs or not; `commit` refuses."""
-        raise NotImplementedError
+    def open(cls, path: Path, *, queue: int = 4096, busy_s: float = 2.0) -> Self:
+        """Open or create (file 0600). StoreCorrupt, StoreUnavailable.
+
+        `queue`: how many commits may wait; `busy_s`: how long a lock of another process is waited
+        for, in the writer's thread.
+        """
+        return cls(database.create(path, busy_s), path, queue)
 
     async def commit(self, records: Sequence[StoreRecord]) -> list[Held]:
         """All or nothing, on disk (fsync) when this returns; one Held for each record, in order.
 
-        Commits complete in the order of submission. StoreUnavailable: nothing of it is kept.
+        Commits complete in the order of submission. StoreUnavailable: nothing of it is kept, later
+        ones may pass. Cancelling does not take a commit back.
         """
-        raise NotImplementedError
-
-    def records(self) -> list[Record]:
-        """All that the policy families index (Engine.load)."""
-        raise NotImplementedError
-
-    def sessions(self) -> dict[int, SessionMark]:
-        """The marks by client number."""
-        raise NotImplementedError
-
-    def cache(self, name: str) -> bytes | None:
-        """A sealed blob, or None."""
-        raise NotImplementedError
+        job = Job(records, asyncio.get_running_loop())
+        self._writer.submit(job)
+        return await job.future
 
     def close(self) -> None:
         """Write what is queued, then end the writer thread. Blocks for that long."""
-        raise NotImplementedError
+        self._writer.close()
+        super().close()

@@ -82,18 +82,16 @@ class Labels(Family):
 
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
         deps: list[Dep] = []
-        # A batch may hold a topic's reset and its new label; the label is the later one.
-        for record in records:
-            if isinstance(record, TopicReset):
-                self._resets.add(record.topic)
-                if self._learned.pop(record.topic, None) is not None:
-                    deps.append(_topic(record.topic))
-            elif isinstance(record, ResetDone):
-                self._resets.discard(record.topic)
         for record in records:
             if isinstance(record, TopicLabel):
                 self._learned[record.topic] = record
                 deps.append(_topic(record.topic))
+            elif isinstance(record, TopicReset):
+                self._resets.add(record.topic)
+                if not record.done and self._learned.pop(record.topic, None) is not None:
+                    deps.append(_topic(record.topic))
+            elif isinstance(record, ResetDone):
+                self._resets.discard(record.topic)
         return deps
 
     def label_of(self, topic: str) -> str | None:

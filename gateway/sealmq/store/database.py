@@ -1,0 +1,107 @@
+"""The SQLite file: WAL and synchronous=FULL, so that a commit is on disk when it returns.
+
+WAL with NORMAL would lose commits at power loss, which no kill -9 test shows. Texts of errors are
+SQLite's own; SQLAlchemy's would carry the values.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from . import tables
+from .errors import StoreCorrupt, StoreError, StoreUnavailable
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def create(path: Path, busy_s: float) -> Engine:
+    """Open for reading and writing, or make it (0600); the format is checked."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        engine = _engine(f"file:{quote(str(path.absolute()))}", busy_s, "BEGIN IMMEDIATE")
+        event.listen(engine, "connect", _durable)
+        with engine.begin() as conn:
+            tables.metadata.create_all(conn)
+            row = insert(tables.meta).values(key="format", value=tables.FORMAT)
+            conn.execute(row.on_conflict_do_nothing())
+            _check(conn, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: {error.strerror}") from error
+    except DBAPIError as error:
+        raise translate(error, path) from error
+    return engine
+
+
+def readonly(path: Path, busy_s: float) -> Engine:
+    """Open for reading, whether a writer runs or not."""
+    if not os.access(path, os.R_OK):
+        raise StoreUnavailable(
+            f"{path} cannot be read", "run it as root or as the user that the mediator runs as"
+        )
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    if not path.with_name(path.name + "-wal").exists():
+        # Nobody has it open. Without its -wal a reader that may not write the folder needs this.
+        uri += "&immutable=1"
+    engine = _engine(uri, busy_s, "BEGIN")
+    try:
+        with engine.connect() as conn:
+            _check(conn, path)
+    except DBAPIError as error:
+        raise translate(error, path) from error
+    return engine
+
+
+def translate(error: DBAPIError, path: Path) -> StoreError:
+    """SQLite's words as an error of ours."""
+    origin = error.orig
+    code = getattr(origin, "sqlite_errorcode", 0) & 0xFF
+    if code in _DAMAGED:
+        return StoreCorrupt(f"{path}: {origin}", "put a good copy back, or move the file away")
+    return StoreUnavailable(f"{path}: {origin}")
+
+
+def _engine(uri: str, busy_s: float, begin: str) -> Engine:
+    def connect() -> sqlite3.Connection:
+        # The driver must not begin transactions by itself: `begin` does it, with the write lock.
+        return sqlite3.connect(
+            uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False
+        )
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    event.listen(engine, "begin", lambda conn: conn.exec_driver_sql(begin))
+    return engine
+
+
+def _durable(connection: Any, _record: Any) -> None:
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    [(mode,)] = connection.execute("PRAGMA journal_mode").fetchall()
+    if mode != "wal":
+        raise sqlite3.OperationalError(f"journal mode {mode}: this file system takes no WAL")
+
+
+def _check(conn: Connection, path: Path) -> None:
+    found = conn.scalar(select(tables.meta.c.value).where(tables.meta.c.key == "format"))
+    if found != tables.FORMAT:
+        raise StoreCorrupt(f"{path} has the format {found}, not {tables.FORMAT}", "update SealMQ")
+    state = conn.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if state != "ok":
+        raise StoreCorrupt(f"{path}: {state}", "put a good copy back, or move the file away")
+
+
+def _sync_folder(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
