@@ -1,0 +1,17 @@
+# The AEAD suites of SealMQ on MicroPython, behind the port that sealmq_spec.aead describes.
+# A backend is imported when a key of its suite is first made: viper code takes memory.
+CCM = 1
+CHACHA = 2
+
+
+# key: 32 bytes. ValueError for a suite that does not exist, or a key of another length.
+def make(suite, key):
+    if suite == CCM:
+        from .ccm import Ccm
+
+        return Ccm(key)
+    if suite == CHACHA:
+        from .chacha import ChaCha
+
+        return ChaCha(key)
+    raise ValueError("suite %r: there are 1 (AES-256-CCM) and 2 (ChaCha20-Poly1305)" % (suite,))

@@ -1,0 +1,147 @@
+# Poly1305 (RFC 8439, section 2.5) in viper over whole 16-byte blocks, on 32 and 64 bits.
+#
+# Ten limbs of 13 bits: a product of two limbs, times 5, summed five times, still fits 32 unsigned
+# bits; after five terms the carry is taken out. uint: its right shift brings in zeros.
+#
+# A state is 64 words: 0 to 9 the sum h, 16 to 34 the factors (5 r_1 ... 5 r_9, r_0 ... r_9, from the
+# highest down, so that limb k of a product starts at one place later), 48 to 51 the pad s.
+import micropython
+
+_TYPING = micropython.const(0)
+if _TYPING:
+    from viper_types import ptr8, ptr32, uint
+
+STATE_BYTES = micropython.const(256)
+
+
+# key: 32 bytes, r and s.
+@micropython.viper
+def start(state: ptr32, key: ptr8):
+    i = 0
+    while i < 10:
+        state[i] = 0
+        i += 1
+    i = 0
+    while i < 4:
+        o = 16 + (i << 2)
+        state[48 + i] = key[o] | key[o + 1] << 8 | key[o + 2] << 16 | key[o + 3] << 24
+        i += 1
+    # r without the bits that the RFC clears, 13 bits at a time.
+    i = 0
+    while i < 10:
+        bit = i * 13
+        o = bit >> 3
+        j = 0
+        limb = 0
+        while j < 3:
+            if o + j < 16:
+                byte = int(key[o + j])
+                if (o + j) & 3 == 3:
+                    byte &= 15
+                elif o + j > 3 and (o + j) & 3 == 0:
+                    byte &= 252
+                limb |= byte << (j << 3)
+            j += 1
+        limb = (limb >> (bit & 7)) & 0x1FFF
+        state[25 + i] = limb
+        if i:
+            state[15 + i] = 5 * limb
+        i += 1
+
+
+# Adds `count` blocks of 16 bytes at data[at:] to the sum.
+@micropython.viper
+def blocks(state: ptr32, data: ptr8, at: int, count: int):
+    base = int(state)
+    m = int(data) + at
+    end = m + (count << 4)
+    while m < end:
+        b = ptr8(m)
+        m += 16
+        t0 = b[0] | b[1] << 8
+        t1 = b[2] | b[3] << 8
+        t2 = b[4] | b[5] << 8
+        t3 = b[6] | b[7] << 8
+        t4 = b[8] | b[9] << 8
+        t5 = b[10] | b[11] << 8
+        t6 = b[12] | b[13] << 8
+        t7 = b[14] | b[15] << 8
+        h0 = uint(state[0] + (t0 & 0x1FFF))
+        h1 = uint(state[1] + ((t0 >> 13 | t1 << 3) & 0x1FFF))
+        h2 = uint(state[2] + ((t1 >> 10 | t2 << 6) & 0x1FFF))
+        h3 = uint(state[3] + ((t2 >> 7 | t3 << 9) & 0x1FFF))
+        h4 = uint(state[4] + ((t3 >> 4 | t4 << 12) & 0x1FFF))
+        h5 = uint(state[5] + (t4 >> 1 & 0x1FFF))
+        h6 = uint(state[6] + ((t4 >> 14 | t5 << 2) & 0x1FFF))
+        h7 = uint(state[7] + ((t5 >> 11 | t6 << 5) & 0x1FFF))
+        h8 = uint(state[8] + ((t6 >> 8 | t7 << 8) & 0x1FFF))
+        h9 = uint(state[9] + (t7 >> 5 | 0x800))
+        c = uint(0)
+        k = 0
+        while k < 40:
+            t = ptr32(base + 64 + k)
+            d = c
+            d += h0 * uint(t[9])
+            d += h1 * uint(t[8])
+            d += h2 * uint(t[7])
+            d += h3 * uint(t[6])
+            d += h4 * uint(t[5])
+            c = d >> 13
+            d &= uint(0x1FFF)
+            d += h5 * uint(t[4])
+            d += h6 * uint(t[3])
+            d += h7 * uint(t[2])
+            d += h8 * uint(t[1])
+            d += h9 * uint(t[0])
+            c += d >> 13
+            ptr32(base + k)[0] = d & uint(0x1FFF)
+            k += 4
+        c = uint(state[0]) + c * uint(5)
+        state[0] = c & uint(0x1FFF)
+        state[1] = uint(state[1]) + (c >> 13)
+
+
+# Writes the tag's 16 bytes to out[at:]; the state is used up.
+@micropython.viper
+def finish(state: ptr32, out: ptr8, at: int):
+    # Carry fully, twice round the ring of limbs.
+    i = 1
+    c = 0
+    n = 0
+    while n < 20:
+        c += state[i]
+        state[i] = c & 0x1FFF
+        c >>= 13
+        i += 1
+        n += 1
+        if i == 10:
+            i = 0
+            c *= 5
+    # h - p = h + 5 - 2**130: take it unless it is negative. No branch depends on h.
+    c = 5
+    i = 0
+    while i < 10:
+        c += state[i]
+        state[36 + i] = c & 0x1FFF
+        c >>= 13
+        i += 1
+    mask = 0 - c
+    # Repack 13-bit limbs into bytes and add the pad, byte by byte.
+    acc = 0
+    bits = 0
+    i = 0
+    n = 0
+    c = 0
+    pad = ptr8(int(state) + 192)
+    while n < 16:
+        if bits < 8:
+            limb = state[i] ^ ((state[i] ^ state[36 + i]) & mask)
+            acc |= limb << bits
+            bits += 13
+            i += 1
+        c += (acc & 0xFF) + pad[n]
+        out[at + n] = c
+        c >>= 8
+        acc >>= 8
+        bits -= 8
+        n += 1
