@@ -1,4 +1,4 @@
-"""A small world for the mediator's sans-IO parts: two labels, two clients, their keys, no process."""
+"""A small world for the mediator's sans-IO parts: two labels, three clients, their keys."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a mediator accepts as m2 and what it makes of it (SPEC.md 6.1, 6.3): each refusal by its own defect."""
+"""What a mediator accepts as m2 and makes of it (SPEC.md 6.1, 6.3): each refusal by one defect."""
 
 from __future__ import annotations
 
 import pytest
+
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sealed
 from sealmq.aead import make
 from sealmq.mediator.link import Link
@@ -27,7 +28,7 @@ def opened(
     flags: int = 2,
     now: int = NOW,
     link: Link | None = None,
-):  # noqa: ANN201 - a named tuple of the code under test
+):
     link = link or world.link(session)
     client = world.ring.clients[session.ident.client]
     return open_m2(link, world.ring, client, topic.encode(), payload, flags, now)
