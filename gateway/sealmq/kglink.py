@@ -11,9 +11,40 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from .kgtypes import (
+    KINDS,
+    Answer,
+    Change,
+    Hello,
+    KgBad,
+    KgChanged,
+    KgDenied,
+    KgError,
+    KgUnauthentic,
+    KgUnavailable,
+    KgUnknown,
+    Reload,
+)
+
+__all__ = [
+    "MAX_FRAME",
+    "Answer",
+    "Change",
+    "Hello",
+    "KgBad",
+    "KgChanged",
+    "KgClient",
+    "KgDenied",
+    "KgError",
+    "KgUnauthentic",
+    "KgUnavailable",
+    "KgUnknown",
+    "Reload",
+    "short_path",
+]
 
 MAX_FRAME = 4 * 1024 * 1024
 CALL_S = 10.0
@@ -21,85 +52,18 @@ CALL_S = 10.0
 RELOAD_S = 120.0
 
 
-class KgError(Exception):
-    """The key generator refused. `kind` is the `code` of its answer."""
-
-    kind: ClassVar[str] = "error"
-
-    def __init__(self, text: str, hint: str | None = None) -> None:
-        super().__init__(text)
-        self.hint = hint
-
-
-class KgUnavailable(KgError):
-    """No key generator there, or it went away, or it did not answer in time."""
-
-    kind = "unavailable"
-
-
-class KgDenied(KgError):
-    """This peer, or this client, may not."""
-
-    kind = "denied"
-
-
-class KgUnknown(KgError):
-    """No such client, label or generation."""
-
-    kind = "unknown"
-
-
-class KgBad(KgError):
-    """The request, or sealmq.toml, is malformed."""
-
-    kind = "bad"
-
-
-class KgUnauthentic(KgError):
-    """A provisioning request whose tag does not verify."""
-
-    kind = "unauthentic"
-
-
-class KgChanged(KgError):
-    """Keys changed while a snapshot was fetched in pieces; fetch it anew."""
-
-    kind = "changed"
-
-
-_KINDS: dict[str, type[KgError]] = {
-    c.kind: c for c in (KgDenied, KgUnknown, KgBad, KgUnauthentic, KgChanged, KgUnavailable)
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """site: 4 bytes. inst: a new instance number, durable and never issued again (SPEC.md 5)."""
-
-    site: bytes
-    inst: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A provisioning answer for the client, and that client's link slots as they are from now on.
-
-    `links` is as in a snapshot: [{"gen", "km", "pending"}]; so the mediator can verify the first
-    proof under the new generation before it has fetched a new snapshot.
-    """
-
-    packet: bytes
-    client: int
-    kseq: int
-    links: list[dict[str, Any]] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something changed. `client` is set when it was that client's link slots and nothing else."""
-
-    kseq: int
-    client: int | None = None
+@contextlib.contextmanager
+def short_path(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A name of at most 107 bytes for a unix socket anywhere (unix(7) takes no longer one)."""
+    name = os.fspath(path)
+    if len(os.fsencode(name)) <= 107:
+        yield name
+        return
+    folder = os.open(os.path.dirname(name), os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{os.path.basename(name)}"
+    finally:
+        os.close(folder)
 
 
 class KgClient:
@@ -109,6 +73,7 @@ class KgClient:
         self._reader, self._writer = reader, writer
         self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_id = 0
+        self._kseq: int | None = None
         self._changes: dict[int | None, int] = {}
         self._changed = asyncio.Event()
         self._lost: KgUnavailable | None = None
@@ -118,8 +83,9 @@ class KgClient:
     async def connect(cls, path: str | os.PathLike[str]) -> KgClient:
         """Connect to run/kg.sock. KgUnavailable when nobody listens."""
         try:
-            async with asyncio.timeout(CALL_S):
-                reader, writer = await asyncio.open_unix_connection(os.fspath(path))
+            with short_path(path) as short:
+                async with asyncio.timeout(CALL_S):
+                    reader, writer = await asyncio.open_unix_connection(short)
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or "it does not answer"
             raise KgUnavailable(
@@ -169,6 +135,7 @@ class KgClient:
             except KgChanged:
                 continue
             del whole["id"], whole["ok"]
+            self._kseq = int(whole["kseq"])
             return whole
         raise KgUnavailable("the keys keep changing while they are fetched")
 
@@ -188,11 +155,13 @@ class KgClient:
         await self._call("confirm", client=client, gen=gen)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Each change from now on; several that nobody has taken yet may come as one.
+        """Each change since this connection's last snapshot; several may come as one.
 
         Raises KgUnavailable when the connection ends.
         """
-        await self._call("watch")
+        now = int((await self._call("watch"))["kseq"])
+        if self._kseq not in (None, now):
+            self._changes.setdefault(None, now)
         while True:
             while self._changes:
                 client = next(iter(self._changes))
@@ -204,9 +173,14 @@ class KgClient:
 
     # --- what the operator's commands ask -------------------------------------------------------
 
-    async def reload(self) -> int:
-        """Read sealmq.toml again; returns kseq. KgBad, with nothing changed, when it is wrong."""
+    async def reload(self) -> Reload:
+        """Read sealmq.toml again. KgBad, with nothing changed, when it is wrong."""
         got = await self._call("reload", wait=RELOAD_S)
+        return Reload(int(got["kseq"]), bool(got["changed"]), list(got["notes"]))
+
+    async def rotate(self, labels: list[str], handover_s: int) -> int:
+        """New epochs for labels; the old ones stay good that long. Returns kseq."""
+        got = await self._call("rotate", wait=RELOAD_S, labels=labels, handover_s=handover_s)
         return int(got["kseq"])
 
     async def enrol(self, client: str) -> dict[str, Any]:
@@ -299,6 +273,6 @@ class KgClient:
 def _checked(frame: Mapping[str, Any]) -> dict[str, Any]:
     if frame.get("ok") is True:
         return dict(frame)
-    kind = _KINDS.get(str(frame.get("code")), KgError)
+    kind = KINDS.get(str(frame.get("code")), KgError)
     hint = frame.get("hint")
     raise kind(str(frame.get("error", "refused")), hint if isinstance(hint, str) else None)

@@ -41,7 +41,7 @@ def _lowest_first(over: Mapping[str, tuple[str, ...]]) -> list[str]:
                 done[name] = True
                 out.append(path.pop())
                 continue
-            if todo[0] in path:
+            if todo[0] in done:  # begun, not done: it is on the path
                 raise _cycle([*path[path.index(todo[0]) :], todo[0]])
             path.append(todo[0])
     return out

@@ -1,0 +1,268 @@
+"""The key generator's operations on its store (Chen and Wilson, section 4 and Algorithm 1).
+
+Synchronous and used from one thread at a time; no socket, no loop. A change is on disk before a
+method returns, and `on_change` is told after that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+
+from sealmq.order import Order
+from sealmq.site.model import Config
+from sealmq_spec.identity import Identity
+
+from . import rows, snapshot
+from .converge import Converge, Tools
+from .errors import Bad, Denied, Unknown
+from .provide import Answered, Provider
+from .rows import ClientRow, EpochRow
+from .store import Clock, KgStore, clock_ms, counter
+
+
+class OnChange(Protocol):
+    """Told when kseq has risen; `client`: when only that client's link slots changed."""
+
+    def __call__(self, kseq: int, client: int | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What reading sealmq.toml has led to. `notes`: what the operator should know."""
+
+    kseq: int
+    changed: bool
+    notes: list[str]
+
+
+class Kg:
+    """One key generator: a store opened for writing, a configuration, an instance number."""
+
+    def __init__(
+        self,
+        store: KgStore,
+        config: Config,
+        *,
+        clock: Clock = clock_ms,
+        on_change: OnChange = lambda kseq, client: None,
+    ) -> None:
+        self._store, self._config, self._clock, self._on_change = store, config, clock, on_change
+        self.inst = store.take_inst()
+        self._order = Order(self.inst)
+        self._provider = Provider(store, config.site.id, self._order, clock)
+        self._whole: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Kg inst={self.inst}>"
+
+    @property
+    def config(self) -> Config:
+        """The configuration that was applied last."""
+        return self._config
+
+    def apply(self, config: Config) -> Applied:
+        """Make the keys be as sealmq.toml says. Bad: it cannot be done, and nothing was changed."""
+        if config.site.id != self._config.site.id:
+            raise Bad(
+                f"sealmq.toml says site {config.site.id.hex()}, these keys are of site "
+                f"{self._config.site.id.hex()}",
+                "put the id back, under [site]",
+            )
+        with self._store.transaction() as tx:
+            run = Converge(tx, config, self._tools())
+            run.run()
+            kseq = run.kseq or counter(tx, "kseq")
+        self._config = config
+        self._whole = None
+        if run.kseq is not None:
+            self._on_change(kseq, None)
+        return Applied(kseq, run.kseq is not None, run.notes)
+
+    def rotate(self, names: list[str], handover_s: int) -> Applied:
+        """New epochs for labels; the old ones stay good for live messages for `handover_s`."""
+        end = self._clock() // 1000 + handover_s
+        with self._store.transaction() as tx:
+            labels = rows.labels(tx)
+            kseq = self._store.rise(tx)
+            for name in names:
+                label = labels.get(name)
+                if label is None or label.removed:
+                    raise Unknown(f"there is no label {name}")
+                last = rows.current_epoch(tx, label.number)
+                fresh = EpochRow(label.number, last.epoch + 1, end)
+                rows.new_epoch(tx, self._store.vault, label, fresh)
+            run = Converge(tx, self._config, self._tools(), kseq)
+            run.run()
+        self._whole = None
+        self._on_change(kseq, None)
+        return Applied(kseq, True, run.notes)
+
+    def _tools(self) -> Tools:
+        return Tools(
+            self._store.vault, lambda: self._order.next_bytes(self._clock()), self._store.rise
+        )
+
+    # --- for mediators ----------------------------------------------------------------------------
+
+    def hello(self, mediator: int) -> tuple[bytes, int]:
+        """(site, a new instance number)."""
+        if mediator != self._config.mediator.number:
+            raise Unknown(
+                f"mediator {mediator} is not known", f"it is {self._config.mediator.number}"
+            )
+        return self._config.site.id, self._store.take_inst()
+
+    def snapshot(self, at: int = 0, kseq: int | None = None) -> dict[str, Any]:
+        """One piece of what a mediator may know. Changed: kseq is not the present one."""
+        if self._whole is None:
+            self._whole = snapshot.build(self._store, self._config)
+        return snapshot.piece(self._whole, at, kseq)
+
+    def answer(self, packet: bytes) -> tuple[Answered, list[dict[str, Any]]]:
+        """A provisioning answer, and the client's link slots from now on."""
+        done = self._provider.answer(packet, self._config.mediator.number)
+        if done.fresh:
+            self._link_changed(done.kseq, done.client.number)
+        return done, self.links(done.client.number)
+
+    def time(self, number: int, nonce_c: bytes, suite: int) -> bytes:
+        """KG time for a client (SPEC.md 7.3)."""
+        return self._provider.time(number, nonce_c, suite)
+
+    def confirm(self, number: int, gen: int) -> bool:
+        """End the slots before `gen`. True when that changed something."""
+        with self._store.transaction() as tx:
+            row = rows.client(tx, number)
+            slots = rows.links(tx, self._store.vault, number).get(number, [])
+            slot = next((s for s in slots if s.gen == gen), None)
+            if row is None or slot is None:
+                raise Unknown(f"client {number} has no generation {gen}")
+            if not slot.pending:
+                return False
+            rows.confirm_link(tx, number, gen)
+            kseq = self._store.rise(tx)
+        self._link_changed(kseq, number)
+        return True
+
+    def links(self, number: int) -> list[dict[str, Any]]:
+        """A client's link slots, as in a snapshot."""
+        with self._store.transaction() as tx:
+            found = rows.links(tx, self._store.vault, number)
+        return snapshot.link_list(found.get(number, []))
+
+    def _link_changed(self, kseq: int, number: int) -> None:
+        self._whole = None
+        self._on_change(kseq, number)
+
+    # --- for the operator -------------------------------------------------------------------------
+
+    def enrol(self, name: str) -> dict[str, Any]:
+        """The enrolment of a client (SPEC.md 7.1). It holds the secret: never log it."""
+        with self._store.transaction() as tx:
+            row = self._named(tx, name)
+            return self._enrolment(row, rows.ps(tx, self._store.vault, row))
+
+    def lend(self, name: str) -> tuple[dict[str, Any], bytes]:
+        """(enrolment, identity dump) to act as that client without a new generation.
+
+        A client that has none yet gets one, confirmed; so does one whose only one is pending.
+        """
+        mediator = self._config.mediator.number
+        with self._store.transaction() as tx:
+            row = self._named(tx, name)
+            if row.disabled:
+                raise Denied(f"client {name} is disabled: its label is none")
+            slots = rows.links(tx, self._store.vault, row.number).get(row.number, [])
+            slot = next((s for s in slots if not s.pending and s.mediator == mediator), None)
+            fresh = slot is None
+            if slot is None:
+                slot, _ = self._provider.pending(tx, row, 0, mediator)
+                rows.confirm_link(tx, row.number, slot.gen)
+            kseq = self._store.rise(tx) if fresh else counter(tx, "kseq")
+            ps = rows.ps(tx, self._store.vault, row)
+            own = rows.current_roots(tx, self._store.vault, row.label)
+            enrolment = self._enrolment(row, ps)
+        ident = Identity(self._config.site.id, row.number, mediator, ps, row.name, row.suite)
+        ident.gen, ident.kseq, ident.km = slot.gen, kseq, slot.km
+        ident.own = own  # type: ignore[assignment]  # the portable class has no annotations
+        if fresh:
+            self._link_changed(kseq, row.number)
+        return enrolment, ident.dump()
+
+    def _named(self, tx: Connection, name: str) -> ClientRow:
+        row = rows.clients(tx).get(name)
+        if row is None or row.removed:
+            raise Unknown(
+                f"there is no client {name}", "sealmq client list SITE shows those there are"
+            )
+        return row
+
+    def _enrolment(self, row: ClientRow, ps: bytes) -> dict[str, Any]:
+        mediator = self._config.mediator
+        return {
+            "sealmq": 1,
+            "site": self._config.site.id.hex(),
+            "client": row.number,
+            "name": row.name,
+            "ps": ps.hex(),
+            "suite": row.suite,
+            "mediator": {
+                "number": mediator.number,
+                "host": mediator.advertise_host,
+                "port": mediator.advertise_port,
+            },
+        }
+
+    def clients(self) -> list[dict[str, Any]]:
+        """Every client, removed ones included; nothing secret."""
+        return list_clients(self._store)
+
+    def labels(self) -> list[dict[str, Any]]:
+        """Every label, removed ones included; nothing secret."""
+        with self._store.transaction() as tx:
+            epochs = rows.epochs(tx)
+            return [
+                {
+                    "number": row.number,
+                    "name": row.name,
+                    "suite": row.suite,
+                    "epoch": epochs[row.number][-1].epoch,
+                    "removed": row.removed,
+                }
+                for row in rows.labels(tx).values()
+            ]
+
+    def status(self) -> dict[str, Any]:
+        """site, kseq, inst and how many there are."""
+        with self._store.transaction() as tx:
+            return {
+                "site": self._config.site.id.hex(),
+                "kseq": counter(tx, "kseq"),
+                "inst": self.inst,
+                "labels": sum(not row.removed for row in rows.labels(tx).values()),
+                "clients": sum(not row.removed for row in rows.clients(tx).values()),
+            }
+
+
+def list_clients(store: KgStore) -> list[dict[str, Any]]:
+    """Every client; also of a store that was opened without its key."""
+    with store.transaction() as tx:
+        names = {row.number: row.name for row in rows.labels(tx).values()}
+        slots = rows.generations(tx)
+        return [
+            {
+                "number": row.number,
+                "name": row.name,
+                "label": names.get(row.label, "none"),
+                "kind": row.kind,
+                "suite": row.suite,
+                "disabled": row.disabled,
+                "removed": row.removed,
+                "gen": slots.get(row.number, (0, 0))[0],
+                "pending": slots.get(row.number, (0, 0))[1],
+            }
+            for row in rows.clients(tx).values()
+        ]

@@ -1,0 +1,55 @@
+"""The key generator without its process: for `sealmq` commands while the site is down.
+
+The store's lock keeps this and the process apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sealmq.site import masterkey
+from sealmq.site.layout import Layout
+from sealmq.site.model import Config
+
+from .core import Kg
+from .seal import Vault
+from .store import KgStore
+
+
+def create(layout: Layout, config: Config, key: bytes) -> None:
+    """A new store that holds what sealmq.toml says. `key`: the role key, 32 bytes."""
+    store = KgStore.create(layout.kg_db, Vault(key, config.site.id), config.site.id)
+    try:
+        Kg(store, config).apply(config)
+    finally:
+        store.close()
+
+
+@contextmanager
+def local(layout: Layout, config: Config, key_file: Path | None = None) -> Iterator[Kg]:
+    """A key generator on the site's store, brought up to date with `config`.
+
+    StoreBusy when its process runs; KeyFileError and StoreBroken say what is wrong with the key.
+    """
+    keys = masterkey.role_keys(layout, config, key_file)
+    store = KgStore.open(layout.kg_db, keys.kg, config.site.id)
+    try:
+        kg = Kg(store, config)
+        kg.apply(config)
+        yield kg
+    finally:
+        store.close()
+        _give_back(layout)
+
+
+# What root has made here belongs to the folder's owner, who must be able to open it again.
+def _give_back(layout: Layout) -> None:
+    if os.geteuid() != 0:
+        return
+    folder = layout.kg_db.parent
+    owner = folder.stat()
+    for path in folder.iterdir():
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

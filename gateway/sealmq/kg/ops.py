@@ -1,0 +1,199 @@
+"""The operations of the socket: who may ask for which, what fields they take, what they give.
+
+Nothing of a request is trusted: every field is checked here before the key generator sees it.
+"""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sealmq.site.config import load
+from sealmq.site.errors import ConfigError
+from sealmq_spec.const import ASK_LEN, U24
+
+from .core import Applied, Kg
+from .errors import Bad, Denied, Unknown
+
+MEDIATOR = "mediator"
+ADMIN = "admin"
+_U32 = 0xFFFF_FFFF
+_MAX_ENTRIES = 10_000_000
+_MAX_NAME = 64
+_MAX_HANDOVER_S = 366 * 86400
+
+Fields = Mapping[str, Any]
+# event, and public fields
+Event = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The other end of a connection, by SO_PEERCRED."""
+
+    pid: int
+    uid: int
+    roles: frozenset[str]
+
+    @property
+    def user(self) -> str:
+        """The name of its user, for the log."""
+        try:
+            return pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            return str(self.uid)
+
+
+class Ops:
+    """One method an operation. `kg` is used from one thread; so must `run` be."""
+
+    def __init__(self, kg: Kg, config: Path, event: Event) -> None:
+        self._kg, self._config, self._event = kg, config, event
+
+    def run(self, peer: Peer, op: object, fields: Fields) -> dict[str, Any]:
+        """The answer's fields, or a KgRefusal."""
+        found = _TABLE.get(op) if isinstance(op, str) else None
+        if found is None:
+            shown = op[:32] if isinstance(op, str) else type(op).__name__
+            raise Unknown(f"there is no operation {shown!r}")
+        role, call = found
+        if role not in peer.roles:
+            raise Denied(
+                f"user {peer.user} is no {role} here",
+                "only root and the site's owner administer it" if role == ADMIN else None,
+            )
+        return call(self, peer, fields)
+
+    # --- mediator ---------------------------------------------------------------------------------
+
+    def hello(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        number = _number(f, "mediator", 1, U24)
+        site, inst = self._kg.hello(number)
+        return {"site": site.hex(), "inst": inst}
+
+    def snapshot(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        at = _number(f, "at", 0, _MAX_ENTRIES) if "at" in f else 0
+        kseq = _number(f, "kseq", 0, _U32) if "kseq" in f else None
+        return self._kg.snapshot(at, kseq)
+
+    def answer(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        done, links = self._kg.answer(_hex(f, "packet", ASK_LEN))
+        client = done.client
+        if done.fresh:
+            self._event("client-provisioned", client=client.name, gen=done.gen)
+        return {
+            "packet": done.packet.hex(),
+            "client": client.number,
+            "kseq": done.kseq,
+            "links": links,
+        }
+
+    def watch(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        """The server sends the events; this says from where on."""
+        return {"kseq": self._kg.status()["kseq"]}
+
+    def time(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        client = _number(f, "client", 1, U24)
+        blob = self._kg.time(client, _hex(f, "nonce", 16), _number(f, "suite", 1, 15))
+        return {"blob": blob.hex()}
+
+    def confirm(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        client = _number(f, "client", 1, U24)
+        self._kg.confirm(client, _number(f, "gen", 1, U24))
+        return {"links": self._kg.links(client)}
+
+    # --- admin ------------------------------------------------------------------------------------
+
+    def reload(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        done = self.reread()
+        return {"kseq": done.kseq, "changed": done.changed, "notes": done.notes}
+
+    def reread(self) -> Applied:
+        """Read sealmq.toml again and apply it; Bad when it is wrong, and then nothing changed."""
+        try:
+            config = load(self._config)
+        except ConfigError as error:
+            raise Bad(str(error), error.hint) from None
+        except OSError as error:
+            raise Bad(f"sealmq.toml cannot be read: {error.strerror}") from None
+        done = self._kg.apply(config)
+        if done.changed:
+            self._event("keys-changed", kseq=done.kseq, notes=done.notes)
+        return done
+
+    def rotate(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        names = f.get("labels")
+        if not isinstance(names, list) or not names:
+            raise Bad("labels is a list of names")
+        picked = sorted({_checked_name(name) for name in names})
+        done = self._kg.rotate(picked, _number(f, "handover_s", 0, _MAX_HANDOVER_S))
+        self._event("keys-changed", kseq=done.kseq, notes=[f"new epoch: {', '.join(picked)}"])
+        return {"kseq": done.kseq}
+
+    def enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        name = _checked_name(f.get("client"))
+        enrolment = self._kg.enrol(name)
+        self._event("client-enrolled", client=name, user=peer.user)
+        return {"enrolment": enrolment}
+
+    def lend(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        name = _checked_name(f.get("client"))
+        enrolment, identity = self._kg.lend(name)
+        self._event("client-lent", client=name, user=peer.user)
+        return {"enrolment": enrolment, "identity": identity.hex()}
+
+    def clients(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"clients": self._kg.clients()}
+
+    def labels(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"labels": self._kg.labels()}
+
+    def status(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return self._kg.status()
+
+
+_TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
+    "hello": (MEDIATOR, Ops.hello),
+    "snapshot": (MEDIATOR, Ops.snapshot),
+    "answer": (MEDIATOR, Ops.answer),
+    "time": (MEDIATOR, Ops.time),
+    "watch": (MEDIATOR, Ops.watch),
+    "confirm": (MEDIATOR, Ops.confirm),
+    "reload": (ADMIN, Ops.reload),
+    "rotate": (ADMIN, Ops.rotate),
+    "enrol": (ADMIN, Ops.enrol),
+    "lend": (ADMIN, Ops.lend),
+    "clients": (ADMIN, Ops.clients),
+    "labels": (ADMIN, Ops.labels),
+    "status": (ADMIN, Ops.status),
+}
+
+
+# --- fields -------------------------------------------------------------------------------------
+
+
+def _number(f: Fields, name: str, low: int, high: int) -> int:
+    value = f.get(name)
+    if type(value) is not int or not low <= value <= high:
+        raise Bad(f"{name} is a number from {low} to {high}")
+    return value
+
+
+def _hex(f: Fields, name: str, size: int) -> bytes:
+    value = f.get(name)
+    try:
+        raw = bytes.fromhex(value) if isinstance(value, str) and len(value) == 2 * size else None
+    except ValueError:
+        raw = None
+    if raw is None:
+        raise Bad(f"{name} is {size} bytes in hex")
+    return raw
+
+
+def _checked_name(value: object) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
+        raise Bad(f"a name is text of 1 to {_MAX_NAME} characters")
+    return value

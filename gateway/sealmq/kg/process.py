@@ -1,0 +1,162 @@
+"""`python -m sealmq.kg.process SITE`: the key generator, started by `sealmq up`.
+
+SIGTERM ends it, SIGHUP re-reads sealmq.toml. It says that it is ready once it really serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import pwd
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sealmq.audit import Audit
+from sealmq.run.errors import BadHandOver
+from sealmq.run.secrets import receive
+from sealmq.site.config import load
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout, write_atomically
+
+from .core import Kg
+from .errors import KgRefusal
+from .ops import Ops
+from .server import Server
+from .store import KgStore
+
+log = logging.getLogger("sealmq.kg")
+
+_PR_SET_DUMPABLE = 4
+
+
+# Everything secret of the site is in this memory: no core file, and no reading of it by other
+# processes of the same user (prctl(2); root can always).
+def _close_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+class Process:
+    """One run of the key generator."""
+
+    def __init__(self, layout: Layout, key: bytes) -> None:
+        self._layout = layout
+        self._config = load(layout.config)
+        self._store = KgStore.open(layout.kg_db, key, self._config.site.id)
+        self._stop = asyncio.Event()
+        self._hangup = asyncio.Event()
+        self._changed: Callable[[int, int | None], None] = lambda kseq, client: None
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+        worker = ThreadPoolExecutor(1, "kg-store")
+        try:
+            await self._serve(loop, worker)
+        finally:
+            self._layout.ready("kg").unlink(missing_ok=True)
+            worker.shutdown()
+            self._store.close()
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor) -> None:
+        def on_change(kseq: int, client: int | None) -> None:
+            loop.call_soon_threadsafe(self._changed, kseq, client)
+
+        kg = Kg(self._store, self._config, on_change=on_change)
+        audit = Audit(self._layout.audit("kg"), "kg", kg.inst, self._config.site.id.hex())
+        try:
+            ops = Ops(kg, self._layout.config, audit.write)
+            await loop.run_in_executor(worker, self._reread, ops)
+            server = Server(self._layout, ops, worker)
+            self._changed = server.changed
+            await server.start()
+            try:
+                self._announce()
+                audit.write("start", address=str(self._layout.kg_socket))
+                await self._wait(loop, worker, ops)
+            finally:
+                await server.stop()
+        finally:
+            audit.write("stop")
+            audit.close()
+
+    async def _wait(
+        self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor, ops: Ops
+    ) -> None:
+        stop = asyncio.create_task(self._stop.wait(), name="stop")
+        while not stop.done():
+            hangup = asyncio.create_task(self._hangup.wait(), name="hangup")
+            await asyncio.wait([stop, hangup], return_when=asyncio.FIRST_COMPLETED)
+            hangup.cancel()
+            if self._hangup.is_set():
+                self._hangup.clear()
+                try:
+                    await loop.run_in_executor(worker, self._reread, ops)
+                except KgRefusal as error:
+                    log.error("sealmq.toml is not taken over: %s", error)
+
+    def _reread(self, ops: Ops) -> None:
+        done = ops.reread()
+        for note in done.notes:
+            log.warning("%s", note)
+
+    def _announce(self) -> None:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        ready = {
+            "role": "kg",
+            "pid": os.getpid(),
+            "address": str(self._layout.kg_socket),
+            "ready": True,
+            "user": user,
+        }
+        write_atomically(self._layout.ready("kg"), json.dumps(ready).encode(), 0o644)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    logging.basicConfig(format="kg: %(message)s", level=logging.INFO)
+    os.umask(0o077)
+    _close_memory()
+    if len(arguments) != 1:
+        print("usage: python -m sealmq.kg.process SITE", file=sys.stderr)
+        return 2
+    try:
+        layout = Layout.open(Path(arguments[0]))
+        key = _key(receive())
+        asyncio.run(_main(layout, key))
+    except (SiteError, KgRefusal, BadHandOver, OSError) as error:
+        print(f"kg: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _main(layout: Layout, key: bytes) -> None:
+    await Process(layout, key).run()
+
+
+def _key(secrets: dict[str, object]) -> bytes:
+    text = secrets.get("key")
+    try:
+        key = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise BadHandOver("the hand-over holds no key of 32 bytes in hex")
+    return key
+
+
+if __name__ == "__main__":
+    sys.exit(main())

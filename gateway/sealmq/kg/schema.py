@@ -1,0 +1,93 @@
+"""Tables of kg.db. A column named `secret` holds what Vault sealed; everything else is public.
+
+Rows of labels and clients are never deleted: their numbers are in envelopes and must not come back
+with another meaning.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
+
+VERSION = 1
+
+metadata = MetaData()
+
+# site (4 bytes), version, check (sealed): the key is the right one when `check` opens.
+meta = Table(
+    "meta",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+
+# kseq, inst: they only rise.
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False, unique=True),
+    Column("suite", Integer, nullable=False),
+    Column("removed", Boolean, nullable=False),
+)
+
+# secret: R ‖ R̄. handover_end: Unix time from which live messages of the epoch before are refused.
+epochs = Table(
+    "epochs",
+    metadata,
+    Column("label", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    Column("handover_end", Integer, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+)
+
+# secret: ps. gen: the highest generation ever issued.
+clients = Table(
+    "clients",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False, unique=True),
+    Column("label", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("suite", Integer, nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("removed", Boolean, nullable=False),
+    Column("gen", Integer, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+)
+
+# secret: k_c^M. At most two rows a client: confirmed and pending (SPEC.md 7.2).
+links = Table(
+    "links",
+    metadata,
+    Column("client", Integer, primary_key=True, autoincrement=False),
+    Column("gen", Integer, primary_key=True, autoincrement=False),
+    Column("mediator", Integer, nullable=False),
+    Column("pending", Boolean, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+)
+
+# Public: derivation records, and back-links (n = top). SPEC.md 8.
+records = Table(
+    "records",
+    metadata,
+    Column("top", Integer, primary_key=True, autoincrement=False),
+    Column("top_epoch", Integer, primary_key=True, autoincrement=False),
+    Column("n", Integer, primary_key=True, autoincrement=False),
+    Column("n_epoch", Integer, primary_key=True, autoincrement=False),
+    Column("packet", LargeBinary, nullable=False),
+)
+
+manifests = Table(
+    "manifests",
+    metadata,
+    Column("label", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("packet", LargeBinary, nullable=False),
+)

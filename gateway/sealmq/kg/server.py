@@ -1,0 +1,199 @@
+"""The key generator's unix socket: frames in, frames out; who asks is SO_PEERCRED's word.
+
+Every read is bounded and every frame has a deadline; what is garbage gets a clear error and touches
+nobody else. Operations run one after another in one thread, so an fsync never stalls the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from sealmq.kglink import MAX_FRAME, short_path
+from sealmq.site.layout import Layout
+
+from .errors import KgRefusal
+from .ops import ADMIN, MEDIATOR, Ops, Peer
+
+log = logging.getLogger("sealmq.kg")
+
+_FRAME_S = 10.0
+_MAX_CONNECTIONS = 64
+# A watcher that does not read its events is dropped before they pile up.
+_MAX_UNREAD = 1 << 20
+
+
+class TooMuch(Exception):
+    """A frame that cannot be skipped; the connection has to end."""
+
+
+class Connection:
+    """One peer. `watching`: it gets change events."""
+
+    def __init__(self, peer: Peer, writer: asyncio.StreamWriter) -> None:
+        self.peer, self.writer = peer, writer
+        self.watching = False
+
+    def send(self, frame: dict[str, Any]) -> None:
+        """Queue a frame."""
+        body = json.dumps(frame, separators=(",", ":")).encode()
+        if len(body) > MAX_FRAME:
+            error = KgRefusal(f"the answer has {len(body)} bytes; at most {MAX_FRAME} fit")
+            body = json.dumps(_refused(int(frame.get("id", 0)), error)).encode()
+        self.writer.write(len(body).to_bytes(4, "big") + body)
+
+
+class Server:
+    """Serves `ops` on run/kg.sock. `worker` is the one thread in which they run."""
+
+    def __init__(self, layout: Layout, ops: Ops, worker: ThreadPoolExecutor) -> None:
+        self._layout, self._ops, self._worker = layout, ops, worker
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. Any local user may connect; what it may do is decided for each request."""
+        path = self._layout.kg_socket
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with short_path(path) as short:
+            sock.bind(short)
+        os.chmod(path, 0o666)  # noqa: S103 - SO_PEERCRED decides
+        self._server = await asyncio.start_unix_server(self._accept, sock=sock)
+
+    async def stop(self) -> None:
+        """Close everything; the socket's file is removed."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._layout.kg_socket)
+
+    def changed(self, kseq: int, client: int | None) -> None:
+        """Tell everyone who watches."""
+        event: dict[str, Any] = {"event": "changed", "kseq": kseq}
+        if client is not None:
+            event["client"] = client
+        for connection in self._connections:
+            if not connection.watching:
+                continue
+            connection.send(event)
+            if connection.writer.transport.get_write_buffer_size() > _MAX_UNREAD:
+                log.warning("a watcher (pid %d) does not read; dropped", connection.peer.pid)
+                connection.writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            return
+        task.set_name("kg-connection")
+        self._tasks.add(task)
+        connection = Connection(_peer(writer, self._layout), writer)
+        try:
+            if len(self._connections) >= _MAX_CONNECTIONS:
+                connection.send(_refused(0, KgRefusal("too many connections")))
+                return
+            self._connections.add(connection)
+            await self._serve(connection, reader)
+        except (OSError, TimeoutError, TooMuch, asyncio.IncompleteReadError) as error:
+            log.info("connection of pid %d ends: %s", connection.peer.pid, _reason(error))
+        finally:
+            self._connections.discard(connection)
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, connection: Connection, reader: asyncio.StreamReader) -> None:
+        while True:
+            first = await reader.read(1)
+            if not first:
+                return
+            async with asyncio.timeout(_FRAME_S):
+                size = int.from_bytes(first + await reader.readexactly(3), "big")
+                if size > MAX_FRAME:
+                    error = KgRefusal(f"a frame of {size} bytes; at most {MAX_FRAME} fit")
+                    error.kind = "bad"
+                    connection.send(_refused(0, error))
+                    raise TooMuch(str(error))
+                body = await reader.readexactly(size)
+            connection.send(await self._one(connection, body))
+            async with asyncio.timeout(_FRAME_S):
+                await connection.writer.drain()
+
+    async def _one(self, connection: Connection, body: bytes) -> dict[str, Any]:
+        number = 0
+        try:
+            request = _request(body)
+            number = request["id"] if type(request.get("id")) is int else 0
+            if request.get("op") == "watch" and MEDIATOR in connection.peer.roles:
+                connection.watching = True
+            answer = await asyncio.get_running_loop().run_in_executor(
+                self._worker, self._ops.run, connection.peer, request.get("op"), request
+            )
+        except KgRefusal as error:
+            if error.kind != "changed":
+                log.info("refused to pid %d: %s", connection.peer.pid, error)
+            return _refused(number, error)
+        except Exception as error:
+            # A defect of ours; its text could quote what it worked on.
+            log.error("operation failed: %s", type(error).__name__)
+            return _refused(number, KgRefusal("internal error of the key generator"))
+        return {"id": number, "ok": True, **answer}
+
+
+def _request(body: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        request = None
+    if not isinstance(request, dict):
+        error = KgRefusal(f"{len(body)} bytes that are no JSON object")
+        error.kind = "bad"
+        raise error
+    return request
+
+
+def _refused(number: int, error: KgRefusal) -> dict[str, Any]:
+    frame = {"id": number, "ok": False, "code": error.kind, "error": str(error)}
+    if error.hint:
+        frame["hint"] = error.hint
+    return frame
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"half a frame, and nothing more in {_FRAME_S:.0f} s"
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "it closed in the middle of a frame"
+    return str(error) or type(error).__name__
+
+
+def _peer(writer: asyncio.StreamWriter, layout: Layout) -> Peer:
+    sock = writer.get_extra_info("socket")
+    form = "3i"
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
+    pid, uid, _ = struct.unpack(form, raw)
+    return Peer(pid, uid, roles_of(uid, layout))
+
+
+def roles_of(uid: int, layout: Layout) -> frozenset[str]:
+    """What a user may do: state/mediator's owner is a mediator, root and SITE's owner administer.
+
+    Without separate users these are one and the same.
+    """
+    roles = set()
+    if uid == layout.state_of("mediator").stat().st_uid:
+        roles.add(MEDIATOR)
+    if uid in (0, layout.root.stat().st_uid):
+        roles.add(ADMIN)
+    return frozenset(roles)

@@ -1,0 +1,102 @@
+"""What a mediator may know (SPEC.md 1.1): topic keys EK and link roots, never a root or a secret.
+
+The whole can be larger than a frame, so it is handed out in pieces of equal kseq.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from sealmq.site.model import Config
+from sealmq_spec.keys import topic_key
+
+from . import rows
+from .errors import Changed
+from .rows import EpochRow, LabelRow, LinkRow
+from .store import KgStore, counter
+
+PIECE = 5000
+_LISTS = ("labels", "order", "clients", "records", "manifests")
+
+
+def build(store: KgStore, config: Config) -> dict[str, Any]:
+    """The whole snapshot, ready for JSON. It holds keys: never log it."""
+    with store.transaction() as tx:
+        labels = {name: row for name, row in rows.labels(tx).items() if not row.removed}
+        epochs = rows.epochs(tx)
+        links = rows.links(tx, store.vault)
+        return {
+            "site": config.site.id.hex(),
+            "kseq": counter(tx, "kseq"),
+            "labels": [_label(store, tx, config, r, epochs) for r in labels.values()],
+            "order": [[labels[h].number, labels[n].number] for h, n in config.strict_pairs()],
+            "clients": [
+                {
+                    "number": row.number,
+                    "name": row.name,
+                    "label": row.label,
+                    "kind": row.kind,
+                    "suite": row.suite,
+                    "disabled": row.disabled,
+                    "links": link_list(links.get(row.number, [])),
+                }
+                for row in rows.clients(tx).values()
+            ],
+            "records": [packet.hex() for packet in rows.records(tx).values()],
+            "manifests": [packet.hex() for _, packet in rows.manifests(tx).values()],
+        }
+
+
+def link_list(links: list[LinkRow]) -> list[dict[str, Any]]:
+    """Link slots as they stand in a snapshot and beside a provisioning answer."""
+    return [{"gen": k.gen, "km": k.km.hex(), "pending": k.pending} for k in links]
+
+
+def _label(
+    store: KgStore,
+    tx: Connection,
+    config: Config,
+    row: LabelRow,
+    epochs: dict[int, list[EpochRow]],
+) -> dict[str, Any]:
+    def key(epoch: int) -> str:
+        own = rows.roots(tx, store.vault, row.number, epoch, row.suite)
+        return topic_key(config.site.id, row.suite, row.number, epoch, own.r).hex()
+
+    mine = epochs[row.number]
+    last = mine[-1]
+    previous = None
+    if len(mine) > 1:
+        previous = {
+            "epoch": mine[-2].epoch,
+            "ek": key(mine[-2].epoch),
+            "handover_end": last.handover_end,
+        }
+    return {
+        "number": row.number,
+        "name": row.name,
+        "suite": row.suite,
+        "epoch": last.epoch,
+        "ek": key(last.epoch),
+        "previous": previous,
+    }
+
+
+def piece(whole: dict[str, Any], at: int, kseq: int | None) -> dict[str, Any]:
+    """The entries from number `at` on, over all lists, and `next` when more follow."""
+    if kseq is not None and kseq != whole["kseq"]:
+        raise Changed("the keys have changed; begin anew")
+    out = {"site": whole["site"], "kseq": whole["kseq"]}
+    start, room = at, PIECE
+    total = 0
+    for name in _LISTS:
+        entries = whole[name]
+        out[name] = entries[start : start + room]
+        room -= len(out[name])
+        start = max(start - len(entries), 0)
+        total += len(entries)
+    if at + PIECE < total:
+        out["next"] = at + PIECE
+    return out
