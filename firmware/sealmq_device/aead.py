@@ -1,11 +1,15 @@
 # The AEAD suites of SealMQ on MicroPython, behind the port that sealmq_spec.aead describes.
 # A backend is imported when a key of its suite is first made: viper code takes memory.
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
 CCM = 1
 CHACHA = 2
 
 
 # key: 32 bytes. ValueError for a suite that does not exist, or a key of another length.
-def make(suite, key):
+def make(suite: int, key: bytes) -> "Any":
     if suite == CCM:
         from .ccm import Ccm
 

@@ -6,14 +6,17 @@
 # Sharing is safe because no Python code of others runs inside seal_into or open_into: no await, no
 # scheduled callback, no other thread under the interpreter's lock. Never call them from a hard
 # interrupt handler.
-from cryptolib import aes
-
 import micropython
+from cryptolib import aes
 from micropython import const
 
 _TYPING = const(0)
 if _TYPING:
-    from viper_types import ptr8, ptr16, ptr32
+    # Viper takes `object` for "any Python object", and so shall the type checker.
+    from typing import Any
+    from typing import Any as object
+
+    from viper_types import ptr8, ptr16, ptr32, uint
 
 # The shared buffer: blocks for the MAC, blocks of key stream, then a byte for each view: made?
 _MAC_BLOCKS = const(80)  # B0, up to 238 bytes of associated data and 1024 of payload
@@ -22,8 +25,8 @@ _KEY_AT = const(1312)  # the MAC's and two spare blocks: whole blocks are writte
 _MADE_AT = const(2384)  # the key stream's and two spare blocks
 _KEY_MADE_AT = const(2465)
 _work = bytearray(2531)
-_mac_views = [None] * 81
-_key_views = [None] * 66
+_mac_views: "list[Any]" = [None] * 81
+_key_views: "list[Any]" = [None] * 66
 
 # Looking up a built-in name costs 420 instructions, a name of this module 100.
 _len = len
@@ -36,27 +39,33 @@ _zero = bytes(16)
 class Ccm:
     # key: 32 bytes. cryptolib's objects are made when first needed, not here.
     @micropython.viper
-    def __init__(self, key):
+    def __init__(self, key: object):
         if int(_len(key)) != 32:
             raise ValueError("an AES-256 key has 32 bytes")
         # [CBC, ECB, key, CBC's next IV (its last block) and a word: 1 CBC is usable, 2 ECB exists]
-        self._s = [None, None, _bytes(key), _bytearray(20)]
+        self._s: "list[Any]" = [None, None, _bytes(key), _bytearray(20)]
 
     # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     @micropython.viper
-    def seal_into(self, nonce, aad, buf, start, n):
+    def seal_into(
+        self, nonce: object, aad: object, buf: object, start: object, n: object
+    ) -> object:
         _crypt(self, nonce, aad, buf, start, n, 0)
 
     # The reverse. False when the tag does not verify: buf[start:start+n] is zero then.
     @micropython.viper
-    def open_into(self, nonce, aad, buf, start, n):
+    def open_into(
+        self, nonce: object, aad: object, buf: object, start: object, n: object
+    ) -> object:
         return _crypt(self, nonce, aad, buf, start, n, 1)
 
 
-# One long function for both directions: a call costs 400 instructions, a branch 5.
+# One long function for both directions: a call costs 400 instructions, a branch 3.
 @micropython.viper
-def _crypt(me, nonce, aad, buf, start: int, n: int, opening: int) -> bool:
+def _crypt(
+    me: object, nonce: object, aad: object, buf: object, start: int, n: int, opening: int
+) -> bool:
     work, mac_views, key_views, length = _shared
     a = int(length(aad))
     room = int(length(buf)) - 16 - start
@@ -71,12 +80,12 @@ def _crypt(me, nonce, aad, buf, start: int, n: int, opening: int) -> bool:
     i = base + _MADE_AT
     if not (ptr8(i)[top] and ptr8(i + 81)[body]):
         _views(top, body)
-    cbc, ecb, key, state = me._s
+    cbc, ecb, _, state = me._s
     iv = ptr32(state)
     flags = 2 if n else iv[4] & 2
     if iv[4] & (flags | 1) != flags | 1:
         _ready(me._s, iv[4], flags)
-        cbc, ecb, key, state = me._s
+        cbc, ecb, _, state = me._s
 
     # A_0 ... A_body: flags, nonce, counter.
     g = ptr8(nonce)
@@ -150,26 +159,6 @@ def _crypt(me, nonce, aad, buf, start: int, n: int, opening: int) -> bool:
                 d += 8
             ptr32(d)[0] = t
             ptr32(x - 4)[0] = keep
-        elif opening:
-            while b < tag:
-                q = ptr32(s)
-                o = ptr32(b)
-                p = ptr32(d)
-                f = o[0] ^ q[0]
-                o[0] = f
-                p[0] = f
-                f = o[1] ^ q[1]
-                o[1] = f
-                p[1] = f
-                f = o[2] ^ q[2]
-                o[2] = f
-                p[2] = f
-                f = o[3] ^ q[3]
-                o[3] = f
-                p[3] = f
-                s += 16
-                b += 16
-                d += 16
         else:
             while b < tag:
                 q = ptr32(s)
@@ -183,6 +172,11 @@ def _crypt(me, nonce, aad, buf, start: int, n: int, opening: int) -> bool:
                 o[1] = o[1] ^ q[1]
                 o[2] = o[2] ^ q[2]
                 o[3] = o[3] ^ q[3]
+                if opening:
+                    p[0] = o[0]
+                    p[1] = o[1]
+                    p[2] = o[2]
+                    p[3] = o[3]
                 s += 16
                 b += 16
                 d += 16
@@ -265,17 +259,17 @@ def _crypt(me, nonce, aad, buf, start: int, n: int, opening: int) -> bool:
     t3 ^= q[3]
     g = ptr8(tag)
     if opening:
-            d = (g[0] ^ t0) | (g[1] ^ t0 >> 8) | (g[2] ^ t0 >> 16) | (g[3] ^ t0 >> 24)
-            d |= (g[4] ^ t1) | (g[5] ^ t1 >> 8) | (g[6] ^ t1 >> 16) | (g[7] ^ t1 >> 24)
-            d |= (g[8] ^ t2) | (g[9] ^ t2 >> 8) | (g[10] ^ t2 >> 16) | (g[11] ^ t2 >> 24)
-            d |= (g[12] ^ t3) | (g[13] ^ t3 >> 8) | (g[14] ^ t3 >> 16) | (g[15] ^ t3 >> 24)
-            if d & 0xFF == 0:
-                return True
-            while n:
-                n -= 1
-                tag -= 1
-                ptr8(tag)[0] = 0
-            return False
+        d = (g[0] ^ t0) | (g[1] ^ t0 >> 8) | (g[2] ^ t0 >> 16) | (g[3] ^ t0 >> 24)
+        d |= (g[4] ^ t1) | (g[5] ^ t1 >> 8) | (g[6] ^ t1 >> 16) | (g[7] ^ t1 >> 24)
+        d |= (g[8] ^ t2) | (g[9] ^ t2 >> 8) | (g[10] ^ t2 >> 16) | (g[11] ^ t2 >> 24)
+        d |= (g[12] ^ t3) | (g[13] ^ t3 >> 8) | (g[14] ^ t3 >> 16) | (g[15] ^ t3 >> 24)
+        if d & 0xFF == 0:
+            return True
+        while n:
+            n -= 1
+            tag -= 1
+            ptr8(tag)[0] = 0
+        return False
     g[0] = t0
     g[1] = t0 >> 8
     g[2] = t0 >> 16
@@ -297,8 +291,8 @@ def _crypt(me, nonce, aad, buf, start: int, n: int, opening: int) -> bool:
 
 # Makes the cryptolib objects that a message needs: ECB (2) only for one with a payload.
 @micropython.viper
-def _ready(s, have: int, want: int):
-    cbc, ecb, key, state = s
+def _ready(s: object, have: int, want: int) -> object:
+    _, _, key, state = s
     if have & 1 == 0:
         # New, or something raised while CBC ran, so that its IV is unknown.
         s[0] = aes(key, 2, _zero)
@@ -311,7 +305,7 @@ def _ready(s, have: int, want: int):
         s[1] = aes(key, 1)
 
 
-def _views(top, body):
+def _views(top: int, body: int) -> None:
     view = memoryview(_work)
     _mac_views[top] = view[: top * 16]
     _work[_MADE_AT + top] = 1
@@ -319,14 +313,16 @@ def _views(top, body):
     _work[_KEY_MADE_AT + body] = 1
 
 
-def _refuse(nonce, aad, buf, start, n):
+def _refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
     raise ValueError(
         "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d"
         % (len(nonce), len(aad), len(buf), start, n)
     )
 
 
-def _long(me, nonce, aad, buf, start, n, opening):
+def _long(
+    me: Ccm, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int, opening: int
+) -> bool:
     from .ccm_long import crypt
 
-    return crypt(me._s[2], nonce, aad, buf, start, n, opening)
+    return crypt(me._s[2], nonce, aad, buf, start, n, bool(opening))

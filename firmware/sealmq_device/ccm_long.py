@@ -1,20 +1,24 @@
 # AES-256-CCM for messages that do not fit ccm.py's shared buffer: in pieces, at any length.
 #
 # Everything here belongs to one call (objects, buffers of 1 KiB), so calls may overlap.
-from cryptolib import aes
-
 import micropython
+from cryptolib import aes
 from micropython import const
 
 _TYPING = const(0)
 if _TYPING:
+    # Viper takes `object` for "any Python object", and so shall the type checker.
+    from typing import Any as object
+
     from viper_types import ptr8, ptr32
 
 _PIECE = const(1024)  # whole blocks
 
 
 # The arguments of Ccm.seal_into and Ccm.open_into, lengths checked; True unless opening failed.
-def crypt(key, nonce, aad, buf, start, n, opening):
+def crypt(
+    key: bytes, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int, opening: bool
+) -> bool:
     if n > 0xFFFFFF:
         raise ValueError("n %d: at most 16777215 bytes in one message" % n)
     end = start + n
@@ -49,7 +53,7 @@ def crypt(key, nonce, aad, buf, start, n, opening):
 
 class _Mac:
     # last: CBC's last block so far.
-    def __init__(self, key, nonce, a, n):
+    def __init__(self, key: bytes, nonce: bytes, a: int, n: int) -> None:
         self._cbc = aes(key, 2, bytes(16))
         self._out = bytearray(_PIECE)
         self._a = a
@@ -58,7 +62,7 @@ class _Mac:
         self.update(flags + bytes(nonce) + bytes((n >> 16, n >> 8 & 0xFF, n & 0xFF)))
 
     # Associated data behind its length.
-    def associated(self, aad):
+    def associated(self, aad: bytes) -> None:
         if not self._a:
             return
         view = memoryview(aad)
@@ -67,7 +71,7 @@ class _Mac:
             self.update(view[at : at + _PIECE])
 
     # At most _PIECE bytes, padded with zeros to whole blocks: only the last may need it.
-    def update(self, data):
+    def update(self, data: "bytes | memoryview") -> None:
         whole = len(data) & -16
         if whole:
             self._cbc.encrypt(data[:whole], self._out)
@@ -79,7 +83,7 @@ class _Mac:
 
 
 class _Stream:
-    def __init__(self, key, nonce, buf, start):
+    def __init__(self, key: bytes, nonce: bytes, buf: bytearray, start: int) -> None:
         self._ecb = aes(key, 1)
         self._buf = buf
         # A_i = flags, nonce, 24-bit counter.
@@ -92,7 +96,7 @@ class _Stream:
         self._to = memoryview(self._out)[self._skew :]
 
     # XORs the next `size` bytes of key stream into the buffer at `at`.
-    def xor(self, at, size):
+    def xor(self, at: int, size: int) -> None:
         blocks = (size + 15) >> 4
         _counters(self._in, self._a, self._next, blocks)
         self._next += blocks
@@ -100,7 +104,7 @@ class _Stream:
         _xor(self._buf, at, self._to, size)
 
     # XORs the first block, which no payload uses, into `block`.
-    def first(self, block):
+    def first(self, block: bytearray) -> None:
         out = bytearray(16)
         self._ecb.encrypt(self._a, out)
         _xor(block, 0, out, 16)
@@ -112,7 +116,7 @@ def _offset(buf: ptr8, start: int) -> int:
 
 
 @micropython.viper
-def _counters(out: ptr32, a: ptr32, first: int, blocks: int):
+def _counters(out: ptr32, a: ptr32, first: int, blocks: int) -> object:
     d = int(out)
     while blocks:
         o = ptr32(d)
@@ -131,7 +135,7 @@ def _counters(out: ptr32, a: ptr32, first: int, blocks: int):
 
 # Both sides are equally far from a word's start.
 @micropython.viper
-def _xor(buf: ptr8, at: int, stream: ptr8, n: int):
+def _xor(buf: ptr8, at: int, stream: ptr8, n: int) -> object:
     b = int(buf) + at
     s = int(stream)
     end = b + n
@@ -166,7 +170,7 @@ def _differ(tag: ptr8, buf: ptr8, at: int) -> int:
 
 
 @micropython.viper
-def _wipe(buf: ptr8, start: int, n: int):
+def _wipe(buf: ptr8, start: int, n: int) -> object:
     b = int(buf) + start
     end = b + n
     while b < end:

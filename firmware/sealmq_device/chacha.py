@@ -10,6 +10,9 @@ from . import chacha20, poly1305
 
 _TYPING = micropython.const(0)
 if _TYPING:
+    # Viper takes `object` for "any Python object", and so shall the type checker.
+    from typing import Any as object
+
     from viper_types import ptr8, ptr32
 
 _LONGEST = micropython.const(0xFFFFFF)  # the same bound as CCM's, far below the RFC's
@@ -22,7 +25,7 @@ _block = bytearray(16)
 
 class ChaCha:
     # key: 32 bytes.
-    def __init__(self, key):
+    def __init__(self, key: bytes) -> None:
         if len(key) != 32:
             raise ValueError("a ChaCha20 key has 32 bytes")
         self._key = bytes(key)
@@ -30,7 +33,7 @@ class ChaCha:
     # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     @micropython.viper
-    def seal_into(self, nonce, aad, buf, start: int, n: int):
+    def seal_into(self, nonce: object, aad: object, buf: object, start: int, n: int) -> object:
         _check(nonce, aad, buf, start, n)
         _begin(self._key, nonce)
         _xor(buf, start, n)
@@ -40,7 +43,7 @@ class ChaCha:
     # The reverse; nothing is decrypted before the tag has verified. When it does not: False, and
     # buf[start:start+n] is zero.
     @micropython.viper
-    def open_into(self, nonce, aad, buf, start: int, n: int) -> bool:
+    def open_into(self, nonce: object, aad: object, buf: object, start: int, n: int) -> bool:
         _check(nonce, aad, buf, start, n)
         _begin(self._key, nonce)
         _mac(aad, len(aad), buf, start, n)
@@ -52,9 +55,14 @@ class ChaCha:
         return True
 
 
-def _check(nonce, aad, buf, start, n):
+def _check(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
     room = len(buf) - 16
-    if len(nonce) != 12 or len(aad) > 65279 or start < 0 or not 0 <= n <= min(room - start, _LONGEST):
+    if (
+        len(nonce) != 12
+        or len(aad) > 65279
+        or start < 0
+        or not 0 <= n <= min(room - start, _LONGEST)
+    ):
         raise ValueError(
             "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d"
             % (len(nonce), len(aad), len(buf), start, n)
@@ -63,7 +71,7 @@ def _check(nonce, aad, buf, start, n):
 
 # The state with counter 0, whose block keys the MAC.
 @micropython.viper
-def _begin(key: ptr8, nonce: ptr8):
+def _begin(key: ptr8, nonce: ptr8) -> object:
     s = ptr8(_state)
     word = ptr8(b"expand 32-byte k")
     i = 0
@@ -85,7 +93,7 @@ def _begin(key: ptr8, nonce: ptr8):
 
 # XORs key stream, from counter 1 on, into buf[start:start+n].
 @micropython.viper
-def _xor(buf: ptr8, start: int, n: int):
+def _xor(buf: ptr8, start: int, n: int) -> object:
     counter = ptr32(ptr32(_state))
     b = int(buf) + start
     end = b + n
@@ -115,7 +123,7 @@ def _xor(buf: ptr8, start: int, n: int):
 
 # The MAC's input: associated data and ciphertext, each padded to whole blocks, and their lengths.
 @micropython.viper
-def _mac(aad, a: int, buf, start: int, n: int):
+def _mac(aad: object, a: int, buf: object, start: int, n: int) -> object:
     poly1305.blocks(_sum, aad, 0, a >> 4)
     if a & 15:
         _rest(aad, a & -16, a & 15)
@@ -134,7 +142,7 @@ def _mac(aad, a: int, buf, start: int, n: int):
 
 # _block = data[at:at+n] and zeros.
 @micropython.viper
-def _rest(data: ptr8, at: int, n: int):
+def _rest(data: ptr8, at: int, n: int) -> object:
     o = ptr8(_block)
     i = 0
     while i < 16:
@@ -154,7 +162,7 @@ def _differ(tag: ptr8, buf: ptr8, at: int) -> int:
 
 
 @micropython.viper
-def _wipe(buf: ptr8, start: int, n: int):
+def _wipe(buf: ptr8, start: int, n: int) -> object:
     i = 0
     while i < n:
         buf[start + i] = 0

@@ -6,12 +6,15 @@ import micropython
 
 _TYPING = micropython.const(0)
 if _TYPING:
+    # Viper takes `object` for "any Python object", and so shall the type checker.
+    from typing import Any as object
+
     from viper_types import ptr32
 
 
 # state: 16 words (constants, key, counter, nonce). out: 16 words of key stream. Allocates nothing.
 @micropython.viper
-def block(state: ptr32, out: ptr32):
+def block(state: ptr32, out: ptr32) -> object:
     x0 = state[0]
     x1 = state[1]
     x2 = state[2]

@@ -1,14 +1,17 @@
 # Poly1305 (RFC 8439, section 2.5) in viper over whole 16-byte blocks, on 32 and 64 bits.
 #
-# Ten limbs of 13 bits: a product of two limbs, times 5, summed five times, still fits 32 unsigned
-# bits; after five terms the carry is taken out. uint: its right shift brings in zeros.
+# Ten limbs of 13 bits: a product of two limbs, times 5, summed five times, fits 32 unsigned bits;
+# after five terms the carry is taken out. uint: its right shift brings in zeros.
 #
-# A state is 64 words: 0 to 9 the sum h, 16 to 34 the factors (5 r_1 ... 5 r_9, r_0 ... r_9, from the
-# highest down, so that limb k of a product starts at one place later), 48 to 51 the pad s.
+# A state is 64 words: 0 to 9 the sum h; 16 to 34 the factors 5 r_1 ... 5 r_9, r_0 ... r_9, in which
+# each limb of the product starts one place later; 36 to 45 room for finish; 48 to 51 the pad s.
 import micropython
 
 _TYPING = micropython.const(0)
 if _TYPING:
+    # Viper takes `object` for "any Python object", and so shall the type checker.
+    from typing import Any as object
+
     from viper_types import ptr8, ptr32, uint
 
 STATE_BYTES = micropython.const(256)
@@ -16,7 +19,7 @@ STATE_BYTES = micropython.const(256)
 
 # key: 32 bytes, r and s.
 @micropython.viper
-def start(state: ptr32, key: ptr8):
+def start(state: ptr32, key: ptr8) -> object:
     i = 0
     while i < 10:
         state[i] = 0
@@ -51,7 +54,7 @@ def start(state: ptr32, key: ptr8):
 
 # Adds `count` blocks of 16 bytes at data[at:] to the sum.
 @micropython.viper
-def blocks(state: ptr32, data: ptr8, at: int, count: int):
+def blocks(state: ptr32, data: ptr8, at: int, count: int) -> object:
     base = int(state)
     m = int(data) + at
     end = m + (count << 4)
@@ -103,7 +106,7 @@ def blocks(state: ptr32, data: ptr8, at: int, count: int):
 
 # Writes the tag's 16 bytes to out[at:]; the state is used up.
 @micropython.viper
-def finish(state: ptr32, out: ptr8, at: int):
+def finish(state: ptr32, out: ptr8, at: int) -> object:
     # Carry fully, twice round the ring of limbs.
     i = 1
     c = 0
