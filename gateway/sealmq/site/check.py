@@ -34,7 +34,6 @@ from .model import (
 from .poset import closure
 
 _TABLES = ("site", "mediator", "broker", "policy", "labels", "clients", "topics", "creation")
-_ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - names what must not be told to clients
 
 
 def parse(text: str, path: Path | None = None) -> Config:
@@ -107,7 +106,7 @@ def _mediator(t: Mapping[str, Any]) -> Mediator:
     told = host, port
     if "advertise" in t:
         told = values.address(values.text(t, "mediator.advertise", ""), "mediator.advertise")
-    if told[0] in _ANYWHERE:
+    if told[0] in values.ANYWHERE:
         raise ConfigError(
             f"clients cannot reach {told[0]}; they need one address of this host",
             'add advertise = "NAME-OR-ADDRESS:PORT" under [mediator]',

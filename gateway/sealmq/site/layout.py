@@ -140,9 +140,8 @@ def prepare(layout: Layout) -> None:
             _folder(layout.audit(role), 0o750, user)
     if gid is not None:
         os.chown(layout.run, -1, gid)
-        for path in (layout.config, layout.salt):
-            if path.exists():
-                os.chown(path, -1, gid)
+        if layout.config.exists():
+            os.chown(layout.config, -1, gid)
 
 
 def _folder(path: Path, mode: int, user: pwd.struct_passwd | None = None) -> None:

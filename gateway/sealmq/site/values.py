@@ -16,8 +16,9 @@ from sealmq_spec.errors import SealError
 from .errors import ConfigError
 from .model import BUILT_IN, SUITES, Label
 
+ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what must not be told to clients
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_NAME_RULE = "a name has 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit"
+NAME_RULE = "a name has 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit"
 
 
 def table(doc: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -83,9 +84,14 @@ def suite(row: Mapping[str, Any], key: str) -> int:
     return SUITES[one_of(row, f"{key}.suite", tuple(SUITES), "ccm", shown=key)]
 
 
+def is_name(name: str) -> bool:
+    """Whether a label, a client or a site may be called so."""
+    return _NAME.match(name) is not None
+
+
 def check_name(name: str, key: str) -> None:
-    if not _NAME.match(name):
-        raise ConfigError(f"{name!r} is no name", _NAME_RULE, key=key)
+    if not is_name(name):
+        raise ConfigError(f"{name!r} is no name", NAME_RULE, key=key)
 
 
 def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:

@@ -1,0 +1,169 @@
+"""`sealmq init`: a new site folder, and its key outside of it. Nothing is ever overwritten.
+
+The folder is made under another name and renamed when it is whole: a run that is cut off leaves no
+half site behind under the name that was asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sealmq.kg.local import create
+from sealmq.site import masterkey, values
+from sealmq.site.config import Config, loads
+from sealmq.site.edit import fill
+from sealmq.site.errors import ConfigError, NoSite
+from sealmq.site.layout import Layout, prepare, sync_folder, write_atomically
+
+from .errors import OperatorError, UsageError
+
+_EXAMPLES = """\
+examples:
+  sealmq init site                                    a site without labels and clients yet
+  sealmq init factory --example factory               two machines and a control room, ready to run
+  sealmq init site --key-file /media/stick/site.key   the key on a stick (made there if missing)
+  sealmq init site --listen 0.0.0.0:1883              for clients on other hosts
+
+The key file opens the site's secrets. It lies outside SITE, by default in ~/.config/sealmq (for
+root /etc/sealmq). Keep a backup of it, apart from the backups of SITE. A systemd credential named
+sealmq-key takes its place.
+"""
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """sealmq init SITE"""
+    parser = sub.add_parser(
+        "init",
+        help="make a site folder with a commented sealmq.toml",
+        description="Make a site folder: sealmq.toml, the key generator's store, and a key file "
+        "outside of it.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("site", metavar="SITE", help="the folder to make; it must not be there yet")
+    parser.add_argument("--example", choices=("factory",), help="begin with this policy")
+    parser.add_argument("--key-file", metavar="FILE", help="where the key lies, or is to be made")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:1883",
+        help="where clients connect (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="say what was made as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the site; print where its parts are."""
+    root = Path(args.site).absolute()
+    _refuse_to_overwrite(root)
+    host, _ = _address(args.listen)
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:64] or "site"
+    site = secrets.token_bytes(4)
+    key_file, made_key = _key_file(args.key_file, name, site, root)
+    try:
+        text = _text(
+            args.example or "plain",
+            {
+                "name": name,
+                "id": site.hex(),
+                "listen": args.listen,
+                **({} if key_file is None else {"key_file": str(key_file)}),
+                **({"advertise": _told(args.listen)} if host in values.ANYWHERE else {}),
+            },
+        )
+        config = _build(root, text, key_file)
+    except BaseException:
+        if made_key and key_file is not None:
+            key_file.unlink(missing_ok=True)
+        raise
+    _say(args, root, config, key_file)
+    return 0
+
+
+def _address(listen: str) -> tuple[str, int]:
+    try:
+        return values.address(listen, "--listen")
+    except ConfigError as error:
+        raise UsageError(f"--listen: {error.what}", hint=error.hint) from None
+
+
+def _refuse_to_overwrite(root: Path) -> None:
+    if root.is_symlink() or (root.exists() and (not root.is_dir() or any(root.iterdir()))):
+        what = "is a site already" if (root / "sealmq.toml").exists() else "is there and not empty"
+        raise NoSite(f"{root} {what}; nothing was changed", "name a folder that is not there yet")
+
+
+# (the key file or None when systemd has it, whether it was made here)
+def _key_file(given: str | None, name: str, site: bytes, root: Path) -> tuple[Path | None, bool]:
+    if given is None and masterkey.credential() is not None:
+        return None, False
+    path = Path(given).absolute() if given else masterkey.default_path(name, site)
+    masterkey.refuse_inside(path, root)
+    if given and path.exists():
+        masterkey.read(path)
+        return path, False
+    masterkey.create(path, root)
+    return path, True
+
+
+def _text(example: str, words: dict[str, str]) -> str:
+    folder = resources.files("sealmq.site") / "templates"
+    parts = [(folder / f"{part}.toml").read_text(encoding="utf-8") for part in ("head", example)]
+    return fill("".join(parts), words)
+
+
+# Clients elsewhere cannot use 0.0.0.0; this host's name is the best guess there is.
+def _told(listen: str) -> str:
+    return f"{socket.gethostname()}:{listen.rpartition(':')[2]}"
+
+
+def _build(root: Path, text: str, key_file: Path | None) -> Config:
+    root.parent.mkdir(parents=True, exist_ok=True)
+    draft = Layout(Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent)))
+    try:
+        config = loads(text, draft.config)
+        prepare(draft)
+        write_atomically(draft.config, text.encode(), 0o640)
+        write_atomically(draft.salt, secrets.token_bytes(masterkey.SALT_BYTES), 0o600)
+        prepare(draft)
+        create(draft, config, masterkey.role_keys(draft, config, key_file).kg)
+        prepare(draft)
+        try:
+            os.rename(draft.root, root)
+        except OSError as error:
+            raise OperatorError(f"{root} cannot be made: {error.strerror}") from None
+        sync_folder(root.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(draft.root)
+        raise
+    return config
+
+
+def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | None) -> None:
+    if args.json:
+        made = {
+            "site": str(root),
+            "name": config.site.name,
+            "id": config.site.id.hex(),
+            "key_file": None if key_file is None else str(key_file),
+            "labels": list(config.labels),
+            "clients": list(config.clients),
+        }
+        print(json.dumps(made))
+        return
+    where = "the systemd credential" if key_file is None else str(key_file)
+    print(f"site      {root}")
+    print(f"policy    {root / 'sealmq.toml'}")
+    print(f"key       {where} (keep a backup, apart from the site's)")
+    print(f"next      sealmq up {args.site}")

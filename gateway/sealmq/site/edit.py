@@ -1,0 +1,158 @@
+"""Commands that change sealmq.toml: comments and order stay, and nothing wrong is ever written.
+
+The new text is checked as a whole before it replaces the old one in one step. One command at a
+time: the site's folder is locked meanwhile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.items import Comment, Table, Whitespace
+
+from .config import Config, load, loads
+from .errors import ConfigError
+from .layout import Layout, write_atomically
+
+Document = tomlkit.TOMLDocument
+
+
+@contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """Nobody else edits the site's files meanwhile."""
+    fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def edit(layout: Layout, change: Callable[[Document], None]) -> Config:
+    """Apply `change` to sealmq.toml; returns what it then says. ConfigError: nothing changed."""
+    with locked(layout):
+        before = load(layout.config)
+        text = layout.config.read_text(encoding="utf-8")
+        doc = tomlkit.parse(text)
+        change(doc)
+        new = doc.as_string()
+        if new == text:
+            return before
+        config = loads(new, layout.config)
+        mode = layout.config.stat().st_mode & 0o777
+        write_atomically(layout.config, new.encode(), mode)
+        return config
+
+
+def add_client(
+    layout: Layout, name: str, label: str, kind: str | None = None, suite: str | None = None
+) -> tuple[Config, bool]:
+    """Add a client, or find it there with the same values. The second value: it was added now.
+
+    `kind` and `suite` that are None: the default for a new client, anything for one that is there.
+    """
+    given = {"label": label, "kind": kind, "suite": suite}
+    wanted = {key: value for key, value in given.items() if value is not None}
+    added = False
+
+    def change(doc: Document) -> None:
+        nonlocal added
+        clients = _table(doc, "clients")
+        found = clients.get(name)
+        if found is not None:
+            _same(name, found, wanted)
+            return
+        row = {"label": label, "kind": kind or "device"}
+        if suite is not None and suite != "ccm":
+            row["suite"] = suite
+        words = ", ".join(f"{k} = {tomlkit.string(v).as_string()}" for k, v in row.items())
+        _put(clients, name, tomlkit.value(f"{{ {words} }}"))
+        added = True
+
+    return edit(layout, change), added
+
+
+def set_topic(layout: Layout, topic: str, label: str | None) -> Config:
+    """Label a topic beforehand; None takes the line out."""
+
+    def change(doc: Document) -> None:
+        topics = _table(doc, "topics")
+        if label is not None:
+            _put(topics, topic, label)
+        elif topic in topics:
+            del topics[topic]
+
+    return edit(layout, change)
+
+
+def set_client_label(layout: Layout, name: str, label: str) -> Config:
+    """Give a client that is there another label."""
+
+    def change(doc: Document) -> None:
+        row = _table(doc, "clients").get(name)
+        if row is None:
+            raise ConfigError(f"there is no client {name!r}", key="clients")
+        row["label"] = label
+
+    return edit(layout, change)
+
+
+def _same(name: str, found: MutableMapping[str, Any], wanted: dict[str, str]) -> None:
+    defaults = {"kind": "device", "suite": "ccm"}
+    for key, value in wanted.items():
+        has = str(found.get(key, defaults.get(key)))
+        if has != value:
+            raise ConfigError(
+                f"it is there already, with {key} {has!r} and not {value!r}",
+                "give the same values to get its enrolment file again, or choose another name",
+                key=f"clients.{name}",
+            )
+
+
+def _table(doc: Document, name: str) -> Table:
+    if name not in doc:
+        doc[name] = tomlkit.table()
+    return cast(Table, doc[name])
+
+
+# A new line goes behind the table's last one, not behind the comment above the next table.
+def _put(table: Table, key: str, value: object) -> None:
+    if key in table:
+        table[key] = value
+        return
+    body = table.value.body
+    start = len(body)
+    while start and body[start - 1][0] is None:
+        start -= 1
+    while start < len(body) and not isinstance(body[start][1], Whitespace):
+        start += 1
+    behind = [item for _, item in body[start:]]
+    del body[start:]
+    table.append(key, value)
+    for item in behind:
+        if isinstance(item, (Comment, Whitespace)):
+            table.add(item)
+
+
+def fill(template: str, values: dict[str, str]) -> str:
+    """A template's text with each @NAME@ replaced by a TOML string of its value.
+
+    A line whose value is missing is left out.
+    """
+
+    def line(text: str) -> str | None:
+        found = re.search(r"@([a-z_]+)@", text)
+        if found is None:
+            return text
+        value = values.get(found.group(1))
+        if value is None:
+            return None
+        return text.replace(found.group(0), tomlkit.string(value).as_string())
+
+    return "".join(new for old in template.splitlines(True) if (new := line(old)) is not None)
