@@ -35,6 +35,6 @@ def unseal(aead, nonce: bytes, packet: bytes, head: int, tail: bytes, what: str)
     if n < 0:
         raise Malformed("%s: %d bytes, at least %d expected" % (what, len(packet), head + TAG))
     buf = bytearray(packet)
-    if not aead.open_into(nonce, bytes(buf[:head]) + tail, buf, head, n):
+    if not aead.open_into(nonce, packet[:head] + tail, buf, head, n):
         raise Unauthentic("%s: the tag does not verify" % what)
     return bytes(buf[head : head + n])

@@ -28,6 +28,8 @@ from .keys import u24
 _PROOF_CHARS = 32
 _TAG_CHARS = 22
 _REASON = 200
+_PROOF = bytes((PROOF,))
+_CONTROL = len(CONTROL).to_bytes(2, "big") + CONTROL
 
 
 # --- CONNECT ---
@@ -35,8 +37,16 @@ _REASON = 200
 
 # 32 characters: the first part of the password, all of it in quarantine (gen 0).
 def proof_head(suite, flags, gen, client, boot, salt, conn, low) -> bytes:
-    p = bytes((suite << 4 | flags,)) + u24(gen) + u24(client) + u24(boot) + salt + u24(conn)
-    return b64u(p + u24(low))
+    p = struct.pack(
+        ">IHI8sHI",
+        (suite << 4 | flags) << 24 | gen,
+        client >> 8,
+        (client & 255) << 24 | boot,
+        salt,
+        conn >> 8,
+        (conn & 255) << 24 | low,
+    )
+    return b64u(p)
 
 
 # (suite, flags, gen, client, boot, salt, conn, low, tag or b"") of a CONNECT password.
@@ -65,18 +75,24 @@ def split_proof(password: bytes):
 
 
 def _proof_aad(site: bytes, mediator: int, packet) -> bytes:
-    return bytes((PROOF,)) + site + u24(mediator) + bytes(packet[: len(packet) - _TAG_CHARS])
+    return _PROOF + site + u24(mediator) + packet[: len(packet) - _TAG_CHARS]
+
+
+def _proof_nonce(salt: bytes, conn: int) -> bytes:
+    return salt + (N_PROOF[0] << 24 | conn).to_bytes(4, "big")
 
 
 # Fills in the last 22 bytes of a CONNECT packet whose password already begins with proof_head.
 def sign_connect(aead, site, mediator, salt, conn, packet: bytearray) -> None:
-    t = tag(aead, salt + N_PROOF + u24(conn), _proof_aad(site, mediator, packet))
-    packet[len(packet) - _TAG_CHARS :] = b64u(t)
+    end = len(packet) - _TAG_CHARS
+    # The tag lies where its text will.
+    aead.seal_into(_proof_nonce(salt, conn), _proof_aad(site, mediator, packet), packet, end, 0)
+    packet[end:] = b64u(packet[end : end + TAG])
 
 
 def check_connect(aead, site, mediator, salt, conn, packet: bytes, given: bytes) -> None:
     aad = _proof_aad(site, mediator, packet)
-    check_tag(aead, salt + N_PROOF + u24(conn), aad, given, "CONNECT")
+    check_tag(aead, _proof_nonce(salt, conn), aad, given, "CONNECT")
 
 
 # --- SUBSCRIBE, UNSUBSCRIBE ---
@@ -121,8 +137,7 @@ def open_up(aead, salt, site, client, mediator, packet: bytes) -> bytes:
 
 
 def _down_tail(site, client, mediator, conn) -> bytes:
-    t = site + u24(client) + u24(mediator) + u24(conn)
-    return t + len(CONTROL).to_bytes(2, "big") + CONTROL
+    return b"".join((site, (client << 24 | mediator).to_bytes(6, "big"), u24(conn), _CONTROL))
 
 
 # order: 12 bytes (inst, ms, seq), which is the nonce.

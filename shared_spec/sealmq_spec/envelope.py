@@ -20,24 +20,20 @@ from .const import (
     UNTIMED,
 )
 from .errors import Malformed
-from .keys import u24
-
-
-def _topic(topic: bytes) -> bytes:
-    return len(topic).to_bytes(2, "big") + topic
 
 
 def tail_m1(site: bytes, label: int, topic: bytes) -> bytes:
-    return site + u24(label) + _topic(topic)
+    return site + (label << 16 | len(topic)).to_bytes(5, "big") + topic
 
 
 # flags: bits 0 to 2 of PUBLISH's first byte (RETAIN, QoS).
 def tail_m2(site: bytes, client: int, mediator: int, flags: int, topic: bytes) -> bytes:
-    return site + u24(client) + u24(mediator) + bytes((flags,)) + _topic(topic)
+    number = (client << 24 | mediator).to_bytes(6, "big")
+    return b"".join((site, number, (flags << 16 | len(topic)).to_bytes(3, "big"), topic))
 
 
 def tail_m3(site: bytes, topic: bytes) -> bytes:
-    return site + _topic(topic)
+    return site + len(topic).to_bytes(2, "big") + topic
 
 
 # kind_class: a class, plus UNTIMED where t_pub is 0. Writes 27 bytes at buf[o].

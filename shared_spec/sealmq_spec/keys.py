@@ -4,12 +4,18 @@ from hashlib import sha256
 
 
 # SHA-256(T, site, ctx, K): at most 55 bytes, so one compression, keyed by the 32 bytes at its end.
-def f(t: bytes, site: bytes, ctx: bytes, key: bytes) -> bytes:
-    return sha256(t + site + ctx + key).digest()
+# parts: T, site, the parts of ctx, K.
+def f(*parts: bytes) -> bytes:
+    return sha256(b"".join(parts)).digest()
 
 
 def u24(n: int) -> bytes:
     return n.to_bytes(3, "big")
+
+
+# u8, u24, u24
+def _numbers(a: int, b: int, c: int) -> bytes:
+    return ((a << 24 | b) << 24 | c).to_bytes(7, "big")
 
 
 def xor32(a: bytes, b: bytes) -> bytes:
@@ -19,37 +25,37 @@ def xor32(a: bytes, b: bytes) -> bytes:
 # The pad of z (h = 0) and of z-bar (h = 1), under the source label's root. Chen and Wilson 4.3,
 # with the kid of SPEC.md 2.
 def pad(site: bytes, h: int, n: int, e_n: int, kid: bytes, root: bytes) -> bytes:
-    return f(b"z1", site, bytes((h,)) + u24(n) + u24(e_n) + kid, root)
+    return f(b"z1", site, _numbers(h, n, e_n), kid, root)
 
 
 def topic_key(site: bytes, suite: int, label: int, epoch: int, root: bytes) -> bytes:
-    return f(b"e1", site, bytes((suite,)) + u24(label) + u24(epoch), root)
+    return f(b"e1", site, _numbers(suite, label, epoch), root)
 
 
 def outer_key(site: bytes, suite: int, label: int, epoch: int, inst: int, ek: bytes) -> bytes:
-    return f(b"o1", site, bytes((suite,)) + u24(label) + u24(epoch) + u24(inst), ek)
+    return f(b"o1", site, _numbers(suite, label, epoch), u24(inst), ek)
 
 
 def inner_key(
     site: bytes, suite: int, sender: int, boot: int, salt: bytes, root_bar: bytes
 ) -> bytes:
-    return f(b"i1", site, bytes((suite,)) + u24(sender) + u24(boot) + salt, root_bar)
+    return f(b"i1", site, _numbers(suite, sender, boot), salt, root_bar)
 
 
 def link_key(
     site: bytes, use: int, suite: int, mediator: int, boot: int, salt: bytes, km: bytes
 ) -> bytes:
-    return f(b"l1", site, bytes((use << 4 | suite,)) + u24(mediator) + u24(boot) + salt, km)
+    return f(b"l1", site, _numbers(use << 4 | suite, mediator, boot), salt, km)
 
 
 def record_key(site: bytes, label: int, epoch: int, root_bar: bytes) -> bytes:
-    return f(b"r1", site, u24(label) + u24(epoch), root_bar)
+    return f(b"r1", site, u24(label), u24(epoch), root_bar)
 
 
 # direction: 0 request, 1 answer. nonce_c: 16 bytes.
 def provisioning_key(site: bytes, direction: int, nonce_c: bytes, ps: bytes) -> bytes:
-    return f(b"p1", site, bytes((direction,)) + nonce_c, ps)
+    return f(b"p1", site, bytes((direction,)), nonce_c, ps)
 
 
 def time_key(site: bytes, nonce_c: bytes, ps: bytes) -> bytes:
-    return f(b"t1", site, b"\x01" + nonce_c, ps)
+    return f(b"t1", site, b"\x01", nonce_c, ps)

@@ -1,4 +1,6 @@
 # Provisioning and KG time (SPEC.md 7): the only packets under the pre-shared secret ps.
+import struct
+
 from .aead import check_tag, seal, tag, unseal
 from .const import ANSWER, ASK, ASK_LEN, KGTIME, KGTIME_LEN, TAG
 from .errors import Malformed, Misuse, Unsupported
@@ -99,7 +101,7 @@ def open_answer(make, site, ps, suite, client, nonce_c, packet: bytes):
 
 # N_c of the KG time that comes with a welcome.
 def time_nonce(salt: bytes, boot: int, conn: int) -> bytes:
-    return salt + u24(boot) + u24(conn) + b"\x00\x00"
+    return salt + (boot << 40 | conn << 16).to_bytes(8, "big")
 
 
 def kg_time(make, site, ps, suite, client, nonce_c, order, ms, epoch, kseq) -> bytes:
@@ -117,4 +119,5 @@ def open_kg_time(make, site, ps, suite, client, nonce_c, packet: bytes):
         raise Unsupported("KG time of suite %d, the link's is %d" % (packet[1] >> 4, suite))
     aead = make(suite, time_key(site, nonce_c, ps))
     b = unseal(aead, bytes(packet[2:_HEAD]), packet, _HEAD, site + u24(client), "KG time")
-    return _int(b[0:6]), _int(b[6:9]), _int(b[9:13])
+    t = struct.unpack(">HIBHI", b)
+    return t[0] << 32 | t[1], t[2] << 16 | t[3], t[4]

@@ -4,10 +4,6 @@
 from . import control
 from .const import (
     BEHIND,
-    M1_HEAD,
-    M2,
-    M2_HEAD,
-    N_LINK,
     OP_ASK_TIME,
     OP_EPOCH,
     OP_FETCH,
@@ -20,7 +16,6 @@ from .const import (
     READY,
     ROUND_TRIP_MS,
     SUBSCRIBE,
-    TAG,
     TLV_KG_TIME,
     U24,
     UNTIMED,
@@ -31,14 +26,15 @@ from .const import (
     WILL,
     WINDOW_S,
 )
-from .envelope import nonce_link, nonce_m1, put_m1, put_m2, seal_at, tail_m1, tail_m2
 from .errors import Malformed, Misuse, Replay, Stale
 from .keys import inner_key, link_key, u24
+from .outgoing import Outgoing
 from .provision import open_kg_time, time_nonce
 from .tlv import EMPTY, span, unpack
 from .topics import put_token
 
-_TAILS = 16
+_TOPICS = 16
+_USED_UP = "the boot session's counters are used up; start a new one"
 # W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
 _HALF_MS = WINDOW_S * 500
 
@@ -48,6 +44,12 @@ class Session:
     def __init__(self, ident, make, boot: int, salt: bytes):
         self.ident = ident
         self.make = make
+        self._aeads = {}
+        self._outgoing = {}
+        self.begin(boot, salt)
+
+    # A new boot session: nothing of the last one is kept.
+    def begin(self, boot: int, salt: bytes) -> None:
         self.boot = boot
         self.salt = salt
         self.conn = 0
@@ -63,15 +65,19 @@ class Session:
         self._sent = 0
         self._asked = b""
         self._order = b""
-        self._aeads = {}
-        self._tails = {}
+        self._forget()
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
     # nonce again.
     def renew(self, ident) -> None:
         self.ident = ident
+        self._forget()
+
+    def _forget(self) -> None:
         self._aeads.clear()
-        self._tails.clear()
+        self._outgoing.clear()
+        self._topic = None
+        self._flags = 0
 
     def _link(self, use: int):
         a = self._aeads.get(use)
@@ -102,7 +108,7 @@ class Session:
     # The next counter. At its end the caller must start a new boot session.
     def next_ctr(self) -> int:
         if self.ctr >= U24:
-            raise Misuse("the boot session's counters are used up; start a new one")
+            raise Misuse(_USED_UP)
         self.ctr += 1
         return self.ctr
 
@@ -140,7 +146,11 @@ class Session:
             raise Misuse("the boot session's connections are used up; start a new one")
         self.conn += 1
         self._order = b""
-        flags = WANT_KG_TIME if want_kg_time else 0
+        flags = 0
+        self._asked = b""
+        if want_kg_time:
+            flags = WANT_KG_TIME
+            self._asked = time_nonce(self.salt, self.boot, self.conn)
         return control.proof_head(
             i.suite, flags, i.gen, i.client, self.boot, self.salt, self.conn, low or self.ctr + 1
         )
@@ -153,7 +163,6 @@ class Session:
             self._link(USE_CONTROL), i.site, i.mediator, self.salt, self.conn, packet
         )
         self._sent = mono
-        self._asked = time_nonce(self.salt, self.boot, self.conn)
 
     # --- what goes out ---
 
@@ -163,7 +172,6 @@ class Session:
     def seal_publish(
         self, buf, o, n, topic: bytes, flags, kind_class, life, mono, tlv=EMPTY
     ) -> int:
-        i = self.ident
         if kind_class == WILL:
             t_pub = 0
             kind_class |= UNTIMED
@@ -171,38 +179,26 @@ class Session:
             raise Misuse("no time yet: connect first")
         else:
             t_pub = (mono + self._offset) // 1000
-        tails = self._tails.get((topic, flags))
-        if tails is None:
-            if len(self._tails) >= _TAILS:
-                self._tails.clear()
-            tails = (
-                tail_m1(i.site, i.own.label, topic),
-                tail_m2(i.site, i.client, i.mediator, flags, topic),
-            )
-            self._tails[(topic, flags)] = tails
-        ctr = self.next_ctr()
-        t = len(tlv)
-        p = o + M2_HEAD + t
-        put_m2(buf, o, M2, i.suite, ctr, t_pub)
-        buf[o + M2_HEAD : p] = tlv
-        put_m1(
-            buf,
-            p,
-            i.own.suite,
-            kind_class,
-            i.own.epoch,
-            i.client,
-            self.boot,
-            self.salt,
-            ctr,
-            t_pub,
-            life,
-        )
-        seal_at(self._inner(), nonce_m1(buf, p), buf, p, M1_HEAD, n, tails[0])
-        inner = t + M1_HEAD + n + TAG
-        nonce = nonce_link(self.salt, buf, o, N_LINK)
-        seal_at(self._link(USE_PUBLISH), nonce, buf, o, M2_HEAD, inner, tails[1])
-        return M2_HEAD + inner + TAG
+        if topic is not self._topic or flags != self._flags:
+            self._last = self._prepare(topic, flags)
+            self._topic = topic
+            self._flags = flags
+        ctr = self.ctr + 1
+        if ctr > U24:
+            raise Misuse(_USED_UP)
+        self.ctr = ctr
+        return self._last.seal(buf, o, n, kind_class, life, ctr, t_pub, tlv)
+
+    def _prepare(self, topic: bytes, flags: int) -> Outgoing:
+        key = (topic, flags)
+        out = self._outgoing.get(key)
+        if out is None:
+            if len(self._outgoing) >= _TOPICS:
+                self._outgoing.clear()
+            link = self._link(USE_PUBLISH)
+            out = Outgoing(self.ident, self.boot, self.salt, topic, flags, self._inner(), link)
+            self._outgoing[key] = out
+        return out
 
     # The filter as it goes into SUBSCRIBE (op 0) or UNSUBSCRIBE (op 1, qos 0), and its ctr.
     def token(self, filt: str, qos: int = 0, op: int = SUBSCRIBE):
@@ -321,8 +317,10 @@ class Session:
         self._asked = b""
 
     def _saw(self, epoch: int, kseq: int) -> None:
-        self.epoch_seen = max(self.epoch_seen, epoch)
-        self.kseq_seen = max(self.kseq_seen, kseq)
+        if epoch > self.epoch_seen:
+            self.epoch_seen = epoch
+        if kseq > self.kseq_seen:
+            self.kseq_seen = kseq
 
     def _epoch(self, body: bytes):
         if len(body) != 15:
