@@ -111,11 +111,12 @@ def first_byte_fault(first: int, role: Role, stage: Stage) -> MalformedPacket:
         return MalformedPacket(
             f"{kind_name}: arrived at a {role}, which takes {names} [section 2.2.1]"
         )
-    fault = _publish_flags_fault(flags) if kind == 3 else None
-    if fault is None:
-        right = _KINDS[kind][1] if kind in _KINDS else 0
-        fault = f"flags 0b{flags:04b}; they are 0b{right:04b} [MQTT-2.2.2-2]"
-    return MalformedPacket(f"{kind_name}: {fault}")
+    if kind == 3:
+        return MalformedPacket(f"{kind_name}: {_publish_flags_fault(flags)}")
+    right = _KINDS[kind][1]
+    return MalformedPacket(
+        f"{kind_name}: flags 0b{flags:04b}; they are 0b{right:04b} [MQTT-2.2.2-2]"
+    )
 
 
 def length_fault(first: int, remaining: int, most: int) -> MalformedPacket | PacketTooLarge:

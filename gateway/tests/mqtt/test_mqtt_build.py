@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sealmq.mqtt import Decoder, Publish, UsageError, Will, build
+from sealmq.mqtt import Connect, Decoder, Publish, UsageError, Will, build
 
 LONG = "x" * 65536
 
@@ -106,3 +106,11 @@ def test_every_payload_buffer_gives_the_same_bytes() -> None:
     for wrong in (8, "text", None):
         with pytest.raises(TypeError):
             build.publish("t", wrong)  # type: ignore[arg-type]
+
+
+def test_a_field_of_the_largest_size_passes() -> None:
+    password = bytes(65535)
+    data = build.connect("c", username="u", password=password)
+    (got,) = Decoder(64, max_connect=70000).feed(data)
+    assert isinstance(got, Connect)
+    assert got.password == password

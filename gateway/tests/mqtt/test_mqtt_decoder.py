@@ -108,6 +108,11 @@ def test_senseless_limits_are_refused(limit: int) -> None:
         Decoder(64, "broker")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("limit", [1, 268_435_455])
+def test_the_smallest_and_the_largest_limit(limit: int) -> None:
+    assert Decoder(limit, max_connect=limit).feed(build.pingreq()) == [Pingreq()]
+
+
 @pytest.mark.parametrize("step", [1, 2, 3, 1000])
 def test_packets_before_a_fault_are_known_at_any_chunking(step: int) -> None:
     data = build.pingreq() + build.publish("t", b"x") + b"\x38" + build.pingreq()

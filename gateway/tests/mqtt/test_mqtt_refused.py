@@ -79,8 +79,14 @@ CASES: list[Case] = [
         IdentifierRejected,
         "clean session is 0",
     ),
-    ("byte behind", "server", connect(extra=b"\0"), MalformedPacket, "1 bytes follow"),
-    ("field unannounced", "server", connect(0x02, b"u"), MalformedPacket, "3 bytes follow"),
+    ("byte behind", "server", connect(extra=b"\0"), MalformedPacket, "CONNECT: 1 bytes follow"),
+    (
+        "field unannounced",
+        "server",
+        connect(0x02, b"u"),
+        MalformedPacket,
+        "CONNECT: 3 bytes follow",
+    ),
     ("no will topic", "server", connect(0x06), MalformedPacket, "will topic needs 2 bytes, 0 are"),
     ("no will message", "server", connect(0x06, b"t"), MalformedPacket, "will message needs 2"),
     ("no user name", "server", connect(0x82), MalformedPacket, "user name needs 2 bytes, 0 are"),
@@ -178,7 +184,13 @@ for first, role in (
 CASES += [
     ("connack short", "client", packet(0x20, b"\0"), MalformedPacket, "return code needs 1"),
     ("connack long", "client", b"\x20\x03", MalformedPacket, "3; it is always 2"),
-    ("pingreq long", "server", b"\xc0\x01", MalformedPacket, "1; it is always 0"),
+    (
+        "pingreq long",
+        "server",
+        b"\xc0\x01",
+        MalformedPacket,
+        "PINGREQ: remaining length 1; it is always 0",
+    ),
     ("pingresp long", "client", b"\xd0\x01", MalformedPacket, "1; it is always 0"),
     ("disconnect long", "server", b"\xe0\x02", MalformedPacket, "2; it is always 0"),
 ]

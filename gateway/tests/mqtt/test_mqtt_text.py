@@ -142,3 +142,12 @@ def test_a_long_topic_is_cut_in_the_text() -> None:
         Decoder(8192).feed(b"\x30\x8b\x27" + string(topic))
     assert "(5001 characters)" in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(("size", "cut"), [(64, False), (65, True)])
+def test_a_text_of_64_characters_is_shown_whole(size: int, cut: bool) -> None:
+    topic = b"x" * (size - 1) + b"+"
+    with pytest.raises(MalformedPacket) as caught:
+        Decoder(8192).feed(packet(0x30, string(topic)))
+    assert (repr(topic.decode()) in str(caught.value)) is not cut
+    assert (f"({size} characters)" in str(caught.value)) is cut
