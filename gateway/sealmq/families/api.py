@@ -104,12 +104,19 @@ class Change(NamedTuple):
     records: Sequence[Record] = ()
 
 
+AUDITED = frozenset({"topic", "label", "rule", "reason", "detail"})
+"""What a family may say in the audit record of its command (shared_spec/audit.schema.json)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a command would change: commit `records`, audit, apply, then send `reply`."""
+    """What a command would change: commit `records`, audit, apply, then send `reply`.
+
+    `audit`: fields of the record `command`, out of AUDITED; texts.
+    """
 
     records: tuple[Record, ...] = ()
-    audit: Mapping[str, str | int] | None = None
+    audit: Mapping[str, str] | None = None
     reply: bytes = b""
 
 
@@ -168,6 +175,8 @@ class Family:
     """Every rule id that its verdicts use, with one plain line for `explain`."""
     tlvs: ClassVar[frozenset[int]] = frozenset()
     """TLV types (without the critical bit) that it understands."""
+    opens: ClassVar[bool] = False
+    """Whether `deliver` needs tlv, sender, message_id or age_ms, which lie inside the envelope."""
 
     def configure(self, config: Policy) -> Change:
         """Take the configuration in: at start-up (behind `apply`) and at each change."""

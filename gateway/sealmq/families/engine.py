@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from .api import Dep, Family, FamilyRecord, Policy, Proposal, Record, Seen, Verdict, deny
+from .api import AUDITED, Dep, Family, FamilyRecord, Policy, Proposal, Record, Seen, Verdict, deny
 from .ask import Ask, Who
 from .cache import Cache, Slot
 from .conn import Conn, sub_matches
@@ -195,13 +195,16 @@ class Engine:
         if to is None:
             return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
         try:
-            got = to.command(who, body, now_ms)
+            got: object = to.command(who, body, now_ms)
         except Exception as error:  # a defect of one family must not take the mediator down
             self._fault(family, "command", error)
             return deny("engine.exception", f"{family} failed on the command")
-        if isinstance(got, Proposal) and not all(_own(record, family) for record in got.records):
-            return deny("engine.bad-proposal", f"{family} proposed records that are not its own")
-        return got
+        if isinstance(got, Proposal):
+            if not all(_own(record, family) for record in got.records):
+                return deny("engine.bad-proposal", f"{family} proposed what is not its own")
+            if not AUDITED.issuperset(got.audit or ()):
+                return deny("engine.bad-proposal", f"{family} would audit unknown fields")
+        return got if isinstance(got, (Proposal, Verdict)) else _no_answer(family)
 
     # Words
 
@@ -235,6 +238,11 @@ class Engine:
         return frozenset().union(*(family.tlvs for family in self.order))
 
     @property
+    def opens(self) -> bool:
+        """Whether a family's `deliver` looks into the envelope: give it tlv, sender, and so on."""
+        return any(family.opens for family in self.order)
+
+    @property
     def warnings(self) -> list[str]:
         """What has to be said loudly at start, at reload and in status."""
         return [] if self.enforce else [OFF]
@@ -257,6 +265,10 @@ def _silent(family: str, question: str, error: Exception) -> None:
 
 def _overriding(order: Sequence[Family], method: str) -> tuple[Family, ...]:
     return tuple(f for f in order if getattr(type(f), method) is not getattr(Family, method))
+
+
+def _no_answer(family: str) -> Verdict:
+    return deny("engine.bad-verdict", f"{family} gave no answer to the command")
 
 
 def _own(record: Record, family: str) -> bool:

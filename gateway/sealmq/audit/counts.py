@@ -1,0 +1,67 @@
+"""What is counted and not written one by one: a record a minute for each key.
+
+A minute that has more keys than MAX_KEYS is written out early; its records then add up.
+"""
+
+from __future__ import annotations
+
+from .events import EACH_MINUTE, Field
+
+MAX_KEYS = 10_000
+MINUTE_MS = 60_000
+
+FIELDS = {
+    "publish-accepted": ("client", "topic", "label"),
+    "delivered": ("client", "topic", "label"),
+    "deliver-denied": ("client", "topic", "rule", "label"),
+    "unenforced": ("client", "topic", "rule", "question"),
+    "folded": ("of", "client", "rule"),
+}
+"""What a key holds behind the event; "" where the event has none."""
+
+Key = tuple[str, ...]
+
+
+class Counts:
+    """The present minute. The caller holds a lock."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._counts: dict[Key, int] = {}
+        self._singles: dict[str, int] = {}
+        self._begin(now_ms)
+
+    def _begin(self, now_ms: int) -> None:
+        self.minute_ms = now_ms // MINUTE_MS * MINUTE_MS
+        self.end_ms = self.minute_ms + MINUTE_MS
+
+    def add(self, key: Key) -> bool:
+        """True when the table is full: `take` it."""
+        counts = self._counts
+        count = counts.get(key)
+        if count is not None:
+            counts[key] = count + 1
+            return False
+        counts[key] = 1
+        return len(counts) >= MAX_KEYS
+
+    def single(self, event: str) -> bool:
+        """Whether one more record of this event may be written by itself in this minute."""
+        seen = self._singles.get(event, 0)
+        self._singles[event] = seen + 1
+        return seen < EACH_MINUTE
+
+    def over(self, now_ms: int) -> bool:
+        """Whether the minute is over; also when the clock went back."""
+        return not self.minute_ms <= now_ms < self.end_ms
+
+    def take(self, now_ms: int) -> list[tuple[str, dict[str, Field]]]:
+        """(event, fields) of all that was counted; counting begins anew."""
+        records: list[tuple[str, dict[str, Field]]] = []
+        for (event, *texts), count in self._counts.items():
+            fields: dict[str, Field] = dict(zip(FIELDS[event], texts, strict=True))
+            records.append((event, {**fields, "count": count, "minute_ms": self.minute_ms}))
+        self._counts = {}
+        if self.over(now_ms):
+            self._singles = {}
+            self._begin(now_ms)
+        return records

@@ -1,0 +1,161 @@
+"""Which events there are and which fields each has. shared_spec/audit.schema.json says the same.
+
+Flat and of one type a field, so that a reader can declare one table for all events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+VERSION = 1
+ROLES = ("kg", "mediator", "broker", "supervisor")
+
+Field = str | int | bool | list[str]
+
+
+class Event(NamedTuple):
+    """Fields that a record of the event has to have, and those that it may have."""
+
+    needs: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+
+
+# Text: its greatest length in characters. Longer text is cut, never refused.
+TEXT: Mapping[str, int] = {
+    "address": 300,
+    "client": 64,
+    "client_id": 100,
+    "detail": 500,
+    "family": 32,
+    "label": 64,
+    "of": 32,
+    "peer": 300,
+    "question": 32,
+    "reason": 500,
+    "rule": 100,
+    "segment": 100,
+    "topic": 1024,
+    "user": 64,
+    "version": 32,
+}
+NUMBERS = (
+    "count",
+    "dropped_bytes",
+    "epoch",
+    "gen",
+    "handover_end_s",
+    "kseq",
+    "lines",
+    "minute_ms",
+    "number",
+    "pid",
+)
+FLAGS = ("clean", "enforce")
+LISTS = ("notes", "order")
+
+_WHY = ("rule", "reason")
+
+EVENTS: Mapping[str, Event] = {
+    # The process.
+    "start": Event((), ("address", "enforce", "order", "pid", "version")),
+    "stop": Event((), ("reason",)),
+    "config-reloaded": Event((), ("enforce", "order", "kseq", "reason")),
+    "policy-off": Event(("reason",)),
+    "store-unavailable": Event(("reason",), ("client", "topic")),
+    "store-back": Event(),
+    "broker-away": Event(("reason",), ("client", "address")),
+    "broker-back": Event((), ("address",)),
+    "kg-away": Event(("reason",)),
+    "kg-back": Event(),
+    "family-fault": Event(("family", "question", "reason")),
+    # Clients and keys.
+    "connect": Event(("client", "peer"), ("client_id", "number")),
+    "connect-refused": Event(("peer", *_WHY), ("client", "client_id")),
+    "disconnect": Event(("client", "reason", "clean"), ("peer", "client_id")),
+    "provisioned": Event(("client", "gen"), ("label",)),
+    "client-provisioned": Event(("client", "gen"), ("label",)),
+    "client-enrolled": Event(("client", "user"), ("number", "label")),
+    "client-lent": Event(("client", "user"), ("number", "label")),
+    "keys-changed": Event(("kseq",), ("notes",)),
+    "epoch": Event(("label", "epoch"), ("kseq", "handover_end_s")),
+    # Packets.
+    "packet-refused": Event(_WHY, ("client", "client_id", "peer", "topic")),
+    "publish-refused": Event(("client", "topic", *_WHY), ("client_id", "peer")),
+    "subscribe-refused": Event(("client", "topic", *_WHY), ("client_id", "peer")),
+    "topic-labelled": Event(("client", "topic", "label"), ("rule",)),
+    "topic-reset": Event(("topic",)),
+    "command": Event(("client", "family"), ("topic", "label", "detail", *_WHY)),
+    # Counted: one record a minute for each combination of the fields that are not numbers.
+    "publish-accepted": Event(("client", "topic", "label", "count", "minute_ms")),
+    "delivered": Event(("client", "topic", "label", "count", "minute_ms")),
+    "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label",)),
+    "unenforced": Event(("client", "topic", "rule", "question", "count", "minute_ms")),
+    "folded": Event(("of", "count", "minute_ms"), ("client", "rule")),
+    # The log itself.
+    "log-recovered": Event(("segment", "lines", "dropped_bytes")),
+    "log-lost": Event(("count",)),
+    "log-fault": Event(("of", "reason")),
+}
+"""In `subscribe-refused` and `unenforced`, `topic` may be a filter."""
+
+LIMITED = frozenset(
+    {
+        "broker-away",
+        "connect",
+        "connect-refused",
+        "disconnect",
+        "packet-refused",
+        "publish-refused",
+        "store-unavailable",
+        "subscribe-refused",
+    }
+)
+"""What a peer can cause at will: beyond EACH_MINUTE of one kind, only counted (`folded`)."""
+
+EACH_MINUTE = 600
+
+
+def check(event: str, fields: Mapping[str, object]) -> tuple[dict[str, Field] | None, str]:
+    """The fields as they are written, and what was wrong ("" if nothing was).
+
+    None instead of fields: the record cannot be written, since it would not be one of the schema.
+    """
+    shape = EVENTS.get(event)
+    if shape is None:
+        return None, "no such event"
+    out: dict[str, Field] = {}
+    wrong = []
+    for name, value in fields.items():
+        if value is None or (value == "" and name in shape.may):
+            continue
+        if name not in shape.needs and name not in shape.may:
+            wrong.append(f"{name} is no field of it")
+            continue
+        clean = _value(name, value)
+        if clean is None:
+            wrong.append(f"{name} cannot be {type(value).__name__}")
+        else:
+            out[name] = clean
+    missing = [f"{name} is missing" for name in shape.needs if name not in out]
+    return (None if missing else out), "; ".join(wrong + missing)
+
+
+def _value(name: str, value: object) -> Field | None:
+    """The value as it is written, or None if the field cannot hold it."""
+    if name in TEXT:
+        return _text(value, TEXT[name]) or "-" if isinstance(value, str) else None
+    if name in FLAGS:
+        return value if isinstance(value, bool) else None
+    if name in LISTS:
+        if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+            return [_text(item, 200) for item in value[:100]]
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
+        return value
+    return None
+
+
+def _text(value: str, limit: int) -> str:
+    # Lone surrogates (a file name, say) cannot be UTF-8 and would end the writer.
+    return value[:limit].encode("utf-8", "backslashreplace").decode()[:limit]

@@ -1,0 +1,286 @@
+"""The audit log of one process. Writing is cheap; a thread of its own serialises and fsyncs.
+
+A disk in trouble makes lines wait (up to a bound, beyond which they are counted as lost), never the
+process. `synced` is for what may not go on before its record is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from .counts import Counts, Key
+from .events import LIMITED, ROLES, VERSION, Field, check
+from .segment import Segment, recover
+
+log = logging.getLogger("sealmq.audit")
+
+WAITING = 100_000
+BATCH = 1000
+RETRY_S = 1.0
+
+Line = dict[str, Field | int]
+Sync = tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]
+
+
+class AuditError(ValueError):
+    """The log was opened or used in a way that makes no sense (strict only for records)."""
+
+
+def clock() -> int:
+    """Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+class Audit:
+    """`role`: kg, mediator, broker or supervisor. `inst`: of the process. `site`: 8 hex digits."""
+
+    def __init__(
+        self,
+        dir: Path,
+        role: str,
+        inst: int,
+        site: str,
+        *,
+        segment_bytes: int = 8 << 20,
+        segment_ms: int = 300_000,
+        strict: bool = False,
+        now: Callable[[], int] = clock,
+    ) -> None:
+        """Closes what a dead process of the role has left open in `dir`.
+
+        A segment is closed at `segment_bytes` or `segment_ms`. `strict`: a record that is not one
+        of the schema raises AuditError; else it is logged as `log-fault`.
+        """
+        if role not in ROLES or len(site) != 8 or set(site) - set("0123456789abcdef"):
+            raise AuditError(f"no role or no site: {role!r}, {site!r}")
+        self._folder, self._role, self._inst, self._site = dir, role, inst, site
+        self._bytes, self._ms, self._strict, self._now = segment_bytes, segment_ms, strict, now
+        dir.mkdir(parents=True, exist_ok=True)
+        self._began = _unused(dir, f"{role}-{inst:08d}", now())
+        self._lines = self._files = self._lost = 0
+        self._done = 0
+        self._waiting: deque[Line] = deque()
+        self._counts = Counts(now())
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._syncs: list[Sync] = []
+        self._closing = False
+        self._segment: Segment | None = None
+        self._segment_began = 0
+        self._torn = False
+        self.error: str | None = None
+        """What is wrong with the disk, while it is."""
+        for left in recover(dir, role):
+            self.write("log-recovered", **left._asdict())
+        self._thread = threading.Thread(target=self._run, name="sealmq audit", daemon=True)
+        self._thread.start()
+
+    # For the process
+
+    def write(self, event: str, **fields: Field | None) -> None:
+        """One record. Fields that are None are left out, text that is too long is cut."""
+        clean, wrong = check(event, fields)
+        if wrong:
+            self._fault(event, wrong)
+            if clean is None:
+                return
+        now = self._now()
+        with self._lock:
+            self._turn(now)
+            if event in LIMITED and not self._counts.single(event):
+                texts = clean or {}
+                key = ("folded", event, str(texts.get("client", "")), str(texts.get("rule", "")))
+                self._counts.add(key)
+                return
+            self._put(event, clean or {}, now)
+
+    def count_accepted(self, client: str, topic: str, label: str) -> None:
+        """publish-accepted, one record a minute for each client and topic."""
+        self._count(("publish-accepted", client, topic, label))
+
+    def count_delivered(self, client: str, topic: str, label: str) -> None:
+        """delivered, likewise."""
+        self._count(("delivered", client, topic, label))
+
+    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
+        """deliver-denied, one record a minute for each client, topic and rule."""
+        self._count(("deliver-denied", client, topic, rule, label))
+
+    def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
+        """unenforced: what `enforce = false` let through, counted likewise."""
+        self._count(("unenforced", client, topic, rule, question))
+
+    async def synced(self) -> None:
+        """Returns when all that was written before is on disk (counts of this minute aside)."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self._done >= self._lines:
+                return
+            self._syncs.append((self._lines, loop, future))
+        await future
+
+    def close(self) -> None:
+        """Write the counts out, fsync, rename the segment, end the thread. May be called twice."""
+        with self._lock:
+            if not self._closing:
+                self._flush_counts(self._now())
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
+
+    # Lines
+
+    def _count(self, key: Key) -> None:
+        now = self._now()
+        with self._lock:
+            if self._counts.over(now):
+                self._flush_counts(now)
+            if self._counts.add(key):
+                self._flush_counts(now)
+
+    def _turn(self, now: int) -> None:
+        if self._counts.over(now):
+            self._flush_counts(now)
+
+    def _flush_counts(self, now: int) -> None:
+        for event, fields in self._counts.take(now):
+            clean, wrong = check(event, fields)
+            if clean is not None and not wrong:
+                self._put(event, clean, now)
+
+    def _put(self, event: str, fields: dict[str, Field], now: int) -> None:
+        if self._closing:
+            return
+        if len(self._waiting) >= WAITING:
+            self._lost += 1
+            return
+        self._lines += 1
+        line: Line = {
+            "v": VERSION,
+            "id": f"{self._site}-{self._role}-{self._inst}-{self._began}-{self._lines}",
+            "at_ms": now,
+            "site": self._site,
+            "role": self._role,
+            "inst": self._inst,
+            "event": event,
+        }
+        line.update(fields)
+        self._waiting.append(line)
+        self._wake.notify()
+
+    def _fault(self, event: str, wrong: str) -> None:
+        if self._strict:
+            raise AuditError(f"{event}: {wrong}")
+        log.error("audit record %s: %s", event, wrong)
+        clean, _ = check("log-fault", {"of": event, "reason": wrong})
+        with self._lock:
+            self._put("log-fault", clean or {}, self._now())
+
+    # The thread
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting and not self._closing:
+                    self._wake.wait(RETRY_S)
+                self._turn(self._now())
+                last = self._closing
+                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            try:
+                if batch:
+                    self._store(batch)
+                    self._stored(batch)
+                    batch = []
+                self._rotate(last and not self._waiting)
+                self.error = None
+            except OSError as error:
+                self._troubled(error, batch)
+                if last:
+                    break
+            if last and not self._waiting:
+                break
+        self._leave()
+
+    def _store(self, batch: list[Line]) -> None:
+        if self._segment is None:
+            self._files += 1
+            name = f"{self._role}-{self._inst:08d}-{self._began:013d}-{self._files:06d}"
+            self._segment = Segment(self._folder, name)
+            self._segment_began = self._now()
+        elif self._torn:
+            self._segment.undo()
+        # ASCII: no reader splits at a line separator of Unicode, no terminal is written to.
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in batch)
+        self._torn = True
+        self._segment.append(text.encode())
+        self._torn = False
+
+    def _stored(self, batch: list[Line]) -> None:
+        with self._lock:
+            self._done += len(batch)
+            if self._lost:
+                clean, _ = check("log-lost", {"count": self._lost})
+                self._lost = 0
+                self._put("log-lost", clean or {}, self._now())
+            told = [sync for sync in self._syncs if sync[0] <= self._done]
+            self._syncs = [sync for sync in self._syncs if sync[0] > self._done]
+        _tell(told, None)
+
+    def _rotate(self, last: bool) -> None:
+        segment = self._segment
+        if segment is None:
+            return
+        old = self._now() - self._segment_began >= self._ms
+        if last or old or segment.size >= self._bytes:
+            segment.close()
+            self._segment = None
+
+    def _troubled(self, error: OSError, batch: list[Line]) -> None:
+        if self.error is None:
+            log.error("the audit log cannot be written: %s", error.strerror or error)
+        self.error = error.strerror or str(error)
+        with self._lock:
+            self._waiting.extendleft(reversed(batch))
+            self._wake.wait_for(lambda: self._closing, RETRY_S)
+
+    def _leave(self) -> None:
+        if self._segment is not None:
+            self._segment.abandon()
+        if self._waiting or self._lost:
+            count = len(self._waiting) + self._lost
+            log.error("%d audit records are lost: %s", count, self.error)
+        with self._lock:
+            told, self._syncs = self._syncs, []
+        _tell(told, AuditError("the audit log ended before the record was on disk"))
+
+
+def _unused(folder: Path, stem: str, began: int) -> int:
+    """A start that no segment of the folder has: names and line ids rest on it, clocks jump."""
+    while any(folder.glob(f"{stem}-{began:013d}-*")):
+        began += 1
+    return began
+
+
+def _tell(syncs: list[Sync], error: AuditError | None) -> None:
+    for _, loop, future in syncs:
+        try:
+            loop.call_soon_threadsafe(_resolve, future, error)
+        except RuntimeError:  # the loop has ended; nobody waits any more
+            continue
+
+
+def _resolve(future: asyncio.Future[None], error: AuditError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
