@@ -22,8 +22,9 @@ _IN_FLIGHT = 64
 
 
 class HouseConnection:
-    """`retained` gives (topic, payload) of all that has to stand on the broker, each time it is
-    asked.
+    """`retained` gives (topic, payload) of all that has to stand on the broker.
+
+    `seen` hears None when the broker is there, and the reason when it is lost.
     """
 
     def __init__(
@@ -31,7 +32,9 @@ class HouseConnection:
         address: BrokerAddress,
         client_id: str,
         retained: Callable[[], Iterable[tuple[str, bytes]]],
+        seen: Callable[[str | None], None],
     ) -> None:
+        self._seen = seen
         self._address, self._client_id, self._retained = address, client_id, retained
         self._upstream: Upstream | None = None
         self._ids = PacketIds()
@@ -58,7 +61,8 @@ class HouseConnection:
                 await self._hold()
                 wait = 0.1
             except BrokerAway as error:
-                log.warning("%s; trying again", error)
+                if wait == 0.1:
+                    log.warning("%s; trying again", error)
             self.ready.clear()
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
@@ -68,6 +72,7 @@ class HouseConnection:
         upstream = Upstream(self._packet, self._gone)
         await upstream.open(self._address, self._client_id, clean=True)
         self._upstream, self._ids, self._acks = upstream, PacketIds(), {}
+        self._seen(None)
         try:
             self._stale.set()
             while upstream.up:
@@ -128,6 +133,7 @@ class HouseConnection:
 
     def _gone(self, reason: str) -> None:
         log.warning("broker lost: %s", reason)
+        self._seen(reason)
         self._lost.set()
         self._give_up()
 

@@ -68,7 +68,7 @@ class Hub:
         }
         self._tasks: set[asyncio.Task[Any]] = set()
         name = f"sealmq/{ring.site.hex()}/mediator-{self.number}"
-        self.house = HouseConnection(broker, name, self._public)
+        self.house = HouseConnection(broker, name, self._public, self._broker_seen)
 
     # --- time and tasks ---
 
@@ -147,21 +147,36 @@ class Hub:
             )
 
     async def reload(self, config: Config) -> None:
-        """Takes a changed sealmq.toml over, live.
+        """Takes a changed sealmq.toml over, live; nothing happens if it says the same as before.
 
-        Raises StoreUnavailable, with nothing changed but the policy.
+        Raises StoreUnavailable: then what a family wanted to keep is not kept, and asked again.
         """
+        if config == self.config:
+            return
         self.config = config
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
         await self.commit(list(reloaded.records))
-        for warning in self.engine.warnings:
-            log.warning("%s", warning)
-        self.audit.write("config-reloaded", enforce=self.engine.enforce)
+        self.audit.write(
+            "config-reloaded", enforce=self.engine.enforce, order=list(config.policy.order)
+        )
+        self.warn()
         changed = set(reloaded.connections)
         for connection in list(self.connections):
             connection.policy_changed(changed)
 
+    def warn(self) -> None:
+        """Says loudly, in the log and in the audit, what weakens this site."""
+        for warning in self.engine.warnings:
+            log.warning("%s", warning)
+            self.audit.write("policy-off", reason=warning)
+
     # --- keys ---
+
+    def _broker_seen(self, reason: str | None) -> None:
+        if reason is None:
+            self.audit.write("broker-back", address=f"{self.broker.host}:{self.broker.port}")
+        else:
+            self.audit.write("broker-away", reason=reason[:500])
 
     def _public(self) -> list[tuple[str, bytes]]:
         rows = []
@@ -181,6 +196,11 @@ class Hub:
 
     def set_kg(self, kg: KgClient | None) -> None:
         """The key generator came or went."""
+        if (kg is None) != (self.kg is None):
+            if kg is None:
+                self.audit.write("kg-away", reason="the connection to it is lost")
+            else:
+                self.audit.write("kg-back")
         self.kg = kg
 
     async def kg_time(self, client: int, nonce_c: bytes, suite: int) -> bytes | None:

@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from sealmq import __version__
 from sealmq.audit import Audit
 from sealmq.families.engine import Engine
 from sealmq.families.registry import UnknownFamily
@@ -83,9 +84,15 @@ class Mediator:
                 "is another broker there? change [mediator] listen in sealmq.toml",
             ) from None
         host, port = server.sockets[0].getsockname()[:2]
-        hub.audit.write("start", address=f"{host}:{port}", enforce=hub.engine.enforce)
-        for warning in hub.engine.warnings:
-            log.warning("%s", warning)
+        hub.audit.write(
+            "start",
+            address=f"{host}:{port}",
+            enforce=hub.engine.enforce,
+            order=list(self._config.policy.order),
+            pid=os.getpid(),
+            version=__version__,
+        )
+        hub.warn()
         ready = {"role": "mediator", "pid": os.getpid(), "address": f"{host}:{port}", "ready": True}
         write_atomically(self._layout.ready("mediator"), json.dumps(ready).encode(), 0o644)
         await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)

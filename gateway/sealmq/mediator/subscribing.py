@@ -21,6 +21,8 @@ _SUBSCRIBE, _UNSUBSCRIBE = 2, 3
 _REFUSED = 0x80
 _PUBLIC = "@sm1/"
 _PENDING = 64
+# Filters in one packet: each costs a verification.
+_MOST = 512
 
 
 class _Place(NamedTuple):
@@ -51,8 +53,8 @@ class Subscribing:
         conn = self._conn
         places: list[_Place] = []
         onward: list[tuple[str, int]] = []
-        if len(self._pending) >= _PENDING:
-            conn.close("too many SUBSCRIBEs without an answer of the broker")
+        if len(self._pending) >= _PENDING or len(packet.filters) > _MOST:
+            conn.close("too many filters, or SUBSCRIBEs without an answer of the broker")
             return
         for at, (text, qos) in enumerate(packet.filters):
             try:
@@ -104,6 +106,9 @@ class Subscribing:
         """
         conn = self._conn
         onward: list[str] = []
+        if len(packet.filters) > _MOST:
+            conn.close("too many filters in one UNSUBSCRIBE")
+            return
         for text in packet.filters:
             try:
                 filt, _, _ = conn.link.token(UNSUBSCRIBE, 0, text)
