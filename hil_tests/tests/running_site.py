@@ -1,0 +1,193 @@
+"""A real site for end-to-end tests: `sealmq init`, `sealmq up`, clients in real MicroPython.
+
+Everything goes through the command line, the network and files that an operator sees. Waiting is
+for a condition, within bounds; no test looks at how long something took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+SEALMQ = Path(sys.executable).with_name("sealmq")
+MICROPYTHON = ROOT / "build/micropython/bin"
+PATIENCE_S = 30.0
+
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on right now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def until(what: str, look: Callable[[], T | None], patience_s: float = PATIENCE_S) -> T:
+    """The first true answer of `look`; fails with `what` when none comes."""
+    end = time.monotonic() + patience_s
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}")
+        time.sleep(0.05)
+
+
+def sealmq(
+    *arguments: object,
+    timeout: float = 60,
+    stdin: str | None = None,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs `sealmq …` to its end."""
+    return subprocess.run(
+        [str(SEALMQ), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        input=stdin,
+        env=env,
+        check=False,
+    )
+
+
+class Site:
+    """One site below `folder`; the key file lies beside it, not in it."""
+
+    def __init__(self, folder: Path, example: str = "factory") -> None:
+        self.path = folder / "site"
+        self.key = folder / "site.key"
+        self.clients = folder / "clients"
+        self.port = free_port()
+        self._folder = folder
+        self._up: subprocess.Popen[str] | None = None
+        self._log = folder / "up.log"
+        done = sealmq(
+            "init",
+            self.path,
+            "--example",
+            example,
+            "--key-file",
+            self.key,
+            "--listen",
+            f"127.0.0.1:{self.port}",
+        )
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def toml(self) -> Path:
+        return self.path / "sealmq.toml"
+
+    def edit(self, old: str, new: str) -> None:
+        """Replaces text that stands in sealmq.toml exactly once."""
+        text = self.toml.read_text()
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in sealmq.toml"
+        self.toml.write_text(text.replace(old, new))
+
+    def up(self, *options: object) -> None:
+        """Starts `sealmq up` and waits until everything is ready."""
+        with self._log.open("a") as log:
+            self._up = subprocess.Popen(
+                [str(SEALMQ), "up", str(self.path), *map(str, options)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        until("the site to be ready", self._ready)
+
+    def _ready(self) -> bool:
+        assert self._up is not None
+        assert self._up.poll() is None, f"`sealmq up` ended:\n{self.log()}"
+        return sealmq("status", self.path, "--json").returncode == 0
+
+    def log(self) -> str:
+        """What `sealmq up` has printed."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    def down(self) -> int:
+        """SIGTERM, and the exit code."""
+        if self._up is None:
+            return 0
+        if self._up.poll() is None:
+            self._up.send_signal(signal.SIGTERM)
+        try:
+            return self._up.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._up.kill()
+            raise AssertionError(f"`sealmq up` did not stop:\n{self.log()}") from None
+        finally:
+            self._up = None
+
+    def status(self) -> dict[str, Any]:
+        """What `sealmq status --json` says."""
+        answer: dict[str, Any] = json.loads(sealmq("status", self.path, "--json").stdout)
+        return answer
+
+    def pid(self, role: str) -> int:
+        """The process of a role."""
+        return next(int(p["pid"]) for p in self.status()["processes"] if p["role"] == role)
+
+    def kill(self, role: str) -> int:
+        """kill -9, at once; gives the pid that was."""
+        pid = self.pid(role)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def back(self, role: str, killed: int) -> None:
+        """Waits until the supervisor has started a role again and all is ready."""
+
+        def again() -> bool:
+            answer = self.status()
+            ready = all(p["ready"] for p in answer["processes"])
+            return ready and self.pid(role) != killed
+
+        until(f"{role} to be back", again)
+
+    def audit(self, event: str = "", **fields: object) -> list[dict[str, Any]]:
+        """Audit records so far, closed segments and open ones, filtered."""
+        rows = []
+        for file in sorted(self.path.glob("audit/*/*.jsonl*")):
+            for line in file.read_text().splitlines():
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue  # the line that is being written
+                if (not event or row["event"] == event) and all(
+                    row.get(k) == v for k, v in fields.items()
+                ):
+                    rows.append(row)
+        return rows
+
+    def enrol(self, name: str, label: str, *options: object) -> Path:
+        """The enrolment file of a client, which is added if it is new; alone in its folder."""
+        folder = self.clients / name
+        folder.mkdir(parents=True)
+        file = folder / "sealmq.json"
+        done = sealmq("client", "add", self.path, name, "--label", label, "-o", file, *options)
+        assert done.returncode == 0, done.stderr
+        return file
+
+
+def micropython(script: Path | str, *arguments: object, bits: int = 64) -> subprocess.Popen[str]:
+    """A script in real MicroPython with the device client; stdout and stderr are one pipe."""
+    interpreter = MICROPYTHON / f"micropython{bits}"
+    assert interpreter.exists(), f"{interpreter} is missing: make setup"
+    path = ":".join(str(ROOT / p) for p in ("firmware", "shared_spec", "build/micropython/lib"))
+    return subprocess.Popen(
+        [str(interpreter), str(script), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "MICROPYPATH": path},
+    )
