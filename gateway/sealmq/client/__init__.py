@@ -1,0 +1,41 @@
+"""The host client library: a CPython program as a SealMQ client, with the device's operations."""
+
+from .client import Client
+from .errors import (
+    BadWelcome,
+    ClientError,
+    Closed,
+    ConnectFailed,
+    ConnectionLost,
+    ConnectRefused,
+    NotAuthorised,
+    PeerFault,
+    Refused,
+    ServerUnavailable,
+    StateError,
+    TimedOut,
+    Unconfirmed,
+)
+from .values import How, Message, Notice, Options, Will
+
+__all__ = [
+    "BadWelcome",
+    "Client",
+    "ClientError",
+    "Closed",
+    "ConnectFailed",
+    "ConnectRefused",
+    "ConnectionLost",
+    "How",
+    "Message",
+    "NotAuthorised",
+    "Notice",
+    "Options",
+    "PeerFault",
+    "Refused",
+    "ServerUnavailable",
+    "StateError",
+    "TimedOut",
+    "Unconfirmed",
+    "Will",
+]

@@ -1,0 +1,114 @@
+"""Boot sessions of a client: roots, boot, salt (SPEC.md 1, 4.1, 5, 7.2), and what lives as long.
+
+boot is raised in stable memory before the first CONNECT of a boot session; new roots are stored
+before anything of them is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from sealmq.mqtt import QoS2Receiver
+from sealmq_spec.const import U24
+from sealmq_spec.identity import Identity
+from sealmq_spec.reader import Reader
+from sealmq_spec.session import Session
+
+from .cipher import make
+from .core import Core
+from .errors import StateError
+from .opening import take_answer
+from .outbox import Outbox
+from .randomness import new_salt
+from .state import StateFile, own_roots
+
+log = logging.getLogger("sealmq.client")
+
+# Ciphers, replay windows and topics that a reader keeps, of each.
+_KEPT = 1024
+# A new boot session begins while this many counters are left.
+_SPARE = 4096
+
+
+class Boots:
+    """The present boot session and the way to the next. `state` None: boot is kept in RAM only."""
+
+    def __init__(self, identity: Identity, state: StateFile | None) -> None:
+        self.identity = identity
+        self.reader = Reader(identity, make, _KEPT)
+        self.received = QoS2Receiver()
+        self.refused: Counter[str] = Counter()
+        self.outbox = Outbox()
+        self.session: Session | None = None
+        self._state = state
+        self._boot = 0
+        self._kg_nonce = b""
+
+    async def open(self) -> None:
+        """Lock and read the state file. StateError."""
+        if self._state is not None:
+            self._boot, self._kg_nonce = await asyncio.to_thread(self._state.open, self.identity)
+            self.reader.reset()
+
+    def close(self) -> None:
+        """Give the state file back."""
+        if self._state is not None:
+            self._state.close()
+
+    @property
+    def boot(self) -> int:
+        """The newest boot that was stored."""
+        return self._boot
+
+    def worn(self) -> bool:
+        """Whether counters run out soon, so that a new boot session has to begin."""
+        return self.session is not None and U24 - self.session.ctr < _SPARE
+
+    def end(self) -> None:
+        """The boot session is over; nothing of it will be sent again."""
+        self.session = None
+
+    def behind(self, floor: int) -> None:
+        """The mediator has seen a higher boot: the next one lies above `floor`."""
+        self._boot = max(self._boot, floor)
+        self.session = None
+
+    async def begin(self) -> Session:
+        """A new boot session. StateError when boot cannot be stored or has come to its end."""
+        if self._boot >= U24:
+            raise StateError(
+                "the client's boot counter is used up", "enrol a new client in its place"
+            )
+        boot = self._boot + 1
+        await self._store(self.identity, boot)
+        if self.reader.ident is not self.identity:
+            self.reader.ident = self.identity
+            self.reader.reset()
+        self.outbox = Outbox()
+        self.session = Session(self.identity, make, boot, new_salt(boot, self._kg_nonce))
+        return self.session
+
+    def core(self, session: Session) -> Core:
+        """The sans-IO side of a new connection."""
+        return Core(session, self.reader, self.outbox, self.received, self.refused)
+
+    async def take_answer(self, nonce_c: bytes, packet: bytes) -> None:
+        """New roots for the next boot session, stored first. Raises SealError, StateError."""
+        fresh = take_answer(self.identity, nonce_c, packet)
+        self._kg_nonce = packet[2:14]
+        await self.adopt(fresh)
+
+    async def adopt(self, fresh: Identity) -> None:
+        """Roots for the next boot session; the present one goes on with the old ones."""
+        await self._store(fresh, self._boot)
+        self.identity = fresh
+        own = own_roots(fresh)
+        if own is not None:
+            log.info("roots of label %d epoch %d, generation %d", own.label, own.epoch, fresh.gen)
+
+    async def _store(self, identity: Identity, boot: int) -> None:
+        if self._state is not None:
+            await asyncio.to_thread(self._state.save, identity, boot, self._kg_nonce)
+        self._boot = boot

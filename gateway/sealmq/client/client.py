@@ -1,0 +1,337 @@
+"""The client for a CPython program: connect, publish, subscribe, receive, disconnect.
+
+Example:
+    async with Client.from_enrolment("app.sealmq.json", state="app.state") as client:
+        await client.subscribe("machine/+/temperature", qos=1)
+        await client.publish("machine/1/temperature", b"21.5", qos=1)
+        async for message in client.messages():
+            print(message.topic, message.payload, message.age)
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sealmq_spec.const import CLEAR, CONTROL, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
+from sealmq_spec.errors import Malformed, TooLarge
+from sealmq_spec.identity import Identity
+from sealmq_spec.topics import check_filter, check_topic
+
+from .boot import Boots
+from .desk import Desk
+from .door import Door, Renew
+from .errors import Closed, Refused
+from .life import FILTERS, Life
+from .operations import Draft, Operations
+from .randomness import mono_ms
+from .state import StateFile
+from .values import Message, Notice, Options
+
+Payload = bytes | bytearray | memoryview | str
+
+
+class Client:
+    """A client of a SealMQ gateway. `async with` connects and disconnects.
+
+    identity: from an enrolment, or lent. state: the file for what outlives a restart; None keeps it
+    in RAM. provision: whether roots are asked for with the pre-shared secret; by default when
+    `identity` holds none yet or there is a state file. renew: another way to new roots.
+    on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
+    the connection. Errors: see `sealmq.client.errors` and `sealmq_spec.errors`.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        host: str,
+        port: int = 1883,
+        *,
+        state: str | os.PathLike[str] | None = None,
+        provision: bool | None = None,
+        renew: Renew | None = None,
+        options: Options | None = None,
+        on_notice: Callable[[Notice], None] | None = None,
+        on_state: Callable[[str], None] | None = None,
+    ) -> None:
+        self.host, self.port = host, port
+        self.options = options or Options()
+        self._identity, self._state = identity, state
+        self._provision = (
+            (state is not None or not identity.gen) if provision is None else provision
+        )
+        self._renew = renew
+        self._on_notice, self._on_state = on_notice, on_state
+        self._live = False
+        self._fresh()
+
+    @classmethod
+    def from_enrolment(
+        cls,
+        enrolment: str | os.PathLike[str] | Mapping[str, Any],
+        state: str | os.PathLike[str] | None = None,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        options: Options | None = None,
+        on_notice: Callable[[Notice], None] | None = None,
+        on_state: Callable[[str], None] | None = None,
+    ) -> Client:
+        """A client from an enrolment file, or from what such a file holds (SPEC.md 7.1).
+
+        host, port: another address than the enrolment's. Malformed, or OSError for the file.
+        """
+        data = enrolment if isinstance(enrolment, Mapping) else read_enrolment(enrolment)
+        identity = Identity.from_enrolment(data)
+        there_host, there_port = address(data)
+        return cls(
+            identity,
+            host or there_host,
+            port or there_port,
+            state=state,
+            options=options,
+            on_notice=on_notice,
+            on_state=on_state,
+        )
+
+    # --- connection ------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Provision where needed, connect, and verify the welcome.
+
+        Raises ConnectFailed, ConnectRefused, BadWelcome, StateError, or a SealError.
+        """
+        if self._live:
+            raise Closed("the client is connected already; disconnect first")
+        self._fresh()
+        self._live = True
+        try:
+            await self._life.start()
+        except BaseException:
+            self._live = False
+            raise
+
+    async def disconnect(self) -> None:
+        """Say goodbye and end; the will is not sent. Nothing happens when it was done before."""
+        if self._live:
+            self._live = False
+            await self._life.stop()
+
+    async def __aenter__(self) -> Client:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.disconnect()
+
+    # --- publish ---------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        life: int = 0,
+        confirm: float | None = None,
+        within: float | None = None,
+    ) -> None:
+        """Publish up to 1 MiB. life: SPEC.md 3.1 (0: 60 s; 1 to 31: 2^life s; 255: unlimited).
+
+        With QoS 1 and 2 it returns when the gateway and its broker have accepted the message, and
+        raises Denied, Stale, ... (with `rule` and `reason`) when they refuse. With QoS 0 it returns
+        once the message is sent; a refusal comes to `on_notice`.
+        confirm: wait that many seconds for the gateway's receipt, which nobody else can forge; a
+        refusal is then raised for QoS 0 as well. Unconfirmed when it does not come.
+        within: seconds for connection and acknowledgement; TimedOut.
+        """
+        raw = _checked(topic)
+        data = payload.encode() if isinstance(payload, str) else bytes(payload)
+        if len(data) > MAX_PAYLOAD:
+            raise TooLarge(f"a payload of {len(data)} bytes; at most {MAX_PAYLOAD} are taken")
+        if qos not in (0, 1, 2):
+            raise Malformed(f"QoS {qos}; it is 0, 1 or 2")
+        if not (0 <= life <= 31 or life == LIFE_FOREVER):
+            raise Malformed(f"life {life}; it is 0 to 31 or {LIFE_FOREVER}")
+        kind = RETAINED if retain else LIVE
+        draft = Draft(topic, raw, data, qos, retain, kind, life)
+        await self._running().publish(draft, confirm, within)
+
+    async def clear(
+        self, topic: str, *, qos: int = 0, confirm: float | None = None, within: float | None = None
+    ) -> None:
+        """Remove the retained message of a topic; otherwise as `publish`."""
+        draft = Draft(topic, _checked(topic), b"", qos, True, CLEAR, 0)
+        await self._running().publish(draft, confirm, within)
+
+    # --- subscribe -------------------------------------------------------------------------------
+
+    async def subscribe(
+        self, *filters: str, qos: int = 0, within: float | None = None
+    ) -> list[int]:
+        """Subscribe; returns the QoS granted for each filter. Raises the first refusal."""
+        answers = await self.subscribe_each(*filters, qos=qos, within=within)
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, int)]
+
+    async def subscribe_each(
+        self, *filters: str, qos: int = 0, within: float | None = None
+    ) -> list[int | Refused]:
+        """As `subscribe`, with a refusal in the place of the QoS."""
+        if qos not in (0, 1, 2):
+            raise Malformed(f"QoS {qos}; it is 0, 1 or 2")
+        for filt in filters:
+            check_filter(_text(filt))
+        answers: list[int | Refused] = []
+        for i in range(0, len(filters), FILTERS):
+            part = filters[i : i + FILTERS]
+            answers += await self._running().ask([(filt, qos) for filt in part], True, within)
+        for filt, answer in zip(filters, answers, strict=True):
+            if not isinstance(answer, Refused):
+                self._life.filters[filt] = qos
+        return answers
+
+    async def unsubscribe(self, *filters: str, within: float | None = None) -> None:
+        """End subscriptions. Raises the first refusal."""
+        for filt in filters:
+            check_filter(_text(filt))
+            self._life.filters.pop(filt, None)
+        for i in range(0, len(filters), FILTERS):
+            part = filters[i : i + FILTERS]
+            for answer in await self._running().ask([(filt, 0) for filt in part], False, within):
+                if isinstance(answer, Refused):
+                    raise answer
+
+    # --- receive ---------------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """The next message. Raises Closed after `disconnect`, or what ended the connection."""
+        if not self._live and self._life.error is None:
+            raise Closed("the client is not connected")
+        return await self._operations.receive()
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Messages as they come, until `disconnect`. Raises what ended the connection otherwise."""
+        while True:
+            try:
+                message = await self.receive()
+            except Closed:
+                return
+            yield message
+
+    # --- control ---------------------------------------------------------------------------------
+
+    async def command(self, family: str, command: bytes, within: float | None = None) -> None:
+        """Send a policy family's own command (SPEC.md 4.4). A refusal comes to `on_notice`."""
+        name = family.encode()
+        if not 0 < len(name) < 256:
+            raise Malformed(f"a family's name has 1 to 255 bytes, this one {len(name)}")
+        body = bytes((OP_COMMAND, len(name))) + name + command
+        await self._running().control(body, f"command for {family}", within)
+
+    # --- what can be seen ------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """Whether a welcomed connection is there now."""
+        return self._life.core is not None
+
+    @property
+    def identity(self) -> Identity:
+        """Who the client is; holds its roots: not to be logged."""
+        return self._boots.identity
+
+    @property
+    def clock(self) -> str:
+        """Whose time this is: "kg", "mediator", or "" before a welcome (SPEC.md 7.3)."""
+        session = self._boots.session
+        if session is None or session.now_ms(0) is None:
+            return ""
+        return "kg" if session.kg_time else "mediator"
+
+    @property
+    def clock_conflict(self) -> bool:
+        """Whether key generator and mediator differ by more than W/2."""
+        return self._boots.session is not None and bool(self._boots.session.clock_conflict)
+
+    def now(self) -> float | None:
+        """Verified Unix time in seconds, or None."""
+        session = self._boots.session
+        ms = None if session is None else session.now_ms(mono_ms())
+        return None if ms is None else ms / 1000
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Packets that this side refused, by class of error: "Replay", "NoKey", ..."""
+        return dict(self._boots.refused)
+
+    @property
+    def notices(self) -> list[Notice]:
+        """The newest refusals that no call raised."""
+        return list(self._desk.notices)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _fresh(self) -> None:
+        state = None if self._state is None else StateFile(self._state)
+        o = self.options
+        self._boots = boots = Boots(copy.copy(self._identity), state)
+        self._desk = desk = Desk(o, self._on_notice)
+        door = Door(boots, desk, self.host, self.port, o, self._provision, self._renew)
+        self._life = Life(boots, desk, door, o, self._on_state)
+        self._operations = Operations(boots, desk, self._life, o)
+
+    def _running(self) -> Operations:
+        if not self._live:
+            raise Closed("the client is not connected")
+        return self._operations
+
+
+def read_enrolment(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """What an enrolment file holds: JSON, an object. Malformed, OSError."""
+    try:
+        data = json.loads(Path(path).read_bytes())
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise Malformed(f"{os.fspath(path)} is no enrolment file: it is no JSON object")
+    return data
+
+
+def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
+    """The mediator's (host, port) of an enrolment. Malformed."""
+    try:
+        host, port = enrolment["mediator"]["host"], enrolment["mediator"]["port"]
+    except (KeyError, TypeError):
+        raise Malformed("enrolment file: the mediator's address is missing") from None
+    if not isinstance(host, str) or not host or type(port) is not int or not 0 < port < 65536:
+        raise Malformed("enrolment file: the mediator's address has the wrong form")
+    return host, port
+
+
+def _checked(topic: str) -> bytes:
+    raw = check_topic(_text(topic))
+    if raw == CONTROL:
+        raise Malformed(f"{topic} is the control topic; nobody publishes there")
+    return raw
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Malformed(f"not text that UTF-8 can hold: {text!r}") from None
+    return text

@@ -1,0 +1,314 @@
+"""One connection of a client, sans-IO: bytes in and events out, operations in and bytes out.
+
+Nothing of a peer is trusted before CONNACK and a valid welcome behind it (SPEC.md 4.4). The clock
+comes in as `mono`, milliseconds that only rise. Session, reader and outbox outlive a connection.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from sealmq.mqtt import (
+    Connack,
+    Decoder,
+    Packet,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    QoS2Receiver,
+    Suback,
+    Unsuback,
+    build,
+)
+from sealmq.mqtt import ProtocolError as MqttFault
+from sealmq_spec.const import (
+    ANSWER,
+    BEHIND,
+    CONTROL,
+    DOWN,
+    M2_HEAD,
+    M2_MIN,
+    M3_HEAD,
+    MANIFEST_LEN,
+    MAX_PAYLOAD,
+    MAX_TLV,
+    MAX_TOPIC,
+    OP_EPOCH,
+    OP_NOTICE,
+    OP_RECEIPT,
+    OP_RECORD,
+    OP_WELCOME,
+    PUBLIC,
+    UNSUBSCRIBE,
+)
+from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.reader import Reader
+from sealmq_spec.session import Session
+
+from . import events as ev
+from .errors import BadWelcome, ClientError, PeerFault, connect_refused
+from .outbox import Outbox
+from .seal import seal_message
+from .values import WHAT, Message, Notice
+
+log = logging.getLogger("sealmq.client")
+
+# Remaining length of the largest PUBLISH that can be valid (SPEC.md 9).
+MAX_PACKET = MAX_TOPIC + 4 + M2_MIN + (M3_HEAD - M2_HEAD) + 2 + MAX_TLV + MAX_PAYLOAD
+
+
+class Stage(enum.Enum):
+    """How far the mediator has shown who it is."""
+
+    CONNACK = enum.auto()
+    WELCOME = enum.auto()
+    READY = enum.auto()
+    DEAD = enum.auto()
+
+
+class Core:
+    """One connection. `refused` counts what the reader and the session refuse, by class."""
+
+    def __init__(
+        self,
+        session: Session,
+        reader: Reader,
+        outbox: Outbox,
+        received: QoS2Receiver,
+        refused: Counter[str],
+    ) -> None:
+        self.session, self.reader, self.outbox = session, reader, outbox
+        self.refused = refused
+        self.stage = Stage.CONNACK
+        self._received = received
+        self._present = False
+        self._decoder = Decoder(MAX_PACKET, role="client")
+        self._out = bytearray()
+        # packet id -> ctrs of the tokens that the answer speaks of.
+        self._asked: dict[int, tuple[int, ...]] = {}
+
+    def take(self) -> bytes:
+        """What the protocol itself wants sent; empty afterwards."""
+        out = bytes(self._out)
+        self._out.clear()
+        return out
+
+    # --- operations: each gives the bytes to send ------------------------------------------------
+
+    def publish(
+        self, topic: bytes, payload: bytes, qos: int, retain: bool, kind: int, life: int, mono: int
+    ) -> tuple[int, bytes]:
+        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. With QoS 1 and 2 it is kept."""
+        ctr, sealed = seal_message(
+            self.session, topic, payload, qos << 1 | retain, kind, life, mono
+        )
+        packet_id = self.outbox.ids.take() if qos else 0
+        packet = build.publish(topic, sealed, qos, retain, packet_id=packet_id)
+        if qos:
+            self.outbox.add(packet_id, ctr, qos, packet)
+        return ctr, packet
+
+    def subscribe(self, filters: Sequence[tuple[str, int]]) -> tuple[tuple[int, ...], bytes]:
+        """(ctr of each token, SUBSCRIBE) for (filter, QoS) pairs."""
+        tokens = [self.session.token(filt, qos) for filt, qos in filters]
+        packet_id = self.outbox.ids.take()
+        wire = [(text, qos) for (text, _), (_, qos) in zip(tokens, filters, strict=True)]
+        ctrs = tuple(ctr for _, ctr in tokens)
+        self._asked[packet_id] = ctrs
+        return ctrs, build.subscribe(packet_id, wire)
+
+    def unsubscribe(self, filters: Sequence[str]) -> tuple[tuple[int, ...], bytes]:
+        """(ctr of each token, UNSUBSCRIBE)."""
+        tokens = [self.session.token(filt, 0, UNSUBSCRIBE) for filt in filters]
+        packet_id = self.outbox.ids.take()
+        ctrs = tuple(ctr for _, ctr in tokens)
+        self._asked[packet_id] = ctrs
+        return ctrs, build.unsubscribe(packet_id, [text for text, _ in tokens])
+
+    def control(self, packet: bytes) -> bytes:
+        """A PUBLISH of a control packet up, or of a provisioning request."""
+        return build.publish(CONTROL, packet)
+
+    def close(self) -> None:
+        """The connection is over: ids of unanswered SUBSCRIBEs are free again."""
+        self.stage = Stage.DEAD
+        for packet_id in self._asked:
+            self.outbox.ids.release(packet_id)
+        self._asked.clear()
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    def receive(self, data: bytes, mono: int) -> list[ev.Event]:
+        """What `data` means. A Fault, always the last event, ends the connection."""
+        out: list[ev.Event] = []
+        if self.stage is Stage.DEAD:
+            return out
+        fault: Exception | None = None
+        try:
+            packets: Sequence[Packet] = self._decoder.feed(data)
+        except MqttFault as error:
+            packets = error.packets
+            fault = PeerFault(f"the mediator broke MQTT: {error}")
+        for packet in packets:
+            try:
+                self._take(packet, mono, out)
+            except (ClientError, SealError) as error:
+                fault = error
+                break
+            except Exception as error:  # a defect of ours must not outlive the connection
+                log.exception("a %s that this client cannot handle", type(packet).__name__)
+                fault = PeerFault(f"a packet that this client fails on: {type(error).__name__}")
+                break
+        if fault is not None:
+            self.stage = Stage.DEAD
+            out.append(ev.Fault(fault))
+        return out
+
+    def _take(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+        if self.stage is Stage.READY:
+            self._take_ready(packet, mono, out)
+        elif self.stage is Stage.CONNACK:
+            if not isinstance(packet, Connack):
+                raise BadWelcome(f"{type(packet).__name__} arrived where CONNACK was due")
+            if packet.code:
+                raise connect_refused(packet.code)
+            self._present = packet.session_present
+            self.stage = Stage.WELCOME
+        elif self.stage is Stage.WELCOME:
+            self._welcome(packet, mono, out)
+
+    def _welcome(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+        if not isinstance(packet, Publish) or not _is_control(packet):
+            raise BadWelcome(f"{type(packet).__name__} arrived where the welcome was due")
+        try:
+            op, status = self.session.down(packet.payload, mono)
+        except SealError as error:
+            raise BadWelcome(f"the welcome is not valid: {error}") from error
+        if op != OP_WELCOME:
+            raise BadWelcome(f"control operation {op} arrived where the welcome was due")
+        if status == BEHIND:
+            out.append(ev.Behind(self.session.boot_floor))
+            self.stage = Stage.DEAD
+            return
+        if self.session.now_ms(mono) is None:
+            raise BadWelcome("the welcome took longer than 2 s, too long to set the clock by it")
+        self.stage = Stage.READY
+        if not self._present:
+            self._received.clear()
+        again, lost = self.outbox.resume(self._present)
+        self._out += again
+        out.append(ev.Ready(self._present))
+        out.extend(ev.Lost(ctr) for ctr in lost)
+        if self.session.outdated():
+            out.append(ev.Outdated())
+
+    def _take_ready(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+        match packet:
+            case Publish():
+                self._publish(packet, mono, out)
+            case Puback():
+                self._acked(self.outbox.puback(packet.packet_id), out)
+            case Pubrec():
+                self.outbox.pubrec(packet.packet_id)
+                self._out += build.pubrel(packet.packet_id)
+            case Pubcomp():
+                self._acked(self.outbox.pubcomp(packet.packet_id), out)
+            case Pubrel():
+                self._received.release(packet.packet_id)
+                self._out += build.pubcomp(packet.packet_id)
+            case Suback():
+                ctrs = self._answered(packet.packet_id, "SUBACK")
+                if len(ctrs) != len(packet.codes):
+                    raise PeerFault(
+                        f"SUBACK with {len(packet.codes)} codes for {len(ctrs)} filters"
+                    )
+                out.extend(
+                    ev.Granted(ctr, code) for ctr, code in zip(ctrs, packet.codes, strict=True)
+                )
+            case Unsuback():
+                out.extend(ev.Removed(c) for c in self._answered(packet.packet_id, "UNSUBACK"))
+            case Pingresp():
+                out.append(ev.Pong())
+            case _:
+                raise PeerFault(f"{type(packet).__name__} arrived in a connection that was open")
+
+    def _answered(self, packet_id: int, kind: str) -> tuple[int, ...]:
+        ctrs = self._asked.pop(packet_id, None)
+        if ctrs is None:
+            raise PeerFault(f"{kind} for packet id {packet_id}, which awaits none")
+        self.outbox.ids.release(packet_id)
+        return ctrs
+
+    def _acked(self, ctr: int | None, out: list[ev.Event]) -> None:
+        if ctr is None:
+            # Twice acknowledged, or made up: harmless, and worth a count.
+            self.refused["UnexpectedAck"] += 1
+        else:
+            out.append(ev.Acked(ctr))
+
+    # --- PUBLISH ---------------------------------------------------------------------------------
+
+    def _publish(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
+        ack = b""
+        if packet.qos == 1:
+            ack = build.puback(packet.packet_id)
+        elif packet.qos == 2:
+            ack = build.pubrec(packet.packet_id)
+            if not self._received.accept(packet.packet_id):
+                self._out += ack
+                return
+        try:
+            if packet.topic_raw == CONTROL:
+                self._control(packet, mono, out)
+            elif packet.topic_raw.startswith(PUBLIC):
+                self._public(packet.payload)
+            else:
+                now = self.session.now_ms(mono)
+                opened = self.reader.open(packet.topic_raw, bytearray(packet.payload), now)
+                message = Message.of(opened, packet.topic, packet.qos, packet.retain)
+                out.append(ev.Arrived(message, ack))
+                return
+        except SealError as error:
+            self.refused[type(error).__name__] += 1
+            out.append(ev.Dismissed(packet.topic, error, ack))
+            return
+        self._out += ack
+
+    def _public(self, payload: bytes) -> None:
+        if len(payload) == MANIFEST_LEN:
+            self.reader.add_manifest(payload)
+        else:
+            self.reader.add_record(payload)
+
+    def _control(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
+        if not _is_control(packet):
+            raise Malformed("control packets come with QoS 0 and without RETAIN")
+        if packet.payload[:1] == bytes((ANSWER,)):
+            out.append(ev.Answer(packet.payload))
+            return
+        if packet.payload[:1] != bytes((DOWN,)):
+            raise Malformed(f"control packet begins with {packet.payload[:1].hex()}")
+        op, said = self.session.down(packet.payload, mono)
+        if op == OP_RECEIPT:
+            out.append(ev.Receipted())
+        elif op == OP_NOTICE:
+            what, ctr, code, rule, reason = said
+            if what == 1:
+                self.outbox.refuse(ctr)
+            out.append(ev.Told(Notice(WHAT.get(what, ""), ctr, code, rule, reason)))
+        elif op == OP_RECORD:
+            self.reader.add_record(said)
+        elif op == OP_EPOCH and self.session.outdated():
+            out.append(ev.Outdated())
+        elif op == OP_WELCOME:
+            raise Malformed("a second welcome in one connection")
+
+
+def _is_control(packet: Publish) -> bool:
+    return packet.topic_raw == CONTROL and not packet.qos and not packet.retain

@@ -1,0 +1,110 @@
+"""Where answers meet those who wait for them: acknowledgements, receipts, notices, messages.
+
+Nothing here waits, so that no answer ever stands behind a message that nobody has read yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from sealmq_spec.errors import Denied
+from sealmq_spec.session import Session
+
+from . import events as ev
+from .bell import Bell
+from .errors import ConnectionLost, refusal
+from .inbox import Inbox
+from .values import Notice, Options
+from .waiters import Waiters
+
+log = logging.getLogger("sealmq.client")
+
+_NOTICE_S = 1.0
+_NOTICES = 256
+_REFUSED = 0x80
+
+
+class Desk:
+    """One client's. acks: answers of MQTT; receipts: the gateway's own word (SPEC.md 4.4)."""
+
+    def __init__(self, options: Options, on_notice: Callable[[Notice], None] | None) -> None:
+        self.bell = Bell()
+        self.inbox = Inbox(options.inbox_messages, options.inbox_bytes, self.bell)
+        self.acks, self.receipts = Waiters(self.bell), Waiters(self.bell)
+        self.notices: deque[Notice] = deque(maxlen=_NOTICES)
+        self._on_notice = on_notice
+
+    def waits(self) -> bool:
+        """Whether an operation waits for an answer."""
+        return bool(self.acks) or bool(self.receipts)
+
+    def handle(self, event: ev.Event, session: Session) -> bytes:
+        """Hand an event on; returns what has to be sent for it. A Fault raises its error."""
+        match event:
+            case ev.Arrived():
+                self.inbox.add(event.message)
+                return event.ack
+            case ev.Dismissed():
+                log.debug("refused on %s: %s", event.topic, event.error)
+                return event.ack
+            case ev.Acked() | ev.Removed():
+                self.acks.resolve(event.ctr)
+            case ev.Granted():
+                self._granted(event)
+            case ev.Told():
+                self._told(event.notice)
+            case ev.Receipted():
+                self._receipted(session)
+            case ev.Lost():
+                broke = ConnectionLost("the connection broke within an exchange of QoS 2")
+                self.acks.reject(event.ctr, broke)
+            case ev.Fault():
+                raise event.error
+            case _:
+                pass
+        return b""
+
+    def resumed(self, session: Session) -> None:
+        """A connection begins: its welcome carries a receipt. What that does not cover and nothing
+        sends again is lost."""
+        self._receipted(session)
+        for ctr in self.receipts:
+            if not session.receipted(ctr) and self.acks.subject(ctr) is None:
+                lost = ConnectionLost("the connection broke before the gateway's receipt came")
+                self.receipts.reject(ctr, lost)
+
+    def fail(self, error: Exception) -> None:
+        """No answer will come any more to what waits now."""
+        self.acks.fail(error)
+        self.receipts.fail(error)
+        self.bell.ring()
+
+    def _receipted(self, session: Session) -> None:
+        for ctr in self.receipts:
+            if session.receipted(ctr):
+                self.receipts.resolve(ctr)
+
+    def _granted(self, event: ev.Granted) -> None:
+        if event.code != _REFUSED:
+            self.acks.resolve(event.ctr, event.code)
+            return
+        # The notice may stand behind the SUBACK; without one it is a refusal all the same.
+        filt = self.acks.subject(event.ctr) or ""
+        error = refusal("subscribe", filt, Denied.code, "", "SUBACK says so, without a notice")
+        asyncio.get_running_loop().call_later(_NOTICE_S, self.acks.reject, event.ctr, error)
+
+    def _told(self, notice: Notice) -> None:
+        somebody = False
+        for waiters in (self.acks, self.receipts):
+            subject = waiters.subject(notice.ctr)
+            if subject is not None:
+                somebody = True
+                error = refusal(notice.what, subject, notice.code, notice.rule, notice.reason)
+                waiters.reject(notice.ctr, error)
+        if not somebody:
+            self.notices.append(notice)
+            if self._on_notice is not None:
+                self._on_notice(notice)

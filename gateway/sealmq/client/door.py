@@ -1,0 +1,177 @@
+"""How a client gets to a welcomed connection: provisioning, CONNECT, and what "behind" asks for.
+
+SPEC.md 4.1 and 7.2. Each attempt either leaves an open, welcomed connection or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+
+from sealmq_spec.identity import Identity
+from sealmq_spec.session import Session
+
+from . import events as ev
+from .boot import Boots
+from .core import Core
+from .desk import Desk
+from .errors import ConnectFailed, ConnectionLost, NotAuthorised, TimedOut
+from .opening import Quarantine, ask, connect
+from .randomness import mono_ms, new_nonce
+from .values import Options
+from .wire import Wire
+
+# New roots by another way than ps: the operator's tools are lent them anew.
+Renew = Callable[[], Awaitable[Identity]]
+
+_TRIES = 5
+_UNKNOWN = "a new boot session began before the answer came; whether it was accepted is unknown"
+
+
+class Opened:
+    """A welcomed connection. `early`: what came in one piece with the welcome."""
+
+    def __init__(self, wire: Wire, core: Core, early: list[ev.Event], kg_asked: int) -> None:
+        self.wire, self.core, self.early = wire, core, early
+        # mono of the last request for KG time.
+        self.kg_asked = kg_asked
+        self.answer: asyncio.Future[bytes] | None = None
+
+
+class Door:
+    """Opens connections to one mediator for one client."""
+
+    def __init__(
+        self,
+        boots: Boots,
+        desk: Desk,
+        host: str,
+        port: int,
+        options: Options,
+        provision: bool,
+        renew: Renew | None,
+    ) -> None:
+        self._boots, self._desk, self._options = boots, desk, options
+        self._host, self._port = host, port
+        self._provision, self._renew = provision, renew
+        self._client_id = options.client_id or f"sealmq-{secrets.token_hex(8)}"
+        self._kg_asked = 0
+
+    @property
+    def may_renew(self) -> bool:
+        """Whether there is any way to new roots."""
+        return self._provision or self._renew is not None
+
+    async def open(self) -> Opened:
+        """A welcomed connection, and what has to come before it. Raises ClientError, SealError."""
+        asked = False
+        for _ in range(_TRIES):
+            if not self._boots.identity.gen:
+                await self._new_roots()
+                asked = True
+            try:
+                opened = await self._connect()
+            except NotAuthorised:
+                if asked or not self.may_renew:
+                    raise
+                # The roots may be of a generation that has ended (SPEC.md 7.2).
+                await self._new_roots()
+                asked = True
+                self.end_session()
+                continue
+            if isinstance(opened, Opened):
+                return opened
+            self.end_session()
+            self._boots.behind(opened.floor)
+        raise ConnectFailed(f"the mediator called this client's boot too low {_TRIES} times")
+
+    def end_session(self) -> None:
+        """The boot session is over: nothing of it is sent again, and no answer to it will come."""
+        self._desk.fail(ConnectionLost(_UNKNOWN))
+        self._boots.end()
+
+    async def renew(self, opened: Opened) -> None:
+        """New roots while a connection is open. Raises ClientError, SealError."""
+        if self._renew is not None:
+            await self._boots.adopt(await self._renew())
+            return
+        nonce_c = new_nonce()
+        opened.answer = asyncio.get_running_loop().create_future()
+        request = ask(self._boots.identity, self._boots.boot, nonce_c)
+        opened.wire.send(opened.core.control(request))
+        try:
+            async with asyncio.timeout(self._options.connect_timeout):
+                packet = await opened.answer
+        except TimeoutError:
+            raise TimedOut("no answer to the request for new roots") from None
+        finally:
+            opened.answer = None
+        await self._boots.take_answer(nonce_c, packet)
+
+    async def _connect(self) -> Opened | ev.Behind:
+        """One TCP connection up to its welcome. Raises ClientError."""
+        session = self._boots.session or await self._boots.begin()
+        wire: Wire | None = None
+        core = self._boots.core(session)
+        want_kg_time = not session.kg_time
+        try:
+            async with asyncio.timeout(self._options.connect_timeout):
+                wire = await Wire.open(self._host, self._port)
+                self._kg_asked = mono_ms() if want_kg_time else self._kg_asked
+                wire.send(self._connect_packet(session, want_kg_time))
+                events: list[ev.Event] = []
+                while not events:
+                    data = await wire.read()
+                    events = core.receive(data, mono_ms())
+            first, *early = events
+            if isinstance(first, ev.Fault):
+                raise first.error
+            if isinstance(first, ev.Ready):
+                opened = Opened(wire, core, early, self._kg_asked)
+                wire = None
+                return opened
+            if isinstance(first, ev.Behind):
+                return first
+            raise ConnectFailed(f"{type(first).__name__} where a welcome was due")
+        except TimeoutError:
+            raise ConnectFailed(
+                f"{self._host}:{self._port} did not answer "
+                f"within {self._options.connect_timeout:g} s"
+            ) from None
+        finally:
+            if wire is not None:
+                await wire.close()
+
+    def _connect_packet(self, session: Session, want_kg_time: bool) -> bytes:
+        o, low = self._options, self._boots.outbox.low()
+        return connect(
+            session, self._client_id, o.clean, o.keepalive, o.will, want_kg_time, low, mono_ms()
+        )
+
+    async def _new_roots(self) -> None:
+        """Roots without a connection: by `renew`, or by provisioning in quarantine."""
+        if self._renew is not None:
+            await self._boots.adopt(await self._renew())
+            return
+        if not self._provision:
+            raise NotAuthorised(5)
+        nonce_c = new_nonce()
+        quarantine = Quarantine(self._boots.identity, self._boots.boot, nonce_c, self._client_id)
+        wire: Wire | None = None
+        answer: bytes | None = None
+        try:
+            async with asyncio.timeout(self._options.connect_timeout):
+                wire = await Wire.open(self._host, self._port)
+                wire.send(quarantine.connect())
+                while answer is None:
+                    out, answer = quarantine.receive(await wire.read())
+                    wire.send(out)
+        except TimeoutError:
+            raise ConnectFailed(
+                f"no provisioning answer within {self._options.connect_timeout:g} s"
+            ) from None
+        finally:
+            if wire is not None:
+                await wire.close()
+        await self._boots.take_answer(nonce_c, answer)

@@ -1,0 +1,122 @@
+"""What the sans-IO core tells its shell. `ctr` names the same thing on both sides (SPEC.md 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .values import Message, Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A valid welcome: the connection may be used. `present`: the MQTT session was still there."""
+
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A valid welcome that says: take a boot above `floor` and a new salt, connect again."""
+
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message to deliver. `ack` is sent once it is queued."""
+
+    message: Message
+    ack: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """A message that the reader refuses: counted, acknowledged, never delivered."""
+
+    topic: str
+    error: Exception
+    ack: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """PUBACK or PUBCOMP for the message `ctr`."""
+
+    ctr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The message `ctr` of QoS 2 cannot be finished: the other side forgot the exchange."""
+
+    ctr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """SUBACK's code for the token `ctr`: 0 to 2, or 0x80."""
+
+    ctr: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """UNSUBACK for the token `ctr`."""
+
+    ctr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A notice."""
+
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Receipted:
+    """The session's receipt has changed; ask `Session.receipted`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """The client's label has a newer epoch than the roots held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A provisioning answer, unopened."""
+
+    packet: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """PINGRESP. Anyone on the network could have sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The connection has to be closed; always the last event."""
+
+    error: Exception
+
+
+Event: TypeAlias = (
+    Ready
+    | Behind
+    | Arrived
+    | Dismissed
+    | Acked
+    | Lost
+    | Granted
+    | Removed
+    | Told
+    | Receipted
+    | Outdated
+    | Answer
+    | Pong
+    | Fault
+)

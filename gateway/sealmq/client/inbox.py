@@ -1,0 +1,53 @@
+"""Messages that wait for the application: bounded by pausing the socket, never by dropping one.
+
+Above the limits nothing more is read. Only while an operation waits for its answer, which comes
+through the same socket, reading goes on, up to 8 times the limits: a consumer that publishes
+between two messages must not wait for an acknowledgement that it keeps itself from reading.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .bell import Bell
+from .values import Message
+
+_STRETCH = 8
+# What a message takes besides its payload and topic, roughly.
+_FIXED = 256
+
+
+class Inbox:
+    """Messages in their order. `limit` counts messages, `limit_bytes` their bytes."""
+
+    def __init__(self, limit: int, limit_bytes: int, bell: Bell) -> None:
+        self._limit, self._limit_bytes = limit, limit_bytes
+        self._bell = bell
+        self._messages: deque[Message] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, message: Message) -> None:
+        """Queue a message. The caller asks `admits` before it reads on."""
+        self._messages.append(message)
+        self._bytes += _size(message)
+        self._bell.ring()
+
+    def pop(self) -> Message:
+        """The oldest message; IndexError when there is none."""
+        message = self._messages.popleft()
+        self._bytes -= _size(message)
+        self._bell.ring()
+        return message
+
+    def admits(self, operation_waits: bool) -> bool:
+        """Whether more may be read from the socket."""
+        stretch = _STRETCH if operation_waits else 1
+        few = len(self._messages) < self._limit * stretch
+        return few and self._bytes < self._limit_bytes * stretch
+
+
+def _size(message: Message) -> int:
+    return len(message.payload) + len(message.topic) + _FIXED

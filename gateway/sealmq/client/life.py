@@ -1,0 +1,291 @@
+"""The life of a client over its connections: serve, keep alive, renew, connect again.
+
+One task, owned by the client, holds it all; each connection's tasks are in a TaskGroup of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+
+from sealmq.mqtt import build
+from sealmq_spec.errors import Denied, SealError, Unavailable
+from sealmq_spec.identity import Identity
+
+from . import events as ev
+from .boot import Boots
+from .core import Core
+from .desk import Desk
+from .door import Door, Opened
+from .errors import ClientError, Closed, ConnectionLost, NotAuthorised, StateError
+from .randomness import mono_ms, new_nonce
+from .state import own_roots
+from .values import Options
+
+log = logging.getLogger("sealmq.client")
+
+_DRAIN_S = 10.0
+_RETRY_S = 30.0
+_DAY_MS = 86_400_000
+_BACKLOG = 4 * 1024 * 1024
+# Trying again would not help with these.
+_FINAL = (NotAuthorised, StateError, Denied)
+
+
+class _Fresh(Exception):
+    """This connection ended in good order; a new boot session begins."""
+
+
+class Life:
+    """A client's connections, one after the other. `error` is what ended the last one for good."""
+
+    def __init__(
+        self,
+        boots: Boots,
+        desk: Desk,
+        door: Door,
+        options: Options,
+        on_state: Callable[[str], None] | None,
+    ) -> None:
+        self._boots, self._desk, self._door = boots, desk, door
+        self._options = options
+        self._on_state = on_state
+        self.error: Exception | None = None
+        self._opened: Opened | None = None
+        self._usable = False
+        self._task: asyncio.Task[None] | None = None
+        self._stale = asyncio.Event()
+        self._want_roots = False
+        self._heard = 0
+        self._paused = False
+        # filter -> QoS, to subscribe again in a new connection.
+        self.filters: dict[str, int] = {}
+
+    # --- for operations --------------------------------------------------------------------------
+
+    @property
+    def core(self) -> Core | None:
+        """The core of the connection that may be used now, if there is one."""
+        return self._opened.core if self._opened is not None and self._usable else None
+
+    @property
+    def may_renew(self) -> bool:
+        """Whether there is any way to new roots."""
+        return self._door.may_renew
+
+    def send(self, data: bytes) -> None:
+        """Queue bytes on the present connection."""
+        if self._opened is not None:
+            self._opened.wire.send(data)
+
+    async def flush(self) -> None:
+        """Wait until the present connection takes more. ConnectionLost."""
+        if self._opened is not None:
+            await self._opened.wire.flush()
+
+    def outdated(self, want_roots: bool) -> None:
+        """Begin a new boot session once what is underway is done; with new roots where wanted."""
+        self._want_roots |= want_roots
+        self._stale.set()
+
+    # --- start and end ---------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """The first connection, welcomed. Raises what prevents it."""
+        try:
+            await self._boots.open()
+            self._use(await self._door.open())
+        except BaseException:
+            self._boots.close()
+            raise
+        self._task = asyncio.create_task(self._serve(), name="sealmq client")
+
+    async def stop(self) -> None:
+        """Say goodbye, end every task, give the state file back."""
+        if self._usable:
+            self.send(build.disconnect())
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        await self._drop()
+        self._boots.close()
+        self._end(Closed("the client is disconnected"))
+
+    def _end(self, error: Exception) -> None:
+        if self.error is None:
+            self.error = error
+        self._desk.fail(error)
+
+    def _use(self, opened: Opened) -> None:
+        self._opened, self._usable = opened, True
+        # The welcome says whether the roots held are the newest; what was wanted before is over.
+        self._want_roots = False
+        self._stale.clear()
+        self._heard = mono_ms()
+        self._tell("connected")
+        self._desk.bell.ring()
+
+    async def _drop(self) -> None:
+        opened, self._opened, self._usable = self._opened, None, False
+        if opened is not None:
+            opened.core.close()
+            await opened.wire.close()
+
+    # --- serving ---------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._connection()
+                except _Fresh:
+                    self._door.end_session()
+                except (ClientError, SealError) as error:
+                    if not self._options.reconnect or isinstance(error, _FINAL):
+                        raise
+                    self._tell(str(error))
+                finally:
+                    await self._drop()
+                await self._again()
+        except Exception as error:
+            self._end(error)
+
+    async def _again(self) -> None:
+        """Connect again; where the options say so until it succeeds or cannot ever."""
+        delay = 1.0
+        while True:
+            # A crowd that lost the same mediator does not come back in one instant.
+            await asyncio.sleep(secrets.randbelow(300) / 1000)
+            try:
+                self._use(await self._door.open())
+                return
+            except (ClientError, SealError) as error:
+                if not self._options.reconnect or isinstance(error, _FINAL):
+                    raise
+                self._tell(str(error))
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _RETRY_S)
+
+    async def _connection(self) -> None:
+        opened = self._opened
+        if opened is None:
+            raise ConnectionLost("no connection")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read(opened), name="sealmq client: read")
+                group.create_task(self._keep_alive(opened), name="sealmq client: keep alive")
+                group.create_task(self._renewal(opened), name="sealmq client: renewal")
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+
+    async def _read(self, opened: Opened) -> None:
+        wire, core = opened.wire, opened.core
+        events: Sequence[ev.Event] = opened.early
+        self._desk.resumed(core.session)
+        self._subscribe_again(core)
+        while True:
+            for event in events:
+                wire.send(self._desk.handle(event, core.session))
+                if isinstance(event, ev.Outdated):
+                    self.outdated(want_roots=True)
+                elif isinstance(event, ev.Answer) and opened.answer is not None:
+                    if not opened.answer.done():
+                        opened.answer.set_result(event.packet)
+            wire.send(core.take())
+            self._desk.bell.ring()
+            if wire.backlog > _BACKLOG:
+                await wire.flush()
+            if not self._may_read():
+                self._paused = True
+                await self._desk.bell.until(self._may_read)
+                self._paused = False
+            data = await wire.read()
+            self._heard = mono_ms()
+            events = core.receive(data, self._heard)
+
+    def _may_read(self) -> bool:
+        return self._desk.inbox.admits(self._desk.waits() or bool(self._boots.outbox))
+
+    def _subscribe_again(self, core: Core) -> None:
+        """New tokens for the filters of earlier connections. A refusal comes as a notice."""
+        filters = list(self.filters.items())
+        for i in range(0, len(filters), FILTERS):
+            _, packet = core.subscribe(filters[i : i + FILTERS])
+            self.send(packet)
+
+    async def _keep_alive(self, opened: Opened) -> None:
+        wire, core = opened.wire, opened.core
+        keepalive = self._options.keepalive or 60
+        sent = -1
+        while True:
+            await asyncio.sleep(keepalive / 4)
+            now = mono_ms()
+            silent = now - self._heard
+            if silent > keepalive * 1500 and not self._paused:
+                raise ConnectionLost(f"the mediator has been silent for {silent // 1000} s")
+            if wire.sent == sent or silent > keepalive * 250:
+                wire.send(build.pingreq())
+            sent = wire.sent
+            if now - opened.kg_asked > _DAY_MS:
+                opened.kg_asked = now
+                wire.send(core.control(core.session.ask_time(new_nonce(), now)))
+
+    async def _renewal(self, opened: Opened) -> None:
+        """A new boot session behind what is underway: new roots, or counters that run out."""
+        while True:
+            await self._stale.wait()
+            if not self._want_roots:
+                break
+            if self._door.may_renew:
+                await self._new_roots(opened)
+                break
+            self._want_roots = False
+            self._stale.clear()
+            self._tell("the client's label has a newer epoch, and this client has no way to it")
+        self._usable = False
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                await self._desk.bell.until(lambda: not self._boots.outbox)
+        except TimeoutError:
+            self._tell("messages are still unacknowledged; they are given up")
+        opened.wire.send(build.disconnect())
+        raise _Fresh
+
+    async def _new_roots(self, opened: Opened) -> None:
+        while True:
+            try:
+                await self._door.renew(opened)
+                if _roots(self._boots.identity) == _roots(opened.core.session.ident):
+                    raise Unavailable("the key generator has no newer epoch yet")
+                return
+            except _FINAL:
+                raise
+            except (ClientError, SealError) as error:
+                # The epoch held is good until its hand-over ends: time to try again.
+                self._tell(f"no new roots: {error}")
+            await asyncio.sleep(_RETRY_S)
+
+    def _tell(self, what: str) -> None:
+        log.info("%s", what)
+        if self._on_state is not None:
+            self._on_state(what)
+
+
+# Filters in one SUBSCRIBE.
+FILTERS = 50
+
+
+def _roots(identity: Identity) -> tuple[int, int]:
+    own = own_roots(identity)
+    return (0, 0) if own is None else (own.label, own.epoch)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that ended a connection's tasks."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,30 @@
+"""asyncio.timeout with a typed error that says what did not come in time."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from .errors import TimedOut
+
+
+class Limit:
+    """`async with Limit(30, "publish to a/b")`: TimedOut after 30 s. Used once."""
+
+    def __init__(self, seconds: float, what: str) -> None:
+        self._seconds, self._what = seconds, what
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise TimedOut(f"{self._what}: no answer within {self._seconds:g} s") from None

@@ -1,0 +1,196 @@
+"""What an application asks for, from the sealed packet to its answer.
+
+Counters leave in the order of calls (a lock), and never so far ahead of what may be sent again that
+the mediator's window would refuse the latter (SPEC.md 6.1, step 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sealmq.mqtt import build
+from sealmq_spec.errors import WrongEpoch
+from sealmq_spec.identity import Identity
+
+from .boot import Boots
+from .core import Core
+from .desk import Desk
+from .errors import Closed, ConnectionLost, Refused, Unconfirmed
+from .life import Life
+from .limit import Limit
+from .randomness import mono_ms
+from .values import Message, Options
+
+_PING_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class."""
+
+    topic: str
+    raw: bytes
+    payload: bytes = field(repr=False)
+    qos: int
+    retain: bool
+    kind: int
+    life: int
+
+
+class Operations:
+    """Of one client, over all its connections."""
+
+    def __init__(self, boots: Boots, desk: Desk, life: Life, options: Options) -> None:
+        self._boots, self._desk, self._life, self._options = boots, desk, life, options
+        self._gate = asyncio.Lock()
+
+    # --- publish ---------------------------------------------------------------------------------
+
+    async def publish(self, draft: Draft, confirm: float | None, within: float | None) -> None:
+        """Publish and wait for what is due. Refused for an old epoch: once more with new roots."""
+        used = self._boots.identity
+        try:
+            await self._publish(draft, confirm, within)
+        except WrongEpoch as error:
+            if not isinstance(error, Refused) or not self._life.may_renew:
+                raise
+            # Nothing was forwarded, so it may be sealed once more.
+            await self._new_roots(used, within)
+            await self._publish(draft, confirm, within)
+
+    async def _publish(self, draft: Draft, confirm: float | None, within: float | None) -> None:
+        acks, receipts = self._desk.acks, self._desk.receipts
+        ctr = 0
+        try:
+            async with self._limit(within, f"publish to {draft.topic}"):
+                async with self._gate:
+                    core = await self._core(draft.qos)
+                    ctr, packet = core.publish(
+                        draft.raw,
+                        draft.payload,
+                        draft.qos,
+                        draft.retain,
+                        draft.kind,
+                        draft.life,
+                        mono_ms(),
+                    )
+                    acked = acks.expect(ctr, draft.topic) if draft.qos else None
+                    receipt = receipts.expect(ctr, draft.topic) if confirm is not None else None
+                    self._life.send(packet)
+                    await self._flush(draft.qos)
+                if acked is not None:
+                    await acked
+            if receipt is not None and confirm is not None:
+                await self._confirmed(receipt, draft.topic, confirm)
+        finally:
+            acks.forget(ctr)
+            receipts.forget(ctr)
+
+    async def _flush(self, qos: int) -> None:
+        try:
+            await self._life.flush()
+        except ConnectionLost:
+            # What is kept may be sent again; QoS 0 is not.
+            if not qos:
+                raise
+
+    async def _confirmed(self, receipt: asyncio.Future[int], topic: str, seconds: float) -> None:
+        """PINGREQ makes a mediator that owes a receipt send it (SPEC.md 4.4)."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not receipt.done():
+                    self._life.send(build.pingreq())
+                    await asyncio.wait([receipt], timeout=_PING_AGAIN_S)
+                await receipt
+        except TimeoutError:
+            raise Unconfirmed(
+                f"publish to {topic}: no receipt of the gateway within {seconds:g} s"
+            ) from None
+
+    async def _new_roots(self, used: Identity, within: float | None) -> None:
+        if self._boots.identity is used:
+            self._life.outdated(want_roots=True)
+
+        def renewed() -> bool:
+            core = self._life.core
+            fresh = core is not None and core.session.ident is not used
+            return fresh or self._life.error is not None
+
+        async with self._limit(within, "new roots"):
+            await self._desk.bell.until(renewed)
+
+    # --- subscribe, unsubscribe ------------------------------------------------------------------
+
+    async def ask(
+        self, filters: Sequence[tuple[str, int]], add: bool, within: float | None
+    ) -> list[int | Refused]:
+        """SUBSCRIBE (`add`) or UNSUBSCRIBE for (filter, QoS) pairs; an answer for each."""
+        ctrs: tuple[int, ...] = ()
+        acks = self._desk.acks
+        what = f"{'subscribe to' if add else 'unsubscribe from'} {filters[0][0]}"
+        try:
+            async with self._limit(within, what):
+                async with self._gate:
+                    core = await self._core(0)
+                    if add:
+                        ctrs, packet = core.subscribe(filters)
+                    else:
+                        ctrs, packet = core.unsubscribe([filt for filt, _ in filters])
+                    named = zip(ctrs, filters, strict=True)
+                    futures = [acks.expect(ctr, filt) for ctr, (filt, _) in named]
+                    self._life.send(packet)
+                await asyncio.wait(futures)
+            answers: list[int | Refused] = []
+            for future in futures:
+                error = future.exception()
+                if error is not None and not isinstance(error, Refused):
+                    raise error
+                answers.append(future.result() if error is None else error)
+            return answers
+        finally:
+            for ctr in ctrs:
+                acks.forget(ctr)
+
+    # --- control, receive ------------------------------------------------------------------------
+
+    async def control(self, body: bytes, what: str, within: float | None) -> None:
+        """Send a control packet. A refusal comes as a notice."""
+        async with self._limit(within, what), self._gate:
+            core = await self._core(0)
+            self._life.send(core.control(core.session.up(body, mono_ms())))
+            await self._life.flush()
+
+    async def receive(self) -> Message:
+        """The next message; raises what ended the client once all are taken."""
+        inbox, life = self._desk.inbox, self._life
+        await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
+        if not inbox and life.error is not None:
+            raise life.error
+        return inbox.pop()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    async def _core(self, qos: int) -> Core:
+        """The core of a usable connection, as soon as one more message may be underway."""
+        life, boots = self._life, self._boots
+
+        def usable() -> bool:
+            if life.error is not None:
+                return True
+            core, outbox = life.core, boots.outbox
+            if core is None or not outbox.admits(core.session.ctr + 1):
+                return False
+            return not qos or len(outbox) < self._options.inflight
+
+        await self._desk.bell.until(usable)
+        core = life.core
+        if core is None or life.error is not None:
+            raise life.error or Closed("the client is not connected")
+        if boots.worn():
+            life.outdated(want_roots=False)
+        return core
+
+    def _limit(self, within: float | None, what: str) -> Limit:
+        return Limit(self._options.timeout if within is None else within, what)

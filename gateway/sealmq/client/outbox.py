@@ -1,0 +1,105 @@
+"""Messages of QoS 1 and 2 that are underway, across the connections of one boot session. Sans-IO.
+
+What is sent again is the stored bytes, never sealed again (SPEC.md 5, point 3), and no ctr may
+leave while one that might be resent lies 64 or more below: the mediator's window would refuse the
+latter (6.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sealmq.mqtt import PacketIds, build
+from sealmq_spec.window import WIDTH
+
+_DUP = 8
+
+
+@dataclass(slots=True)
+class Flight:
+    """One message. `released`: PUBREC has come; only PUBREL may be sent now."""
+
+    packet_id: int
+    ctr: int
+    qos: int
+    packet: bytes = field(repr=False)
+    released: bool = False
+    refused: bool = False
+
+
+class Outbox:
+    """The flights, by packet id; in the order of their ctr."""
+
+    def __init__(self) -> None:
+        self.ids = PacketIds()
+        self._flights: dict[int, Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def add(self, packet_id: int, ctr: int, qos: int, packet: bytes) -> None:
+        """Keep a message until it is acknowledged. The id was taken from `ids`."""
+        self._flights[packet_id] = Flight(packet_id, ctr, qos, packet)
+
+    def low(self) -> int:
+        """The lowest ctr that may be sent again, 0 if none (`low` of SPEC.md 4.1)."""
+        return min(
+            (f.ctr for f in self._flights.values() if not f.released and not f.refused), default=0
+        )
+
+    def admits(self, ctr: int) -> bool:
+        """Whether a packet with this ctr leaves what is underway inside the mediator's window."""
+        low = self.low()
+        return not low or ctr - low < WIDTH
+
+    def puback(self, packet_id: int) -> int | None:
+        """ctr of the message that this ends; None when there is none of QoS 1."""
+        return self._end(packet_id, 1)
+
+    def pubrec(self, packet_id: int) -> bool:
+        """The message needs no resending any more; False when there is none of QoS 2."""
+        flight = self._flights.get(packet_id)
+        if flight is None or flight.qos != 2:
+            return False
+        flight.released, flight.packet = True, b""
+        return True
+
+    def pubcomp(self, packet_id: int) -> int | None:
+        """ctr of the message that this ends; None when there is none of QoS 2 or too early."""
+        flight = self._flights.get(packet_id)
+        return self._end(packet_id, 2) if flight is not None and flight.released else None
+
+    def refuse(self, ctr: int) -> None:
+        """A notice came for ctr: it is not sent again; its id is free when the answer comes."""
+        for flight in self._flights.values():
+            if flight.ctr == ctr:
+                flight.refused, flight.packet = True, b""
+
+    def resume(self, present: bool) -> tuple[bytes, list[int]]:
+        """(what to send first in a new connection, ctrs whose exchange the other side forgot).
+
+        `present`: the MQTT session outlived the connection (MQTT 3.1.1, 3.2.2.2 and 4.4).
+        """
+        out: list[bytes] = []
+        lost: list[int] = []
+        for flight in list(self._flights.values()):
+            if flight.released and present:
+                out.append(build.pubrel(flight.packet_id))
+            elif flight.released or flight.refused:
+                if not flight.refused:
+                    lost.append(flight.ctr)
+                self._drop(flight)
+            else:
+                out.append(bytes((flight.packet[0] | _DUP,)) + flight.packet[1:])
+        return b"".join(out), lost
+
+    def _end(self, packet_id: int, qos: int) -> int | None:
+        flight = self._flights.get(packet_id)
+        if flight is None or flight.qos != qos:
+            return None
+        self._drop(flight)
+        return flight.ctr
+
+    def _drop(self, flight: Flight) -> None:
+        del self._flights[flight.packet_id]
+        self.ids.release(flight.packet_id)

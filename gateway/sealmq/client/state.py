@@ -1,0 +1,107 @@
+"""What a client keeps over a restart: its provisioned identity and its boot (SPEC.md 5, 7.2).
+
+The file is replaced in one step (write, fsync, rename), readable by its owner only, and used by one
+process at a time. Losing it is safe: the client provisions again and is told its boot.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sealmq.site.layout import write_atomically
+from sealmq_spec.const import U24
+from sealmq_spec.identity import Identity
+from sealmq_spec.records import Roots
+
+from .errors import StateError
+
+_VERSION = 1
+_MAX = 65536
+
+
+def own_roots(identity: Identity) -> Roots | None:
+    """The roots that provisioning gave, typed: the portable class carries no annotations."""
+    own: Any = identity.own
+    return own if isinstance(own, Roots) else None
+
+
+class StateFile:
+    """The state of one client at `path`; `path` with ".lock" behind it is the lock."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock: int | None = None
+
+    def open(self, identity: Identity) -> tuple[int, bytes]:
+        """Lock, and fill `identity`: (stored boot, last KG nonce). (0, b"") when there is no file.
+
+        StateError: another process uses it, or the file is not this client's state.
+        """
+        try:
+            self._take_lock()
+            data = self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise StateError(f"{self.path}: {error.strerror or error}") from None
+        if not data:
+            return 0, b""
+        try:
+            return self._read(identity, data)
+        except (KeyError, TypeError, ValueError):
+            raise StateError(
+                f"{self.path} is not the state of client {identity.client} of site "
+                f"{identity.site.hex()}",
+                "name another file; a state file that is lost is made anew",
+            ) from None
+
+    def save(self, identity: Identity, boot: int, kg_nonce: bytes) -> None:
+        """Replace the file. StateError when it cannot be written."""
+        text = json.dumps(
+            {
+                "sealmq_state": _VERSION,
+                "site": identity.site.hex(),
+                "client": identity.client,
+                "boot": boot,
+                "kg_nonce": kg_nonce.hex(),
+                "identity": identity.dump().hex() if own_roots(identity) else "",
+            }
+        )
+        try:
+            write_atomically(self.path, text.encode() + b"\n", 0o600)
+        except OSError as error:
+            raise StateError(f"{self.path}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
+        fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise StateError(
+                f"{self.path} is in use by another process", "one client, one state file"
+            ) from None
+        self._lock = fd
+
+    def _read(self, identity: Identity, data: bytes) -> tuple[int, bytes]:
+        if len(data) > _MAX:
+            raise ValueError("too large")
+        d = json.loads(data)
+        boot, blob = d["boot"], bytes.fromhex(d["identity"])
+        if d["sealmq_state"] != _VERSION or type(boot) is not int or not 0 <= boot <= U24:
+            raise ValueError("version or boot")
+        if d["site"] != identity.site.hex() or d["client"] != identity.client:
+            raise ValueError("another client's")
+        # A blob that does not verify is no harm: the client provisions again.
+        identity.load(blob)
+        return boot, bytes.fromhex(d["kg_nonce"])

@@ -1,0 +1,103 @@
+"""What an application sees: messages, notices, and the options of a client."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from sealmq_spec.reader import Message as Opened
+
+
+class How(enum.IntEnum):
+    """How a message came (SPEC.md 3.3): as it was published, or from what was kept."""
+
+    LIVE = 0
+    RETAINED = 1
+    WILL = 2
+    QUEUED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that verified under both layers (SPEC.md 6.2).
+
+    label, sender: numbers of the publisher's label and of the publisher. age: seconds since it was
+    published, by verified time; may be slightly negative. tlv: what policy families added.
+    """
+
+    topic: str
+    payload: bytes = field(repr=False)
+    label: int
+    sender: int
+    age: int
+    how: How
+    qos: int = 0
+    retain: bool = False
+    tlv: dict[int, bytes] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, opened: Opened, topic: str, qos: int, retain: bool) -> Message:
+        """From what the portable reader gives."""
+        return cls(
+            topic,
+            opened.payload,
+            opened.label,
+            opened.sender,
+            opened.age,
+            How(opened.how),
+            qos,
+            retain,
+            opened.tlv,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The gateway's word about something refused (SPEC.md 4.4).
+
+    what: "publish", "subscribe", "unsubscribe", "control", "session" or "". ctr: of what was sent.
+    code: the class; rule and reason as the gateway gives them.
+    """
+
+    what: str
+    ctr: int
+    code: int
+    rule: str
+    reason: str
+
+
+WHAT = {1: "publish", 2: "subscribe", 3: "unsubscribe", 4: "control", 5: "session"}
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What the mediator publishes for a client that vanishes. Sealed anew at each CONNECT."""
+
+    topic: str
+    payload: bytes = field(default=b"", repr=False)
+    qos: int = 0
+    retain: bool = False
+    life: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a client behaves. Times in seconds.
+
+    client_id: 1 to 64 bytes, None for a random one; a session that is to outlive the connection
+    (clean=False) needs its own. reconnect: after a loss connect again (1, 2, 4 ... 30 s apart),
+    resend what was not acknowledged and subscribe again; otherwise the loss is raised.
+    inbox_messages, inbox_bytes: what may wait unread before reading from the socket pauses.
+    inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.
+    """
+
+    client_id: str | None = None
+    clean: bool = True
+    keepalive: int = 60
+    will: Will | None = None
+    reconnect: bool = False
+    connect_timeout: float = 10.0
+    timeout: float = 30.0
+    inbox_messages: int = 1024
+    inbox_bytes: int = 8 * 1024 * 1024
+    inflight: int = 20

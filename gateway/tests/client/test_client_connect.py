@@ -1,0 +1,424 @@
+"""From an enrolment to a welcomed connection, and everything that must prevent one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from client_peer import LABEL, Peer, now_ms
+
+from sealmq.client import (
+    BadWelcome,
+    Client,
+    Closed,
+    ConnectFailed,
+    ConnectionLost,
+    NotAuthorised,
+    Options,
+    PeerFault,
+    ServerUnavailable,
+    StateError,
+    Will,
+)
+from sealmq.client.client import read_enrolment
+from sealmq.mqtt import build
+from sealmq_spec import control, provision
+from sealmq_spec.const import CONTROL
+from sealmq_spec.errors import Denied, Malformed, Stale, Unauthentic, Unavailable
+
+QUICK = Options(connect_timeout=5, timeout=5)
+Story = Callable[[Peer], Awaitable[None]]
+
+
+def play(story: Story, suite: int = 1) -> None:
+    """Run a story against a peer, which must not have failed either."""
+
+    async def whole() -> None:
+        async with Peer(suite) as peer:
+            await story(peer)
+        for error in peer.errors:
+            raise error
+
+    asyncio.run(whole())
+
+
+def client_of(peer: Peer, state: Path | None = None, options: Options = QUICK) -> Client:
+    return Client.from_enrolment(peer.enrolment(), state, options=options)
+
+
+@pytest.mark.parametrize("suite", [1, 2])
+def test_a_cold_start_provisions_by_itself_and_then_proves_who_it_is(suite: int) -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            assert client.connected
+            assert client.clock == "kg"
+            assert abs((client.now() or 0) - now_ms() / 1000) < 2
+            assert (client.identity.gen, client.identity.own.label) == (1, LABEL)
+        quarantine, session = peer.links
+        assert quarantine.quarantine
+        assert not quarantine.connect.password[32:]  # type: ignore[union-attr,index]
+        assert not session.quarantine
+        await session.done.wait()
+        assert session.goodbye
+        assert peer.highest == (1, 1, 1)
+
+    play(story, suite)
+
+
+def test_state_survives_a_restart_and_boot_is_stored_before_connect(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            pass
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert json.loads(path.read_text())["boot"] == 1
+        # Whatever the mediator does with CONNECT, boot was raised before it.
+        peer.knobs.connack = 3
+        with pytest.raises(ServerUnavailable) as caught:
+            await client_of(peer, path).connect()
+        assert caught.value.return_code == 3
+        assert json.loads(path.read_text())["boot"] == 2
+        peer.knobs.connack = 0
+        async with client_of(peer, path) as client:
+            assert client.identity.gen == 1
+        assert len(peer.site.asked) == 1, "a provisioned client does not ask again"
+        assert peer.highest == (1, 3, 1)
+        salts = list(peer.salts.values())
+        assert len(set(salts)) == len(salts) == 2
+
+    play(story)
+
+
+def test_behind_takes_the_floor_plus_one_and_a_new_salt(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        peer.knobs.floor = 41
+        async with client_of(peer, path) as client:
+            await client.publish("a", b"x", qos=1)
+        assert peer.highest == (1, 42, 1)
+        assert json.loads(path.read_text())["boot"] == 42
+        first, second = [boot for _, boot, _ in peer.boots]
+        assert (first, second) == (1, 42)
+        assert len({salt for _, _, salt in peer.boots}) == 2
+
+    play(story)
+
+
+def test_a_mediator_that_says_behind_for_ever_is_given_up() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.floor = 0xFFFFFF
+        with pytest.raises(StateError, match="used up"):
+            await client_of(peer).connect()
+
+    play(story)
+
+
+def test_a_lent_identity_starts_at_boot_1_and_never_asks_for_roots() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            lent = client.identity
+        asked = len(peer.site.asked)
+        async with Client(lent, "127.0.0.1", peer.port, options=QUICK) as again:
+            await again.publish("a", b"x", qos=1)
+        assert peer.highest[1] == 2
+        peer.knobs.connack = 5
+        with pytest.raises(NotAuthorised):
+            await Client(lent, "127.0.0.1", peer.port, options=QUICK).connect()
+        assert len(peer.site.asked) == asked
+
+    play(story)
+
+
+def test_roots_of_an_ended_generation_are_replaced_once(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            pass
+        peer.site.gens = {}  # the key generator was restored, or another holder provisioned
+        async with client_of(peer, path) as client:
+            assert client.identity.gen == 2
+        peer.knobs.connack = 5
+        with pytest.raises(NotAuthorised) as caught:
+            await client_of(peer, path).connect()
+        assert caught.value.return_code == 5
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(provision.DISABLED, Denied), (provision.LATER, Unavailable)]
+)
+def test_a_disabled_client_and_a_busy_key_generator(status: int, error: type[Exception]) -> None:
+    async def story(peer: Peer) -> None:
+        peer.site.status = status
+        with pytest.raises(error):
+            await client_of(peer).connect()
+
+    play(story)
+
+
+def test_a_spoilt_provisioning_answer_is_refused_and_nothing_stored(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        peer.knobs.spoil_answer = True
+        with pytest.raises(Unauthentic):
+            await client_of(peer, path).connect()
+        assert not path.exists()
+        assert len(peer.links) == 1
+
+    play(story)
+
+
+def test_provisioning_never_goes_back(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        peer.site.kseq = 20
+        async with client_of(peer, path):
+            pass
+        before = path.read_text()
+        peer.site.gens, peer.site.kseq = {}, 19
+        with pytest.raises(Stale):
+            await client_of(peer, path).connect()
+        assert json.loads(path.read_text())["identity"] == json.loads(before)["identity"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("what", ["random", "unsealed", "other connection", "receipt", "publish"])
+def test_nothing_is_trusted_without_a_valid_welcome(what: str) -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            lent = client.identity
+        if what == "random":
+            peer.knobs.welcome = b"\x15\x10" + os.urandom(80)
+        elif what == "unsealed":
+            peer.knobs.welcome = control.welcome(0, now_ms(), 0, 0, 0, 1, 10, b"\x00")
+        elif what == "other connection":
+            peer.knobs.welcome = peer.link.sealed(b"\x01" + bytes(30), conn=2)
+        else:
+            peer.knobs.welcome = b""
+        app = Client(lent, "127.0.0.1", peer.port, options=QUICK)
+        if what == "receipt":
+            connecting = asyncio.ensure_future(app.connect())
+            while len(peer.links) < 3 or peer.link.boot is None:
+                await asyncio.sleep(0.01)
+            peer.link.receipt()
+            with pytest.raises(BadWelcome, match="operation 2"):
+                await connecting
+        elif what == "publish":
+            connecting = asyncio.ensure_future(app.connect())
+            while len(peer.links) < 3 or peer.link.boot is None:
+                await asyncio.sleep(0.01)
+            peer.link.deliver("a", peer.m3("a", b"x", label=LABEL))
+            with pytest.raises(BadWelcome):
+                await connecting
+        else:
+            with pytest.raises(BadWelcome):
+                await app.connect()
+        assert not app.connected
+        with pytest.raises(Closed):
+            await app.publish("a", b"x")
+
+    play(story)
+
+
+def test_a_welcome_replayed_from_another_connection_is_refused() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            lent = client.identity
+        seen = next(p for p in _sent(peer) if p[:1] == b"\x15")
+        peer.knobs.welcome = seen
+        with pytest.raises(BadWelcome, match="does not verify"):
+            await Client(lent, "127.0.0.1", peer.port, options=QUICK).connect()
+
+    play(story)
+
+
+def _sent(peer: Peer) -> list[bytes]:
+    """A welcome's packet as the last connection had it."""
+    link = peer.link
+    assert link.boot is not None
+    body = control.welcome(0, now_ms(), 0, 0, 0, 1, 10, b"\x00")
+    return [link.sealed(body)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x20\x03\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x30\xff\xff\xff\x7f",
+        build.publish(CONTROL, b"\x1b"),
+        build.pingresp(),
+    ],
+    ids=["connack too long", "reserved", "http", "oversized", "answer first", "pingresp first"],
+)
+def test_what_is_no_connack_ends_the_attempt(answer: bytes) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.say_nothing = True
+        connecting = asyncio.ensure_future(client_of(peer).connect())
+        while not peer.links or peer.link.connect is None:
+            await asyncio.sleep(0.01)
+        peer.link.send(answer)
+        with pytest.raises((PeerFault, BadWelcome)):
+            await connecting
+
+    play(story)
+
+
+def test_silence_is_a_typed_error() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.say_nothing = True
+        options = Options(connect_timeout=0.2)
+        with pytest.raises(ConnectFailed, match=r"0\.2 s"):
+            await client_of(peer, options=options).connect()
+
+    play(story)
+
+
+def test_nobody_listening_is_a_typed_error() -> None:
+    async def story(peer: Peer) -> None:
+        client = client_of(peer)
+        await peer.down()
+        with pytest.raises(ConnectFailed, match="connection refused"):
+            await client.connect()
+
+    play(story)
+
+
+def test_a_peer_that_closes_at_once_is_a_typed_error() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.say_nothing = True
+        connecting = asyncio.ensure_future(client_of(peer).connect())
+        while not peer.links:
+            await asyncio.sleep(0.01)
+        peer.link.cut()
+        with pytest.raises(ConnectionLost):
+            await connecting
+
+    play(story)
+
+
+def test_a_will_goes_out_sealed_and_untimed() -> None:
+    async def story(peer: Peer) -> None:
+        will = Will("app/gone", b"farewell", qos=1, retain=True, life=255)
+        async with client_of(peer, options=Options(will=will)):
+            [seen] = peer.published
+            assert (seen.topic, seen.payload, seen.qos, seen.retain) == (
+                "app/gone",
+                b"farewell",
+                1,
+                True,
+            )
+            assert (seen.kind, seen.life) == (2, 255)
+            assert seen.ctr >= peer.link.low
+
+    play(story)
+
+
+def test_two_processes_may_not_share_a_state_file(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            with pytest.raises(StateError, match="in use"):
+                await client_of(peer, path).connect()
+        async with client_of(peer, path):
+            pass
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"sealmq": 1}', '{"sealmq_state": 2}', "\x00\x01", '{"boot": -1}']
+)
+def test_a_file_that_is_no_state_is_not_overwritten(tmp_path: Path, text: str) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        path.write_text(text)
+        with pytest.raises(StateError, match="is not the state of client"):
+            await client_of(peer, path).connect()
+        assert path.read_text() == text
+        assert not peer.links
+
+    play(story)
+
+
+def test_another_clients_state_is_refused(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            pass
+        async with Peer() as other:
+            with pytest.raises(StateError):
+                await client_of(other, path).connect()
+
+    play(story)
+
+
+def test_torn_roots_in_the_state_are_provisioned_anew(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            pass
+        held = json.loads(path.read_text())
+        held["identity"] = held["identity"][:-2] + "00"
+        path.write_text(json.dumps(held))
+        async with client_of(peer, path) as client:
+            assert client.identity.gen == 2
+        assert json.loads(path.read_text())["boot"] == 2
+
+    play(story)
+
+
+def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        with pytest.raises(StateError, match="no/app"):
+            await client_of(peer, tmp_path / "no" / "app").connect()
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"sealmq": 2}', '{"sealmq": 1, "site": "zz"}'],
+)
+def test_a_file_that_is_no_enrolment(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "app.sealmq.json"
+    path.write_text(text)
+    with pytest.raises(Malformed):
+        Client.from_enrolment(path)
+
+
+def test_an_enrolment_without_address_or_with_a_short_secret(tmp_path: Path) -> None:
+    peer = Peer()
+    good = peer.site.enrolment(1883)
+    path = tmp_path / "app.sealmq.json"
+    path.write_text(json.dumps(good))
+    assert read_enrolment(path) == good
+    for change in (
+        {"mediator": {"number": 1}},
+        {"mediator": {"number": 1, "host": "h", "port": "1883"}},
+        {"mediator": {"number": 1, "host": "", "port": 1883}},
+    ):
+        with pytest.raises(Malformed):
+            Client.from_enrolment({**good, **change})
+
+
+def test_no_secret_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(peer: Peer) -> None:
+        caplog.set_level("DEBUG")
+        path = tmp_path / "app.state"
+        async with client_of(peer, path) as client:
+            own, km = client.identity.own, client.identity.km
+            shown = repr(client) + repr(client.identity) + repr(own) + caplog.text
+            for secret in (peer.site.ps, own.r, own.r_bar, km):
+                assert secret.hex() not in shown
+                assert repr(secret) not in shown
+
+    play(story)
