@@ -20,7 +20,7 @@ from sealmq.kg.local import local
 from sealmq.kg.store import KgStore
 from sealmq.kglink import KgClient, KgUnavailable
 from sealmq.site import values
-from sealmq.site.config import KINDS, SUITES, load
+from sealmq.site.config import KINDS, SUITES, Config, load
 from sealmq.site.edit import add_client
 from sealmq.site.layout import Layout, sync_folder
 
@@ -89,18 +89,24 @@ def _add(args: argparse.Namespace) -> int:
     if not values.is_name(args.name):
         raise UsageError(f"{args.name!r} is no name", hint=values.NAME_RULE)
     output = _output(args, layout)
-    config, added = add_client(layout, args.name, args.label, args.kind, args.suite)
 
-    async def over_socket(kg: KgClient) -> dict[str, Any]:
+    def into_toml() -> tuple[Config, bool]:
+        return add_client(layout, args.name, args.label, args.kind, args.suite)
+
+    # The key generator is there, or its store is open, before anything is changed.
+    async def over_socket(kg: KgClient) -> tuple[Config, bool, dict[str, Any]]:
+        config, added = into_toml()
         await kg.reload()
-        return await kg.enrol(args.name)
+        return config, added, await kg.enrol(args.name)
 
-    def by_ourselves() -> dict[str, Any]:
+    def by_ourselves() -> tuple[Config, bool, dict[str, Any]]:
         key_file = Path(args.key_file).absolute() if args.key_file else None
-        with local(layout, config, key_file) as kg:
-            return kg.enrol(args.name)
+        with local(layout, load(layout.config), key_file) as kg:
+            config, added = into_toml()
+            kg.apply(config)
+            return config, added, kg.enrol(args.name)
 
-    enrolment = _ask(layout, over_socket, by_ourselves)
+    config, added, enrolment = _ask(layout, over_socket, by_ourselves)
     _write(output, enrolment)
     client = config.clients[args.name]
     if args.json:

@@ -136,7 +136,7 @@ class Ops:
     def enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
         name = _checked_name(f.get("client"))
         enrolment = self._kg.enrol(name)
-        self._event("client-enrolled", client=name, user=peer.user)
+        self._event("client-enrolled", client=name, user=peer.user, number=enrolment["client"])
         return {"enrolment": enrolment}
 
     def lend(self, peer: Peer, f: Fields) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import json
 import logging
 import os
 import pwd
@@ -19,12 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sealmq.audit import Audit
+from sealmq.audit import Audit, AuditError
+from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
+from sealmq.run.ready import Ready
 from sealmq.run.secrets import receive
 from sealmq.site.config import load
 from sealmq.site.errors import SiteError
-from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.layout import Layout
 
 from .core import Kg
 from .errors import KgRefusal
@@ -66,7 +67,7 @@ class Process:
         try:
             await self._serve(loop, worker)
         finally:
-            self._layout.ready("kg").unlink(missing_ok=True)
+            ready.forget(self._layout, "kg")
             worker.shutdown()
             self._store.close()
 
@@ -114,14 +115,8 @@ class Process:
 
     def _announce(self) -> None:
         user = pwd.getpwuid(os.geteuid()).pw_name
-        ready = {
-            "role": "kg",
-            "pid": os.getpid(),
-            "address": str(self._layout.kg_socket),
-            "ready": True,
-            "user": user,
-        }
-        write_atomically(self._layout.ready("kg"), json.dumps(ready).encode(), 0o644)
+        told = Ready("kg", os.getpid(), str(self._layout.kg_socket), True)
+        ready.write(self._layout, told, user=user)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -137,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
         layout = Layout.open(Path(arguments[0]))
         key = _key(receive())
         asyncio.run(_main(layout, key))
-    except (SiteError, KgRefusal, BadHandOver, OSError) as error:
+    except (SiteError, KgRefusal, BadHandOver, AuditError, OSError) as error:
         print(f"kg: {error}", file=sys.stderr)
         return 1
     return 0

@@ -245,7 +245,7 @@ def _creation(
         key = f"creation.{i}"
         values.only(row, key, ("filter", "labels", "clients"))
         filt = values.text(row, f"{key}.filter", required=True)
-        values.check_with(check_filter, filt, key)
+        values.check_with(check_filter, filt, f"{key}.filter")
         who = values.names(row, f"{key}.labels", ())
         for label in who:
             values.check_label(label, labels, key)

@@ -44,7 +44,11 @@ def edit(layout: Layout, change: Callable[[Document], None]) -> Config:
         new = doc.as_string()
         if new == text:
             return before
-        config = loads(new, layout.config)
+        try:
+            config = loads(new, layout.config)
+        except ConfigError as error:
+            error.line = None  # a line of the text that is not written
+            raise
         mode = layout.config.stat().st_mode & 0o777
         write_atomically(layout.config, new.encode(), mode)
         return config

@@ -140,8 +140,17 @@ def prepare(layout: Layout) -> None:
             _folder(layout.audit(role), 0o750, user)
     if gid is not None:
         os.chown(layout.run, -1, gid)
+        _hand_over(layout, users)
         if layout.config.exists():
             os.chown(layout.config, -1, gid)
+
+
+# What an earlier run left in run/ belongs to whoever ran then; the sticky bit would keep it there.
+def _hand_over(layout: Layout, users: dict[str, pwd.struct_passwd]) -> None:
+    left = {layout.ready(role): role for role in users} | {layout.kg_socket: "kg"}
+    for path, role in left.items():
+        with contextlib.suppress(FileNotFoundError):
+            os.chown(path, users[role].pw_uid, users[role].pw_gid, follow_symlinks=False)
 
 
 def _folder(path: Path, mode: int, user: pwd.struct_passwd | None = None) -> None:

@@ -94,14 +94,15 @@ def find(config: Config, site: Path, key_file: Path | None = None) -> Path:
 def read(path: Path) -> bytes:
     """The content of a key file, without one trailing line end. KeyFileError says what is wrong."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe must not make us wait for whoever is to write into it.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise KeyFileError(
             f"the key file {path} cannot be read: {error.strerror}",
             "the site's secrets cannot be opened without it; restore it from its backup",
         ) from None
-    with os.fdopen(fd, "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
+    try:
+        mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
             raise KeyFileError(f"the key file {path} is no regular file")
         # systemd guards its own folder; it shows ACL bits as a group's.
@@ -110,7 +111,9 @@ def read(path: Path) -> bytes:
                 f"the key file {path} can be read by others (mode {mode & 0o777:04o})",
                 f"chmod 600 {path}",
             )
-        content = file.read(_MAX_BYTES + 1)
+        content = os.read(fd, _MAX_BYTES + 1)
+    finally:
+        os.close(fd)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not MIN_BYTES <= len(content) <= _MAX_BYTES:
         raise KeyFileError(

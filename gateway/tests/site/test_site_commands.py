@@ -1,0 +1,257 @@
+"""`sealmq init`, `client add`, `client list`, without a running site."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from kg.helpers import MadeSite, make_site
+from sealmq.cli import client as client_command
+from sealmq.cli.main import main
+from sealmq.kg.core import Kg
+from sealmq.site.config import load
+from sealmq_spec.identity import Identity
+
+FACTORY_LABELS = {
+    "m1-temp": (), "m1-ctrl": ("m1-temp",), "m1-arm": ("m1-ctrl",),
+    "m2-temp": (), "m2-ctrl": ("m2-temp",), "m2-arm": ("m2-ctrl",),
+    "ctrl-room-temp": (), "monitor": ("m1-arm", "m2-arm", "ctrl-room-temp"),
+}  # fmt: skip
+FACTORY_CLIENTS = {
+    "m1-temp-sensor": "m1-temp", "m1-control-panel": "m1-ctrl", "m1-arm-operator": "m1-arm",
+    "m2-temp-sensor": "m2-temp", "m2-control-panel": "m2-ctrl", "m2-arm-operator": "m2-arm",
+    "control-room-temp-sensor": "ctrl-room-temp", "monitor": "monitor",
+}  # fmt: skip
+FACTORY_TOPICS = {
+    "machine/1/temperature": "m1-temp", "machine/1/arm/height": "m1-ctrl",
+    "machine/1/arm/angle": "m1-ctrl", "machine/2/temperature": "m2-temp",
+    "machine/2/arm/height": "m2-ctrl", "machine/2/arm/angle": "m2-ctrl",
+    "control-room/temperature": "ctrl-room-temp",
+}  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> MadeSite:
+    return make_site(tmp_path)
+
+
+def test_the_factory_is_the_papers(site: MadeSite) -> None:
+    config = site.config
+    assert {n: label.over for n, label in config.labels.items()} == FACTORY_LABELS
+    assert {n: client.label for n, client in config.clients.items()} == FACTORY_CLIENTS
+    assert dict(config.topics) == FACTORY_TOPICS
+    for topic, label in config.topics.items():
+        assert config.dominates("monitor", label), topic
+    assert config.dominates("m1-arm", "m1-temp")
+    assert not config.dominates("m1-arm", "m2-temp")
+    assert not config.dominates("m1-arm", "ctrl-room-temp")
+
+
+def test_what_init_makes(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = site.layout
+    modes = {
+        layout.config: 0o640, layout.state: 0o700, layout.salt: 0o600, layout.kg_db: 0o600,
+        layout.kg_db.parent: 0o700, layout.state_of("mediator"): 0o700, layout.run: 0o755,
+        site.key_file: 0o600,
+    }  # fmt: skip
+    for path, mode in modes.items():
+        assert stat.S_IMODE(path.stat().st_mode) == mode, path
+    assert site.config.site.key_file == site.key_file
+    assert layout.config.read_text().count("\n#") > 10
+    said = capsys.readouterr()
+    assert site.key_file.read_text().strip() not in said.out + said.err
+    assert sorted(p.name for p in layout.root.parent.iterdir()) == ["keys", "site"]
+
+
+def test_init_overwrites_nothing(site: MadeSite, tmp_path: Path) -> None:
+    before = site.layout.config.read_text()
+    assert main(["init", str(site.layout.root), "--key-file", str(tmp_path / "new.key")]) == 1
+    assert site.layout.config.read_text() == before
+    assert not (tmp_path / "new.key").exists()
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert main(["init", str(file), "--key-file", str(tmp_path / "new.key")]) == 1
+    assert file.read_text() == "mine"
+
+
+def test_init_takes_an_empty_folder_and_a_key_that_is_there(tmp_path: Path) -> None:
+    root, key = tmp_path / "my site #1", tmp_path / "my.key"
+    root.mkdir()
+    key.write_text("correct horse battery staple\n")
+    key.chmod(0o600)
+    assert main(["init", str(root), "--key-file", str(key)]) == 0
+    assert key.read_text() == "correct horse battery staple\n"
+    config = load(root / "sealmq.toml")
+    assert config.site.name == "my-site--1"
+    assert not config.labels
+    assert main(["client", "list", str(root)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--listen", "here"], "--listen: 'here' is no address"),
+        (["--key-file", "SITE/key"], "inside the site"),
+        (["--key-file", "SITE/../SITE/state/key"], "inside the site"),
+        (["--key-file", "weak"], "has 4 bytes"),
+        (["--key-file", "open"], "can be read by others"),
+    ],
+)
+def test_init_refuses(
+    words: list[str],
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weak").write_text("weak")
+    (tmp_path / "weak").chmod(0o600)
+    (tmp_path / "open").write_text("long enough, but open to all")
+    (tmp_path / "open").chmod(0o644)
+    key = [] if "--key-file" in words else ["--key-file", "k"]
+    words = [w.replace("SITE", "site") for w in words]
+    assert main(["init", "site", *key, *words]) in (1, 2)
+    assert what in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["open", "weak"]
+
+
+def test_init_for_all_addresses_tells_clients_a_name(tmp_path: Path) -> None:
+    key = str(tmp_path / "k")
+    assert main(["init", str(tmp_path / "s"), "--key-file", key, "--listen", "0.0.0.0:2883"]) == 0
+    mediator = load(tmp_path / "s" / "sealmq.toml").mediator
+    assert (mediator.host, mediator.port) == ("0.0.0.0", 2883)
+    assert mediator.advertise_host not in ("", "0.0.0.0")
+    assert mediator.advertise_port == 2883
+
+
+def test_init_with_a_credential_makes_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cred").mkdir()
+    (tmp_path / "cred" / "sealmq-key").write_bytes(os.urandom(32))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "cred"))
+    assert main(["init", str(tmp_path / "s")]) == 0
+    assert load(tmp_path / "s" / "sealmq.toml").site.key_file is None
+    assert main(["client", "list", str(tmp_path / "s")]) == 0
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sealmq.cli.init.create", fail)
+    assert main(["init", str(tmp_path / "s"), "--key-file", str(tmp_path / "k")]) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_client_add(
+    site: MadeSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = str(site.layout.root)
+    assert main(["client", "add", root, "new", "--label", "m1-temp", "--json"]) == 0
+    path = tmp_path / "new.sealmq.json"
+    said = capsys.readouterr()
+    told = json.loads(said.out.splitlines()[-1])
+    assert told == {
+        "name": "new", "number": 9, "label": "m1-temp", "added": True, "file": str(path)
+    }  # fmt: skip
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    enrolment = json.loads(path.read_text())
+    assert enrolment["ps"] not in said.out + said.err
+    assert enrolment | {"ps": ""} == {
+        "sealmq": 1, "site": site.config.site.id.hex(), "client": 9, "name": "new", "ps": "",
+        "suite": 1, "mediator": {"number": 1, "host": "127.0.0.1", "port": 1883},
+    }  # fmt: skip
+    assert Identity.from_enrolment(enrolment).client == 9
+    assert main(["client", "add", root, "new", "--label", "m1-temp"]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert main(["client", "add", root, "new", "--label", "m1-temp", "-o", "again.json"]) == 0
+    assert json.loads((tmp_path / "again.json").read_text()) == enrolment
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["x/y", "--label", "m1-temp"], "'x/y' is no name"),
+        (["../y", "--label", "m1-temp"], "is no name"),
+        (["new", "--label", "m1-tmp"], "no label 'm1-tmp'"),
+        (["monitor", "--label", "m1-temp"], "label 'monitor' and not 'm1-temp'"),
+        (["new", "--label", "m1-temp", "-o", "SITE/new.json"], "inside the site"),
+        (["new", "--label", "m1-temp", "-o", "no/folder/new.json"], "is no folder"),
+        (["new", "--label", "m1-temp", "-o", "-"], "is not printed"),
+        (["new", "--label", "m1-temp", "--key-file", "other.key"], "does not open"),
+        (["new", "--label", "m1-temp", "--key-file", "no.key"], "cannot be read"),
+    ],
+)
+def test_client_add_refuses(
+    site: MadeSite,
+    words: list[str],
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.key").write_text("another key of this length")
+    (tmp_path / "other.key").chmod(0o600)
+    before = site.layout.config.read_text()
+    words = [word.replace("SITE", str(site.layout.root)) for word in words]
+    assert main(["client", "add", str(site.layout.root), *words]) in (1, 2)
+    assert what in capsys.readouterr().err
+    assert site.layout.config.read_text() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["keys", "other.key", "site"]
+
+
+def test_cut_off_anywhere_the_second_run_repairs(
+    site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(site.layout.root)
+    command = ["client", "add", root, "new", "--label", "m1-temp", "-o", str(tmp_path / "f")]
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for target in ((Kg, "apply"), (Kg, "enrol"), (client_command, "_write")):
+        with monkeypatch.context() as patch:
+            patch.setattr(*target, die)
+            assert main(command) == 130
+        assert not (tmp_path / "f").exists()
+    assert "new" in site.config.clients
+    assert main(command) == 0
+    assert json.loads((tmp_path / "f").read_text())["client"] == 9
+
+
+def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    site.edit('m2-arm-operator = { label = "m2-arm"', 'late-one = { label = "none"')
+    assert main(["client", "list", str(site.layout.root), "--json"]) == 0
+    clients = json.loads(capsys.readouterr().out)["clients"]
+    assert {c["name"]: c["number"] for c in clients} == {
+        name: number for number, name in enumerate(FACTORY_CLIENTS, 1)
+    } | {"late-one": None}
+    assert clients[0] == {
+        "number": 1, "name": "m1-temp-sensor", "label": "m1-temp", "kind": "device",
+        "suite": "ccm", "disabled": False, "removed": False, "gen": 0, "pending": 0, "state": "new",
+    }  # fmt: skip
+    assert main(["client", "list", str(site.layout.root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NUMBER", "NAME", "LABEL", "KIND", "STATE"]
+    assert lines[-1].split() == ["-", "late-one", "none", "device", "not", "yet", "known"]
+
+
+def test_commands_name_what_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["client", "list"], ["client", "add"]):
+        extra = ["x", "--label", "top"] if words[1] == "add" else []
+        assert main([*words, str(tmp_path), *extra]) == 1
+        said = capsys.readouterr().err
+        assert "is no site" in said
+        assert f"sealmq init {tmp_path}" in said

@@ -1,0 +1,117 @@
+"""Commands change sealmq.toml without touching what people wrote around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sealmq.site import edit
+from sealmq.site.config import ConfigError, load
+from sealmq.site.layout import Layout
+
+TEXT = """\
+# my site
+[site]
+name = "f"
+id = "01020304"
+
+[labels]   # who is above whom
+low = []
+high = ["low"]   # the bosses
+
+[clients]
+# the first one
+a = { label = "low" }
+
+# what follows is about topics
+[topics]
+"x/y" = "low"
+"""
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    path = tmp_path / "sealmq.toml"
+    path.write_text(TEXT)
+    path.chmod(0o640)
+    return Layout.of(tmp_path)
+
+
+def test_a_new_client_is_one_line_in_its_table(layout: Layout) -> None:
+    config, added = edit.add_client(layout, "b.c", "high", "app", "chacha")
+    assert added
+    assert config.clients["b.c"].label == "high"
+    line = '"b.c" = { label = "high", kind = "app", suite = "chacha" }\n'
+    mark = 'a = { label = "low" }\n'
+    assert layout.config.read_text() == TEXT.replace(mark, mark + line)
+    assert layout.config.stat().st_mode & 0o777 == 0o640
+    assert load(layout.config) == config
+
+
+def test_the_same_client_again_changes_nothing(layout: Layout) -> None:
+    before = layout.config.stat()
+    config, added = edit.add_client(layout, "a", "low")
+    assert not added
+    assert "a" in config.clients
+    assert layout.config.read_text() == TEXT
+    assert layout.config.stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "suite", "what"),
+    [
+        ("high", None, None, "label 'low' and not 'high'"),
+        ("low", "app", None, "kind 'device' and not 'app'"),
+        ("low", None, "chacha", "suite 'ccm' and not 'chacha'"),
+    ],
+)
+def test_a_client_that_is_another_one(
+    layout: Layout, label: str, kind: str | None, suite: str | None, what: str
+) -> None:
+    with pytest.raises(ConfigError, match=what):
+        edit.add_client(layout, "a", label, kind, suite)
+    assert layout.config.read_text() == TEXT
+
+
+def test_what_would_be_wrong_is_not_written(layout: Layout) -> None:
+    with pytest.raises(ConfigError, match="no label 'hihg'") as caught:
+        edit.add_client(layout, "b", "hihg")
+    assert caught.value.hint == "did you mean high?"
+    assert caught.value.line is None
+    assert layout.config.read_text() == TEXT
+    assert [p.name for p in layout.root.iterdir()] == ["sealmq.toml"]
+
+
+def test_a_file_that_is_wrong_already_is_left_alone(layout: Layout) -> None:
+    layout.config.write_text(TEXT + "x = [")
+    with pytest.raises(ConfigError, match="not TOML"):
+        edit.add_client(layout, "b", "low")
+    assert layout.config.read_text() == TEXT + "x = ["
+
+
+def test_topics_and_labels_of_clients(layout: Layout) -> None:
+    edit.set_topic(layout, "x/z", "high")
+    edit.set_topic(layout, "x/y", None)
+    config = edit.set_client_label(layout, "a", "high")
+    assert dict(config.topics) == {"x/z": "high"}
+    assert config.clients["a"].label == "high"
+    text = layout.config.read_text()
+    assert text == TEXT.replace('"x/y" = "low"', '"x/z" = "high"').replace(
+        'a = { label = "low" }', 'a = { label = "high" }'
+    )
+    with pytest.raises(ConfigError, match="no client 'zz'"):
+        edit.set_client_label(layout, "zz", "low")
+
+
+def test_tables_that_are_missing_are_made(layout: Layout) -> None:
+    layout.config.write_text('[site]\nname = "f"\nid = "01020304"\n')
+    edit.add_client(layout, "a", "bottom")
+    config = edit.set_topic(layout, "x", "top")
+    assert config.clients["a"].label == "bottom"
+    assert config.topics["x"] == "top"
+
+
+def test_fill_quotes_and_leaves_out() -> None:
+    template = "a = @a@\n# mail@example.org\nb = @b@\n"
+    assert edit.fill(template, {"a": 'x"\\\n@b@'}) == 'a = "x\\"\\\\\\n@b@"\n# mail@example.org\n'
