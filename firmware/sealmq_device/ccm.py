@@ -320,9 +320,16 @@ def _refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> Non
     )
 
 
+# ccm_long's function, once needed: the module takes memory, importing it again 12,000 instructions.
+_crypt_long: "Any" = None
+
+
 def _long(
     me: Ccm, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int, opening: int
 ) -> bool:
-    from .ccm_long import crypt
+    global _crypt_long
+    if _crypt_long is None:
+        from .ccm_long import crypt
 
-    return crypt(me._s[2], nonce, aad, buf, start, n, bool(opening))
+        _crypt_long = crypt
+    return bool(_crypt_long(me._s[2], nonce, aad, buf, start, n, opening))

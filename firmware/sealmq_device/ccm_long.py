@@ -1,6 +1,6 @@
 # AES-256-CCM for messages that do not fit ccm.py's shared buffer: in pieces, at any length.
 #
-# Everything here belongs to one call (objects, buffers of 1 KiB), so calls may overlap.
+# Everything here belongs to one call (objects, 2 KiB of buffers), so calls may overlap.
 import micropython
 from cryptolib import aes
 from micropython import const
@@ -22,8 +22,10 @@ def crypt(
     if n > 0xFFFFFF:
         raise ValueError("n %d: at most 16777215 bytes in one message" % n)
     end = start + n
-    mac = _Mac(key, nonce, len(aad), n)
-    stream = _Stream(key, nonce, buf, start)
+    # One allocation: scratch, then key stream.
+    room = memoryview(bytearray(2 * _PIECE + 4))
+    mac = _Mac(key, nonce, len(aad), n, room)
+    stream = _Stream(key, nonce, buf, start, room)
     view = memoryview(buf)
     try:
         mac.associated(aad)
@@ -53,9 +55,9 @@ def crypt(
 
 class _Mac:
     # last: CBC's last block so far.
-    def __init__(self, key: bytes, nonce: bytes, a: int, n: int) -> None:
+    def __init__(self, key: bytes, nonce: bytes, a: int, n: int, room: "memoryview") -> None:
         self._cbc = aes(key, 2, bytes(16))
-        self._out = bytearray(_PIECE)
+        self._out = room
         self._a = a
         self.last = bytearray(16)
         flags = b"\x7a" if a else b"\x3a"
@@ -83,24 +85,24 @@ class _Mac:
 
 
 class _Stream:
-    def __init__(self, key: bytes, nonce: bytes, buf: bytearray, start: int) -> None:
+    def __init__(
+        self, key: bytes, nonce: bytes, buf: bytearray, start: int, room: "memoryview"
+    ) -> None:
         self._ecb = aes(key, 1)
         self._buf = buf
         # A_i = flags, nonce, 24-bit counter.
         self._a = bytearray(b"\x02" + bytes(nonce) + b"\0\0\0")
         self._next = 1
-        self._in = bytearray(_PIECE)
+        self._in = room
         # The key stream gets the payload's offset from a word's start, so that words can be XORed.
-        self._skew = _offset(buf, start)
-        self._out = bytearray(_PIECE + 4)
-        self._to = memoryview(self._out)[self._skew :]
+        self._to = room[_PIECE + _offset(buf, start) :]
 
     # XORs the next `size` bytes of key stream into the buffer at `at`.
     def xor(self, at: int, size: int) -> None:
         blocks = (size + 15) >> 4
         _counters(self._in, self._a, self._next, blocks)
         self._next += blocks
-        self._ecb.encrypt(memoryview(self._in)[: blocks * 16], self._to)
+        self._ecb.encrypt(self._in[: blocks * 16], self._to)
         _xor(self._buf, at, self._to, size)
 
     # XORs the first block, which no payload uses, into `block`.

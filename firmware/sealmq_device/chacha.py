@@ -6,7 +6,9 @@
 # lock. Never call them from a hard interrupt handler. They allocate nothing.
 import micropython
 
-from . import chacha20, poly1305
+from .chacha20 import block
+from .poly1305 import blocks, finish
+from .poly1305 import start as start_sum
 
 _TYPING = micropython.const(0)
 if _TYPING:
@@ -15,108 +17,109 @@ if _TYPING:
 
     from viper_types import ptr8, ptr32
 
-_LONGEST = micropython.const(0xFFFFFF)  # the same bound as CCM's, far below the RFC's
-
-_state = bytearray(64)  # constants, key, counter, nonce
 _stream = bytearray(64)
-_sum = bytearray(256)
-_block = bytearray(16)
+_sum = bytearray(256)  # poly1305's state
+_part = bytearray(16)
+_first = b"expand 32-byte k" + bytes(48)
+
+# Looking up a built-in name costs 420 instructions, a name of this module 100.
+_len = len
+_bytearray = bytearray
 
 
 class ChaCha:
     # key: 32 bytes.
-    def __init__(self, key: bytes) -> None:
-        if len(key) != 32:
+    @micropython.viper
+    def __init__(self, key: object):
+        if int(_len(key)) != 32:
             raise ValueError("a ChaCha20 key has 32 bytes")
-        self._key = bytes(key)
+        # The block function's input; 16 bytes of counter and nonce change with each message.
+        state = _bytearray(_first)
+        o = ptr8(state)
+        p = ptr8(key)
+        i = 0
+        while i < 32:
+            o[16 + i] = p[i]
+            i += 1
+        self._state = state
 
     # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     @micropython.viper
     def seal_into(self, nonce: object, aad: object, buf: object, start: int, n: int) -> object:
-        _check(nonce, aad, buf, start, n)
-        _begin(self._key, nonce)
-        _xor(buf, start, n)
-        _mac(aad, len(aad), buf, start, n)
-        poly1305.finish(_sum, buf, start + n)
+        state = self._state
+        a = int(_begin(state, nonce, aad, buf, start, n))
+        _xor(state, buf, start, n)
+        _mac(aad, a, buf, start, n)
+        finish(_sum, buf, start + n)
 
     # The reverse; nothing is decrypted before the tag has verified. When it does not: False, and
     # buf[start:start+n] is zero.
     @micropython.viper
     def open_into(self, nonce: object, aad: object, buf: object, start: int, n: int) -> bool:
-        _check(nonce, aad, buf, start, n)
-        _begin(self._key, nonce)
-        _mac(aad, len(aad), buf, start, n)
-        poly1305.finish(_sum, _block, 0)
-        if int(_differ(_block, buf, start + n)):
+        state = self._state
+        a = int(_begin(state, nonce, aad, buf, start, n))
+        _mac(aad, a, buf, start, n)
+        finish(_sum, _part, 0)
+        if int(_differ(_part, buf, start + n)):
             _wipe(buf, start, n)
             return False
-        _xor(buf, start, n)
+        _xor(state, buf, start, n)
         return True
 
 
-def _check(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
-    room = len(buf) - 16
-    if (
-        len(nonce) != 12
-        or len(aad) > 65279
-        or start < 0
-        or not 0 <= n <= min(room - start, _LONGEST)
-    ):
-        raise ValueError(
-            "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d"
-            % (len(nonce), len(aad), len(buf), start, n)
-        )
-
-
-# The state with counter 0, whose block keys the MAC.
+# Checks the lengths and keys the MAC with the block of counter 0; the associated data's length.
 @micropython.viper
-def _begin(key: ptr8, nonce: ptr8) -> object:
-    s = ptr8(_state)
-    word = ptr8(b"expand 32-byte k")
-    i = 0
-    while i < 16:
-        s[i] = word[i]
-        i += 1
-    i = 0
-    while i < 32:
-        s[16 + i] = key[i]
-        i += 1
+def _begin(state: object, nonce: object, aad: object, buf: object, start: int, n: int) -> int:
+    a = int(_len(aad))
+    room = int(_len(buf)) - 16 - start
+    # n is bounded as for CCM, far below the RFC's bound.
+    if start < 0 or n < 0 or n > room or n > 0xFFFFFF or a > 65279 or int(_len(nonce)) != 12:
+        _refuse(nonce, aad, buf, start, n)
+    s = ptr32(state)
+    s[12] = 0
+    o = ptr8(int(s) + 52)
+    p = ptr8(nonce)
     i = 0
     while i < 12:
-        s[52 + i] = nonce[i]
+        o[i] = p[i]
         i += 1
-    ptr32(_state)[12] = 0
-    chacha20.block(_state, _stream)
-    poly1305.start(_sum, _stream)
+    block(state, _stream)
+    start_sum(_sum, _stream)
+    return a
+
+
+def _refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
+    raise ValueError(
+        "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d (<= 16777215)"
+        % (len(nonce), len(aad), len(buf), start, n)
+    )
 
 
 # XORs key stream, from counter 1 on, into buf[start:start+n].
 @micropython.viper
-def _xor(buf: ptr8, start: int, n: int) -> object:
-    counter = ptr32(ptr32(_state))
+def _xor(state: object, buf: ptr8, start: int, n: int) -> object:
+    s = ptr32(state)
     b = int(buf) + start
     end = b + n
     k = ptr8(_stream)
     while b < end:
-        counter[12] = counter[12] + 1
-        chacha20.block(_state, _stream)
+        s[12] = s[12] + 1
+        block(state, _stream)
+        i = 0
         stop = end - b
         if stop >= 64:
             stop = 64
             if b & 3 == 0:
                 q = ptr32(k)
-                o = ptr32(b)
-                i = 0
+                w = ptr32(b)
                 while i < 16:
-                    o[i] = o[i] ^ q[i]
+                    w[i] = w[i] ^ q[i]
                     i += 1
-                b += 64
-                continue
-        o8 = ptr8(b)
-        i = 0
+                i = 64
+        o = ptr8(b)
         while i < stop:
-            o8[i] = o8[i] ^ k[i]
+            o[i] = o[i] ^ k[i]
             i += 1
         b += stop
 
@@ -124,26 +127,28 @@ def _xor(buf: ptr8, start: int, n: int) -> object:
 # The MAC's input: associated data and ciphertext, each padded to whole blocks, and their lengths.
 @micropython.viper
 def _mac(aad: object, a: int, buf: object, start: int, n: int) -> object:
-    poly1305.blocks(_sum, aad, 0, a >> 4)
-    if a & 15:
-        _rest(aad, a & -16, a & 15)
-        poly1305.blocks(_sum, _block, 0, 1)
-    poly1305.blocks(_sum, buf, start, n >> 4)
-    if n & 15:
-        _rest(buf, start + (n & -16), n & 15)
-        poly1305.blocks(_sum, _block, 0, 1)
-    o = ptr32(_block)
+    if a:
+        blocks(_sum, aad, 0, a >> 4)
+        if a & 15:
+            _rest(aad, a & -16, a & 15)
+            blocks(_sum, _part, 0, 1)
+    if n:
+        blocks(_sum, buf, start, n >> 4)
+        if n & 15:
+            _rest(buf, start + (n & -16), n & 15)
+            blocks(_sum, _part, 0, 1)
+    o = ptr32(_part)
     o[0] = a
     o[1] = 0
     o[2] = n
     o[3] = 0
-    poly1305.blocks(_sum, _block, 0, 1)
+    blocks(_sum, _part, 0, 1)
 
 
-# _block = data[at:at+n] and zeros.
+# _part = data[at:at+n] and zeros.
 @micropython.viper
 def _rest(data: ptr8, at: int, n: int) -> object:
-    o = ptr8(_block)
+    o = ptr8(_part)
     i = 0
     while i < 16:
         o[i] = data[at + i] if i < n else 0

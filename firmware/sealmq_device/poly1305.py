@@ -24,31 +24,34 @@ def start(state: ptr32, key: ptr8) -> object:
     while i < 10:
         state[i] = 0
         i += 1
+    pad = ptr8(int(state) + 192)
     i = 0
-    while i < 4:
-        o = 16 + (i << 2)
-        state[48 + i] = key[o] | key[o + 1] << 8 | key[o + 2] << 16 | key[o + 3] << 24
+    while i < 16:
+        pad[i] = key[16 + i]
         i += 1
     # r without the bits that the RFC clears, 13 bits at a time.
-    i = 0
+    t0 = key[0] | key[1] << 8
+    t1 = key[2] | key[3] << 8
+    t2 = key[4] | key[5] << 8
+    t3 = key[6] | key[7] << 8
+    t4 = key[8] | key[9] << 8
+    t5 = key[10] | key[11] << 8
+    t6 = key[12] | key[13] << 8
+    t7 = key[14] | key[15] << 8
+    r = ptr32(int(state) + 100)
+    r[0] = t0 & 0x1FFF
+    r[1] = (t0 >> 13 | t1 << 3) & 0x1FFF
+    r[2] = (t1 >> 10 | t2 << 6) & 0x1F03
+    r[3] = (t2 >> 7 | t3 << 9) & 0x1FFF
+    r[4] = (t3 >> 4 | t4 << 12) & 0x00FF
+    r[5] = t4 >> 1 & 0x1FFE
+    r[6] = (t4 >> 14 | t5 << 2) & 0x1FFF
+    r[7] = (t5 >> 11 | t6 << 5) & 0x1F81
+    r[8] = (t6 >> 8 | t7 << 8) & 0x1FFF
+    r[9] = t7 >> 5 & 0x007F
+    i = 1
     while i < 10:
-        bit = i * 13
-        o = bit >> 3
-        j = 0
-        limb = 0
-        while j < 3:
-            if o + j < 16:
-                byte = int(key[o + j])
-                if (o + j) & 3 == 3:
-                    byte &= 15
-                elif o + j > 3 and (o + j) & 3 == 0:
-                    byte &= 252
-                limb |= byte << (j << 3)
-            j += 1
-        limb = (limb >> (bit & 7)) & 0x1FFF
-        state[25 + i] = limb
-        if i:
-            state[15 + i] = 5 * limb
+        state[15 + i] = 5 * r[i]
         i += 1
 
 
@@ -83,19 +86,23 @@ def blocks(state: ptr32, data: ptr8, at: int, count: int) -> object:
         k = 0
         while k < 40:
             t = ptr32(base + 64 + k)
-            d = c
-            d += h0 * uint(t[9])
-            d += h1 * uint(t[8])
-            d += h2 * uint(t[7])
-            d += h3 * uint(t[6])
-            d += h4 * uint(t[5])
+            d = (
+                c
+                + h0 * uint(t[9])
+                + h1 * uint(t[8])
+                + h2 * uint(t[7])
+                + h3 * uint(t[6])
+                + h4 * uint(t[5])
+            )
             c = d >> 13
-            d &= uint(0x1FFF)
-            d += h5 * uint(t[4])
-            d += h6 * uint(t[3])
-            d += h7 * uint(t[2])
-            d += h8 * uint(t[1])
-            d += h9 * uint(t[0])
+            d = (
+                (d & uint(0x1FFF))
+                + h5 * uint(t[4])
+                + h6 * uint(t[3])
+                + h7 * uint(t[2])
+                + h8 * uint(t[1])
+                + h9 * uint(t[0])
+            )
             c += d >> 13
             ptr32(base + k)[0] = d & uint(0x1FFF)
             k += 4

@@ -1,0 +1,27 @@
+"""Scripts run by real MicroPython, 64-bit and 32-bit; a missing interpreter is a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BITS = (64, 32)
+
+
+def micropython(bits: int, script: str, *args: object, heap: str = "1M") -> str:
+    """What `script` (a file beside this one) prints; AssertionError with its error otherwise."""
+    program = ROOT / "build" / "micropython" / "bin" / f"micropython{bits}"
+    assert program.exists(), f"{program} is missing: run firmware/host/fetch.py"
+    folders = (ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib")
+    done = subprocess.run(
+        [program, "-X", f"heapsize={heap}", Path(__file__).with_name(script), *map(str, args)],
+        env={**os.environ, "MICROPYPATH": ":".join(map(str, folders))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
