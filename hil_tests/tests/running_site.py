@@ -95,11 +95,12 @@ class Site:
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in sealmq.toml"
         self.toml.write_text(text.replace(old, new))
 
-    def up(self, *options: object) -> None:
-        """Starts `sealmq up` and waits until everything is ready."""
+    def up(self, *options: object, under: tuple[str, ...] = ()) -> None:
+        """Starts `sealmq up` and waits until everything is ready. under: a tracer's command."""
+        self._traced = bool(under)
         with self._log.open("a") as log:
             self._up = subprocess.Popen(
-                [str(SEALMQ), "up", str(self.path), *map(str, options)],
+                [*under, str(SEALMQ), "up", str(self.path), *map(str, options)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -120,7 +121,7 @@ class Site:
         if self._up is None:
             return 0
         if self._up.poll() is None:
-            self._up.send_signal(signal.SIGTERM)
+            os.kill(self._supervisor(), signal.SIGTERM)
         try:
             return self._up.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -128,6 +129,14 @@ class Site:
             raise AssertionError(f"`sealmq up` did not stop:\n{self.log()}") from None
         finally:
             self._up = None
+
+    def _supervisor(self) -> int:
+        """The pid of `sealmq up`: our child, or the tracer's."""
+        assert self._up is not None
+        pid = self._up.pid
+        if not self._traced:
+            return pid
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
     def status(self) -> dict[str, Any]:
         """What `sealmq status --json` says."""
@@ -186,6 +195,7 @@ def micropython(script: Path | str, *arguments: object, bits: int = 64) -> subpr
     path = ":".join(str(ROOT / p) for p in ("firmware", "shared_spec", "build/micropython/lib"))
     return subprocess.Popen(
         [str(interpreter), str(script), *map(str, arguments)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
