@@ -7,17 +7,17 @@ EMPTY = b"\x00"
 
 # items: iterable of (type, value bytes). Bit 7 of type: critical.
 def pack(items) -> bytes:
-    out = b""
+    out = bytearray()
     for t, value in items:
         if len(value) > 255:
             raise TooLarge("TLV %d has %d bytes, at most 255 fit" % (t, len(value)))
-        out += bytes((t, len(value))) + value
+        if len(out) + 2 + len(value) > MAX_TLV:
+            raise TooLarge("TLV block of more than %d bytes" % MAX_TLV)
+        out.extend(bytes((t, len(value))))
+        out.extend(value)
     n = len(out)
-    if n > MAX_TLV:
-        raise TooLarge("TLV block of %d bytes, at most %d fit" % (n, MAX_TLV))
-    if n < 128:
-        return bytes((n,)) + out
-    return bytes((0x80 | n >> 8, n & 255)) + out
+    head = bytes((n,)) if n < 128 else bytes((0x80 | n >> 8, n & 255))
+    return head + bytes(out)
 
 
 # Where the items of the block at buf[o] start and end; `limit` is the end of what may be read.
@@ -49,14 +49,10 @@ def unpack(buf, o: int, end: int, known=()):
         stop = o + 2 + buf[o + 1]
         if stop > end:
             raise Malformed("TLV %d is cut off" % t)
-        if t & 0x7F in seen(out):
+        if t in out or t ^ 0x80 in out:
             raise Malformed("TLV %d occurs twice" % (t & 0x7F))
         if t & 0x80 and t & 0x7F not in known:
             raise Unsupported("critical TLV %d is unknown" % (t & 0x7F))
         out[t] = bytes(buf[o + 2 : stop])
         o = stop
     return out
-
-
-def seen(items):
-    return [t & 0x7F for t in items]

@@ -1,0 +1,447 @@
+"""Cases of sections 6.2 and 8 as a reader lives them: records and m3 in, messages or refusals out."""
+
+from __future__ import annotations
+
+from .case import Cases, Json, client_json
+from .cases_envelopes import NAMES, PLAIN, T, TOPIC
+from .envelopes import (
+    CLEAR,
+    LIVE,
+    QUEUED,
+    RETAINED,
+    WILL,
+    m1,
+    m1_header,
+    m1_seal,
+    m3,
+    m3_link,
+    manifest,
+    record,
+)
+from .model import Client, Order, Roots, client, rnd, roots, tlv
+
+KG = Order(2, T * 1000, 0)
+INST = 9
+OWN, OLD, OLDER = roots(16, 5, 1), roots(16, 4, 1), roots(16, 3, 1)
+LOW, LOWER = roots(17, 2, 1), roots(17, 1, 1)
+
+
+def sender(own: Roots = OWN, number: int = 8, boot: int = 5) -> Client:
+    """Who publishes at a label; another boot has another salt."""
+    salt = rnd(f"sender {number} boot {boot}", 8)
+    return client(own.suite).but(client=number, boot=boot, salt=salt, own=own)
+
+
+def send(
+    who: Client,
+    ctr: int,
+    t_pub: int = T,
+    s2: int = T,
+    how: int = LIVE,
+    kind: int = LIVE,
+    life: int = 0,
+    topic: bytes = TOPIC,
+    outer: Roots | None = None,
+    block: bytes = b"\x00",
+    ms: int = 0,
+    seq: int = 0,
+) -> bytes:
+    """m3 as an honest mediator makes it. s2 in seconds, ms on top of it."""
+    inner = m1(who, topic, PLAIN, ctr, t_pub, kind, life)
+    order = Order(INST, s2 * 1000 + ms, seq)
+    return m3(who.site, outer or who.own, order, topic, inner, how, block)
+
+
+def take(packet: bytes, now: int = T, topic: bytes = TOPIC, ms: int = 0) -> Json:
+    """The step that hands a reader m3 at a time in seconds, with ms on top."""
+    step: Json = {"do": "open", "topic": topic.hex(), "packet": packet.hex()}
+    return {**step, "now_ms": now * 1000 + ms}
+
+
+def ok(
+    packet: bytes,
+    who: Client,
+    now: int = T,
+    age: int = 0,
+    how: int = LIVE,
+    topic: bytes = TOPIC,
+    ms: int = 0,
+    items: Json | None = None,
+    flip: bool = False,
+) -> Json:
+    """The step in which a reader takes m3 and delivers it."""
+    out: Json = {"payload": PLAIN.hex(), "label": who.own.label, "sender": who.client, "age": age}
+    out |= {"how": how, "tlv": sorted([int(t), v] for t, v in (items or {}).items())}
+    return {**take(packet, now, topic, ms), "out": out, **({"flip": ["packet"]} if flip else {})}
+
+
+def no(packet: bytes, refuse: str, now: int = T, topic: bytes = TOPIC, ms: int = 0) -> Json:
+    """The step in which a reader refuses m3."""
+    return {**take(packet, now, topic, ms), "refuse": refuse}
+
+
+def put_record(packet: bytes, added: bool = True, flip: bool = False) -> Json:
+    """A record that is accepted."""
+    step: Json = {"do": "record", "packet": packet.hex(), "out": {"added": added}}
+    return {**step, **({"flip": ["packet"]} if flip else {})}
+
+
+def no_record(packet: bytes, refuse: str) -> Json:
+    """A record that is refused."""
+    return {"do": "record", "packet": packet.hex(), "refuse": refuse}
+
+
+def put_manifest(packet: bytes, flip: bool = False) -> Json:
+    """A manifest that is accepted."""
+    step: Json = {"do": "manifest", "packet": packet.hex(), "out": {}}
+    return {**step, **({"flip": ["packet"]} if flip else {})}
+
+
+class Story:
+    """Writes reader cases: who reads, and what happens to it."""
+
+    def __init__(self, cases: Cases) -> None:
+        self.cases = cases
+        self.site = client().site
+
+    def tell(
+        self,
+        name: str,
+        what: str,
+        *steps: Json,
+        own: Roots = OWN,
+        limit: int = 64,
+        known: tuple[int, ...] = (),
+        section: str = "6.2",
+    ) -> None:
+        """One case."""
+        me = client(own.suite).but(own=own)
+        given = {"client": client_json(me), "limit": limit, "known_tlv": list(known)}
+        self.cases.script(f"reader-{name}", section, what, "reader", given, list(steps))
+
+
+def _keys(s: Story) -> None:
+    site = s.site
+    for suite, name in NAMES.items():
+        own, low = roots(16, 5, suite), roots(17, 2, suite)
+        a, b = sender(own), sender(low)
+        s.tell(f"{name}-own", "a message at the own label", ok(send(a, 1), a, flip=True), own=own)
+        rec = put_record(record(site, own, low, 80, KG), flip=True)
+        s.tell(f"{name}-below", "one from below", rec, ok(send(b, 1), b, flip=True), own=own)
+    a, b = sender(), sender(LOW)
+    mixed = sender(roots(18, 1, 2))
+    rec = put_record(record(site, OWN, mixed.own, 80, KG))
+    s.tell("mixed-suites", "a label of the other suite below", rec, ok(send(mixed, 1), mixed))
+    s.tell("no-record", "no record for the label", no(send(b, 1), "no-key"))
+    s.tell(
+        "unknown-epoch", "an epoch that is not held", no(send(sender(roots(16, 6, 1)), 1), "no-key")
+    )
+    other = send(sender(roots(16, 5, 2)), 1)
+    s.tell("other-suite", "m3 of the other suite", no(other, "unsupported"))
+    inner = m1(a, TOPIC, PLAIN, 1, T)
+    for ref in (1, 2, 5):
+        packet = m3_link(a, Order(INST, T * 1000, 0), TOPIC, inner, ref)
+        s.tell(f"ref-{ref}", f"key reference {ref}", no(packet, "unsupported"))
+    packet = send(a, 1)
+    step = {**take(packet), "now_ms": None, "refuse": "stale"}
+    s.tell("no-time", "no verified time yet", step)
+    s.tell("truncated", "79 bytes", no(packet[:79], "malformed"))
+    s.tell(
+        "other-topic", "on another topic", no(packet, "unauthentic", topic=b"machine/2/temperature")
+    )
+
+
+def _times(s: Story) -> None:
+    a = sender()
+    packet = send(a, 1, T, T)
+    s.tell("s2-oldest", "s2 60 s old", ok(send(a, 1, T, T - 60), a))
+    s.tell("s2-ahead", "s2 60 s ahead", ok(send(a, 1, T, T + 60), a))
+    s.tell("s2-oldest-ms", "60.999 s are 60", ok(send(a, 1, T, T - 60), a, ms=999))
+    s.tell("s2-ahead-ms", "60.999 s ahead are 60", ok(send(a, 1, T, T + 60, ms=999), a))
+    s.tell("s2-too-old", "s2 61 s old", no(send(a, 1, T, T - 61, ms=999), "stale"))
+    s.tell("s2-too-far-ahead", "s2 61 s ahead", no(send(a, 1, T, T + 61), "stale", ms=999))
+    s.tell(
+        "s2-retained",
+        "s2 61 s old, how retained",
+        no(send(a, 1, T, T - 61, RETAINED, RETAINED, 255), "stale"),
+    )
+    s.tell("age-oldest", "published 60 s ago", ok(send(a, 1, T - 60), a, age=60))
+    s.tell("age-ahead", "published 60 s ahead", ok(send(a, 1, T + 60), a, age=-60))
+    s.tell("age-too-old", "published 61 s ago", no(send(a, 1, T - 61), "stale"))
+    s.tell("age-too-far-ahead", "published 61 s ahead", no(send(a, 1, T + 61), "stale"))
+    s.tell("life-7", "128 s of 2^7", ok(send(a, 1, T - 128, life=7), a, age=128))
+    s.tell("life-7-over", "129 s of 2^7", no(send(a, 1, T - 129, life=7), "stale"))
+    s.tell("life-1", "life 2^1 is at least W", ok(send(a, 1, T - 60, life=1), a, age=60))
+    s.tell(
+        "life-unlimited",
+        "ten years, unlimited",
+        ok(send(a, 1, T - 315576000, T, RETAINED, RETAINED, 255), a, age=315576000, how=RETAINED),
+    )
+    s.tell(
+        "life-unlimited-ahead",
+        "unlimited, but 61 s ahead",
+        no(send(a, 1, T + 61, life=255), "stale"),
+    )
+    s.tell("clock-wrong", "a reader's clock an hour behind", no(packet, "stale", now=T - 3600))
+
+
+def _blocks(s: Story) -> None:
+    a = sender()
+    one = send(a, 1, block=tlv((40, b"ab")))
+    s.tell("tlv-unknown", "an unknown item", ok(one, a, items={"40": "6162"}, flip=True))
+    two = send(a, 1, block=tlv((0x80 | 40, b"ab")))
+    s.tell(
+        "tlv-critical-known", "critical and known", ok(two, a, items={"168": "6162"}), known=(40,)
+    )
+    s.tell("tlv-critical", "critical and unknown", no(two, "unsupported"))
+    s.tell(
+        "tlv-twice", "a type twice", no(send(a, 1, block=tlv((40, b""), (40, b""))), "malformed")
+    )
+
+
+def _classes(s: Story) -> None:
+    a = sender()
+    words = {LIVE: "live", RETAINED: "retained", WILL: "will", CLEAR: "clear"}
+    hows = {LIVE: "live", RETAINED: "retained", WILL: "will", QUEUED: "queued"}
+    allowed = {LIVE: (LIVE, RETAINED), RETAINED: (RETAINED, WILL), WILL: (WILL,)}
+    allowed[QUEUED] = (LIVE, RETAINED, WILL)
+    for how, word in hows.items():
+        for kind, name in words.items():
+            t_pub = 0 if kind == WILL else T
+            packet = send(a, 1, t_pub, T, how, kind, 255)
+            title, what = f"how-{word}-class-{name}", f"how {word}, class {name}"
+            if kind in allowed[how]:
+                s.tell(title, what, ok(packet, a, how=how))
+            else:
+                s.tell(title, what, no(packet, "malformed"))
+    order = Order(INST, T * 1000, 0)
+    for kind in (LIVE, RETAINED):
+        inner = m1_seal(a, m1_header(a, 1, 0, kind), TOPIC, PLAIN)
+        packet = m3(s.site, OWN, order, TOPIC, inner)
+        s.tell(f"untimed-{words[kind]}", "untimed, but no will", no(packet, "malformed"))
+
+
+def _inner(s: Story) -> None:
+    a = sender()
+    order = Order(INST, T * 1000, 0)
+
+    def bad(name: str, what: str, inner: bytes, refuse: str = "unauthentic") -> None:
+        packet = m3(s.site, OWN, order, TOPIC, inner)
+        s.tell(f"m1-{name}", what, no(packet, refuse))
+
+    moved = m1(a, b"machine/1/arm/height", PLAIN, 1, T)
+    bad("other-topic", "a mediator moved m1 to another topic", moved)
+    inner = m1(a, TOPIC, PLAIN, 1, T)
+    bad("sender-forged", "another sender in m1's header", inner[:5] + b"\x00\x00\x09" + inner[8:])
+    longer = inner[:26] + b"\xff" + inner[27:]
+    bad("life-forged", "a mediator gave m1 a longer life", longer)
+    bad("other-label", "m1 of a label below", m1(sender(roots(17, 5, 1)), TOPIC, PLAIN, 1, T))
+    suite = m1(sender(roots(16, 5, 2)), TOPIC, PLAIN, 1, T)
+    bad("other-suite", "m1 of the other suite", suite, "unsupported")
+    bad(
+        "unknown-epoch",
+        "m1 of an epoch that is not held",
+        m1(sender(OLD), TOPIC, PLAIN, 1, T),
+        "no-key",
+    )
+    head = m1_header(a, 1, T, life=33)
+    bad("life-33", "m1 with life 33", m1_seal(a, head, TOPIC, PLAIN), "malformed")
+
+
+def _replays(s: Story) -> None:
+    a = sender()
+    first = send(a, 1)
+    s.tell("repeat", "the same m3 twice", ok(first, a), no(first, "replay"))
+    again = send(a, 1, T, T + 1)
+    s.tell("repeat-resealed", "the same m1 in a new m3", ok(first, a), no(again, "replay", T + 1))
+    queued = send(a, 1, T, T + 1, QUEUED)
+    s.tell("repeat-queued", "the same m1 as queued", ok(first, a), no(queued, "replay", T + 1))
+    s.tell("late", "late, but inside the window", ok(send(a, 64), a), ok(first, a))
+    s.tell("below", "64 below the top", ok(send(a, 65), a), no(first, "replay"))
+    b = sender(boot=6)
+    s.tell("other-boot", "the same ctr in another boot session", ok(first, a), ok(send(b, 1), b))
+    b = sender(number=9)
+    s.tell("other-sender", "the same ctr of another sender", ok(first, a), ok(send(b, 1), b))
+    will = send(a, 1, 0, T, WILL, WILL)
+    s.tell(
+        "will-late", "a will sealed 199 messages ago", ok(send(a, 200), a), ok(will, a, how=WILL)
+    )
+    second = send(a, 1, 0, T + 1, WILL, WILL)
+    steps = (ok(will, a, how=WILL), no(second, "replay", T + 1))
+    s.tell("will-repeat", "a will that fires twice", *steps)
+
+
+def _retained(s: Story) -> None:
+    a = sender()
+
+    def kept(ctr: int, t_pub: int, topic: bytes = TOPIC) -> bytes:
+        return send(a, ctr, t_pub, T, RETAINED, RETAINED, 255, topic)
+
+    def fine(packet: bytes, age: int, topic: bytes = TOPIC) -> Json:
+        return ok(packet, a, age=age, how=RETAINED, topic=topic)
+
+    new, old = kept(9, T - 100), kept(8, T - 200)
+    s.tell("retained-again", "the same retained message again", fine(new, 100), fine(new, 100))
+    s.tell("retained-newer", "a newer retained message", fine(old, 200), fine(new, 100))
+    s.tell(
+        "retained-rolled-back",
+        "an older retained message comes back",
+        fine(new, 100),
+        no(old, "stale"),
+    )
+    lower = kept(7, T - 100)
+    s.tell("retained-same-second", "same t_pub, lower ctr", fine(new, 100), no(lower, "stale"))
+    elsewhere = kept(8, T - 200, b"other/topic")
+    steps = (fine(new, 100), fine(elsewhere, 200, b"other/topic"))
+    s.tell("retained-other-topic", "an older one on another topic", *steps)
+    live = ok(send(a, 9, T, T, LIVE, RETAINED, 255), a)
+    s.tell("retained-behind-live", "older than the live one", live, no(old, "stale"))
+    will = send(a, 1, 0, T, RETAINED, WILL, 255)
+    s.tell(
+        "retained-will",
+        "a retained will behind a retained message",
+        fine(old, 200),
+        ok(will, a, how=RETAINED),
+    )
+    steps = (ok(will, a, how=RETAINED), no(new, "stale"))
+    s.tell("retained-behind-will", "a message older than the retained will", *steps)
+
+
+def _floors(s: Story) -> None:
+    a, b, c, d = (sender(number=n) for n in (8, 9, 10, 11))
+    full = (ok(send(a, 1, T - 30, T - 20), a, age=30), ok(send(b, 1), b), ok(send(c, 1), c))
+    steps = (*full, no(send(a, 1, T - 30, T - 20), "replay"))
+    s.tell("floor-replay", "a replay behind a window that was dropped", *steps, limit=2)
+    steps = (*full, no(send(d, 1, T - 30, T), "replay"))
+    s.tell("floor-other", "a new sender at the floor", *steps, limit=2)
+    steps = (*full, ok(send(d, 1, T - 29, T), d, age=29))
+    s.tell("floor-above", "a new sender above the floor", *steps, limit=2)
+    steps = (*full, ok(send(d, 1, T - 30, T - 19, QUEUED), d, age=30, how=QUEUED))
+    s.tell("floor-queued", "queued: s2 counts", *steps, limit=2)
+    steps = (*full, no(send(d, 1, T - 29, T - 20, QUEUED), "replay"))
+    s.tell("floor-queued-replay", "queued, s2 at the floor", *steps, limit=2)
+    steps = (*full, no(send(d, 1, 0, T - 20, WILL, WILL), "replay"))
+    s.tell("floor-will-replay", "a will, s2 at the floor", *steps, limit=2)
+    steps = (*full, ok(send(a, 1, 0, T, WILL, WILL), a, how=WILL))
+    s.tell("floor-will", "a will, s2 above the floor", *steps, limit=2)
+
+
+def _records(s: Story) -> None:
+    site = s.site
+
+    def tell(name: str, what: str, *steps: Json) -> None:
+        s.tell(f"record-{name}", what, *steps, section="8")
+
+    b2, b1 = sender(LOW), sender(LOWER)
+    now = record(site, OWN, LOW, 80, KG, T + 600)
+    was = record(site, OWN, LOWER, 70, KG)
+    tell("again", "a record that is known", put_record(now), put_record(now, False))
+    tell("newer", "a newer epoch", put_record(was), put_record(now), ok(send(b2, 1), b2))
+    tell("epoch-lower", "a lower epoch comes back", put_record(now), no_record(was, "epoch"))
+    fresh = record(site, OWN, LOWER, 85, KG)
+    tell(
+        "epoch-lower-kseq", "a lower epoch, higher kseq", put_record(now), no_record(fresh, "epoch")
+    )
+    older = record(site, OWN, LOW, 79, KG, T + 900)
+    tell("kseq-lower", "the same epoch, lower kseq", put_record(now), no_record(older, "epoch"))
+    forged = now[:94] + b"\xff\xff\xff\xff" + now[98:]
+    tell(
+        "known-forged",
+        "a known record, kseq forged",
+        put_record(now),
+        no_record(forged, "unauthentic"),
+    )
+    newer = put_record(record(site, OWN, LOW, 81, KG, T + 300), False)
+    steps = (put_record(now), no_record(forged, "unauthentic"), newer)
+    tell("after-forged", "a forged kseq changes nothing", *steps)
+    up = record(site, LOW, roots(18, 1, 1), 80, KG)
+    tell("not-held", "from a label that is not held", no_record(up, "no-key"))
+    tell("chain", "from a label that was derived", put_record(now), put_record(up))
+    link = record(site, OWN, OLD, 80, KG)
+    tell("back-link", "a back-link", put_record(link, flip=True))
+    turned = record(site, OWN, roots(16, 6, 1), 80, KG)
+    tell("back-link-upwards", "a back-link to a higher epoch", no_record(turned, "epoch"))
+    same = record(site, OWN, OWN, 80, KG)
+    tell("back-link-same", "a back-link to the same epoch", no_record(same, "epoch"))
+    over = record(site, OLD, LOW, 99, KG)
+    steps = (put_record(link), no_record(over, "epoch"))
+    tell("over-epoch", "a derivation from an epoch that is over", *steps)
+    chained = put_record(record(site, OLD, OLDER, 60, KG))
+    tell("back-link-chain", "a back-link from an epoch that is over", put_record(link), chained)
+    a = sender(OLDER)
+    kept = send(a, 1, T - 9000, T, RETAINED, RETAINED, 255, outer=OWN)
+    last = ok(kept, a, age=9000, how=RETAINED)
+    tell("back-link-retained", "old retained data stays readable", put_record(link), chained, last)
+    odd = roots(16, 4, 2)
+    a = sender(odd)
+    link = put_record(record(site, OWN, odd, 80, KG))
+    kept = send(a, 1, T - 9000, T, RETAINED, RETAINED, 255, outer=OWN)
+    last = ok(kept, a, age=9000, how=RETAINED)
+    tell("back-link-suite", "an older epoch of the other suite", link, last)
+    steps = (put_record(was), put_record(now), ok(send(b1, 1, outer=LOW), b1))
+    tell("handover", "the old epoch while the hand-over runs", *steps)
+    late = T + 600
+    steps = (
+        put_record(was),
+        put_record(now),
+        no(send(b1, 1, late, late, outer=LOW), "epoch", late),
+    )
+    tell("handover-over", "the old epoch when the hand-over is over", *steps)
+    steps = (put_record(was), put_record(now), no(send(b1, 1, late, late), "epoch", late))
+    tell("handover-over-outer", "the same with m3 of the old epoch", *steps)
+    queued = send(b1, 1, late - 10, late, QUEUED, outer=LOW)
+    steps = (put_record(was), put_record(now), ok(queued, b1, late, 10, QUEUED))
+    tell("handover-over-queued", "queued is not live", *steps)
+
+
+def _manifests(s: Story) -> None:
+    site = s.site
+    link, deep = record(site, OWN, OLD, 80, KG), record(site, OLD, OLDER, 60, KG)
+    a, old = sender(OLD), sender(OLDER)
+    m = put_manifest(manifest(site, OWN, 85, KG, T + 600), flip=True)
+
+    def tell(name: str, what: str, *steps: Json) -> None:
+        s.tell(f"manifest-{name}", what, *steps, section="8")
+
+    def bad(packet: bytes, refuse: str) -> Json:
+        return {"do": "manifest", "packet": packet.hex(), "refuse": refuse}
+
+    before = T + 599
+    last = ok(send(a, 1, before, before, outer=OWN), a, before)
+    tell("handover", "the own label's old epoch, hand-over running", m, put_record(link), last)
+    late = T + 600
+    last = no(send(a, 1, late, late, outer=OWN), "epoch", late)
+    tell("handover-over", "the own label's old epoch, hand-over over", m, put_record(link), last)
+    last = no(send(a, 1, outer=OWN), "epoch")
+    tell("none", "no hand-over known: the old epoch is refused", put_record(link), last)
+    steps = (m, put_record(link), put_record(deep), no(send(old, 1, outer=OWN), "epoch"))
+    tell("two-back", "two epochs back while a hand-over runs", *steps)
+    tell(
+        "shortened",
+        "a newer one ends the hand-over",
+        m,
+        put_record(link),
+        put_manifest(manifest(site, OWN, 86, KG, T - 1)),
+        no(send(a, 1, outer=OWN), "epoch"),
+    )
+    tell(
+        "kseq-lower", "kseq lower than seen", m, bad(manifest(site, OWN, 84, KG, T + 9000), "epoch")
+    )
+    steps = (put_record(link), bad(manifest(site, OLD, 99, KG, T + 9000), "epoch"))
+    tell("over-epoch", "of an epoch that is over", *steps)
+    tell("not-held", "of a label that is not held", bad(manifest(site, LOW, 85, KG), "no-key"))
+    tell(
+        "below",
+        "of a label below",
+        put_record(record(site, OWN, LOW, 80, KG)),
+        put_manifest(manifest(site, LOW, 81, KG)),
+    )
+
+
+def add(cases: Cases) -> None:
+    """All cases of this file."""
+    story = Story(cases)
+    for group in (_keys, _times, _blocks, _classes, _inner, _replays, _retained, _floors):
+        group(story)
+    _records(story)
+    _manifests(story)
