@@ -49,6 +49,7 @@ class Decision:
     that was asked.
     """
 
+    question: Question
     allow: bool
     rule: str
     reason: str

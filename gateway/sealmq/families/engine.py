@@ -209,8 +209,10 @@ class Engine:
     # Words
 
     def explain(self, conn: Conn, decision: Decision) -> list[str]:
-        """Plain lines behind the decision that this connection got last: one for each family
-        that was asked, with the meaning of its rule, then the families' own."""
+        """Plain lines behind a decision that this connection got: one for each family that was
+        asked, with the meaning of its rule, then the families' own."""
+        conn.ask.fill(decision.question, decision.raw, conn.ask.now_ms)
+        conn.ask.topic, conn.ask.notes = decision.topic, dict(decision.notes)
         lines = []
         for vote in decision.votes:
             meaning = self.rules.get(vote.rule, "")

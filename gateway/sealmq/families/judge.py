@@ -140,6 +140,7 @@ class Judge:
         said = votes[0] if allow else votes[-1]
         label = next((d.label for d in duties if isinstance(d, LabelTopic)), None)
         return Decision(
+            question=ask.question,
             allow=allow,
             rule=said.rule,
             reason=said.reason,

@@ -1,0 +1,257 @@
+"""The cache: hits ask nobody, a change drops exactly what it reaches, nothing grows without end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from families.factory import FACTORY, Site
+from sealmq.families.api import Ask, Family, TopicLabel, Verdict, allow
+from sealmq.families.engine import Decision
+
+TOPIC = "machine/1/temperature"
+SENSOR = "m1-temp-sensor"
+
+
+class Counter(Family):
+    """Allows, counts how often it is asked, and reads what the test says."""
+
+    name = "counter"
+    rules: ClassVar[dict[str, str]] = {"counter.yes": "Yes."}
+
+    def __init__(self, read: Callable[[Ask], Any] = lambda ask: None) -> None:
+        self.asked = 0
+        self.read = read
+
+    def _answer(self, ask: Ask) -> Verdict:
+        self.asked += 1
+        self.read(ask)
+        return allow("counter.yes", "yes")
+
+    connect = publish = subscribe = deliver = _answer
+
+
+def asked(site: Site, counter: Counter, what: Callable[[], Decision]) -> int:
+    before = counter.asked
+    assert what().allow
+    return counter.asked - before
+
+
+def test_a_hit_asks_nobody_and_gives_the_same_decision() -> None:
+    counter = Counter()
+    site = Site(FACTORY, counter)
+    questions: list[Callable[[], Decision]] = [
+        lambda: site.connect(SENSOR),
+        lambda: site.publish(SENSOR, TOPIC),
+        lambda: site.subscribe(SENSOR, TOPIC),
+        lambda: site.deliver(SENSOR, TOPIC, "m1-temp"),
+    ]
+    for what in questions:
+        assert asked(site, counter, what) == 1
+        first = what()
+        assert asked(site, counter, what) == 0
+        assert what() is first
+
+
+def test_qos_retain_label_and_how_are_part_of_the_key() -> None:
+    counter = Counter()
+    site = Site(FACTORY, counter)
+    conn = site.conn(SENSOR)
+    for qos in (0, 1, 2):
+        for retain in (False, True):
+            publish = lambda q=qos, r=retain: conn.publish(TOPIC, q, r, 1, 1)  # noqa: E731
+            assert asked(site, counter, publish) == 1
+            assert asked(site, counter, publish) == 0
+    for how in range(4):
+        deliver = lambda h=how: conn.deliver(TOPIC, "m1-temp", h, 1)  # noqa: E731
+        assert asked(site, counter, deliver) == 1
+        assert asked(site, counter, deliver) == 0
+    assert not conn.deliver(TOPIC, "m1-ctrl", 0, 1).allow
+    assert asked(site, counter, lambda: conn.deliver(TOPIC, "m1-temp", 0, 1)) == 1
+    assert asked(site, counter, lambda: conn.subscribe(TOPIC, 1, 1)) == 1
+    assert asked(site, counter, lambda: conn.subscribe(TOPIC, 2, 1)) == 1
+
+
+@pytest.mark.parametrize("field", ["size", "tlv", "sender", "message_id", "age_ms"])
+def test_what_the_key_does_not_hold_is_never_cached(field: str) -> None:
+    counter = Counter(lambda ask: getattr(ask, field))
+    site = Site(FACTORY, counter)
+    for _ in range(2):
+        assert asked(site, counter, lambda: site.publish(SENSOR, TOPIC)) == 1
+        assert asked(site, counter, lambda: site.deliver(SENSOR, TOPIC, "m1-temp")) == 1
+    assert len(site.engine.cache) == 0
+
+
+@pytest.mark.parametrize("field", ["topic", "raw", "qos", "retain", "how", "label", "who", "notes"])
+def test_what_the_key_holds_may_be_cached(field: str) -> None:
+    counter = Counter(lambda ask: getattr(ask, field))
+    site = Site(FACTORY, counter)
+    assert asked(site, counter, lambda: site.publish(SENSOR, TOPIC)) == 1
+    assert asked(site, counter, lambda: site.publish(SENSOR, TOPIC)) == 0
+
+
+def test_until_ends_a_verdict() -> None:
+    class Short(Counter):
+        def _answer(self, ask: Ask) -> Verdict:
+            self.asked += 1
+            return allow("counter.yes", "yes", until=5000)
+
+        publish = _answer
+
+    short = Short()
+    site = Site(FACTORY, short)
+    for now, times in ((1000, 1), (4999, 0), (5000, 1), (5001, 1)):
+        site.now = now
+        assert asked(site, short, lambda: site.publish(SENSOR, TOPIC)) == times
+    assert len(site.engine.cache) <= 1
+
+
+def warm(site: Site) -> dict[tuple[str, str], Decision]:
+    """Each client's verdict on each topic, all cached."""
+    pairs = [(client, topic) for client in site.config.clients for topic in site.config.topics]
+    return {(c, t): site.conn(c).publish(t, 0, False, 1, site.now) for c, t in pairs}
+
+
+def kept(site: Site, before: dict[tuple[str, str], Decision]) -> set[tuple[str, str]]:
+    """The pairs whose verdict is still the cached one."""
+    return {pair for pair, decision in warm(site).items() if decision is before[pair]}
+
+
+def test_a_topics_label_reaches_the_verdicts_on_that_topic_only() -> None:
+    site = Site()
+    before = warm(site)
+    site.engine.apply([TopicLabel(TOPIC, "m1-temp", "x", 1)])
+    gone = set(before) - kept(site, before)
+    assert gone == {(c, TOPIC) for c in site.config.clients if c != "off"}
+
+
+def test_a_fixed_label_in_the_file_reaches_that_topic_only() -> None:
+    site = Site()
+    before = warm(site)
+    assert site.reload(FACTORY.replace('2/arm/angle" = "m2-ctrl"', '2/arm/angle" = "m2-arm"')) == []
+    gone = set(before) - kept(site, before)
+    assert gone == {(c, "machine/2/arm/angle") for c in site.config.clients if c != "off"}
+    assert site.publish("m2-arm-operator", "machine/2/arm/angle").allow
+
+
+def test_a_clients_label_reaches_that_client_only() -> None:
+    site = Site()
+    before = warm(site)
+    new = FACTORY.replace('sensor = { label = "m2-temp" }', 'sensor = { label = "none" }')
+    assert site.reload(new) == ["m2-temp-sensor"]
+    gone = set(before) - kept(site, before)
+    assert {client for client, _ in gone} == {"m2-temp-sensor"}
+    assert len(gone) == len(site.config.topics)
+    assert site.connect("m2-temp-sensor").rule == "labels.client.disabled"
+
+
+def test_a_change_of_the_order_reaches_the_pairs_that_it_changes() -> None:
+    site = Site()
+    readers = [c for c in site.config.clients if c != "off"]
+    pairs = [(c, t, lab) for c in readers for t, lab in site.config.topics.items()]
+    before = {pair: site.deliver(*pair) for pair in pairs}
+    site.reload(FACTORY.replace('monitor = ["m1-arm", ', "monitor = ["))
+    gone = {pair for pair in pairs if site.deliver(*pair) is not before[pair]}
+    one = [t for t in site.config.topics if t.startswith("machine/1")]
+    assert gone == {("monitor", t, site.config.topics[t]) for t in one}
+    assert not site.deliver("monitor", TOPIC, "m1-temp").allow
+
+
+def test_the_same_file_again_reaches_nothing() -> None:
+    site = Site()
+    before = warm(site)
+    assert site.reload(FACTORY) == []
+    assert kept(site, before) == set(before)
+
+
+def test_the_cache_is_bounded_and_its_index_with_it() -> None:
+    site = Site(size=50)
+    for i in range(500):
+        site.publish("public", f"t/{i}")
+        assert len(site.engine.cache) <= 50
+    assert site.engine.cache.deps <= 100
+    assert sum(len(slot) for slot in site.conn("public").slots()) == len(site.engine.cache)
+    assert site.publish("public", "t/0").allow
+
+
+def test_a_closed_connection_leaves_nothing() -> None:
+    site = Site()
+    warm(site)
+    assert len(site.engine.cache) > 50
+    for conn in site.conns.values():
+        conn.close(1)
+        conn.close(1)
+    assert len(site.engine.cache) == 0
+    assert site.engine.cache.deps == 0
+
+
+def test_subscriptions_reach_the_verdicts_that_looked_at_them() -> None:
+    seen: list[list[str]] = []
+    counter = Counter(lambda ask: seen.append([sub.filter for sub in ask.subs]))
+    site = Site(FACTORY, counter)
+    conn = site.conn("monitor")
+
+    def deliver(topic: str) -> int:
+        return asked(site, counter, lambda: conn.deliver(topic, "m1-temp", 0, 1))
+
+    def subscribe(filter: str) -> None:
+        conn.subscribed(conn.subscribe(filter, 0, 1), 0, 1)
+
+    subscribe("machine/#")
+    assert (deliver(TOPIC), deliver("other")) == (1, 1)
+    assert seen[-2:] == [["machine/#"], []]
+    assert (deliver(TOPIC), deliver("other")) == (0, 0)
+    subscribe("$share/g/machine/+/temperature")
+    assert (deliver(TOPIC), deliver("other")) == (1, 0)
+    assert seen[-1] == ["machine/#", "$share/g/machine/+/temperature"]
+    assert conn.unsubscribed("machine/#")
+    assert (deliver(TOPIC), deliver("other")) == (1, 0)
+    assert seen[-1] == ["$share/g/machine/+/temperature"]
+    assert conn.unsubscribed("never/held")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cached_answer_is_the_one_that_asking_anew_would_give(seed: int) -> None:
+    """Random changes and questions; beside it the same engine without a memory."""
+    pick = random.Random(seed)
+    cached, fresh = Site(size=40), Site()
+    clients = [*cached.config.clients, "nobody"]
+    topics = [*list(cached.config.topics)[:3], "new/1", "new/2", "$x"]
+    labels = [*cached.config.labels, "top", "bottom", "none"]
+    lines = [line for line in FACTORY.splitlines() if "label = " in line]
+    for _ in range(400):
+        kind = pick.random()
+        if kind < 0.04:
+            old = pick.choice(lines)
+            new = old.split("label")[0] + f'label = "{pick.choice(labels)}" }}'
+            extra = f'"new/1" = "{pick.choice(labels)}"\n' if pick.random() < 0.5 else ""
+            rule = '[[creation]]\nfilter = "new/#"\n' if pick.random() < 0.3 else ""
+            order = pick.choice(['monitor = ["m1-arm"]', 'monitor = ["m2-arm"]'])
+            text = FACTORY.replace(old, new) + extra + rule
+            text = text.replace('monitor = ["m1-arm", "m2-arm", "ctrl-room-temp"]', order)
+            assert cached.reload(text) == fresh.reload(text)
+        elif kind < 0.06:
+            row = TopicLabel(pick.choice(topics), pick.choice(labels[:-1]), "x", 1)
+            cached.commit([row])
+            fresh.commit([row])
+        else:
+            client, topic = pick.choice(clients), pick.choice(topics)
+            label, qos = pick.choice(labels), pick.randrange(3)
+            question = pick.randrange(4)
+            answers = []
+            for site in (cached, fresh):
+                fresh.engine.cache.clear()
+                if question == 0:
+                    answers.append(site.connect(client))
+                elif question == 1:
+                    answers.append(site.publish(client, topic, qos=qos))
+                elif question == 2:
+                    answers.append(site.subscribe(client, topic))
+                else:
+                    answers.append(site.deliver(client, topic, label, qos))
+            assert answers[0] == answers[1]
+    assert cached.faults == []
+    assert cached.stored == fresh.stored

@@ -1,0 +1,303 @@
+"""Merging: the order is fixed, the first deny wins, whatever goes wrong is a deny."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from families.factory import FACTORY, Site
+from sealmq.families import api
+from sealmq.families.api import (
+    FOREVER,
+    NEVER,
+    Ask,
+    CutTlv,
+    Duty,
+    Family,
+    LabelTopic,
+    PutTlv,
+    Rewrite,
+    SealTo,
+    Verdict,
+    allow,
+    deny,
+)
+from sealmq.families.engine import Decision, Engine
+
+TOPIC = "machine/1/temperature"
+SENSOR = "m1-temp-sensor"
+Answer = Callable[[Ask], Any]
+
+
+class Fake(Family):
+    """Answers every question as the test says, and remembers that it was asked."""
+
+    rules: ClassVar[dict[str, str]] = {"fake.yes": "Yes.", "fake.no": "No."}
+    name = "fake"
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, str]] = []
+
+    def _answer(self, ask: Ask) -> Verdict:
+        self.asked.append((ask.question, ask.topic))
+        got: Verdict = self.answer(ask)
+        return got
+
+    connect = publish = subscribe = deliver = _answer
+
+
+class Other(Fake):
+    name = "other"
+
+
+def yes(*duties: Duty, until: int = FOREVER, deps: tuple[api.Dep, ...] = ()) -> Answer:
+    return lambda ask: allow("fake.yes", "yes", until=until, deps=deps, duties=duties)
+
+
+def no(until: int = FOREVER) -> Answer:
+    return lambda ask: deny("fake.no", "no", until=until)
+
+
+def refused(answer: Answer, question: str = "publish") -> str:
+    """The rule by which the labels family's allow became a deny."""
+    site = Site(FACTORY, Fake(answer))
+    ask: dict[str, Callable[[], Decision]] = {
+        "connect": lambda: site.connect(SENSOR),
+        "publish": lambda: site.publish(SENSOR, TOPIC),
+        "subscribe": lambda: site.subscribe(SENSOR, TOPIC),
+        "deliver": lambda: site.deliver(SENSOR, TOPIC, "m1-temp"),
+    }
+    got = ask[question]()
+    assert not got.allow
+    assert got.duties == ()
+    assert not got.plain
+    return got.rule
+
+
+def test_the_first_deny_wins_and_ends_the_question() -> None:
+    fake, other = Fake(no()), Other(yes())
+    site = Site(FACTORY, fake, other)
+    got = site.publish(SENSOR, TOPIC)
+    assert (got.allow, got.rule, got.family) == (False, "fake.no", "fake")
+    assert [vote.rule for vote in got.votes] == ["labels.publish.same-label", "fake.no"]
+    assert other.asked == []
+    assert site.publish("monitor", TOPIC).family == "labels"
+    assert len(fake.asked) == 1, "the labels family has denied before"
+
+
+def test_allows_are_merged() -> None:
+    one = yes(PutTlv(40, b"a"), CutTlv(41), until=9000, deps=(("one",), ("both",)))
+    two = yes(SealTo(1, 7), PutTlv(40, b"a"), until=8000, deps=(("both",),))
+    got = Site(FACTORY, Fake(one), Other(two)).publish(SENSOR, TOPIC)
+    assert (got.allow, got.rule, got.family) == (True, "labels.publish.same-label", "labels")
+    assert got.duties == (PutTlv(40, b"a"), CutTlv(41), SealTo(1, 7))
+    assert got.deps == (("topic", TOPIC), ("one",), ("both",))
+    assert got.until == 8000
+    assert not got.plain
+
+
+def test_without_a_family_nothing_is_allowed() -> None:
+    engine = Engine([])
+    conn = engine.connection(engine.who("x"))
+    assert conn.connect(1).rule == "engine.no-family"
+    assert not conn.publish("t", 0, False, 1, 1).allow
+
+
+def test_a_family_stands_once_in_the_order() -> None:
+    with pytest.raises(ValueError, match="once"):
+        Engine([Fake(yes()), Fake(yes())])
+
+
+def boom(ask: Ask) -> Verdict:
+    raise RuntimeError("defect")
+
+
+@pytest.mark.parametrize("question", ["connect", "publish", "subscribe", "deliver"])
+def test_a_family_that_fails_denies_and_is_reported(question: str) -> None:
+    assert refused(boom, question) == "engine.exception"
+    site = Site(FACTORY, Fake(boom))
+    site.publish(SENSOR, TOPIC)
+    [(family, asked, error)] = site.faults
+    assert (family, asked, str(error)) == ("fake", "publish", "defect")
+    assert len(site.engine.cache) == 0, "tried again next time"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda ask: None,
+        lambda ask: True,
+        lambda ask: Verdict("yes", "fake.yes", ""),  # type: ignore[arg-type]
+        lambda ask: allow("fake.unheard-of", "yes"),
+        lambda ask: allow("labels.publish.first", "another's rule"),
+    ],
+)
+def test_what_is_no_verdict_denies(answer: Answer) -> None:
+    assert refused(answer) == "engine.bad-verdict"
+
+
+def test_a_family_that_does_not_answer_denies() -> None:
+    class Silent(Family):
+        name = "silent"
+        rules: ClassVar[dict[str, str]] = {}
+
+    site = Site(FACTORY, Silent())
+    assert site.publish(SENSOR, TOPIC).rule == "engine.exception"
+
+
+class Novel:
+    """A duty that nobody has heard of."""
+
+
+@pytest.mark.parametrize(
+    ("duty", "question"),
+    [
+        (Novel(), "publish"),
+        (PutTlv(31, b""), "publish"),  # the protocol's own
+        (PutTlv(0x81, b""), "publish"),
+        (PutTlv(256, b""), "publish"),
+        (PutTlv(40, bytes(256)), "publish"),
+        (CutTlv(1), "publish"),
+        (LabelTopic("m1-ctrl"), "publish"),  # not a label of the client
+        (LabelTopic("m1-temp"), "deliver"),
+        (SealTo(0, 5), "deliver"),
+        (SealTo(1, 0), "deliver"),
+        (SealTo(1, 1 << 24), "deliver"),
+        (SealTo(1, 5), "subscribe"),
+        (Rewrite(""), "publish"),
+        (Rewrite("x" * 1025), "publish"),
+        (Rewrite("x"), "connect"),
+        (CutTlv(40), "connect"),
+    ],
+)
+def test_a_duty_that_cannot_be_done_denies(duty: Any, question: str) -> None:
+    assert refused(yes(duty), question) == "engine.bad-duty"
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (PutTlv(40, b"a"), PutTlv(40, b"b")),
+        (SealTo(1, 5), SealTo(1, 6)),
+        (Rewrite("a"), Rewrite("b")),
+    ],
+)
+def test_duties_that_exclude_each_other_deny(one: Duty, two: Duty) -> None:
+    site = Site(FACTORY, Fake(yes(one)), Other(yes(two)))
+    assert site.publish(SENSOR, TOPIC).rule == "engine.duty-conflict"
+
+
+def test_two_tlvs_and_two_cuts_go_together() -> None:
+    duties = (PutTlv(40, b"a"), PutTlv(41, b"b"), CutTlv(42), CutTlv(43))
+    assert Site(FACTORY, Fake(yes(*duties))).publish(SENSOR, TOPIC).duties == duties
+
+
+def test_a_rewritten_topic_is_judged_again_by_all() -> None:
+    def moved(ask: Ask) -> Verdict:
+        return allow("fake.yes", "yes", duties=(Rewrite("machine/1/arm/angle"),))
+
+    fake = Fake(moved)
+    site = Site(FACTORY, fake)
+    got = site.publish(SENSOR, TOPIC)
+    assert (got.allow, got.rule) == (False, "labels.publish.other-label"), "no way around r_p"
+    got = site.publish("m1-control-panel", "machine/1/arm/height")
+    assert got.allow
+    assert (got.raw, got.topic) == ("machine/1/arm/height", "machine/1/arm/angle")
+    assert not got.plain
+    assert ("topic", "machine/1/arm/height") in got.deps
+    assert ("topic", "machine/1/arm/angle") in got.deps
+
+
+def test_a_rewrite_that_does_not_end_denies() -> None:
+    assert (
+        refused(lambda ask: allow("fake.yes", "", duties=(Rewrite(ask.topic + "x"),)), "subscribe")
+        == "engine.rewrite-loop"
+    )
+
+
+def test_an_unknown_fact_denies_until_it_is_told_and_after_it_is_over() -> None:
+    site = Site(FACTORY, Fake(lambda ask: yes()(ask) if ask.fact("open") else no()(ask)))
+
+    def rule() -> str:
+        return site.publish(SENSOR, TOPIC).rule
+
+    assert rule() == "engine.unknown-fact"
+    site.engine.push_fact("open", True, 2000)
+    assert rule() == "labels.publish.same-label"
+    site.now = 1999
+    assert rule() == "labels.publish.same-label"
+    site.now = 2000
+    assert rule() == "engine.unknown-fact"
+    site.engine.push_fact("open", False, 9000)
+    assert rule() == "fake.no"
+    site.engine.push_fact("open", True, 9000, subject="another")
+    assert rule() == "fake.no"
+    assert site.faults == []
+
+
+def test_a_family_that_cannot_take_a_record_allows_nothing_more() -> None:
+    class Lost(Fake):
+        def apply(self, records: Any) -> Any:
+            raise KeyError("index")
+
+    site = Site(FACTORY, Lost(yes()))
+    assert site.publish(SENSOR, TOPIC).allow
+    site.commit([api.FamilyRecord("x", "k", b"")])
+    assert site.publish(SENSOR, TOPIC).rule == "engine.exception"
+    assert site.publish("monitor", TOPIC).family == "labels"
+
+
+def test_a_configuration_that_a_family_refuses_leaves_the_old_one() -> None:
+    class Picky(Fake):
+        def configure(self, config: api.Policy) -> api.Change:
+            if "picky" in config.clients:
+                raise ValueError("not with me")
+            return api.Change()
+
+    site = Site(FACTORY, Picky(yes()))
+    assert site.publish(SENSOR, TOPIC).allow
+    new = FACTORY.replace('temperature" = "m1-temp"', 'temperature" = "monitor"')
+    with pytest.raises(ValueError, match="not with me"):
+        site.reload(new.replace("[clients]", '[clients]\npicky = { label = "m1-temp" }'))
+    assert site.publish(SENSOR, TOPIC).allow
+    assert not site.publish("monitor", TOPIC).allow
+    assert site.engine.who("picky").label == "none"
+
+
+def test_policy_off_allows_everything_says_so_and_keeps_the_rule() -> None:
+    site = Site(FACTORY, enforce=False)
+    [warning] = site.engine.warnings
+    assert "POLICY IS OFF" in warning
+    got = site.publish(SENSOR, "machine/1/arm/angle")
+    assert (got.allow, got.overridden) == (True, True)
+    assert got.rule == "labels.publish.other-label"
+    assert got.duties == ()
+    assert site.connect("off").overridden
+    good = site.publish(SENSOR, TOPIC)
+    assert (good.allow, good.overridden) == (True, False)
+    assert site.publish(SENSOR, "new").allow
+    assert site.stored, "labelling goes on"
+    assert warning in site.engine.explain(site.conn(SENSOR), got)
+    site.engine.reload(site.config, enforce=True)
+    assert not site.publish(SENSOR, "machine/1/arm/angle").allow
+    assert site.engine.warnings == []
+
+
+def test_rules_of_all_families_are_in_one_table() -> None:
+    table = Site(FACTORY, Fake(yes())).engine.rules
+    assert table["fake.no"] == "No."
+    assert "labels.publish.first" in table
+    assert "engine.exception" in table
+    assert all(line.endswith(".") for line in table.values())
+
+
+def test_never_is_never() -> None:
+    assert NEVER == 0
+    fake = Fake(yes(until=NEVER))
+    site = Site(FACTORY, fake)
+    site.publish(SENSOR, TOPIC)
+    site.publish(SENSOR, TOPIC)
+    assert len(fake.asked) == 2
