@@ -126,12 +126,11 @@ def _crypt(
         tag += n
         d = x
         if i:
-            # `buf` is i bytes off the words of the key stream and the MAC: carry t and k over.
-            # uint: its right shift brings in zeros.
+            # `buf` is i bytes off the words of the key stream and the MAC: carry k and t over (the
+            # first t lands in front of x, where nothing stands yet). uint: shifts zeros in.
             up = i << 3
             down = 32 - up
             d -= 4
-            keep = ptr32(d)[0]
             k = uint(0)
             t = uint(0)
             while b < tag:
@@ -158,7 +157,6 @@ def _crypt(
                 s += 8
                 d += 8
             ptr32(d)[0] = t
-            ptr32(x - 4)[0] = keep
         else:
             while b < tag:
                 q = ptr32(s)
