@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 # Every client id of a mediator begins so; the gate and the topic plugin hold to it.
 ID_PREFIX = "sealmq/"
+# Whoever only asks whether a broker serves.
+PROBE_PREFIX = ID_PREFIX + "probe/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from amqtt.adapters import ReaderAdapter, WriterAdapter
 
 from sealmq.mqtt import Connect, Decoder, ProtocolError, build
 
-from .credentials import ID_PREFIX, Credentials
+from .credentials import ID_PREFIX, PROBE_PREFIX, Credentials
 from .stream import CHUNK, MAX_PACKET, GuardedReader, GuardedWriter, check
 
 log = logging.getLogger("sealmq.broker")
@@ -113,7 +113,10 @@ class Gate:
             return
         name = connect.client_id.encode("unicode_escape").decode()[:80]
         if not self._credentials.match(connect.username, connect.password):
-            log.warning("refused %r: not the mediator's credentials", name)
+            # `sealmq status` asks like this whether we serve, and refuse.
+            probe = connect.username is None and connect.client_id.startswith(PROBE_PREFIX)
+            level = logging.DEBUG if probe else logging.WARNING
+            log.log(level, "refused %r: not the mediator's credentials", name)
             writer.write(build.connack(False, NOT_AUTHORISED))
             return
         if not connect.client_id.startswith(ID_PREFIX):

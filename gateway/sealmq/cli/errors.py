@@ -55,8 +55,7 @@ def report(error: BaseException) -> int:
     print(f"sealmq: {text}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
-    code = getattr(error, "code", FAILED)
-    return code if isinstance(code, int) and code != OK else FAILED
+    return error.code if isinstance(error, OperatorError) else FAILED
 
 
 def _words(error: BaseException) -> tuple[str, str | None]:
@@ -66,8 +65,8 @@ def _words(error: BaseException) -> tuple[str, str | None]:
         return text or type(error).__name__, hint if isinstance(hint, str) else None
     if isinstance(error, OSError):
         reason = error.strerror or text or type(error).__name__
-        path = error.filename
-        text = reason if path is None else f"{os.fsdecode(path)}: {reason}"
+        path = error.filename  # a descriptor's number where a file was opened by one
+        text = f"{os.fsdecode(path)}: {reason}" if isinstance(path, (str, bytes)) else reason
         return text[:1].lower() + text[1:], _os_hint(error)
     return (
         f"internal error, {type(error).__name__}: {text}",
@@ -78,7 +77,7 @@ def _words(error: BaseException) -> tuple[str, str | None]:
 def _os_hint(error: OSError) -> str | None:
     if error.errno in (errno.EACCES, errno.EPERM):
         return "run it as the site's owner or as root"
-    if error.errno == errno.ENOENT and error.filename is not None:
+    if error.errno == errno.ENOENT:
         return "check the path; `sealmq init SITE` makes a new site"
     if error.errno == errno.ENOSPC:
         return "free some space on that disk"

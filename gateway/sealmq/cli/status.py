@@ -1,0 +1,82 @@
+"""`sealmq status SITE`: which processes run, and whether they really serve."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from .errors import FAILED, OK
+
+_EXAMPLES = """\
+examples:
+  sealmq status factory
+  sealmq status factory --json | jq -r '.processes[] | select(.ready | not) | .role'
+
+The exit code is 0 only when key generator, broker and mediator are all ready. Each is asked by a
+connection of its own; the broker has to answer an MQTT CONNECT.
+"""
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "status", help="are key generator, broker and mediator ready?", epilog=_EXAMPLES
+    )
+    parser.add_argument("site", metavar="SITE", help="the site's folder")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, print, and tell by the exit code."""
+    from sealmq.run.status import look
+    from sealmq.site.config import load
+    from sealmq.site.errors import ConfigError
+    from sealmq.site.layout import Layout
+
+    layout = Layout.open(args.site)
+    name, enforce, note = layout.root.name, None, None
+    try:
+        config = load(layout.config)
+        name, enforce = config.site.name, config.policy.enforce
+    except ConfigError as error:
+        # What runs goes on with what it has read before; that is worth to be shown.
+        note = str(error)
+    status = look(layout, name, enforce, note)
+    if args.json:
+        print(json.dumps(status.to_json()))
+    else:
+        _print(status)
+    return OK if status.ready else FAILED
+
+
+def _print(status: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"site {status.site}", title_justify="left", box=None, pad_edge=False)
+    for column in ("role", "ready", "pid", "address", "user", ""):
+        table.add_column(column, overflow="fold")
+    for process in status.processes:
+        table.add_row(
+            process.role,
+            Text("yes", "green") if process.ready else Text("NO", "bold red"),
+            "" if process.pid is None else str(process.pid),
+            Text(process.address or ""),
+            process.user or "",
+            Text(process.note or ""),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    if status.shared_user:
+        console.print(
+            "shared user: the processes run as one user and are not protected from one another",
+            style="yellow",
+        )
+    if status.enforce is False:
+        console.print(
+            "POLICY NOT ENFORCED: every denial is let through (enforce = false)", style="bold red"
+        )
+    if status.note:
+        console.print(Text(status.note, "bold red"))

@@ -1,0 +1,82 @@
+"""`sealmq up SITE`: key generator, broker and mediator, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from .errors import UsageError
+
+_EXAMPLES = """\
+examples:
+  sealmq up factory
+  sealmq up factory --broker mqtt://mediator@localhost:1884 --broker-password-file ~/broker.pw
+  sealmq up factory --key-file /media/stick/factory.key
+
+Without --broker an embedded broker runs on the loopback and takes the mediator only. An external
+broker is used as it is; let it accept mediators only. As root, with the users that
+`sealmq system-users` makes, each process runs as its own user.
+
+SIGTERM and Ctrl-C stop everything, SIGHUP reads sealmq.toml again.
+"""
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "up", help="run a site: key generator, broker and mediator", epilog=_EXAMPLES
+    )
+    parser.add_argument("site", metavar="SITE", help="the site's folder")
+    parser.add_argument(
+        "--broker", metavar="URL", help="use this broker: mqtt://[USER[:PASSWORD]@]HOST[:PORT]"
+    )
+    parser.add_argument(
+        "--broker-password-file",
+        metavar="FILE",
+        type=Path,
+        help="a file (mode 0600) with the external broker's password",
+    )
+    parser.add_argument(
+        "--broker-port",
+        metavar="PORT",
+        type=_port,
+        default=0,
+        help="the embedded broker's port on the loopback (default: a free one)",
+    )
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        type=Path,
+        help="the file with the site's key (default: as sealmq.toml says, or the systemd "
+        "credential sealmq-key)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the site."""
+    if args.broker and args.broker_port:
+        raise UsageError(
+            "--broker and --broker-port", "the port is the embedded broker's: give one of the two"
+        )
+    from sealmq.run.up import Options, bring_up
+
+    options = Options(
+        args.site, args.broker, args.broker_password_file, args.broker_port, args.key_file
+    )
+    return bring_up(options, _say, _tell)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; 1 to 65535 is right")
+    return int(text)

@@ -1,0 +1,60 @@
+"""run/<role>.json: there once a process really serves, believed only while that process lives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sealmq.site.layout import Layout, write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a role says of itself. pid is None for an external broker."""
+
+    role: str
+    pid: int | None
+    address: str
+    ready: bool
+
+
+def read(layout: Layout, role: str) -> Ready | None:
+    """The role's own word; None when there is none, or it makes no sense."""
+    told = read_json(layout.ready(role))
+    if told is None:
+        return None
+    pid, address = told.get("pid"), told.get("address")
+    if told.get("role") != role or not isinstance(address, str):
+        return None
+    if pid is not None and (type(pid) is not int or pid <= 0):
+        return None
+    return Ready(role, pid, address, told.get("ready") is True)
+
+
+def write(layout: Layout, ready: Ready, **more: Any) -> None:
+    """Write it (0644)."""
+    told = {
+        "role": ready.role,
+        "pid": ready.pid,
+        "address": ready.address,
+        "ready": ready.ready,
+        **more,
+    }
+    write_atomically(layout.ready(ready.role), json.dumps(told).encode() + b"\n", 0o644)
+
+
+def forget(layout: Layout, role: str) -> None:
+    """The role has ended."""
+    layout.ready(role).unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A small JSON object; None when there is none. Others may write into this folder."""
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(65536))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None

@@ -1,0 +1,155 @@
+"""`sealmq status`: whether each role is ready, found out by a connection to it, not from a file.
+
+A readiness file counts only if its process is the one that the supervisor started: same pid, same
+start time. The broker has to answer an MQTT CONNECT, and the embedded one has to refuse it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sealmq.broker.errors import BrokerError
+from sealmq.broker.external import Target, connack
+from sealmq.site.layout import Layout
+
+from . import proc, ready
+
+# The order in which `up` starts them.
+ROLES = ("kg", "broker", "mediator")
+PROBE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """One role. `note` says why it is not ready, or what is remarkable."""
+
+    role: str
+    pid: int | None = None
+    address: str | None = None
+    ready: bool = False
+    user: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A site. `enforce` is None when sealmq.toml is not readable or wrong; `note` then says why."""
+
+    site: str
+    processes: tuple[ProcessStatus, ...]
+    shared_user: bool
+    enforce: bool | None
+    note: str | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether every role is."""
+        return all(process.ready for process in self.processes)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return asdict(self) | {"processes": [asdict(p) for p in self.processes]}
+
+
+def look(layout: Layout, site: str, enforce: bool | None, note: str | None = None) -> Status:
+    """Ask every role."""
+    up = ready.read_json(layout.run / "up.json") or {}
+    told = up.get("processes")
+    ours: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    supervisor = _is(up)
+    found = asyncio.run(_all(layout, ours, supervisor))
+    shared = up.get("shared_user") is not False
+    return Status(site, tuple(found), shared, enforce, note)
+
+
+async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:
+    return list(
+        await asyncio.gather(*(_one(layout, role, ours.get(role), supervisor) for role in ROLES))
+    )
+
+
+def _is(told: object) -> bool:
+    """Whether the process of a {"pid", "start"} lives."""
+    if not isinstance(told, dict):
+        return False
+    pid, start = told.get("pid"), told.get("start")
+    return type(pid) is int and start is not None and proc.start_of(pid) == start
+
+
+async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> ProcessStatus:
+    word = ready.read(layout, role)
+    external = role == "broker" and word is not None and word.pid is None
+    if external and word is not None:
+        if not supervisor:
+            return ProcessStatus(role, note="nobody watches the broker: `sealmq up` has ended")
+        note = await _broker(word.address, embedded=False)
+        if note is None and not word.ready:
+            note = "it does not let the mediator in"
+        return ProcessStatus(role, None, word.address, note is None, None, note or "external")
+    pid = ours["pid"] if isinstance(ours, dict) and _is(ours) else None
+    if pid is None:
+        stale = (word is not None and "; its readiness file is stale") or ""
+        return ProcessStatus(role, note=f"not running{stale}")
+    user = proc.user_of(pid)
+    if word is None or not word.ready or word.pid != pid:
+        return ProcessStatus(role, pid, None, False, user, "running, not ready yet")
+    if role == "broker":
+        note = await _broker(word.address, embedded=True)
+    elif role == "kg":
+        note = await _unix(layout.kg_socket)
+    else:
+        note = await _tcp(word.address)
+    return ProcessStatus(role, pid, word.address, note is None, user, note)
+
+
+async def _broker(address: str, *, embedded: bool) -> str | None:
+    host, port = _split(address)
+    try:
+        code = await connack(Target(host, port), PROBE_S)
+    except BrokerError as error:
+        return str(error)
+    if embedded and code == 0:
+        return "it lets in clients without credentials"
+    return None
+
+
+async def _tcp(address: str) -> str | None:
+    host, port = _split(address)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced
+    return await _connect(asyncio.open_connection(host, port))
+
+
+async def _unix(path: Path) -> str | None:
+    # Through its folder's descriptor: a longer path than 107 bytes fits no sockaddr_un (unix(7)).
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return await _connect(asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{path.name}"))
+    finally:
+        os.close(folder)
+
+
+async def _connect(connecting: Any) -> str | None:
+    try:
+        async with asyncio.timeout(PROBE_S):
+            _, writer = await connecting
+    except TimeoutError:
+        return f"it takes no connection within {PROBE_S:g} s"
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        return f"it takes no connection: {reason}"
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return None
+
+
+def _split(address: str) -> tuple[str, int]:
+    """host:port or [host]:port; port 0, which takes no connection, when it is neither."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdecimal() else 0
