@@ -1,8 +1,9 @@
-"""Writes vectors/ from the text of SPEC.md, or with --check says whether the committed files are what it would write.
+"""Writes vectors/ from the text of SPEC.md; with --check it compares the committed files instead.
 
     gen_vectors.py [--check] [--dir DIR]
 
-Independent of sealmq_spec: see vectorgen/. Everything is drawn from one seed, so two runs give the same files.
+Independent of sealmq_spec: see vectorgen/. Everything comes from one seed, so that two runs give
+the same files.
 """
 
 from __future__ import annotations
@@ -14,11 +15,32 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from vectorgen import cases_basics, cases_envelopes, cases_kg, cases_link  # noqa: E402
-from vectorgen import cases_reader, cases_session  # noqa: E402
+from vectorgen import (  # noqa: E402
+    cases_basics,
+    cases_connect,
+    cases_control,
+    cases_envelopes,
+    cases_keys,
+    cases_kg,
+    cases_reader,
+    cases_records,
+    cases_session,
+    cases_time,
+)
 from vectorgen.case import Cases  # noqa: E402
 
-PARTS = (cases_basics, cases_envelopes, cases_link, cases_kg, cases_reader, cases_session)
+PARTS = (
+    cases_keys,
+    cases_basics,
+    cases_envelopes,
+    cases_connect,
+    cases_control,
+    cases_kg,
+    cases_reader,
+    cases_records,
+    cases_session,
+    cases_time,
+)
 
 
 def files() -> dict[str, str]:

@@ -1,11 +1,11 @@
-# Runs the test vectors against sealmq_spec: this very file on CPython and on MicroPython, host or board.
+# Runs the test vectors against sealmq_spec: this very file on CPython, on MicroPython, on a board.
 #
 #   run_vectors.py [--dir DIR] [--aead MODULE] [--flips all|some|none] [--only PART] [-v]
 #
-# MODULE has make(suite, key); without --aead it is the device's on MicroPython, the gateway's elsewhere.
-# --flips: at which bytes packets are changed; some on a board, all elsewhere.
-# Exit code 0: every case listed in DIR/INDEX is there and came out as written, and every packet with one
-# bit changed was refused. Anything else, a missing file or no case at all, is 1.
+# MODULE has make(suite, key): by default the device's on MicroPython, the gateway's elsewhere.
+# --flips: at which bytes packets are changed; some on a board, all elsewhere. Exit code 0: every
+# case in DIR/INDEX is there and came out as written, and every packet with one bit changed was
+# refused. Anything else, a missing file or no case at all, is 1.
 import gc
 import json
 import os
@@ -21,8 +21,7 @@ _HERE = __file__.replace("\\", "/").rpartition("/")[0] or "."
 sys.path.insert(0, _HERE)
 
 from sealmq_spec.errors import SealError  # noqa: E402
-
-from vector_ops import Wrong, basics, class_of, packets, scripts  # noqa: E402
+from vector_ops import Wrong, basics, class_of, kg, packets, scripts  # noqa: E402
 
 # Where to flip in long packets when not everywhere: all of the first and last bytes, some between.
 _FIRST, _LAST, _BETWEEN = 32, 20, 12
@@ -112,6 +111,7 @@ def run_script(case: "dict[str, Any]", make: "Any", report: Report, flips: str) 
 OPS: "dict[str, Any]" = {}
 OPS.update(basics.OPS)
 OPS.update(packets.OPS)
+OPS.update(kg.OPS)
 SCRIPTS: "dict[str, Any]" = scripts.SCRIPTS
 
 

@@ -1,8 +1,8 @@
-# What the operations named in test vectors do with sealmq_spec. Runs on CPython and on MicroPython alike.
-# An operation takes make(suite, key) and a case's inputs, and gives its outputs or raises a SealError.
+# What the operations named in test vectors do with sealmq_spec, on CPython and on MicroPython. An
+# operation takes make(suite, key) and a case's inputs; it gives outputs or raises a SealError.
 from binascii import hexlify
 
-from sealmq_spec.errors import Malformed
+from sealmq_spec.errors import Malformed, Unsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ def text_of(data: bytes) -> str:
 def same(what: str, got: "bytes | bytearray", wanted: "bytes | bytearray") -> None:
     if bytes(got) != bytes(wanted):
         raise Wrong(f"{what}: made {hexed(got)}, the vector has {hexed(wanted)}")
+
+
+def expect_suite(got: int, wanted: int) -> None:
+    if got != wanted:
+        raise Unsupported(f"suite {got}, {wanted} expected")
 
 
 # Roots of a case: label, epoch, suite, r, r_bar.

@@ -1,4 +1,4 @@
-# Operations on what everything else is made of: keys, ciphers, texts, TLV blocks, topics, windows, ages.
+# Operations on what everything else is made of: keys, ciphers, texts, TLV, topics, windows, ages.
 from sealmq_spec import keys, tlv, topics, window
 from sealmq_spec.b64 import b64u, unb64u
 from sealmq_spec.errors import Unauthentic

@@ -1,12 +1,11 @@
-# Operations on single packets: each opens the vector's packet, then seals what it found and compares.
-from sealmq_spec import control, keys, provision, records, topics
+# Operations on single packets: each opens the packet, then seals what it found and compares.
+from sealmq_spec import control, keys, topics
 from sealmq_spec.const import (
     M1_HEAD,
     M2_HEAD,
     M3_HEAD,
     REF_LINK,
     TAG,
-    TLV_KG_TIME,
     UNTIMED,
     USE_CONTROL,
     USE_DELIVERY,
@@ -32,16 +31,11 @@ from sealmq_spec.envelope import (
 from sealmq_spec.errors import NoKey, Unauthentic, Unsupported
 from sealmq_spec.tlv import span, unpack
 
-from . import hexed, raw, roots_of, same, text_of
+from . import expect_suite, hexed, raw, same, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-def _expect_suite(got: int, wanted: int) -> None:
-    if got != wanted:
-        raise Unsupported(f"suite {got}, {wanted} expected")
 
 
 def _link(make: "Any", d: "dict[str, Any]", use: int) -> "Any":
@@ -63,7 +57,7 @@ def m1(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(
         packet, 0, len(packet)
     )
-    _expect_suite(suite, d["suite"])
+    expect_suite(suite, d["suite"])
     key = keys.inner_key(site, suite, sender, boot, salt, raw(d["r_bar"]))
     tail = tail_m1(site, d["label"], raw(d["topic"]))
     buf = bytearray(packet)
@@ -92,7 +86,7 @@ def m1(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
 def m2(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     packet, salt = raw(d["packet"]), raw(d["salt"])
     suite, ctr, s1 = get_m2(packet)
-    _expect_suite(suite, d["suite"])
+    expect_suite(suite, d["suite"])
     tail = tail_m2(raw(d["site"]), d["client"], d["mediator"], d["flags"], raw(d["topic"]))
     buf = bytearray(packet)
     aead = _link(make, d, USE_PUBLISH)
@@ -120,7 +114,7 @@ def m3(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
         aead, who = make(d["suite"], outer), (d["label"], d["epoch"])
     if (number, epoch) != who:
         raise NoKey(f"{number}, {epoch}")
-    _expect_suite(suite, d["suite"])
+    expect_suite(suite, d["suite"])
     tail = tail_m3(site, raw(d["topic"]))
     buf = bytearray(packet)
     if not open_at(aead, nonce_m3(buf), buf, 0, M3_HEAD, len(buf), tail):
@@ -145,7 +139,7 @@ def _proof(fields: "tuple[Any, ...]") -> "dict[str, Any]":
 def connect(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     packet, site = raw(d["packet"]), raw(d["site"])
     fields = control.split_proof(packet[-54:])
-    _expect_suite(fields[0], d["suite"])
+    expect_suite(fields[0], d["suite"])
     out = _proof(fields)
     salt, conn = raw(out["salt"]), out["conn"]
     key = keys.link_key(
@@ -184,7 +178,7 @@ def token(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
 def up(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     packet = raw(d["packet"])
     suite, ctr, s1 = control.up_header(packet)
-    _expect_suite(suite, d["suite"])
+    expect_suite(suite, d["suite"])
     aead = _link(make, d, USE_CONTROL)
     who = (raw(d["salt"]), raw(d["site"]), d["client"], d["mediator"])
     body = control.open_up(aead, *who, packet)
@@ -201,103 +195,6 @@ def down(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     return {"order": hexed(order), "body": hexed(body)}
 
 
-def welcome(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    body = raw(d["body"])
-    status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(body)
-    start, end = span(body, o, len(body))
-    items = unpack(body, start, end, (TLV_KG_TIME,))
-    again = control.welcome(status, ms, floor, top, mask, epoch, kseq, body[o:])
-    same("welcome", again, body)
-    return {
-        "status": status,
-        "ms": ms,
-        "boot_floor": floor,
-        "top": top,
-        "mask": hexed(mask.to_bytes(8, "big")),
-        "epoch": epoch,
-        "kseq": kseq,
-        "tlv": [[t, hexed(items[t])] for t in sorted(items)],
-    }
-
-
-def receipt(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    top, mask = control.get_receipt(raw(d["body"]))
-    same("receipt", control.receipt(top, mask), raw(d["body"]))
-    return {"top": top, "mask": hexed(mask.to_bytes(8, "big"))}
-
-
-def notice(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    what, ctr, code, rule, reason = control.get_notice(raw(d["body"]))
-    same("notice", control.notice(what, ctr, code, rule, reason), raw(d["body"]))
-    return {"what": what, "ctr": ctr, "class": code, "rule": rule, "reason": hexed(reason.encode())}
-
-
-def request(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    packet, site, ps = raw(d["packet"]), raw(d["site"]), raw(d["ps"])
-    suite, client, gen, boot, n_c = provision.get_ask(packet)
-    _expect_suite(suite, d["suite"])
-    provision.check_ask(make, site, ps, packet)
-    again = provision.ask(make, site, ps, suite, client, gen, boot, n_c)
-    same("request", again, packet)
-    return {"client": client, "gen": gen, "boot": boot, "n_c": hexed(n_c)}
-
-
-_BODY = ("gen", "label", "epoch", "suite", "link_suite", "mediator", "kseq", "ms")
-
-
-def answer(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    packet, site, ps, n_c = raw(d["packet"]), raw(d["site"]), raw(d["ps"]), raw(d["n_c"])
-    status, body = provision.open_answer(make, site, ps, d["suite"], d["client"], n_c, packet)
-    again = provision.answer(
-        make, site, ps, d["suite"], status, d["client"], n_c, packet[2:14], body
-    )
-    same("answer", again, packet)
-    out: dict[str, object] = {"status": status}
-    if status == provision.OK:
-        fields = provision.get_body(body)
-        for i in range(len(_BODY)):
-            out[_BODY[i]] = fields[i]
-        out["r"], out["r_bar"], out["km"] = [hexed(k) for k in fields[8:]]
-    return out
-
-
-def kg_time(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    packet, site, ps, n_c = raw(d["packet"]), raw(d["site"]), raw(d["ps"]), raw(d["n_c"])
-    ms, epoch, kseq = provision.open_kg_time(make, site, ps, d["suite"], d["client"], n_c, packet)
-    order = packet[2:14]
-    again = provision.kg_time(make, site, ps, d["suite"], d["client"], n_c, order, ms, epoch, kseq)
-    same("time", again, packet)
-    return {"ms": ms, "epoch": epoch, "kseq": kseq}
-
-
-def record(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    packet, site, top = raw(d["packet"]), raw(d["site"]), roots_of(d["top"])
-    n = records.derive(make, site, top, packet)
-    _, _, _, _, _, _, kseq, end = records.get_record(packet)
-    kids = (packet[14:22], packet[22:30])
-    again = records.make_record(make, site, top, n, *kids, kseq, end, packet[102:114])
-    same("record", again, packet)
-    return {
-        "label": n.label,
-        "epoch": n.epoch,
-        "suite": n.suite,
-        "r": hexed(n.r),
-        "r_bar": hexed(n.r_bar),
-        "kseq": kseq,
-        "handover_end": end,
-        "topic": records.record_topic(packet),
-    }
-
-
-def manifest(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    packet, site, own = raw(d["packet"]), raw(d["site"]), roots_of(d["own"])
-    records.check_manifest(make, site, own, packet)
-    _, label, epoch, kseq, end = records.get_manifest(packet)
-    same("manifest", records.make_manifest(make, site, own, kseq, end, packet[16:28]), packet)
-    topic = records.manifest_topic(label)
-    return {"label": label, "epoch": epoch, "kseq": kseq, "handover_end": end, "topic": topic}
-
-
 OPS = {
     "m1": m1,
     "m2": m2,
@@ -307,12 +204,4 @@ OPS = {
     "token": token,
     "up": up,
     "down": down,
-    "body.welcome": welcome,
-    "body.receipt": receipt,
-    "body.notice": notice,
-    "request": request,
-    "answer": answer,
-    "kg-time": kg_time,
-    "record": record,
-    "manifest": manifest,
 }

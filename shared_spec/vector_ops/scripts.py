@@ -73,7 +73,9 @@ class SessionScript:
         self.session = Session(ident_of(d["client"]), make, d["boot"], raw(d["salt"]))
 
     def step(self, s: "dict[str, Any]") -> "dict[str, Any]":
-        return getattr(self, "do_" + s["do"].replace("-", "_"))(s)
+        call: Any = getattr(self, "do_" + s["do"].replace("-", "_"))
+        out: dict[str, Any] = call(s)
+        return out
 
     def do_begin(self, s: "dict[str, Any]") -> "dict[str, Any]":
         return {"head": hexed(self.session.begin_connect(s["want_kg_time"], s["low"]))}
@@ -89,6 +91,8 @@ class SessionScript:
             says = [says[0], _mask(says[1])]
         elif op == 5:
             says = hexed(says)
+        elif op == 7:
+            says = [says[0], hexed(says[1])]
         elif op == 3 or op == 4:
             says = list(says)
         return {"op": op, "says": says}

@@ -1,1 +1,1 @@
-"""Makes the test vectors from the text of SPEC.md. Nothing here may import sealmq_spec, which the vectors test."""
+"""Makes the test vectors from the text of SPEC.md, without sealmq_spec, which the vectors test."""

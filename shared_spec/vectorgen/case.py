@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class Cases:
-    """Collects cases in the order of their names; refuses two of one name and files too big for a device."""
+    """Collects cases; refuses two of one name, and files too big for a device."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}

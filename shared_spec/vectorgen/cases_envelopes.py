@@ -1,4 +1,4 @@
-"""Cases of section 3: m1, m2, m3. Negative ones are sealed correctly but for their one defect where that can be."""
+"""Cases of section 3: m1, m2, m3. Negative ones are right but for their one defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of sections 7 and 8: provisioning, KG time, records, manifests, and which answers an identity accepts."""
+"""Cases of sections 7 and 8: provisioning, KG time, records, manifests, identities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SPEC.md sections 4 and 7 written out a second time: proofs, tokens, control packets, provisioning, time."""
+"""SPEC.md sections 4 and 7 written out a second time: proofs, tokens, control, provisioning."""
 
 from __future__ import annotations
 

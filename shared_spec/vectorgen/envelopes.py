@@ -10,7 +10,7 @@ LIVE, RETAINED, WILL, CLEAR, QUEUED = 0, 1, 2, 3, 3
 def m1_header(
     c: Client, ctr: int, t_pub: int, kind: int = LIVE, life: int = 0, untimed: int | None = None
 ) -> bytes:
-    """Section 3.1: the 27 bytes in front of the ciphertext. untimed follows t_pub unless it is given."""
+    """Section 3.1: the 27 bytes in front. untimed follows t_pub unless it is given."""
     bit = (t_pub == 0) if untimed is None else bool(untimed)
     return (
         u(0x11, 1)

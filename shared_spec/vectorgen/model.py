@@ -1,6 +1,7 @@
 """SPEC.md written out a second time, for the vectors only: plain, slow, and without sealmq_spec.
 
-Every packet is built from field lists in the order of the document's tables. Ciphers are `cryptography`'s.
+Packets are built from field lists in the order of the document's tables. Ciphers come from
+`cryptography`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ SEED = "SealMQ vectors 1"
 
 
 def rnd(name: str, size: int) -> bytes:
-    """`size` bytes that depend on the seed and `name` alone, so that cases do not depend on their order."""
+    """`size` bytes that depend on the seed and `name` alone: the order of cases does not count."""
     out = b""
     while len(out) < size:
         out += hashlib.sha256(f"{SEED}/{name}/{len(out)}".encode()).digest()
