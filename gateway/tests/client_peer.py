@@ -10,10 +10,14 @@ import asyncio
 import itertools
 import os
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sealmq.aead import Aead, make
+from sealmq.client import Client, Options
+from sealmq.client.state import own_roots
 from sealmq.mqtt import (
     Connect,
     Decoder,
@@ -71,6 +75,9 @@ MEDIATOR = 1
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+QUICK = Options(connect_timeout=5, timeout=5)
 
 
 @dataclass
@@ -607,3 +614,34 @@ class Link:
 
 class OldEpoch(SealError):
     """m1 of another epoch than the current one."""
+
+
+def play(story: Callable[[Peer], Awaitable[None]], suite: int = 1) -> None:
+    """Run a story against a peer, which must not have failed either."""
+
+    async def whole() -> None:
+        async with Peer(suite) as peer:
+            await story(peer)
+        for error in peer.errors:
+            raise error
+
+    asyncio.run(whole())
+
+
+def client_of(peer: Peer, state: Path | None = None, options: Options = QUICK) -> Client:
+    """A client of the peer's site, not yet connected."""
+    return Client.from_enrolment(peer.enrolment(), state, options=options)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that the other side does; TimeoutError when it does not."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (the peer has no events to wait for)
+            await asyncio.sleep(0.01)
+
+
+def own(client: Client) -> Roots:
+    """The client's own roots, typed."""
+    roots = own_roots(client.identity)
+    assert roots is not None
+    return roots

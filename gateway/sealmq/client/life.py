@@ -121,6 +121,10 @@ class Life:
 
     def _use(self, opened: Opened) -> None:
         self._opened, self._usable = opened, True
+        # Before anybody can send something new: what is sent again, then the filters.
+        opened.wire.send(opened.core.take())
+        self._desk.resumed(opened.core.session)
+        self._subscribe_again(opened.core)
         # The welcome says whether the roots held are the newest; what was wanted before is over.
         self._want_roots = False
         self._stale.clear()
@@ -184,8 +188,6 @@ class Life:
     async def _read(self, opened: Opened) -> None:
         wire, core = opened.wire, opened.core
         events: Sequence[ev.Event] = opened.early
-        self._desk.resumed(core.session)
-        self._subscribe_again(core)
         while True:
             for event in events:
                 wire.send(self._desk.handle(event, core.session))

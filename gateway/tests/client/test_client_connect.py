@@ -6,12 +6,11 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from client_peer import LABEL, Peer, now_ms
 
+from client_peer import LABEL, QUICK, Peer, client_of, now_ms, own, play, until
 from sealmq.client import (
     BadWelcome,
     Client,
@@ -31,25 +30,6 @@ from sealmq_spec import control, provision
 from sealmq_spec.const import CONTROL
 from sealmq_spec.errors import Denied, Malformed, Stale, Unauthentic, Unavailable
 
-QUICK = Options(connect_timeout=5, timeout=5)
-Story = Callable[[Peer], Awaitable[None]]
-
-
-def play(story: Story, suite: int = 1) -> None:
-    """Run a story against a peer, which must not have failed either."""
-
-    async def whole() -> None:
-        async with Peer(suite) as peer:
-            await story(peer)
-        for error in peer.errors:
-            raise error
-
-    asyncio.run(whole())
-
-
-def client_of(peer: Peer, state: Path | None = None, options: Options = QUICK) -> Client:
-    return Client.from_enrolment(peer.enrolment(), state, options=options)
-
 
 @pytest.mark.parametrize("suite", [1, 2])
 def test_a_cold_start_provisions_by_itself_and_then_proves_who_it_is(suite: int) -> None:
@@ -58,7 +38,7 @@ def test_a_cold_start_provisions_by_itself_and_then_proves_who_it_is(suite: int)
             assert client.connected
             assert client.clock == "kg"
             assert abs((client.now() or 0) - now_ms() / 1000) < 2
-            assert (client.identity.gen, client.identity.own.label) == (1, LABEL)
+            assert (client.identity.gen, own(client).label) == (1, LABEL)
         quarantine, session = peer.links
         assert quarantine.quarantine
         assert not quarantine.connect.password[32:]  # type: ignore[union-attr,index]
@@ -205,15 +185,13 @@ def test_nothing_is_trusted_without_a_valid_welcome(what: str) -> None:
         app = Client(lent, "127.0.0.1", peer.port, options=QUICK)
         if what == "receipt":
             connecting = asyncio.ensure_future(app.connect())
-            while len(peer.links) < 3 or peer.link.boot is None:
-                await asyncio.sleep(0.01)
+            await until(lambda: not (len(peer.links) < 3 or peer.link.boot is None))
             peer.link.receipt()
             with pytest.raises(BadWelcome, match="operation 2"):
                 await connecting
         elif what == "publish":
             connecting = asyncio.ensure_future(app.connect())
-            while len(peer.links) < 3 or peer.link.boot is None:
-                await asyncio.sleep(0.01)
+            await until(lambda: not (len(peer.links) < 3 or peer.link.boot is None))
             peer.link.deliver("a", peer.m3("a", b"x", label=LABEL))
             with pytest.raises(BadWelcome):
                 await connecting
@@ -263,8 +241,7 @@ def test_what_is_no_connack_ends_the_attempt(answer: bytes) -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.say_nothing = True
         connecting = asyncio.ensure_future(client_of(peer).connect())
-        while not peer.links or peer.link.connect is None:
-            await asyncio.sleep(0.01)
+        await until(lambda: not (not peer.links or peer.link.connect is None))
         peer.link.send(answer)
         with pytest.raises((PeerFault, BadWelcome)):
             await connecting
@@ -296,8 +273,7 @@ def test_a_peer_that_closes_at_once_is_a_typed_error() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.say_nothing = True
         connecting = asyncio.ensure_future(client_of(peer).connect())
-        while not peer.links:
-            await asyncio.sleep(0.01)
+        await until(lambda: not (not peer.links))
         peer.link.cut()
         with pytest.raises(ConnectionLost):
             await connecting
@@ -395,7 +371,7 @@ def test_a_file_that_is_no_enrolment(tmp_path: Path, text: str) -> None:
         Client.from_enrolment(path)
 
 
-def test_an_enrolment_without_address_or_with_a_short_secret(tmp_path: Path) -> None:
+def test_an_enrolment_without_a_usable_address(tmp_path: Path) -> None:
     peer = Peer()
     good = peer.site.enrolment(1883)
     path = tmp_path / "app.sealmq.json"
@@ -415,9 +391,9 @@ def test_no_secret_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         caplog.set_level("DEBUG")
         path = tmp_path / "app.state"
         async with client_of(peer, path) as client:
-            own, km = client.identity.own, client.identity.km
-            shown = repr(client) + repr(client.identity) + repr(own) + caplog.text
-            for secret in (peer.site.ps, own.r, own.r_bar, km):
+            roots, km = own(client), client.identity.km
+            shown = repr(client) + repr(client.identity) + repr(roots) + caplog.text
+            for secret in (peer.site.ps, roots.r, roots.r_bar, km):
                 assert secret.hex() not in shown
                 assert repr(secret) not in shown
 
