@@ -142,8 +142,7 @@ class Converge:
         epochs = rows.epochs(self._tx)
         for label in self._labels.values():
             if label.number not in epochs:
-                first = EpochRow(label.number, 1, 0)
-                self._changed()
+                first = EpochRow(label.number, 1, 0, self._changed())
                 rows.new_epoch(self._tx, self._tools.vault, label, first)
                 epochs[label.number] = [first]
         have = rows.records(self._tx)
@@ -153,24 +152,26 @@ class Converge:
             self._changed()
             rows.drop_records(self._tx, gone)
             self._note_order({(top, n) for top, _, n, _ in want}, gone)
-        missing = [(place, end) for place, end in want.items() if place not in have]
-        rows.put_records(self._tx, {place: self._record(place, end) for place, end in missing})
+        missing = [(place, of) for place, of in want.items() if place not in have]
+        if missing:
+            self._changed()
+            rows.put_records(self._tx, {place: self._record(place, of) for place, of in missing})
         self._do_manifests(epochs)
 
-    # Every place where a record has to be, and its "hand-over end": one from each strict dominator
-    # to the label's epoch of today, and back-links from that to the label's earlier epochs.
-    def _wanted(self, epochs: dict[int, list[EpochRow]]) -> dict[Place, int]:
+    # Every place where a record has to be, and the epoch that it opens: one from each strict
+    # dominator to the label's epoch of today, and back-links from that to its earlier epochs.
+    def _wanted(self, epochs: dict[int, list[EpochRow]]) -> dict[Place, EpochRow]:
         now = {name: epochs[label.number][-1] for name, label in self._labels.items()}
-        out: dict[Place, int] = {}
+        out: dict[Place, EpochRow] = {}
         for high, low in self._config.strict_pairs():
             top, n = now[high], now[low]
-            out[top.label, top.epoch, n.label, n.epoch] = n.handover_end
+            out[top.label, top.epoch, n.label, n.epoch] = n
         for last in now.values():
             for old in epochs[last.label][:-1]:
-                out[last.label, last.epoch, old.label, old.epoch] = old.handover_end
+                out[last.label, last.epoch, old.label, old.epoch] = old
         return out
 
-    def _record(self, place: Place, handover_end: int) -> bytes:
+    def _record(self, place: Place, of: EpochRow) -> bytes:
         top, top_epoch, n, n_epoch = place
         return make_record(
             make,
@@ -179,8 +180,8 @@ class Converge:
             self._load(n, n_epoch),
             secrets.token_bytes(_KID),
             secrets.token_bytes(_KID),
-            self._changed(),
-            handover_end,
+            of.kseq,
+            of.handover_end,
             self._tools.order(),
         )
 
@@ -200,11 +201,12 @@ class Converge:
         for number in sorted(numbers):
             last = epochs[number][-1]
             if have.get(number, (0, b""))[0] != last.epoch:
+                self._changed()
                 packet = make_manifest(
                     make,
                     self._config.site.id,
                     self._load(number, last.epoch),
-                    self._changed(),
+                    last.kseq,
                     last.handover_end,
                     self._tools.order(),
                 )

@@ -92,7 +92,7 @@ class Kg:
                 if label is None or label.removed:
                     raise Unknown(f"there is no label {name}")
                 last = rows.current_epoch(tx, label.number)
-                fresh = EpochRow(label.number, last.epoch + 1, end)
+                fresh = EpochRow(label.number, last.epoch + 1, end, kseq)
                 rows.new_epoch(tx, self._store.vault, label, fresh)
             run = Converge(tx, self._config, self._tools(), kseq)
             run.run()

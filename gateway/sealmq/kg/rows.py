@@ -34,6 +34,7 @@ class EpochRow:
     label: int
     epoch: int
     handover_end: int
+    kseq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,10 @@ def epochs(tx: Connection) -> dict[int, list[EpochRow]]:
     """label number -> its epochs, newest last."""
     c = schema.epochs.c
     out: dict[int, list[EpochRow]] = {}
-    for r in tx.execute(select(c.label, c.epoch, c.handover_end).order_by(c.label, c.epoch)):
-        out.setdefault(r.label, []).append(EpochRow(r.label, r.epoch, r.handover_end))
+    for r in tx.execute(
+        select(c.label, c.epoch, c.handover_end, c.kseq).order_by(c.label, c.epoch)
+    ):
+        out.setdefault(r.label, []).append(EpochRow(r.label, r.epoch, r.handover_end, r.kseq))
     return out
 
 
@@ -94,11 +97,7 @@ def new_epoch(tx: Connection, vault: Vault, label: LabelRow, row: EpochRow) -> N
     """Draw R and R̄ of a (label, epoch)."""
     place = (row.label, row.epoch, label.suite)
     sealed = vault.seal("epochs.secret", place, secrets.token_bytes(2 * ROOT))
-    tx.execute(
-        insert(schema.epochs).values(
-            label=row.label, epoch=row.epoch, handover_end=row.handover_end, secret=sealed
-        )
-    )
+    tx.execute(insert(schema.epochs).values(**asdict(row), secret=sealed))
 
 
 def roots(tx: Connection, vault: Vault, label: int, epoch: int, suite: int) -> Roots:
@@ -113,12 +112,12 @@ def current_epoch(tx: Connection, label: int) -> EpochRow:
     """The newest epoch of a label."""
     c = schema.epochs.c
     r = tx.execute(
-        select(c.label, c.epoch, c.handover_end)
+        select(c.label, c.epoch, c.handover_end, c.kseq)
         .where(c.label == label)
         .order_by(c.epoch.desc())
         .limit(1)
     ).one()
-    return EpochRow(r.label, r.epoch, r.handover_end)
+    return EpochRow(r.label, r.epoch, r.handover_end, r.kseq)
 
 
 def current_roots(tx: Connection, vault: Vault, label: int) -> Roots:

@@ -38,12 +38,15 @@ labels = Table(
 )
 
 # secret: R ‖ R̄. handover_end: Unix time from which live messages of the epoch before are refused.
+# kseq: when the epoch was made; all its records and its manifest carry it, so that a client that
+# sees several of them never takes one for older than another.
 epochs = Table(
     "epochs",
     metadata,
     Column("label", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("handover_end", Integer, nullable=False),
+    Column("kseq", Integer, nullable=False),
     Column("secret", LargeBinary, nullable=False),
 )
 

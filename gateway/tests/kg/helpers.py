@@ -22,6 +22,7 @@ from sealmq.site.config import Config, load
 from sealmq.site.layout import Layout
 from sealmq_spec import provision
 from sealmq_spec.identity import Identity
+from sealmq_spec.records import Roots
 
 WAIT_S = 20.0
 
@@ -104,6 +105,13 @@ def running(site: MadeSite) -> Iterator[KgProcess]:
     finally:
         if process.popen.poll() is None:
             process.stop()
+
+
+def own(who: Device | Identity) -> Roots:
+    """The roots of its label that it holds."""
+    roots: Any = (who.ident if isinstance(who, Device) else who).own
+    assert isinstance(roots, Roots)
+    return roots
 
 
 class Device:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from sealmq.kg.core import Kg
 from sealmq.site.config import load
 from sealmq_spec.identity import Identity
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing listens in these tests
 FACTORY_LABELS = {
     "m1-temp": (), "m1-ctrl": ("m1-temp",), "m1-arm": ("m1-ctrl",),
     "m2-temp": (), "m2-ctrl": ("m2-temp",), "m2-arm": ("m2-ctrl",),
@@ -122,10 +124,13 @@ def test_init_refuses(
 
 def test_init_for_all_addresses_tells_clients_a_name(tmp_path: Path) -> None:
     key = str(tmp_path / "k")
-    assert main(["init", str(tmp_path / "s"), "--key-file", key, "--listen", "0.0.0.0:2883"]) == 0
+    assert (
+        main(["init", str(tmp_path / "s"), "--key-file", key, "--listen", EVERYWHERE + ":2883"])
+        == 0
+    )
     mediator = load(tmp_path / "s" / "sealmq.toml").mediator
-    assert (mediator.host, mediator.port) == ("0.0.0.0", 2883)
-    assert mediator.advertise_host not in ("", "0.0.0.0")
+    assert (mediator.host, mediator.port) == (EVERYWHERE, 2883)
+    assert mediator.advertise_host not in ("", EVERYWHERE)
     assert mediator.advertise_port == 2883
 
 
@@ -220,9 +225,10 @@ def test_cut_off_anywhere_the_second_run_repairs(
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for target in ((Kg, "apply"), (Kg, "enrol"), (client_command, "_write")):
+    target: Any
+    for target, name in ((Kg, "apply"), (Kg, "enrol"), (client_command, "_write")):
         with monkeypatch.context() as patch:
-            patch.setattr(*target, die)
+            patch.setattr(target, name, die)
             assert main(command) == 130
         assert not (tmp_path / "f").exists()
     assert "new" in site.config.clients
