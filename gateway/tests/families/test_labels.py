@@ -286,9 +286,9 @@ def test_explain_says_where_a_label_comes_from() -> None:
         "learned has the label m1-temp, from m1-temp-sensor's publish"
     )
     assert lines("monitor", "machine/9")[1:] == [
-        "machine/9 has no label: nobody has published there",
-        "[[creation]] filter machine/#: created by nobody",
+        "[[creation]] filter machine/# lets topics be created by nobody"
     ]
+    assert lines("monitor", "elsewhere")[1:] == []
 
 
 def test_every_rule_is_explained_in_one_line() -> None:

@@ -208,12 +208,11 @@ class Labels(Family):
             return (f"{topic} has the label {fixed}, fixed in sealmq.toml",)
         if learned is not None:
             return (f"{topic} has the label {learned.label}, from {learned.client}'s publish",)
-        lines = [f"{topic} has no label: nobody has published there"]
         rule = match(self._config.creation, topic) if self._config is not None else None
-        if rule is not None:
-            may = ", ".join((*rule.labels, *rule.clients)) or "nobody"
-            lines.append(f"[[creation]] filter {rule.filter}: created by {may}")
-        return lines
+        if rule is None:
+            return ()
+        may = ", ".join((*rule.labels, *rule.clients)) or "nobody"
+        return (f"[[creation]] filter {rule.filter} lets topics be created by {may}",)
 
 
 def _disabled(who: Who) -> Verdict | None:

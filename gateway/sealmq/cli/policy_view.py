@@ -1,0 +1,60 @@
+"""The site's policy as the mediator would judge it now: sealmq.toml and the store, read only.
+
+Works whether the gateway runs or not; needs no key. Facts that tasks of the running mediator push
+are not in here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sealmq.families import registry
+from sealmq.families.api import TopicReset
+from sealmq.families.engine import Engine
+from sealmq.families.records import Record, TopicLabel
+from sealmq.site.config import NONE, Config, load
+from sealmq.site.layout import Layout
+from sealmq.store.store import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that has a label: fixed in sealmq.toml, or learned from its first publisher."""
+
+    topic: str
+    label: str
+    fixed: bool
+    client: str | None
+    at_ms: int | None
+
+
+class View:
+    """`engine` is loaded; `topics` has every labelled topic by name."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.config: Config = load(layout.config)
+        records: list[Record] = []
+        if layout.mediator_db.exists():  # it is made by the first `up`
+            reader = Reader.open_readonly(layout.mediator_db)
+            try:
+                records = reader.records()
+            finally:
+                reader.close()
+        policy = self.config.policy
+        self.engine = Engine(
+            registry.load(policy.order), site=self.config.site.id.hex(), enforce=policy.enforce
+        )
+        # What the next start or reload would do first: topics set to none are forgotten.
+        pending = self.engine.load(self.config, records)
+        self.engine.apply(pending)
+        forgotten = {r.topic for r in pending if isinstance(r, TopicReset)}
+        learned = [r for r in records if isinstance(r, TopicLabel) and r.topic not in forgotten]
+        found = {r.topic: Topic(r.topic, r.label, False, r.client, r.at_ms) for r in learned}
+        fixed = {t: label for t, label in self.config.topics.items() if label != NONE}
+        found |= {t: Topic(t, label, True, None, None) for t, label in fixed.items()}
+        self.topics = dict(sorted(found.items()))
+
+
+def plain(text: str) -> str:
+    """Text for a terminal: what is not printable is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

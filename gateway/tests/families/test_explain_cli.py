@@ -1,0 +1,217 @@
+"""`sealmq explain` and `sealmq topic list`: the mediator's own judgement, from the files alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from families.factory import FACTORY
+from sealmq.cli import main as cli
+from sealmq.families.records import TopicLabel, TopicReset
+from sealmq.site.layout import Layout, prepare
+from sealmq.store import Store
+
+AT = 1_767_323_045_000
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    root = tmp_path / "factory"
+    root.mkdir()
+    (root / "sealmq.toml").write_text(FACTORY)
+    prepare(Layout.of(root))
+    return root
+
+
+@pytest.fixture
+def store(site: Path) -> Store:
+    """As a mediator that has run; the caller closes it."""
+    made = Store.open(Layout.of(site).mediator_db)
+    rows = [TopicLabel("machine/1/humidity", "m1-temp", "m1-temp-sensor", AT)]
+    asyncio.run(made.commit(rows))
+    return made
+
+
+def sealmq(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[str], str]:
+    try:
+        code = cli.main([str(word) for word in words])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err
+
+
+def test_a_denied_publish(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = ("publish", "--client", "m1-temp-sensor", "-t", "machine/1/arm/angle")
+    assert sealmq(capsys, "explain", site, *question) == (
+        1,
+        [
+            "denied: m1-temp-sensor may not publish on machine/1/arm/angle "
+            "(the topic has m1-ctrl, the client m1-temp)",
+            "rule labels.publish.other-label: The topic has another label than the client; only "
+            "equal labels may publish. machine/1/arm/angle has the label m1-ctrl, fixed in "
+            "sealmq.toml",
+        ],
+        "",
+    )
+
+
+def test_an_allowed_delivery(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = ("deliver", "--client", "monitor", "-t", "machine/1/temperature")
+    code, lines, _ = sealmq(capsys, "explain", site, *question)
+    assert code == 0
+    assert lines[0] == (
+        "allowed: monitor may read machine/1/temperature (monitor is at or above m1-temp)"
+    )
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_what_was_learned_counts_whether_the_gateway_runs_or_not(
+    site: Path, store: Store, capsys: pytest.CaptureFixture[str], running: bool
+) -> None:
+    if not running:
+        store.close()
+    for question, client, code, rule in (
+        ("publish", "m1-temp-sensor", 0, "labels.publish.same-label"),
+        ("publish", "m1-control-panel", 1, "labels.publish.other-label"),
+        ("deliver", "m1-control-panel", 0, "labels.deliver.dominated"),
+        ("deliver", "m2-temp-sensor", 1, "labels.deliver.above"),
+    ):
+        words = ("explain", site, question, "--client", client, "-t", "machine/1/humidity")
+        got, lines, _ = sealmq(capsys, *words, "--json")
+        said = json.loads(lines[0])
+        assert (got, said["rule"], said["allowed"]) == (code, rule, code == 0)
+        assert said["topic_label"] == "m1-temp"
+        assert "m1-temp-sensor's publish" in " ".join(said["lines"])
+    store.close()
+
+
+def test_explain_changes_nothing(
+    site: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.close()
+    before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    words = ("explain", site, "publish", "--client", "m1-temp-sensor", "-t", "new", "--json")
+    code, lines, _ = sealmq(capsys, *words)
+    said = json.loads(lines[0])
+    assert (code, said["becomes"], said["topic_label"]) == (0, "m1-temp", None)
+    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+
+
+def test_an_unlabelled_topic_delivers_nothing(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("explain", site, "deliver", "--client", "monitor", "-t", "new")
+    code, lines, _ = sealmq(capsys, *words)
+    assert code == 1
+    assert "rule labels.deliver.unlabelled" in lines[1]
+
+
+def test_an_unknown_client_is_denied_with_the_one_that_was_meant(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("explain", site, "publish", "--client", "monitr", "-t", "new")
+    code, lines, _ = sealmq(capsys, *words)
+    assert code == 1
+    assert lines[1].startswith("rule labels.client.unknown: ")
+    assert lines[1].endswith("did you mean monitor?")
+
+
+def test_policy_off_is_said_loudly(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toml = site / "sealmq.toml"
+    toml.write_text(toml.read_text() + "[policy]\nenforce = false\n")
+    words = ("explain", site, "publish", "--client", "off", "-t", "new")
+    code, lines, _ = sealmq(capsys, *words)
+    assert code == 0
+    assert lines[0].startswith("allowed, but only because the policy is off: off may publish")
+    assert "POLICY IS OFF" in lines[1]
+    assert "labels.client.disabled" in lines[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deliver", "--client", "monitor", "-t", "machine/#"),
+        ("deliver", "--client", "monitor"),
+        ("read", "--client", "monitor", "-t", "x"),
+        ("publish", "-t", "x"),
+    ],
+)
+def test_wrong_usage(
+    site: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    code, lines, err = sealmq(capsys, "explain", site, *words)
+    assert (code, lines) == (2, [])
+    assert err.startswith("sealmq: ")
+    assert "hint: " in err
+
+
+def test_an_order_with_an_unknown_family_is_told(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml = site / "sealmq.toml"
+    toml.write_text(toml.read_text() + '[policy]\norder = ["lables"]\n')
+    code, _, err = sealmq(capsys, "topic", "list", site)
+    assert code == 1
+    assert "'lables'" in err
+    assert "Traceback" not in err
+
+
+def test_topics_with_their_labels_and_where_they_come_from(
+    site: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [TopicLabel("machine/1/temperature", "monitor", "monitor", 5)]
+    rows.append(TopicLabel("z\x1b[2J", "m1-temp", "m1-temp-sensor", AT))
+    asyncio.run(store.commit(rows))
+    store.close()
+    code, lines, _ = sealmq(capsys, "topic", "list", site)
+    assert code == 0
+    table = [line.split() for line in lines]
+    assert table[0] == ["TOPIC", "LABEL", "FROM", "SINCE"]
+    assert ["machine/1/temperature", "m1-temp", "sealmq.toml", "-"] in table
+    learned = ["machine/1/humidity", "m1-temp", "m1-temp-sensor", "2026-01-02", "03:04:05Z"]
+    assert learned in table
+    assert table[-1][0] == "z\\x1b[2J"
+    assert len(table) == 1 + 7 + 2
+    code, lines, _ = sealmq(capsys, "topic", "list", site, "--json")
+    topics = {row["topic"]: row for row in json.loads(lines[0])["topics"]}
+    assert topics["machine/1/humidity"] == {
+        "topic": "machine/1/humidity",
+        "label": "m1-temp",
+        "fixed": False,
+        "client": "m1-temp-sensor",
+        "at_ms": AT,
+    }
+    assert topics["machine/1/temperature"]["fixed"]
+
+
+def test_a_topic_that_is_to_be_forgotten_is_not_listed(
+    site: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml = site / "sealmq.toml"
+    toml.write_text(toml.read_text() + '"machine/1/humidity" = "none"\n')
+    assert not any("humidity" in line for line in sealmq(capsys, "topic", "list", site)[1])
+    relabelled = TopicLabel("machine/1/humidity", "monitor", "monitor", AT)
+    asyncio.run(store.commit([TopicReset("machine/1/humidity"), relabelled]))
+    store.close()
+    table = [line.split()[:3] for line in sealmq(capsys, "topic", "list", site)[1]]
+    assert ["machine/1/humidity", "monitor", "monitor"] in table
+
+
+def test_a_store_that_cannot_be_read_says_who_can(
+    site: Path, store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.close()
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).endswith(".db") and access(path, mode)
+    )
+    code, _, err = sealmq(capsys, "topic", "list", site)
+    assert code == 1
+    assert "cannot be read" in err
+    assert "hint: " in err
