@@ -1,6 +1,8 @@
 # The client that applications use: umqtt.simple's operations, sealed. What arrives is acknowledged,
 # then judged, then delivered; a refusal is counted and never raised out of a wait. Messages that
 # come while something else is awaited are queued, so a callback may publish without recursing.
+import errno
+
 from sealmq_spec import const
 from sealmq_spec.envelope import publish_overhead
 from sealmq_spec.errors import Denied, Malformed, Misuse, RateLimited, SealError, TooLarge
@@ -23,6 +25,7 @@ _NOTICES = 8
 _TOPICS = 32
 _UNACKED = 8
 _OVERHEAD = publish_overhead()
+_LAST_CTR = const.U24 - 2
 _PLAIN = const.M2_HEAD + 1 + const.M1_HEAD  # where the plaintext stands in an m2
 
 
@@ -62,9 +65,9 @@ class Client(Joined):
     # When due: new roots or a new boot session, then a connection that uses them.
     def _upkeep(self) -> None:
         s = self.session
-        if self.sock is None or s is None:
+        if self.sock is None:
             return
-        if s.ctr >= const.U24 - 1:
+        if s.ctr > _LAST_CTR:
             self.disconnect()
             self._begin()
         elif s.outdated() and self._renewed():
@@ -75,14 +78,15 @@ class Client(Joined):
 
     # Unix time in ms, None before the first connect. By the key generator's clock or a mediator's?
     def now_ms(self) -> "int | None":
-        return self.session.now_ms(self.mono()) if self.session else None
+        now: "int | None" = self.session.now_ms(self.mono())
+        return now
 
     def has_kg_time(self) -> bool:
-        return self.session is not None and self.session.kg_time
+        return bool(self.session.kg_time)
 
     # Whether a receipt proves that the mediator accepted ctr; a PUBACK alone can be forged.
     def receipted(self, ctr: int) -> bool:
-        return self.session is not None and self.session.receipted(ctr)
+        return bool(self.session.receipted(ctr))
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(
@@ -108,38 +112,57 @@ class Client(Joined):
         if isinstance(msg, str):
             msg = msg.encode()
         raw = self._topics.get(topic) or self._topic(topic)
-        flags = _flags(qos, retain, life)
-        self._upkeep()
-        self._alive()
+        flags = 0
+        if qos or retain or life:
+            flags = _flags(qos, retain, life)
+        s = self.session
+        if s.epoch_seen > self.ident.own.epoch or s.ctr > _LAST_CTR:
+            self._upkeep()
+        sock = self.sock
+        if sock is None:
+            raise OSError(errno.ENOTCONN)
         n = len(msg)
-        k = len(raw)
-        at = START + 2 + k + (2 if qos else 0)
+        at = START + 2 + len(raw) + qos + qos
         buf = self._out
         if at + _OVERHEAD + n > len(buf):
             buf = self._room(at - START + _OVERHEAD + n)
             self._last = b""
         if self._last is not raw:
             self._last = raw
-            buf[START] = k >> 8
-            buf[START + 1] = k & 255
-            buf[START + 2 : START + 2 + k] = raw
+            buf[START : START + 2 + len(raw)] = text(raw)
         p = at + _PLAIN
         buf[p : p + n] = msg
-        kind = const.LIVE if not retain else const.RETAINED if n else const.CLEAR
-        s = self.session
-        size = at - START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
-        ctr = s.ctr
-        first = PUBLISH | flags
+        kind = 0
+        if retain:
+            kind = const.RETAINED if n else const.CLEAR
+        n = at - START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
+        pid = 0
         if qos:
-            pid = self._next_pid()
+            pid = self.pid % 65535 + 1
+            self.pid = pid
             buf[at - 2] = pid >> 8
             buf[at - 1] = pid & 255
-            start = self._frame(first, size)
-            self._deliver(buf, start, START - start + size, pid, ctr)
+        if n < 128:
+            buf[START - 2] = PUBLISH | flags
+            buf[START - 1] = n
+            at = START - 2
+        elif n < 16384:
+            buf[START - 3] = PUBLISH | flags
+            buf[START - 2] = n & 127 | 128
+            buf[START - 1] = n >> 7
+            at = START - 3
         else:
-            start = self._frame(first, size)
-            self._write(buf, start, START - start + size)
-        return ctr
+            at = self._frame(PUBLISH | flags, n)
+        n += START - at
+        if qos:
+            self._deliver(buf, at, n, pid, s.ctr)
+        else:
+            try:
+                sock.write(buf, at, n)
+            except OSError:
+                self._close()
+                raise
+        return s.ctr
 
     # One PUBLISH with QoS 1, to its PUBACK. Kept for resend() when that does not come.
     def _deliver(self, buf: bytearray, at: int, n: int, pid: int, ctr: int) -> None:
@@ -226,7 +249,7 @@ class Client(Joined):
         if not self._queue:
             self._upkeep()
             try:
-                got = self._read(wait)
+                got = self._poll(wait)
             except TooLarge as error:
                 self._refuse(error)
                 return True
@@ -261,7 +284,7 @@ class Client(Joined):
     def _control(self, first: int, payload: bytearray) -> None:
         if first != PUBLISH:
             raise Malformed("control packet with flags %d" % (first & 15))
-        op, said = self.session.down(payload, self.mono())
+        op, said = self.session.down(bytes(payload), self.mono())
         if op == const.OP_RECORD:
             self._record(said)
         elif op == const.OP_NOTICE:

@@ -23,7 +23,9 @@ _ROUNDS = 5
 _DAY_MS = 86400000
 _LATER_MS = 60000  # between two attempts to get the roots of a new epoch
 _KG_NONCE = 12
-_ANSWER = text(const.CONTROL) + bytes((const.ANSWER,))
+_CONTROL = text(const.CONTROL)
+_ANSWER = _CONTROL + bytes((const.ANSWER,))
+_TAG_ROOM = bytes(22)
 
 
 class Joined(Link):
@@ -47,12 +49,15 @@ class Joined(Link):
             raise Malformed("enrolment file: the mediator's host or port is missing") from None
         client_id = ("sealmq-%d" % self.ident.client).encode()
         Link.__init__(self, client_id, server, port, keepalive, limit, timeout)
-        self.session: "Session | None" = None
+        self.session = Session(self.ident, make, 0, bytes(8))
+        self._begun = False
         self.reader = Reader(self.ident, make)
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
         self._kg_at = 0
+        # All of a CONNECT up to the proof, when there is no will.
+        self._hello = bytes(self._connect(True, None, bytes(54))[:-54])
         self._renew_at = 0
 
     def _load(self) -> "tuple[Identity, dict[str, Any]]":
@@ -67,18 +72,16 @@ class Joined(Link):
 
     # A new one: the counter goes up in stable memory, then a salt is drawn. floor: the highest boot
     # that the mediator knows. What was not acknowledged cannot be sent under new keys.
-    def _begin(self, floor: int = 0) -> Session:
+    def _begin(self, floor: int = 0) -> None:
         boot = max(self.store.boot(), floor) + 1
         if boot > const.U24:
             # Only a new generation can begin at 1 again.
             boot = 1
             self._provision_apart(boot)
         self.store.put_boot(boot)
-        salt = entropy.salt(boot, self._kg_nonce)
-        s = Session(self.ident, self.make, boot, salt)
-        self.session = s
+        self.session.begin(boot, entropy.salt(boot, self._kg_nonce))
         self.unacked.clear()
-        return s
+        self._begun = True
 
     # --- connect ---
 
@@ -87,8 +90,10 @@ class Joined(Link):
     def connect(self, clean_session: bool = True) -> bool:
         provisioned = False
         why = "the mediator calls this client's boot counter behind"
+        s = self.session
+        if not self._begun:
+            self._begin()
         for _ in range(_ROUNDS):
-            s = self.session or self._begin()
             if s.ident.gen == 0:
                 self._provision_apart(s.boot)
                 provisioned = True
@@ -119,18 +124,22 @@ class Joined(Link):
         now = self.mono()
         want = not s.kg_time or now - self._kg_at > _DAY_MS
         low = min(self.unacked) if self.unacked else 0
-        password = s.begin_connect(want, low) + bytes(22)
-        will = self._sealed_will(s) if self._will else None
-        raw = bytearray(
-            connect_packet(self.client_id, self.keepalive, clean, will, const.USER, password)
-        )
+        proof = s.begin_connect(want, low)
+        if self._will is None and clean:
+            raw = bytearray(self._hello + proof + _TAG_ROOM)
+        else:
+            raw = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
         self._open()
         try:
-            now = self.mono()
-            s.sign(raw, now)
+            s.sign(raw, self.mono())
             self._write(raw, 0, len(raw))
             present = self._connack()
-            status = self._welcome(s)
+            first, body = self._read()
+            if first != PUBLISH or body[: len(_CONTROL)] != _CONTROL:
+                raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
+            op, status = s.down(bytes(body[len(_CONTROL) :]), self.mono())
+            if op != const.OP_WELCOME:
+                raise Malformed("control operation %d instead of a welcome" % op)
         except SealError:
             self._close()
             raise
@@ -138,22 +147,16 @@ class Joined(Link):
             self._kg_at = now
         return present, status
 
-    def _welcome(self, s: Session) -> int:
-        first, body = self._next()
-        if first != PUBLISH:
-            raise Malformed("packet %02x instead of the welcome" % first)
-        topic, payload = self._split(first, body)
-        if topic != const.CONTROL:
-            raise Malformed("the first packet behind CONNACK is on %r" % topic)
-        op, status = s.down(payload, self.mono())
-        if op != const.OP_WELCOME:
-            raise Malformed("control operation %d instead of a welcome" % op)
-        return int(status)
+    def _connect(
+        self, clean: bool, will: "tuple[bytes, bytes, int] | None", password: bytes
+    ) -> bytearray:
+        raw = connect_packet(self.client_id, self.keepalive, clean, will, const.USER, password)
+        return bytearray(raw)
 
     def _connack(self) -> bool:
-        first, body = self._next()
+        first, body = self._read()
         if first != CONNACK:
-            raise self._broken("packet %02x instead of CONNACK" % first)
+            raise Malformed("packet %02x instead of CONNACK" % first)
         code = body[1]
         if code == 0:
             return bool(body[0] & 1)
@@ -163,15 +166,11 @@ class Joined(Link):
             raise Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
         raise Unsupported("CONNACK %d" % code)
 
-    def _next(self) -> "tuple[int, bytearray]":
-        got = self._read()
-        if got is None:
-            raise OSError(errno.ETIMEDOUT)
-        return got
-
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
-    def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int]":
-        topic, msg, flags, life = self._will or (b"", b"", 0, 0)
+    def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int] | None":
+        if self._will is None:
+            return None
+        topic, msg, flags, life = self._will
         buf = bytearray(const.M2_MIN + len(msg))
         at = const.M2_HEAD + 1 + const.M1_HEAD
         buf[at : at + len(msg)] = msg
@@ -184,8 +183,8 @@ class Joined(Link):
     def _provision_apart(self, boot: int) -> None:
         i = self.ident
         self._open()
-        head = proof_head(i.suite, 0, 0, i.client, boot, bytes(8), 0, 0)
-        raw = connect_packet(self.client_id, self.keepalive, True, None, const.USER, head)
+        proof = proof_head(i.suite, 0, 0, i.client, boot, bytes(8), 0, 0)
+        raw = self._connect(True, None, proof)
         self._write(raw, 0, len(raw))
         try:
             self._connack()
@@ -201,12 +200,12 @@ class Joined(Link):
         until = self.mono() + 1000 * self.timeout
         while self.mono() <= until:
             try:
-                first, body = self._next()
+                first, body = self._read()
             except TooLarge as error:
                 self._refuse(error)
                 continue
-            if first == PUBLISH and body[:6] == _ANSWER:
-                if self._answered(nonce_c, bytes(body[5:])):
+            if first == PUBLISH and body[: len(_ANSWER)] == _ANSWER:
+                if self._answered(nonce_c, bytes(body[len(_CONTROL) :])):
                     return
             elif not apart:
                 self._take(first, body)
@@ -229,8 +228,7 @@ class Joined(Link):
             self.store.put_state(blob + self._kg_nonce)
         self.ident = fresh
         self.unacked.clear()
-        if self.session is not None:
-            self.session.renew(fresh)
+        self.session.renew(fresh)
         self.reader.ident = fresh
         self.reader.reset()
         return True
@@ -248,5 +246,5 @@ class Joined(Link):
         return True
 
     def _send_control(self, payload: bytes) -> None:
-        raw = packet(PUBLISH, text(const.CONTROL) + payload)
+        raw = packet(PUBLISH, _CONTROL + payload)
         self._write(raw, 0, len(raw))

@@ -37,7 +37,7 @@ class Link(MQTTClient):
         MQTTClient.__init__(self, client_id, server, port, keepalive=keepalive)
         self.limit = limit
         self.timeout = timeout
-        self.mono = Mono()
+        self.mono = Mono().ms
         self._head = bytearray(2)
         self._ack = bytearray(b"\x40\x02\0\0")
         self._out = bytearray(192)
@@ -121,40 +121,50 @@ class Link(MQTTClient):
 
     # --- what comes in ---
 
-    # Reads to the end of buf or raises.
-    def _fill(self, buf: bytearray, n: int) -> None:
-        if self._alive().readinto(buf, n) != n:
+    # Reads as much as buf holds, or raises.
+    def _fill(self, buf: "bytearray | memoryview") -> None:
+        if self._alive().readinto(buf) != len(buf):
             raise OSError(errno.ECONNRESET)
 
-    # The next packet as (first byte, rest). None: nothing there, when wait is False.
-    # wait: None within the timeout, True without limit. TooLarge: it came and was thrown away.
-    def _read(self, wait: "bool | None" = None) -> "tuple[int, bytearray] | None":
+    # The next packet as (first byte, rest), if there is one or wait is set; then without limit.
+    def _poll(self, wait: bool) -> "tuple[int, bytearray] | None":
         sock = self._alive()
+        try:
+            sock.settimeout(None if wait else 0)
+            got = sock.readinto(self._head)
+            sock.settimeout(self.timeout)
+        except OSError:
+            self._close()
+            raise
+        return None if got is None else self._read(got)
+
+    # The next packet, within the timeout. got: how much of its first two bytes is in _head already.
+    # TooLarge: one came and was thrown away; the connection goes on.
+    def _read(self, got: "int | None" = None) -> "tuple[int, bytearray]":
+        sock = self.sock
+        if sock is None:
+            raise OSError(errno.ENOTCONN)
         head = self._head
         try:
-            if wait is None:
-                got = sock.readinto(head, 2)
-            else:
-                sock.settimeout(None if wait else 0)
-                got = sock.readinto(head, 2)
-                sock.settimeout(self.timeout)
-                if got is None:
-                    return None
+            if got is None:
+                got = sock.readinto(head)
             if got != 2:
                 if got != 1:
                     raise OSError(errno.ECONNRESET)
-                head[1] = sock.read(1)[0]
+                one = bytearray(1)
+                self._fill(one)
+                head[1] = one[0]
+            first = head[0]
             n = head[1]
             if n > 127:
                 n = self._long(n & 127)
-            first = head[0]
             if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
                 raise self._broken("packet begins with %02x and has %d bytes" % (first, n))
             if n > self.limit:
                 self._throw_away(first, n)
             body = bytearray(n)
-            if n:
-                self._fill(body, n)
+            if n and sock.readinto(body) != n:
+                raise OSError(errno.ECONNRESET)
         except OSError:
             self._close()
             raise
@@ -163,7 +173,7 @@ class Link(MQTTClient):
     def _long(self, n: int) -> int:
         one = bytearray(1)
         for shift in (7, 14, 21):
-            self._fill(one, 1)
+            self._fill(one)
             n |= (one[0] & 127) << shift
             if one[0] < 128:
                 return n
@@ -172,22 +182,22 @@ class Link(MQTTClient):
     # A PUBLISH over the limit is read in pieces and acknowledged: else the broker sends it again.
     def _throw_away(self, first: int, n: int) -> None:
         two = bytearray(2)
-        self._fill(two, 2)
+        self._fill(two)
         topic = two[0] << 8 | two[1]
         left = n - 2 - topic - (2 if first & 6 else 0)
         if left < 0:
             raise self._broken("PUBLISH of %d bytes with a topic of %d" % (n, topic))
         self._skip(topic)
         if first & 6:
-            self._fill(two, 2)
+            self._fill(two)
         self._skip(left)
         self._acknowledge(first, two[0], two[1])
         raise TooLarge("a packet of %d bytes came, the limit is %d" % (n, self.limit))
 
     def _skip(self, n: int) -> None:
-        piece = bytearray(_PIECE)
+        piece = memoryview(bytearray(_PIECE))
         while n > 0:
-            self._fill(piece, min(n, _PIECE))
+            self._fill(piece[:n])
             n -= _PIECE
 
     def _acknowledge(self, first: int, high: int, low: int) -> None:
@@ -212,19 +222,19 @@ class Link(MQTTClient):
 
     # The body of the acknowledgement `kind` of `pid`. What comes before it goes to _take.
     def _await(self, kind: int, pid: int) -> bytearray:
-        until = self.mono() + 1000 * self.timeout
+        until = 0
         while True:
             try:
-                got = self._read()
-            except TooLarge as error:
-                self._refuse(error)
-                got = None
-            if got is not None:
-                first, body = got
+                first, body = self._read()
                 if first == kind and body[0] << 8 | body[1] == pid:
                     return body
                 self._take(first, body)
-            if self.mono() > until:
+            except TooLarge as error:
+                self._refuse(error)
+            now = self.mono()
+            if not until:
+                until = now + 1000 * self.timeout
+            elif now > until:
                 self._close()
                 raise OSError(errno.ETIMEDOUT)
 

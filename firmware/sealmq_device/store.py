@@ -3,7 +3,6 @@
 # is replaced in one step; a boot counter may tear, since the mediator puts a lost one right.
 import json
 import os
-from binascii import crc32
 
 from sealmq_spec.errors import Malformed
 
@@ -11,7 +10,7 @@ _TYPING = False
 if _TYPING:
     from typing import Any
 
-_MAGIC = b"SMb1"
+_ENOENT = 2
 
 
 # Three files side by side: NAME.json, NAME.state, NAME.boot. OSError when the file system fails.
@@ -28,7 +27,7 @@ class FileStore:
             raw = f.read()
         try:
             found = json.loads(raw)
-        except (ValueError, UnicodeError):
+        except ValueError:
             found = None
         if not isinstance(found, dict):
             raise Malformed("the enrolment file is no JSON object")
@@ -49,23 +48,28 @@ class FileStore:
     # The last number stored; 0 when there is none or it is torn. No nonce depends on it.
     def boot(self) -> int:
         raw = _read(self._boot)
-        if len(raw) != 11 or raw[:4] != _MAGIC or crc32(raw[:7]).to_bytes(4, "big") != raw[7:]:
-            return 0
-        return int.from_bytes(raw[4:7], "big")
+        number = int.from_bytes(raw, "big")
+        boot = number >> 24
+        return boot if len(raw) == 6 and number == _checked(boot) else 0
 
-    # One write of 11 bytes, in place: littlefs makes it one step, elsewhere the checksum tells.
+    # One write of 6 bytes, in place: littlefs makes it one step, elsewhere the check tells.
     def put_boot(self, boot: int) -> None:
-        raw = _MAGIC + boot.to_bytes(3, "big")
         with open(self._boot, "wb") as f:
-            f.write(raw + crc32(raw).to_bytes(4, "big"))
+            f.write(_checked(boot).to_bytes(6, "big"))
             f.flush()
+
+
+# u24 boot, u24 its complement: no shorter file, no erased or half-erased one looks like that.
+def _checked(boot: int) -> int:
+    return boot << 24 | boot ^ 0xFFFFFF
 
 
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as f:
-            return bytes(f.read())
+            raw: bytes = f.read()
+            return raw
     except OSError as error:
-        if error.errno == 2:  # ENOENT
+        if error.errno == _ENOENT:
             return b""
         raise

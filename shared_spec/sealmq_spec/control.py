@@ -148,13 +148,16 @@ def seal_down(aead, suite, order: bytes, site, client, mediator, conn, body: byt
 
 # (order, body). The caller holds order to strictly rising.
 def open_down(aead, suite, site, client, mediator, conn, packet: bytes):
-    if len(packet) < DOWN_HEAD + 1 + TAG:
-        raise Malformed("control packet of %d bytes" % len(packet))
-    if packet[0] != DOWN or packet[1] & 15:
-        raise Malformed("control packet begins with %02x %02x" % (packet[0], packet[1]))
-    if packet[1] >> 4 != suite:
-        raise Unsupported("control packet of suite %d, the link's is %d" % (packet[1] >> 4, suite))
-    order = bytes(packet[2:DOWN_HEAD])
+    n = len(packet)
+    if n < DOWN_HEAD + 1 + TAG:
+        raise Malformed("control packet of %d bytes" % n)
+    second = packet[1]
+    if packet[0] != DOWN or second & 15:
+        raise Malformed("control packet begins with %02x %02x" % (packet[0], second))
+    if second >> 4 != suite:
+        raise Unsupported("control packet of suite %d, the link's is %d" % (second >> 4, suite))
+    head = packet[:DOWN_HEAD]
+    order = head[2:]
     tail = _down_tail(site, client, mediator, conn)
     return order, unseal(aead, order, packet, DOWN_HEAD, tail, "control packet")
 

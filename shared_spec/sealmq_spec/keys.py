@@ -45,7 +45,17 @@ def inner_key(
 def link_key(
     site: bytes, use: int, suite: int, mediator: int, boot: int, salt: bytes, km: bytes
 ) -> bytes:
-    return f(b"l1", site, _numbers(use << 4 | suite, mediator, boot), salt, km)
+    return link_key_of(link_input(site, mediator, boot, salt, km), use, suite)
+
+
+# What all link keys of a boot session are made of, and one of them: they differ in one byte.
+def link_input(site: bytes, mediator: int, boot: int, salt: bytes, km: bytes) -> bytearray:
+    return bytearray(b"".join((b"l1", site, _numbers(0, mediator, boot), salt, km)))
+
+
+def link_key_of(made: bytearray, use: int, suite: int) -> bytes:
+    made[6] = use << 4 | suite
+    return sha256(made).digest()
 
 
 def record_key(site: bytes, label: int, epoch: int, root_bar: bytes) -> bytes:

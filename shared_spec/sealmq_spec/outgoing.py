@@ -10,20 +10,24 @@ _TYPING = False
 if _TYPING:
     from typing import Any
 
-# Where ctr and the time behind it stand in the headers, and ctr in a nonce.
-_M1_CTR = 19
-_M2_CTR = 2
-_NONCE_CTR = 9
-_M1_LIFE = 26
+# Where ctr, with t_pub behind it, stands in the headers, and life; the kind and ctr in a nonce.
+_CTR1 = 19
+_LIFE1 = 26
+_CTR2 = 2
+_KIND = 8
+_CTR = 9
+_INNER = N_INNER[0]
+_LINK = N_LINK[0]
 
 
 class Outgoing:
+    # nonce: 12 bytes that begin with the salt; every topic of a boot session may share it.
     # inner, link: the ciphers of m1 and m2. flags: RETAIN and QoS bits of PUBLISH.
     def __init__(
         self,
         ident: "Any",
         boot: int,
-        salt: bytes,
+        nonce: bytearray,
         topic: bytes,
         flags: int,
         inner: "Any",
@@ -31,20 +35,23 @@ class Outgoing:
     ) -> None:
         own = ident.own
         head = bytearray(M1_HEAD)
+        salt = bytes(nonce[:_KIND])
         put_m1(head, 0, own.suite, 0, own.epoch, ident.client, boot, salt, 0, 0, 0)
         self._first = head[1]
-        self._aad1 = head + tail_m1(ident.site, own.label, topic)
-        self._head1 = memoryview(self._aad1)[:M1_HEAD]
+        head += tail_m1(ident.site, own.label, topic)
+        self._aad1 = head
+        self._head1 = memoryview(head)[:M1_HEAD]
         head = bytearray(M2_HEAD)
         put_m2(head, 0, M2, ident.suite, 0, 0)
-        self._aad2 = head + tail_m2(ident.site, ident.client, ident.mediator, flags, topic)
-        self._head2 = memoryview(self._aad2)[:M2_HEAD]
-        self._nonce1 = bytearray(salt + N_INNER + b"\0\0\0")
-        self._nonce2 = bytearray(salt + N_LINK + b"\0\0\0")
+        head += tail_m2(ident.site, ident.client, ident.mediator, flags, topic)
+        self._aad2 = head
+        self._head2 = memoryview(head)[:M2_HEAD]
+        self._nonce = nonce
         self._inner = inner
         self._link = link
 
-    # Seals buf[o + 36 + len(tlv):], n bytes, where it stands. Returns the length of m2 from buf[o].
+    # Seals the n bytes from buf[o + 36 + len(tlv)] on, where they stand. Returns the length of m2
+    # from buf[o].
     def seal(
         self,
         buf: bytearray,
@@ -58,26 +65,26 @@ class Outgoing:
     ) -> int:
         high = ctr >> 16
         low = ctr & 0xFFFF
+        nonce = self._nonce
         aad = self._aad1
         aad[1] = self._first | kind_class
-        aad[_M1_LIFE] = life
-        pack_into(">BHI", aad, _M1_CTR, high, low, t_pub)
-        nonce = self._nonce1
-        pack_into(">BH", nonce, _NONCE_CTR, high, low)
+        aad[_LIFE1] = life
+        pack_into(">BHI", aad, _CTR1, high, low, t_pub)
+        pack_into(">BBH", nonce, _KIND, _INNER, high, low)
         p = o + M2_HEAD
         t = len(tlv)
         if t == 1:
-            buf[p] = tlv[0]
+            buf[p] = 0
         else:
             buf[p : p + t] = tlv
         q = p + t
-        buf[q : q + M1_HEAD] = self._head1
-        self._inner.seal_into(nonce, aad, buf, q + M1_HEAD, n)
+        end = q + M1_HEAD
+        buf[q:end] = self._head1
+        self._inner.seal_into(nonce, aad, buf, end, n)
         aad = self._aad2
-        pack_into(">BHI", aad, _M2_CTR, high, low, t_pub)
-        nonce = self._nonce2
-        pack_into(">BH", nonce, _NONCE_CTR, high, low)
+        pack_into(">BHI", aad, _CTR2, high, low, t_pub)
         buf[o:p] = self._head2
-        n += t + M1_HEAD + TAG
+        nonce[_KIND] = _LINK
+        n += end + TAG - p
         self._link.seal_into(nonce, aad, buf, p, n)
-        return M2_HEAD + n + TAG
+        return n + M2_HEAD + TAG

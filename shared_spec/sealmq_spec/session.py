@@ -27,7 +27,7 @@ from .const import (
     WINDOW_S,
 )
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import inner_key, link_key, u24
+from .keys import inner_key, link_input, link_key_of, u24
 from .outgoing import Outgoing
 from .provision import open_kg_time, time_nonce
 from .tlv import EMPTY, span, unpack
@@ -46,10 +46,13 @@ class Session:
         self.make = make
         self._aeads = {}
         self._outgoing = {}
+        self._nonce = bytearray(12)
         self.begin(boot, salt)
 
     # A new boot session: nothing of the last one is kept.
     def begin(self, boot: int, salt: bytes) -> None:
+        if len(salt) != 8:
+            raise Misuse("a salt has 8 bytes, not %d" % len(salt))
         self.boot = boot
         self.salt = salt
         self.conn = 0
@@ -65,6 +68,7 @@ class Session:
         self._sent = 0
         self._asked = b""
         self._order = b""
+        self._nonce[:8] = salt
         self._forget()
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
@@ -76,6 +80,7 @@ class Session:
     def _forget(self) -> None:
         self._aeads.clear()
         self._outgoing.clear()
+        self._made = None
         self._topic = None
         self._flags = 0
 
@@ -85,10 +90,11 @@ class Session:
             i = self.ident
             if not i.gen:
                 raise Misuse("no link root yet: provision first")
-            a = self.make(
-                i.suite,
-                link_key(i.site, use, i.suite, i.mediator, self.boot, self.salt, i.km),
-            )
+            made = self._made
+            if made is None:
+                made = link_input(i.site, i.mediator, self.boot, self.salt, i.km)
+                self._made = made
+            a = self.make(i.suite, link_key_of(made, use, i.suite))
             self._aeads[use] = a
         return a
 
@@ -196,7 +202,7 @@ class Session:
             if len(self._outgoing) >= _TOPICS:
                 self._outgoing.clear()
             link = self._link(USE_PUBLISH)
-            out = Outgoing(self.ident, self.boot, self.salt, topic, flags, self._inner(), link)
+            out = Outgoing(self.ident, self.boot, self._nonce, topic, flags, self._inner(), link)
             self._outgoing[key] = out
         return out
 
@@ -274,7 +280,9 @@ class Session:
             return op, body[1:]
         if op == OP_TIME:
             return op, self._time(body, mono)
-        if op == OP_REPLY and len(body) >= 4:
+        if op == OP_REPLY:
+            if len(body) < 4:
+                raise Malformed("reply of %d bytes" % len(body))
             return op, (int.from_bytes(body[1:4], "big"), body[4:])
         return op, None
 
