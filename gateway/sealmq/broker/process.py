@@ -36,13 +36,14 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if not os.environ.get("SEALMQ_DEBUG"):
             record.exc_info = record.exc_text = record.stack_info = None
-        return super().format(record)[:2000].replace("\n", " | ")
+        text = super().format(record)[:2000].replace("\n", " | ")
+        return text if record.levelno <= logging.INFO else f"{record.levelname.lower()}: {text}"
 
 
 def quiet_logs() -> None:
     """Ours from INFO on, amqtt's from WARNING on, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Line("%(message)s"))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)

@@ -67,7 +67,7 @@ def _print(status: Any) -> None:
             process.user or "",
             Text(process.note or ""),
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     console.print(table)
     if status.shared_user:
         console.print(

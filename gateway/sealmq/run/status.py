@@ -16,6 +16,7 @@ from typing import Any
 
 from sealmq.broker.errors import BrokerError
 from sealmq.broker.external import Target, connack
+from sealmq.kglink import short_path
 from sealmq.site.layout import Layout
 
 from . import proc, ready
@@ -126,12 +127,11 @@ async def _tcp(address: str) -> str | None:
 
 
 async def _unix(path: Path) -> str | None:
-    # Through its folder's descriptor: a longer path than 107 bytes fits no sockaddr_un (unix(7)).
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return await _connect(asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{path.name}"))
-    finally:
-        os.close(folder)
+        with short_path(path) as short:
+            return await _connect(asyncio.open_unix_connection(short))
+    except OSError as error:
+        return f"there is no socket: {error.strerror}"
 
 
 async def _connect(connecting: Any) -> str | None:

@@ -78,6 +78,7 @@ def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] =
     lock = SiteLock.take(layout.run / "up.lock", options.site)
     port = None
     try:
+        users.give_back(layout, found)
         harden()
         os.umask(0o077)
         site = _Site(layout, config, keys, found)

@@ -1,7 +1,8 @@
 """Separate users: the key generator, the mediator and the broker each run as somebody else.
 
 Then "the mediator cannot decrypt" does not rest on good manners: its user can neither read the key
-generator's memory nor its files. The three share the group `sealmq`, which may read sealmq.toml.
+generator's memory nor its files. Key generator and mediator share the group `sealmq`, which reads
+sealmq.toml and writes into run/; the broker needs neither and is not in it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import grp
 import os
 import pwd
 import shutil
+import stat
 import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 
-from sealmq.site.layout import ROLES, separate_users
+from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users
 
 from .child import Identity
 from .errors import BadUsers
 
-GROUP = "sealmq"
+IN_GROUP = ("kg", "mediator")
 
 
 def name_of(role: str) -> str:
@@ -28,11 +32,10 @@ def name_of(role: str) -> str:
 
 def identities() -> dict[str, Identity]:
     """role -> as whom it runs. Empty: all of them run as our own user."""
-    shared: tuple[int, ...] = ()
-    with contextlib.suppress(KeyError):
-        shared = (grp.getgrnam(GROUP).gr_gid,)
+    gid = group()
+    shared = () if gid is None else (gid,)
     return {
-        role: Identity(user.pw_name, user.pw_uid, user.pw_gid, shared)
+        role: Identity(user.pw_name, user.pw_uid, user.pw_gid, shared if role in IN_GROUP else ())
         for role, user in separate_users().items()
     }
 
@@ -46,6 +49,38 @@ def check(found: dict[str, Identity]) -> None:
             "different ones without root's rights",
             "remove them, and let `sealmq system-users` make them",
         )
+
+
+def give_back(layout: Layout, found: Mapping[str, Identity]) -> None:
+    """What root's own commands have made in the roles' folders becomes the roles'.
+
+    Only plain files of root with one name: these folders belong to users that root does not trust,
+    and a link planted there must not make a file elsewhere theirs.
+    """
+    for role, who in found.items():
+        for folder in (layout.state_of(role), layout.audit(role)):
+            if folder.is_dir():
+                _give(folder, who)
+
+
+def _give(folder: Path, who: Identity) -> None:
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in os.listdir(at):
+            with contextlib.suppress(FileNotFoundError):
+                _give_file(at, name, who)
+    finally:
+        os.close(at)
+
+
+def _give_file(folder: int, name: str, who: Identity) -> None:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        found = os.fstat(fd)
+        if found.st_uid == 0 and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            os.chown(f"/proc/self/fd/{fd}", who.uid, who.gid)
+    finally:
+        os.close(fd)
 
 
 def create() -> list[str]:
@@ -66,8 +101,7 @@ def create() -> list[str]:
                 "useradd",
                 "--system",
                 "--user-group",
-                "--groups",
-                GROUP,
+                *(["--groups", GROUP] if role in IN_GROUP else []),
                 "--no-create-home",
                 "--home-dir",
                 "/nonexistent",

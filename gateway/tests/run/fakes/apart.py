@@ -1,0 +1,127 @@
+"""Separate users, tried out for real, in a mount namespace of its own: `python apart.py FOLDER`.
+
+/etc is a copy there, so that `sealmq system-users` makes its users without touching this machine.
+Started as root by `unshare --mount`. Prints one JSON object for the test to judge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+CLI = [sys.executable, "-m", "sealmq.cli"]
+WAIT_S = 60.0
+
+
+def run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=check)
+
+
+def expose(path: Path, folder: Path) -> None:
+    """Let other users pass to `path`, though a folder above it is closed (a root's home is)."""
+    closed = [p for p in reversed(path.parents) if not p.stat().st_mode & 0o001]
+    if not closed:
+        return
+    aside = folder / f"aside{len(list(folder.iterdir()))}"
+    aside.mkdir()
+    run("mount", "--bind", str(path), str(aside))
+    if not os.path.ismount(closed[0]):
+        run("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", str(closed[0]))
+    path.mkdir(parents=True, exist_ok=True)
+    run("mount", "--bind", str(aside), str(path))
+
+
+def status(site: Path) -> dict[str, Any]:
+    done = run(*CLI, "status", str(site), "--json", check=False)
+    return dict(json.loads(done.stdout)) | {"code": done.returncode}
+
+
+def until_ready(site: Path, up: subprocess.Popen[str]) -> dict[str, Any]:
+    end = time.monotonic() + WAIT_S
+    while (told := status(site))["code"] != 0 and up.poll() is None and time.monotonic() < end:
+        time.sleep(0.1)
+    return told
+
+
+def ids(pid: int) -> dict[str, list[int]]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = dict(line.split(":", 1) for line in lines)
+    return {name: [int(n) for n in found[name].split()] for name in ("Uid", "Gid", "Groups")}
+
+
+def tries(site: Path, user: str, pids: dict[str, int], key: Path) -> list[str]:
+    """What of the others this user can get at."""
+    state = site / "state"
+    attempts = {
+        "read the key file": f"open({str(key)!r}).read()",
+        "read the salt": f"open({str(state / 'salt')!r}).read()",
+        "read sealmq.toml": f"open({str(site / 'sealmq.toml')!r}).read()",
+        "write sealmq.toml": f"open({str(site / 'sealmq.toml')!r}, 'a')",
+        "write into run/": f"open({str(site / 'run' / 'new')!r}, 'x'); "
+        f"os.unlink({str(site / 'run' / 'new')!r})",
+        "remove run/kg.sock": f"os.unlink({str(site / 'run' / 'kg.sock')!r})",
+    }
+    for role, pid in pids.items():
+        attempts[f"list state/{role}"] = f"os.listdir({str(state / role)!r})"
+        attempts[f"trace {role}"] = f"open('/proc/{pid}/mem', 'rb')"
+        attempts[f"kill {role}"] = f"os.kill({pid}, 0)"
+    for role in ("kg", "mediator"):
+        attempts[f"list audit/{role}"] = f"os.listdir({str(site / 'audit' / role)!r})"
+    done = []
+    for name, code in attempts.items():
+        full = f"import os, sys\ntry:\n    {code}\nexcept PermissionError:\n    sys.exit(77)"
+        names = ("--reuid", user, "--regid", user, "--init-groups")
+        tried = run("setpriv", *names, sys.executable, "-c", full, check=False)
+        if tried.returncode == 0:
+            done.append(name)
+        elif tried.returncode != 77:
+            done.append(f"{name}: {tried.stderr}")
+    return sorted(done)
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    etc = folder / "etc"
+    shutil.copytree("/etc", etc, symlinks=True, ignore=shutil.ignore_patterns("sealmq"))
+    run("mount", "--bind", str(etc), "/etc")
+    for path in (Path(sys.base_prefix), Path(__file__).resolve().parents[4]):
+        expose(path, folder)
+    told: dict[str, Any] = {
+        "made": run(*CLI, "system-users").stdout.splitlines(),
+        "again": run(*CLI, "system-users").stdout.splitlines(),
+    }
+    site = folder / "site"
+    run(*CLI, "init", str(site))
+    toml = site / "sealmq.toml"
+    toml.write_text(toml.read_text().replace("127.0.0.1:1883", f"127.0.0.1:{sys.argv[2]}"))
+    [key] = Path("/etc/sealmq").glob("*.key")
+    with open(folder / "up.err", "w") as err:
+        up = subprocess.Popen([*CLI, "up", str(site)], stderr=err, stdout=err, text=True)
+    try:
+        told["status"] = until_ready(site, up)
+        pids = {row["role"]: row["pid"] for row in told["status"]["processes"]}
+        if told["status"]["code"] == 0:
+            told["ids"] = {role: ids(pid) for role, pid in pids.items()}
+            told["tries"] = {
+                role: tries(site, f"sealmq-{role}", pids, key)
+                for role in ("mediator", "broker", "kg")  # it does remove its socket
+            }
+            os.kill(pids["kg"], signal.SIGKILL)
+            told["restarted"] = until_ready(site, up)
+    finally:
+        up.send_signal(signal.SIGTERM)
+        told["code"] = up.wait(WAIT_S)
+    told["log"] = (folder / "up.err").read_text()
+    print(json.dumps(told))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
