@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kg.helpers import MadeSite, make_site
+from kg.helpers import MadeSite, copy_of, make_site
 from sealmq.kg.core import Kg
 from sealmq.kg.store import KgStore
-from sealmq.site.layout import Layout
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +27,7 @@ def key(factory: MadeSite) -> bytes:
 @pytest.fixture
 def site(factory: MadeSite, tmp_path: Path) -> MadeSite:
     """A copy to work on."""
-    root = tmp_path / "site"
-    shutil.copytree(factory.layout.root, root)
-    return MadeSite(Layout.open(root), factory.key_file)
+    return copy_of(factory, tmp_path)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,13 @@ def make_site(folder: Path, example: str | None = "factory") -> MadeSite:
     extra = [] if example is None else ["--example", example]
     assert main(["init", str(site), "--key-file", str(key), *extra]) == 0
     return MadeSite(Layout.open(site), key)
+
+
+def copy_of(site: MadeSite, folder: Path) -> MadeSite:
+    """A copy to work on; its key is the original's."""
+    root = folder / "site"
+    shutil.copytree(site.layout.root, root)
+    return MadeSite(Layout.open(root), site.key_file)
 
 
 class KgProcess:

@@ -1,0 +1,230 @@
+"""The socket server and its client against peers that stall, flood, or are not what they seem."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.helpers import WAIT_S, MadeSite
+from sealmq import kglink
+from sealmq.kg import server as server_module
+from sealmq.kg.core import Kg
+from sealmq.kg.ops import Ops
+from sealmq.kg.server import Server
+from sealmq.kglink import KgClient, KgError, KgUnavailable
+
+
+@asynccontextmanager
+async def serving(site: MadeSite, kg: Kg) -> AsyncIterator[Server]:
+    ops = Ops(kg, site.layout.config, lambda *_, **__: None)
+    with ThreadPoolExecutor(1) as worker:
+        server = Server(site.layout, ops, worker)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+
+async def raw(site: MadeSite) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_unix_connection(str(site.layout.kg_socket))
+
+
+def frame(value: dict[str, Any]) -> bytes:
+    body = json.dumps(value).encode()
+    return struct.pack(">I", len(body)) + body
+
+
+def test_a_frame_has_a_deadline(site: MadeSite, kg: Kg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_FRAME_S", 0.1)
+
+    async def run() -> None:
+        async with serving(site, kg), asyncio.timeout(WAIT_S):
+            for part in (b"\x00", b"\x00\x00\x00", b"\x00\x00\x00\x10{"):
+                reader, writer = await raw(site)
+                writer.write(part)
+                assert await reader.read() == b""
+                writer.close()
+            # one that says nothing may stay
+            reader, writer = await raw(site)
+            await asyncio.sleep(0.3)
+            writer.write(frame({"op": "status", "id": 3}))
+            assert await reader.readexactly(4)
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_watcher_that_does_not_read_is_dropped(
+    site: MadeSite, kg: Kg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_MAX_UNREAD", 1 << 16)
+
+    async def run() -> None:
+        async with serving(site, kg) as server, asyncio.timeout(WAIT_S):
+            deaf, writer = await raw(site)
+            writer.write(frame({"op": "watch", "id": 1}))
+            await deaf.readexactly(4)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            async with await KgClient.connect(site.layout.kg_socket) as kg_client:
+                changes = kg_client.changes()
+                first = asyncio.ensure_future(anext(changes))
+                await kg_client.status()
+                for i in range(20_000):
+                    server.changed(i, None)
+                    if i % 500 == 0:
+                        await asyncio.sleep(0)
+                assert (await first).client is None
+                await kg_client.status()
+                assert len(server._connections) == 1
+            writer.transport.abort()
+
+    asyncio.run(run())
+
+
+def test_a_defect_of_ours_says_nothing_of_what_it_worked_on(
+    site: MadeSite, kg: Kg, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("secret-of-the-client")
+
+    monkeypatch.setattr(kg, "enrol", fails)
+
+    async def run() -> None:
+        async with serving(site, kg), await KgClient.connect(site.layout.kg_socket) as link:
+            with pytest.raises(KgError, match="internal error") as caught:
+                await link.enrol("monitor")
+            assert "secret-of" not in str(caught.value)
+            assert (await link.status())["ok"] is True
+
+    asyncio.run(run())
+    assert "secret-of" not in caplog.text
+
+
+def test_calls_overlap(site: MadeSite, kg: Kg) -> None:
+    async def run() -> None:
+        async with serving(site, kg), await KgClient.connect(site.layout.kg_socket) as link:
+            hellos = await asyncio.gather(*(link.hello(1) for _ in range(20)))
+            assert len({h.inst for h in hellos}) == 20
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_in_pieces_begins_anew_when_keys_change(
+    site: MadeSite, kg: Kg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sealmq.kg.snapshot.PIECE", 10)
+    whole = kg.snapshot()
+    pieces = 0
+    real = kg.snapshot
+
+    def snapshot(at: int = 0, kseq: int | None = None) -> dict[str, Any]:
+        nonlocal pieces
+        pieces += 1
+        if pieces == 3:
+            kg.lend("monitor")
+        return real(at, kseq)
+
+    monkeypatch.setattr(kg, "snapshot", snapshot)
+
+    async def run() -> dict[str, Any]:
+        async with serving(site, kg), await KgClient.connect(site.layout.kg_socket) as link:
+            return await link.snapshot()
+
+    got = asyncio.run(run())
+    assert len(got["labels"]) == 10
+    assert len(got["records"]) == len(got["order"]) == 30
+    assert len(got["manifests"]) == 10
+    assert got["clients"][7]["links"] != []
+    assert got["kseq"] > whole["kseq"]
+    assert pieces > 3 + 8
+    assert "next" not in got
+
+
+# --- the client against a key generator that misbehaves -------------------------
+
+
+@asynccontextmanager
+async def pretending(path: Path, answer: bytes | None) -> AsyncIterator[None]:
+    """Something that listens there and answers any request with these bytes, or hangs up."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        if answer is None:
+            writer.close()
+        else:
+            writer.write(answer)
+
+    server = await asyncio.start_unix_server(serve, str(path))
+    try:
+        yield
+    finally:
+        server.close()
+
+
+WRONG_ANSWERS = [
+    (None, "closed the connection"),
+    (b"\xff\xff\xff\xff", "a frame of 4294967295 bytes"),
+    (b"\x00\x00\x00\x02[]", "no frame of ours"),
+    (b"\x00\x00\x00\x02{x", "no frame of ours"),
+    (b'\x00\x00\x00\x13{"event": "changed"}', "no frame of ours"),
+]
+
+
+@pytest.mark.parametrize(("answer", "what"), WRONG_ANSWERS)
+def test_the_client_survives_any_answer(answer: bytes | None, what: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        path = tmp_path / "s"
+        async with pretending(path, answer), await KgClient.connect(path) as link:
+            with pytest.raises(KgUnavailable, match=what):
+                await link.status()
+            assert link.lost
+            with pytest.raises(KgUnavailable):
+                await link.status()
+
+    asyncio.run(run())
+
+
+def test_the_client_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kglink, "RELOAD_S", 0.05)
+
+    async def run() -> None:
+        path = tmp_path / "s"
+        async with pretending(path, b""), await KgClient.connect(path) as link:
+            with pytest.raises(KgUnavailable, match="did not answer reload"):
+                await link._call("reload", wait=kglink.RELOAD_S)
+            assert not link._calls
+
+    asyncio.run(run())
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none", tmp_path / "file", tmp_path / "no" / "folder"):
+        with pytest.raises(KgUnavailable, match="cannot be reached") as caught:
+            asyncio.run(KgClient.connect(path))
+        assert caught.value.hint is not None
+
+
+def test_closing_fails_what_waits(tmp_path: Path) -> None:
+    async def run() -> None:
+        path = tmp_path / "s"
+        async with pretending(path, b""):
+            link = await KgClient.connect(path)
+            waiting = asyncio.ensure_future(link.status())
+            watching = asyncio.ensure_future(anext(link.changes()))
+            await asyncio.sleep(0.05)
+            await link.close()
+            for task in (waiting, watching):
+                with pytest.raises(KgUnavailable):
+                    await task
+
+    asyncio.run(run())
