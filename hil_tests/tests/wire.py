@@ -1,0 +1,248 @@
+"""A client down at the bytes, for attackers: honest where a test wants it, and every byte at hand.
+
+MQTT packets are written here by hand, ciphers come from `cryptography`; only the protocol's own
+package is ours. Nothing retries, nothing hides an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
+from sealmq_spec.identity import Identity
+from sealmq_spec.provision import ask
+from sealmq_spec.session import Session
+
+CONTROL = b"!c1"
+
+
+class Cipher:
+    """The port of sealmq_spec.aead on `cryptography`."""
+
+    def __init__(self, suite: int, key: bytes) -> None:
+        self._cipher = AESCCM(key, 16) if suite == 1 else ChaCha20Poly1305(key)
+
+    def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
+        buf[start : start + n + 16] = self._cipher.encrypt(
+            nonce, bytes(buf[start : start + n]), aad
+        )
+
+    def open_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bool:
+        try:
+            plain = self._cipher.decrypt(nonce, bytes(buf[start : start + n + 16]), aad)
+        except InvalidTag:
+            buf[start : start + n] = bytes(n)
+            return False
+        buf[start : start + n] = plain
+        return True
+
+
+def mono() -> int:
+    """Milliseconds that only rise."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def length(n: int) -> bytes:
+    """MQTT's remaining length."""
+    out = bytearray()
+    while True:
+        n, digit = n >> 7, n & 127
+        out.append(digit | (128 if n else 0))
+        if not n:
+            return bytes(out)
+
+
+def text(raw: bytes) -> bytes:
+    """A string with its two bytes of length."""
+    return struct.pack(">H", len(raw)) + raw
+
+
+def packet(first: int, body: bytes) -> bytes:
+    """Fixed header and body."""
+    return bytes((first,)) + length(len(body)) + body
+
+
+def connect(
+    client_id: bytes,
+    password: bytes,
+    user: bytes = b"sealmq1",
+    will: bytes = b"",
+    flags: int = 0xC2,
+    keepalive: int = 60,
+) -> bytearray:
+    """CONNECT; `will` is topic and message as they stand in the payload."""
+    body = text(b"MQTT") + bytes((4, flags)) + struct.pack(">H", keepalive)
+    return bytearray(packet(0x10, body + text(client_id) + will + text(user) + text(password)))
+
+
+def publish(topic: bytes, payload: bytes, first: int = 0x30, pid: int = 0) -> bytes:
+    """PUBLISH; `first` holds DUP, QoS and RETAIN."""
+    middle = struct.pack(">H", pid) if first & 6 else b""
+    return packet(first, text(topic) + middle + payload)
+
+
+class Wire:
+    """A TCP connection to the mediator and whole packets read off it."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), 15)
+        self._held = b""
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Everything; a mediator that has hung up already is no error here."""
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def read(self) -> tuple[int, bytes] | None:
+        """The next packet as (first byte, body); None when the mediator has closed."""
+        while True:
+            if len(self._held) >= 2:
+                size, at, shift = 0, 1, 0
+                while at < len(self._held):
+                    size |= (self._held[at] & 127) << shift
+                    shift, at = shift + 7, at + 1
+                    if self._held[at - 1] < 128:
+                        if len(self._held) >= at + size:
+                            body, first = self._held[at : at + size], self._held[0]
+                            self._held = self._held[at + size :]
+                            return first, body
+                        break
+            try:
+                more = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not more:
+                return None
+            self._held += more
+
+    def closed(self) -> bool:
+        """Reads until the mediator closes; its last packets are dropped."""
+        while self.read() is not None:
+            pass
+        return True
+
+
+class RawClient:
+    """A client with an enrolment: provisions, connects and seals like an honest one."""
+
+    def __init__(self, port: int, enrolment: Path) -> None:
+        self.port = port
+        self.ident = Identity.from_enrolment(json.loads(enrolment.read_text()))
+        self.client_id = b"raw-%d" % self.ident.client
+        self.boot = 0
+        self.wire: Wire
+        self.session: Session
+        self.notices: list[tuple[int, int, int, str, str]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A new boot session, as after a restart."""
+        self.boot += 1
+        self.session = Session(self.ident, Cipher, self.boot, os.urandom(8))
+
+    def provision(self) -> None:
+        """Quarantine, request, answer (SPEC.md 7.2)."""
+        wire = Wire(self.port)
+        wire.send(connect(self.client_id, self.session.begin_connect(False)))
+        assert wire.read() == (0x20, b"\0\0")
+        i, nonce_c = self.ident, os.urandom(16)
+        wire.send(
+            publish(
+                CONTROL, ask(Cipher, i.site, i.ps, i.suite, i.client, i.gen, self.boot, nonce_c)
+            )
+        )
+        answer = wire.read()
+        assert answer is not None
+        i.accept(Cipher, nonce_c, answer[1][5:])
+        wire.close()
+        self.session.renew(i)
+
+    def connect_packet(self, **fields: object) -> bytearray:
+        """A signed CONNECT."""
+        head = self.session.begin_connect(False)
+        made = connect(self.client_id, head + b"A" * 22, **fields)  # type: ignore[arg-type]
+        self.session.sign(made, mono())
+        return made
+
+    def connect(self, **fields: object) -> bytes:
+        """Connects; gives CONNACK's body. The welcome sets the time."""
+        if not self.ident.gen:
+            self.provision()
+        self.wire = Wire(self.port)
+        self.wire.send(bytes(self.connect_packet(**fields)))
+        answer = self.wire.read()
+        assert answer is not None
+        assert answer[0] == 0x20
+        if answer[1][1] == 0:
+            self.control(self.wire.read())
+        return answer[1]
+
+    def control(self, got: tuple[int, bytes] | None) -> tuple[int, object]:
+        """Opens a control packet; notices are collected."""
+        assert got is not None, "the mediator closed the connection"
+        assert got[1][2:5] == CONTROL, got
+        op, what = self.session.down(got[1][5:], mono())
+        if op == 3:
+            self.notices.append(what)
+        answer: tuple[int, object] = (op, what)
+        return answer
+
+    def seal(
+        self,
+        topic: bytes,
+        payload: bytes,
+        flags: int = 2,
+        kind: int = 0,
+        life: int = 0,
+        tlv: bytes = b"\0",
+    ) -> bytes:
+        """An m2 for `topic`."""
+        at = 9 + len(tlv) + 27
+        buf = bytearray(at + len(payload) + 32)
+        buf[at : at + len(payload)] = payload
+        n = self.session.seal_publish(buf, 0, len(payload), topic, flags, kind, life, mono(), tlv)
+        return bytes(buf[:n])
+
+    def barrier(self) -> list[tuple[int, bytes]]:
+        """PINGREQ; everything that came before PINGRESP, notices taken out."""
+        self.wire.send(b"\xc0\0")
+        seen: list[tuple[int, bytes]] = []
+        while True:
+            got = self.wire.read()
+            assert got is not None, "the mediator closed the connection"
+            if got[0] == 0xD0:
+                return seen
+            if got[0] == 0x30 and got[1][2:5] == CONTROL:
+                self.control(got)
+            else:
+                seen.append(got)
+
+    def publish(self, topic: bytes, payload: bytes, pid: int = 1) -> list[tuple[int, bytes]]:
+        """Sealed, QoS 1; everything that came up to the barrier behind it."""
+        self.wire.send(publish(topic, self.seal(topic, payload), 0x32, pid))
+        return self.barrier()
+
+    def subscribe(self, filt: str, qos: int = 0) -> None:
+        """SUBSCRIBE with its token; SUBACK awaited."""
+        with_token, _ = self.session.token(filt, qos)
+        self.wire.send(packet(0x82, b"\0\x09" + text(with_token.encode()) + bytes((qos,))))
+        while True:
+            got = self.wire.read()
+            assert got is not None
+            if got[0] == 0x90:
+                assert got[1][2] == qos, "the subscription was refused"
+                return
+
+    def close(self) -> None:
+        self.wire.close()
