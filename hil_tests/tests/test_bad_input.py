@@ -240,7 +240,7 @@ def test_a_replay_at_qos_0_and_a_retransmission_at_qos_1(scene: Scene) -> None:
     again = publish(TOPIC, scene.raw.seal(TOPIC, b"21.5"), 0x32, 1)
     for made in (again, again, bytes((again[0] | 8,)) + again[1:]):
         scene.raw.wire.send(made)
-        assert scene.raw.barrier() == [PUBACK]
+        assert scene.raw.acknowledged() == [PUBACK]
 
 
 def test_an_old_message(scene: Scene) -> None:

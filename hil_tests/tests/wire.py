@@ -97,7 +97,7 @@ class Wire:
     def close(self) -> None:
         self.socket.close()
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | bytearray) -> None:
         """Everything; a mediator that has hung up already is no error here."""
         try:
             self.socket.sendall(data)
@@ -228,10 +228,22 @@ class RawClient:
             else:
                 seen.append(got)
 
+    def acknowledged(self) -> list[tuple[int, bytes]]:
+        """Everything up to the next PUBACK, notices taken out. The broker's may come after PINGRESP."""
+        seen: list[tuple[int, bytes]] = []
+        while not seen or seen[-1][0] != 0x40:
+            got = self.wire.read()
+            assert got is not None, "the mediator closed the connection"
+            if got[0] == 0x30 and got[1][2:5] == CONTROL:
+                self.control(got)
+            else:
+                seen.append(got)
+        return seen
+
     def publish(self, topic: bytes, payload: bytes, pid: int = 1) -> list[tuple[int, bytes]]:
-        """Sealed, QoS 1; everything that came up to the barrier behind it."""
+        """Sealed, QoS 1; everything that came, up to PUBACK."""
         self.wire.send(publish(topic, self.seal(topic, payload), 0x32, pid))
-        return self.barrier()
+        return self.acknowledged()
 
     def subscribe(self, filt: str, qos: int = 0) -> None:
         """SUBSCRIBE with its token; SUBACK awaited."""
