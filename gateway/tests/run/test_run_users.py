@@ -69,6 +69,8 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
         assert status["shared_user"] is False
         users = {row["role"]: row["user"] for row in status["processes"]}
         assert users == {role: f"sealmq-{role}" for role in ROLES}
+    # As root, but with the six capabilities of the systemd unit only.
+    assert told["powers"].bit_count() == 6
     uids = {role: ids["Uid"] for role, ids in told["ids"].items()}
     assert all(len(set(four)) == 1 and four[0] != 0 for four in uids.values())
     assert len({four[0] for four in uids.values()}) == 3

@@ -1,0 +1,82 @@
+"""`sealmq up` with the real key generator, mediator and broker, from `sealmq init` on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from run.sites import Site, Up, gone, sealmq, until
+
+ROLES = ("kg", "broker", "mediator")
+
+
+class RealSite(Site):
+    """A site that `sealmq init` has made."""
+
+    def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
+        words = ["-m", "sealmq.cli", "up", str(self.root), *options]
+        made = Up.start(self, words, env or {})
+        self.ups.append(made)
+        return made
+
+
+@pytest.fixture
+def real(folder: Path) -> Iterator[RealSite]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    root, key = folder / "factory", folder / "factory.key"
+    words = ("--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}")
+    done = sealmq("init", str(root), *words)
+    assert done.returncode == 0, done.stderr
+    site = RealSite(root, key)
+    yield site
+    for up in site.ups:
+        assert up.end() in (0, 1)
+
+
+def pids(site: Site) -> list[int]:
+    return [row["pid"] for row in site.status()["processes"]]
+
+
+def test_the_real_site_comes_up_survives_kills_and_goes(real: RealSite) -> None:
+    up = real.up().ready()
+    status = real.status()
+    assert status["code"] == 0
+    for role in ROLES:
+        os.kill(real.row(role)["pid"], signal.SIGKILL)
+        until(lambda: f"{role} is ready again" in up.err.read_text(), f"{role}'s restart")  # noqa: B023
+    until(lambda: real.status()["code"] == 0, "all three to be ready")
+    left = pids(real)
+    assert up.end() == 0
+    assert all(gone(pid) for pid in left)
+    assert real.left() == []
+    assert "Traceback" not in up.err.read_text()
+
+
+def test_another_key_is_one_clear_line(real: RealSite) -> None:
+    real.key.write_text("ab" * 32)
+    up = real.up()
+    assert up.process.wait(60) == 1
+    error = up.err.read_text().splitlines()[-1]
+    assert error.startswith("sealmq: kg ended with exit code 1 before it was ready; ")
+    assert "key" in error
+    assert real.left() == []
+
+
+def test_a_taken_port_is_one_clear_line(real: RealSite) -> None:
+    [listen] = [
+        line for line in (real.root / "sealmq.toml").read_text().splitlines() if "listen =" in line
+    ]
+    port = int(listen.split('"')[1].rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
+        up = real.up()
+        assert up.process.wait(60) == 1
+    error = next(s for s in up.err.read_text().splitlines() if s.startswith("sealmq: "))
+    assert "mediator" in error
+    assert str(port) in error
+    assert real.left() == []
