@@ -13,6 +13,7 @@ from sealmq.kg.core import Kg
 from sealmq.kg.errors import Bad, Unknown
 from sealmq.kg.store import KgStore
 from sealmq_spec import records
+from sealmq_spec.records import get_record
 
 
 def row(kg: Kg, name: str) -> dict[str, Any]:
@@ -91,6 +92,12 @@ def test_who_loses_a_label_is_named(site: MadeSite, kg: Kg) -> None:
     site.edit('m1-arm = ["m1-ctrl"]', "m1-arm = []")
     done = kg.apply(site.config)
     assert any("m1-arm does not dominate m1-ctrl any more" in note for note in done.notes)
+    numbers = {r["name"]: r["number"] for r in kg.labels()}
+    published = {get_record(bytes.fromhex(p))[4:1:-2] for p in kg.snapshot()["records"]}
+    assert (numbers["m1-arm"], numbers["m1-ctrl"]) not in published
+    assert (numbers["m1-arm"], numbers["m1-temp"]) not in published
+    assert (numbers["monitor"], numbers["m1-arm"]) in published
+    assert len(published) == 30 - 4
 
 
 def test_a_removed_client_is_disabled_and_comes_back_as_another(site: MadeSite, kg: Kg) -> None:
