@@ -229,7 +229,10 @@ class RawClient:
                 seen.append(got)
 
     def acknowledged(self) -> list[tuple[int, bytes]]:
-        """Everything up to the next PUBACK, notices taken out. The broker's may come after PINGRESP."""
+        """Everything up to the next PUBACK, notices taken out.
+
+        The broker's may come behind a PINGRESP, which is the mediator's own.
+        """
         seen: list[tuple[int, bytes]] = []
         while not seen or seen[-1][0] != 0x40:
             got = self.wire.read()

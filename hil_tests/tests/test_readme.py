@@ -1,0 +1,63 @@
+"""The README's first console block is run as it stands, and its output is what it shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from running_site import ROOT, free_port
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block() -> list[str]:
+    """The lines of the first console block."""
+    found = re.search(r"```console\n(.*?)```", README, re.DOTALL)
+    assert found
+    return found[1].splitlines()
+
+
+def test_a_result_within_25_lines_of_100_columns() -> None:
+    before = README.split("```console")[0].splitlines()
+    lines = before + block()
+    assert len(lines) <= 25
+    assert max(map(len, README.splitlines())) <= 100
+
+
+def test_its_commands_show_what_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "build").symlink_to(ROOT / "build")
+    # `make demo` has its own test; everything else runs in one shell, as a person would type it.
+    typed, shown = [], []
+    for line in block():
+        if not line.startswith("$ "):
+            shown.append(line)
+        elif not line.startswith("$ make demo"):
+            typed.append(line[2:])
+    # The default port may be taken on the machine that runs the tests.
+    typed = [
+        f"{x.split('#')[0]} --listen 127.0.0.1:{free_port()}" if " init " in x else x for x in typed
+    ]
+    script = "set -m\nexport HOME=$PWD\n" + "\n".join(typed) + "\nwait\n"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    jobs = re.compile(r"^\[\d\].*$|^bash: .*$", re.MULTILINE)
+    printed = [x for x in jobs.sub("", done.stdout + done.stderr).splitlines() if x.strip()]
+    # stdout and stderr of one shell: which stream a line came by is not shown in a README.
+    for line in shown:
+        pattern = ".*".join(map(re.escape, line.split("…")))
+        assert any(re.fullmatch(pattern, x) for x in printed), (line, printed)
+    extra = [x for x in printed if x.startswith("sealmq:") and "refused by rule" not in x]
+    assert extra == []
+
+
+def test_its_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
