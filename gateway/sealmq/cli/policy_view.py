@@ -14,7 +14,7 @@ from sealmq.families.engine import Engine
 from sealmq.families.records import Record, TopicLabel
 from sealmq.site.config import NONE, Config, load
 from sealmq.site.layout import Layout
-from sealmq.store.store import Reader
+from sealmq.store import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
 from .records import CacheBlob, Held, SessionMark, StoreRecord
-from .store import Store
+from .store import Reader, Store
 
 __all__ = [
     "CacheBlob",
     "Held",
+    "Reader",
     "SessionMark",
     "Store",
     "StoreCorrupt",

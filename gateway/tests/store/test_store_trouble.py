@@ -17,12 +17,12 @@ from sqlalchemy import event
 from sealmq.families.records import FamilyRecord, TopicLabel
 from sealmq.store import (
     Held,
+    Reader,
     Store,
     StoreCorrupt,
     StoreRecord,
     StoreUnavailable,
 )
-from sealmq.store.store import Reader
 
 TEMP = TopicLabel("machine/1/temperature", "m1-temp", "sensor", 1000)
 OTHER = TopicLabel("machine/1/temperature", "m1-ctrl", "panel", 2000)
