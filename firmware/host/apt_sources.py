@@ -92,9 +92,8 @@ def parse_one_line(text: str) -> list[_Entry]:
     """Entries of a `.list` file: `deb [option=value ...] uri suite component ...`."""
     entries: list[_Entry] = []
     for raw in text.splitlines():
-        line = raw.partition("#")[0].strip()
-        kind, _, rest = line.partition(" ")
-        rest = rest.strip()
+        kind, *more = raw.partition("#")[0].split(maxsplit=1)[:2] or [""]
+        rest = "".join(more)
         options: dict[str, str] = {}
         if rest.startswith("["):
             inside, _, rest = rest[1:].partition("]")

@@ -1,26 +1,43 @@
 # The AEAD suites of SealMQ on MicroPython, behind the port that sealmq_spec.aead describes.
-# A backend is imported when a key of its suite is first made: viper code takes memory.
+#
+# A backend is imported when a key of its suite is first made (viper code takes memory) and kept (an
+# import takes 12,000 instructions even when the module is loaded). Where the interpreter has no
+# viper, as on 64-bit ARM hosts, a plain one stands in; every board that SealMQ names has viper.
 _TYPING = False
 if _TYPING:
     from typing import Any
 
 CCM = 1
 CHACHA = 2
-_backends: "dict[int, Any]" = {}  # an import statement costs 15,000 instructions each time it runs
+
+_backends: "dict[int, Any]" = {}
 
 
 # key: 32 bytes. ValueError for a suite that does not exist, or a key of another length.
 def make(suite: int, key: bytes) -> "Any":
-    return (_backends.get(suite) or _backend(suite))(key)
+    backend = _backends.get(suite)
+    if backend is None:
+        backend = _backends[suite] = _load(suite)
+    return backend(key)
 
 
-def _backend(suite: int) -> "Any":
-    found: "Any"
+def _load(suite: int) -> "Any":
     if suite == CCM:
-        from .ccm import Ccm as found
-    elif suite == CHACHA:
-        from .chacha import ChaCha as found
-    else:
-        raise ValueError("suite %r: there are 1 (AES-256-CCM) and 2 (ChaCha20-Poly1305)" % (suite,))
-    _backends[suite] = found
-    return found
+        try:
+            from .ccm import Ccm
+
+            return Ccm
+        except SyntaxError:
+            from .ccm_long import Ccm as PlainCcm
+
+            return PlainCcm
+    if suite == CHACHA:
+        try:
+            from .chacha import ChaCha
+
+            return ChaCha
+        except SyntaxError:
+            from .chacha_plain import ChaCha as PlainChaCha
+
+            return PlainChaCha
+    raise ValueError("suite %r: there are 1 (AES-256-CCM) and 2 (ChaCha20-Poly1305)" % (suite,))

@@ -70,7 +70,7 @@ def _crypt(
     a = int(length(aad))
     room = int(length(buf)) - 16 - start
     if start < 0 or n < 0 or n > room or a > 65279 or int(length(nonce)) != 12:
-        _refuse(nonce, aad, buf, start, n)
+        return bool(_long(me, nonce, aad, buf, start, n, opening))  # which raises
     body = (n + 15) >> 4
     top = body + ((a + 33) >> 4 if a else 1)
     if top > _MAC_BLOCKS or body >= _KEY_BLOCKS:
@@ -311,23 +311,19 @@ def _views(top: int, body: int) -> None:
     _work[_KEY_MADE_AT + body] = 1
 
 
-def _refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
-    raise ValueError(
-        "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d"
-        % (len(nonce), len(aad), len(buf), start, n)
-    )
-
-
-# ccm_long's function, once needed: the module takes memory, importing it again 12,000 instructions.
-_crypt_long: "Any" = None
+# ccm_long's functions, once needed: the module takes memory, and importing it again takes 12,000
+# instructions.
+_longer: "Any" = None
 
 
 def _long(
     me: Ccm, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int, opening: int
 ) -> bool:
-    global _crypt_long
-    if _crypt_long is None:
-        from .ccm_long import crypt
+    global _longer
+    if _longer is None:
+        from .ccm_long import check, crypt
 
-        _crypt_long = crypt
-    return bool(_crypt_long(me._s[2], nonce, aad, buf, start, n, opening))
+        _longer = check, crypt
+    check, crypt = _longer
+    check(nonce, aad, buf, start, n)
+    return bool(crypt(me._s[2], nonce, aad, buf, start, n, bool(opening)))

@@ -1,26 +1,48 @@
-# AES-256-CCM for messages that do not fit ccm.py's shared buffer: in pieces, at any length.
+# AES-256-CCM for messages that do not fit ccm.py's shared buffer, in pieces, at any length; and for
+# all messages where there is no viper for ccm.py.
 #
 # Everything here belongs to one call (objects, 2 KiB of buffers), so calls may overlap.
-import micropython
 from cryptolib import aes
 from micropython import const
 
-_TYPING = const(0)
-if _TYPING:
-    # Viper takes `object` for "any Python object", and so shall the type checker.
-    from typing import Any as object
-
-    from viper_types import ptr8, ptr32
+try:
+    from .ccm_words import counters, differ, offset, wipe, xor
+except SyntaxError:
+    from .ccm_bytes import counters, differ, offset, wipe, xor
 
 _PIECE = const(1024)  # whole blocks
 
 
-# The arguments of Ccm.seal_into and Ccm.open_into, lengths checked; True unless opening failed.
+# The port of sealmq_spec.aead; ccm.py's class of this name is the one for devices.
+class Ccm:
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 32:
+            raise ValueError("an AES-256 key has 32 bytes")
+        self._key = bytes(key)
+
+    def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
+        check(nonce, aad, buf, start, n)
+        crypt(self._key, nonce, aad, buf, start, n, False)
+
+    def open_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bool:
+        check(nonce, aad, buf, start, n)
+        return crypt(self._key, nonce, aad, buf, start, n, True)
+
+
+# ValueError when a length is wrong.
+def check(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
+    room = len(buf) - 16 - start
+    if start < 0 or not 0 <= n <= room or n > 0xFFFFFF or len(aad) > 65279 or len(nonce) != 12:
+        raise ValueError(
+            "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d (<= 16777215)"
+            % (len(nonce), len(aad), len(buf), start, n)
+        )
+
+
+# What both do, lengths checked; True unless opening failed.
 def crypt(
     key: bytes, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int, opening: bool
 ) -> bool:
-    if n > 0xFFFFFF:
-        raise ValueError("n %d: at most 16777215 bytes in one message" % n)
     end = start + n
     # One allocation: scratch, then key stream.
     room = memoryview(bytearray(2 * _PIECE + 4))
@@ -42,13 +64,13 @@ def crypt(
         stream.first(mac.last)
     except Exception:
         if opening:
-            _wipe(buf, start, n)
+            wipe(buf, start, n)
         raise
     if not opening:
         view[end : end + 16] = mac.last
         return True
-    if _differ(mac.last, buf, end):
-        _wipe(buf, start, n)
+    if differ(mac.last, buf, end):
+        wipe(buf, start, n)
         return False
     return True
 
@@ -95,86 +117,18 @@ class _Stream:
         self._next = 1
         self._in = room
         # The key stream gets the payload's offset from a word's start, so that words can be XORed.
-        self._to = room[_PIECE + _offset(buf, start) :]
+        self._to = room[_PIECE + offset(buf, start) :]
 
     # XORs the next `size` bytes of key stream into the buffer at `at`.
     def xor(self, at: int, size: int) -> None:
         blocks = (size + 15) >> 4
-        _counters(self._in, self._a, self._next, blocks)
+        counters(self._in, self._a, self._next, blocks)
         self._next += blocks
         self._ecb.encrypt(self._in[: blocks * 16], self._to)
-        _xor(self._buf, at, self._to, size)
+        xor(self._buf, at, self._to, size)
 
     # XORs the first block, which no payload uses, into `block`.
     def first(self, block: bytearray) -> None:
         out = bytearray(16)
         self._ecb.encrypt(self._a, out)
-        _xor(block, 0, out, 16)
-
-
-@micropython.viper
-def _offset(buf: ptr8, start: int) -> int:
-    return (int(buf) + start) & 3
-
-
-@micropython.viper
-def _counters(out: ptr32, a: ptr32, first: int, blocks: int) -> object:
-    d = int(out)
-    while blocks:
-        o = ptr32(d)
-        o[0] = a[0]
-        o[1] = a[1]
-        o[2] = a[2]
-        o[3] = a[3]
-        b = ptr8(d)
-        b[13] = first >> 16
-        b[14] = first >> 8
-        b[15] = first
-        first += 1
-        blocks -= 1
-        d += 16
-
-
-# Both sides are equally far from a word's start.
-@micropython.viper
-def _xor(buf: ptr8, at: int, stream: ptr8, n: int) -> object:
-    b = int(buf) + at
-    s = int(stream)
-    end = b + n
-    while b < end:
-        if b & 3 == 0:
-            stop = end - 15
-            while b < stop:
-                o = ptr32(b)
-                q = ptr32(s)
-                o[0] = o[0] ^ q[0]
-                o[1] = o[1] ^ q[1]
-                o[2] = o[2] ^ q[2]
-                o[3] = o[3] ^ q[3]
-                b += 16
-                s += 16
-            if b >= end:
-                break
-        ptr8(b)[0] = ptr8(b)[0] ^ ptr8(s)[0]
-        b += 1
-        s += 1
-
-
-# Constant-time: 0 when the 16 bytes of `tag` stand at buf[at:].
-@micropython.viper
-def _differ(tag: ptr8, buf: ptr8, at: int) -> int:
-    d = 0
-    i = 0
-    while i < 16:
-        d |= tag[i] ^ buf[at + i]
-        i += 1
-    return d
-
-
-@micropython.viper
-def _wipe(buf: ptr8, start: int, n: int) -> object:
-    b = int(buf) + start
-    end = b + n
-    while b < end:
-        ptr8(b)[0] = 0
-        b += 1
+        xor(block, 0, out, 16)

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
 from real_micropython import micropython
 
 CCM, CHACHA = 1, 2
+PLAIN = 10  # added to a suite: the backend for interpreters without viper
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Case:
 def oracle(case: Case) -> bytes:
     """The ciphertext and tag of the plaintext that `case` seals, by `cryptography`."""
     plaintext = case.buf[case.start : case.start + case.n]
-    if case.suite == CCM:
+    if case.suite % PLAIN == CCM:
         return AESCCM(case.key, tag_length=16).encrypt(case.nonce, plaintext, case.aad)
     return ChaCha20Poly1305(case.key).encrypt(case.nonce, plaintext, case.aad)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BITS = (64, 32)
+# MicroPython has no viper on 64-bit ARM; plain code stands in there.
+VIPER = (32,) if platform.machine() == "aarch64" else BITS
 
 
 def micropython(bits: int, script: str, *args: object, heap: str = "1M") -> str:

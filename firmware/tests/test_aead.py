@@ -15,14 +15,20 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 
-from aead_cases import CCM, CHACHA, Case, oracle, run, sealed
-from real_micropython import BITS, micropython
+from aead_cases import CCM, CHACHA, PLAIN, Case, oracle, run, sealed
+from real_micropython import BITS, VIPER, micropython
 
 SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 255, 1000, 1024, 1025, 4096, 65536)
 AADS = (0, 1, 13, 14, 15, 30, 46, 47, 60, 1000)
 
 both_widths = pytest.mark.parametrize("bits", BITS)
+viper_widths = pytest.mark.parametrize("bits", VIPER)
 both_suites = pytest.mark.parametrize("suite", [CCM, CHACHA], ids=("ccm", "chacha"))
+backends = pytest.mark.parametrize(
+    "suite",
+    [CCM, CHACHA, CCM + PLAIN, CHACHA + PLAIN],
+    ids=("ccm", "chacha", "ccm-plain", "chacha-plain"),
+)
 
 
 def messages(suite: int, sizes: tuple[int, ...] = SIZES) -> Iterator[Case]:
@@ -36,9 +42,9 @@ def messages(suite: int, sizes: tuple[int, ...] = SIZES) -> Iterator[Case]:
 
 
 @both_widths
-@both_suites
+@backends
 def test_seals_and_opens_like_cryptography(bits: int, suite: int, tmp_path: Path) -> None:
-    cases = list(messages(suite))
+    cases = list(messages(suite, SIZES if suite < PLAIN else SIZES[:-1]))
     calls = [call for case in cases for call in (case, sealed(case))]
     answers = run(bits, calls, tmp_path)
     for case, seal, opened in zip(cases, answers[::2], answers[1::2], strict=True):
@@ -72,7 +78,7 @@ def flips(case: Case, rng: random.Random) -> Iterator[Case]:
 
 
 @both_widths
-@both_suites
+@backends
 def test_one_changed_bit_is_refused_and_wiped(bits: int, suite: int, tmp_path: Path) -> None:
     rng = random.Random(99)
     calls: list[tuple[Case, str]] = []
@@ -89,7 +95,7 @@ def test_one_changed_bit_is_refused_and_wiped(bits: int, suite: int, tmp_path: P
 
 
 @both_widths
-@both_suites
+@backends
 def test_associated_data_of_any_length(bits: int, suite: int, tmp_path: Path) -> None:
     # 237 to 239 and 1261 to 1263: the last that fits the shared buffer; 65279: the longest.
     rng = random.Random(7)
@@ -115,7 +121,7 @@ def test_a_megabyte(bits: int, suite: int) -> None:
 
 
 @both_widths
-@both_suites
+@backends
 def test_wrong_lengths_raise_before_anything_happens(bits: int, suite: int, tmp_path: Path) -> None:
     good = Case("seal", suite, bytes(32), bytes(12), b"aad", bytes(range(64)), 8, 40)
     wrong = [
@@ -135,13 +141,13 @@ def test_wrong_lengths_raise_before_anything_happens(bits: int, suite: int, tmp_
         assert answer == ("ValueError", case.buf), case
 
 
-@both_widths
+@viper_widths
 @both_suites
 def test_a_message_allocates_nothing(bits: int, suite: int) -> None:
     assert micropython(bits, "aead_heap.py", suite) == "nothing allocated\n"
 
 
-@both_widths
+@viper_widths
 def test_ccm_is_right_after_the_hardware_failed(bits: int) -> None:
     aead = AESCCM(bytes(32), tag_length=16)
     expected = [aead.encrypt(bytes(12), bytes(64), aad).hex() for aad in (b"first", b"second")]

@@ -1,0 +1,42 @@
+"""What the device's AES-CCM may cost, in instructions of 64-bit MicroPython counted by valgrind.
+
+The bounds leave a few percent to what was measured; a change that exceeds one is felt in every
+message. On 64-bit ARM there is no viper, so no such bound: these tests are not defined there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from count import count
+from real_micropython import ROOT, VIPER
+
+PATHS = (ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib")
+
+
+def each(what: str, n: int, aad: int, start: int = 0, suite: int = 1) -> float:
+    """Instructions of one call: the difference between 203 and 103 of them."""
+    script = Path(__file__).with_name("aead_cost.py")
+    few, many = ([times, what, suite, n, aad, start] for times in (103, 203))
+    return count(script, few, many, path=PATHS) / 100
+
+
+if 64 in VIPER:
+
+    @pytest.mark.parametrize(
+        ("what", "n", "aad", "start", "bound"),
+        [
+            ("seal", 64, 46, 0, 8_000),
+            ("seal", 64, 46, 3, 9_000),
+            ("seal", 0, 64, 0, 6_500),
+            ("open", 64, 46, 0, 9_000),  # 750 of them for a copy
+            ("seal", 1024, 46, 0, 37_500),
+        ],
+    )
+    def test_ccm_message(what: str, n: int, aad: int, start: int, bound: int) -> None:
+        assert 0 < each(what, n, aad, start) < bound
+
+    def test_new_ccm_key() -> None:
+        assert 0 < each("new", 0, 0) < 6_000
