@@ -41,6 +41,7 @@ from sealmq_spec.const import (
     M2_HEAD,
     M3_HEAD,
     OP_ASK_TIME,
+    OP_COMMAND,
     SUBSCRIBE,
     TAG,
     TLV_KG_TIME,
@@ -210,7 +211,7 @@ class Peer:
         self.links: list[Link] = []
         self.published: list[Published] = []
         self.highest = (0, 0, 0)
-        self.salts: dict[int, bytes] = {}
+        self.salts: dict[tuple[int, int], bytes] = {}
         # (gen, boot, salt) -> what outlives a connection.
         self.boots: dict[tuple[int, int, bytes], Boot] = {}
         self.retained: dict[str, bytes] = {}
@@ -399,7 +400,7 @@ class Link:
         site.confirm(gen)
         self.conn, self.low = conn, low
         self.send(build.connack(knobs.present, 0))
-        stored = peer.salts.get(boot, salt)
+        stored = peer.salts.get((gen, boot), salt)
         behind = (gen, boot, conn) <= peer.highest or salt != stored or boot <= knobs.floor
         if knobs.welcome is not None:
             self.send(build.publish(CONTROL, knobs.welcome) if knobs.welcome else b"")
@@ -408,7 +409,7 @@ class Link:
         if behind:
             self._writer.close()
             return
-        peer.highest, peer.salts[boot] = (gen, boot, conn), salt
+        peer.highest, peer.salts[gen, boot] = (gen, boot, conn), salt
         if packet.will is not None:
             will = packet.will
             payload = self._open(
@@ -493,6 +494,13 @@ class Link:
         if body[0] == OP_ASK_TIME:
             tlv = pack([(TLV_KG_TIME, self._kg_time(body[1:17]))])
             self.down(b"\x06" + body[1:17] + now_ms().to_bytes(6, "big") + tlv)
+        elif body[0] == OP_COMMAND:
+            ctr, end = control.up_header(payload)[1], 2 + body[1]
+            family = body[2:end].decode()
+            if family in self.knobs.refuse:
+                self.notice(4, ctr, *self.knobs.refuse[family])
+            elif family != "silent":
+                self.down(b"\x07" + u24(ctr) + b"done: " + body[end:])
 
     def _open(self, packet: Publish) -> Published:
         boot, site = self.boot, self.site

@@ -18,7 +18,6 @@ from sealmq_spec.session import Session
 
 from .cipher import make
 from .core import Core
-from .errors import StateError
 from .opening import take_answer
 from .outbox import Outbox
 from .randomness import new_salt
@@ -58,9 +57,15 @@ class Boots:
             self._state.close()
 
     @property
-    def boot(self) -> int:
-        """The newest boot that was stored."""
-        return self._boot
+    def next(self) -> tuple[int, bytes]:
+        """(boot, a fresh salt) that the next boot session might have; nothing is stored."""
+        boot = min(self._boot + 1, U24)
+        return boot, new_salt(boot, self._kg_nonce)
+
+    @property
+    def spent(self) -> bool:
+        """Whether boot has come to its end: only a higher gen begins again from 1 (SPEC.md 5)."""
+        return self._boot >= U24 and self.session is None
 
     def worn(self) -> bool:
         """Whether counters run out soon, so that a new boot session has to begin."""
@@ -76,11 +81,7 @@ class Boots:
         self.session = None
 
     async def begin(self) -> Session:
-        """A new boot session. StateError when boot cannot be stored or has come to its end."""
-        if self._boot >= U24:
-            raise StateError(
-                "the client's boot counter is used up", "enrol a new client in its place"
-            )
+        """A new boot session. StateError when boot cannot be stored."""
         boot = self._boot + 1
         await self._store(self.identity, boot)
         if self.reader.ident is not self.identity:
@@ -102,7 +103,8 @@ class Boots:
 
     async def adopt(self, fresh: Identity) -> None:
         """Roots for the next boot session; the present one goes on with the old ones."""
-        await self._store(fresh, self._boot)
+        higher = fresh.gen > self.identity.gen
+        await self._store(fresh, 0 if self._boot >= U24 and higher else self._boot)
         self.identity = fresh
         own = own_roots(fresh)
         if own is not None:

@@ -234,13 +234,19 @@ class Client:
 
     # --- control ---------------------------------------------------------------------------------
 
-    async def command(self, family: str, command: bytes, within: float | None = None) -> None:
-        """Send a policy family's own command (SPEC.md 4.4). A refusal comes to `on_notice`."""
+    async def command(
+        self, family: str, command: bytes, *, reply: bool = True, within: float | None = None
+    ) -> bytes:
+        """Send a policy family's own command and return what the family replies (SPEC.md 4.4).
+
+        Raises Denied, ... when it is refused. reply: False does not wait; a refusal then comes to
+        `on_notice`.
+        """
         name = family.encode()
         if not 0 < len(name) < 256:
             raise Malformed(f"a family's name has 1 to 255 bytes, this one {len(name)}")
         body = bytes((OP_COMMAND, len(name))) + name + command
-        await self._running().control(body, f"command for {family}", within)
+        return await self._running().command(family, body, reply, within)
 
     # --- what can be seen ------------------------------------------------------------------------
 
@@ -248,6 +254,11 @@ class Client:
     def connected(self) -> bool:
         """Whether a welcomed connection is there now."""
         return self._life.core is not None
+
+    @property
+    def error(self) -> Exception | None:
+        """What ended the client for good, or None."""
+        return self._life.error
 
     @property
     def identity(self) -> Identity:

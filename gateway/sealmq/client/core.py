@@ -35,7 +35,7 @@ from sealmq_spec.const import (
     M2_HEAD,
     M2_MIN,
     M3_HEAD,
-    MANIFEST_LEN,
+    MANIFEST,
     MAX_PAYLOAD,
     MAX_TLV,
     MAX_TOPIC,
@@ -43,6 +43,7 @@ from sealmq_spec.const import (
     OP_NOTICE,
     OP_RECEIPT,
     OP_RECORD,
+    OP_REPLY,
     OP_WELCOME,
     PUBLIC,
     UNSUBSCRIBE,
@@ -281,7 +282,8 @@ class Core:
         self._out += ack
 
     def _public(self, payload: bytes) -> None:
-        if len(payload) == MANIFEST_LEN:
+        """A record or a manifest, from wherever it comes: what verifies counts (SPEC.md 8)."""
+        if payload[:1] == bytes((MANIFEST,)):
             self.reader.add_manifest(payload)
         else:
             self.reader.add_record(payload)
@@ -303,7 +305,9 @@ class Core:
                 self.outbox.refuse(ctr)
             out.append(ev.Told(Notice(WHAT.get(what, ""), ctr, code, rule, reason)))
         elif op == OP_RECORD:
-            self.reader.add_record(said)
+            self._public(said)
+        elif op == OP_REPLY:
+            out.append(ev.Replied(*said))
         elif op == OP_EPOCH and self.session.outdated():
             out.append(ev.Outdated())
         elif op == OP_WELCOME:

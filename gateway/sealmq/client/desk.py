@@ -28,18 +28,21 @@ _REFUSED = 0x80
 
 
 class Desk:
-    """One client's. acks: answers of MQTT; receipts: the gateway's own word (SPEC.md 4.4)."""
+    """One client's. acks: answers of MQTT; receipts, replies: the gateway's own (SPEC.md 4.4)."""
 
     def __init__(self, options: Options, on_notice: Callable[[Notice], None] | None) -> None:
         self.bell = Bell()
         self.inbox = Inbox(options.inbox_messages, options.inbox_bytes, self.bell)
-        self.acks, self.receipts = Waiters(self.bell), Waiters(self.bell)
+        # SUBACK's code, 0 for the others.
+        self.acks: Waiters[int] = Waiters(self.bell)
+        self.receipts: Waiters[None] = Waiters(self.bell)
+        self.replies: Waiters[bytes] = Waiters(self.bell)
         self.notices: deque[Notice] = deque(maxlen=_NOTICES)
         self._on_notice = on_notice
 
     def waits(self) -> bool:
         """Whether an operation waits for an answer."""
-        return bool(self.acks) or bool(self.receipts)
+        return bool(self.acks) or bool(self.receipts) or bool(self.replies)
 
     def handle(self, event: ev.Event, session: Session) -> bytes:
         """Hand an event on; returns what has to be sent for it. A Fault raises its error."""
@@ -51,7 +54,9 @@ class Desk:
                 log.debug("refused on %s: %s", event.topic, event.error)
                 return event.ack
             case ev.Acked() | ev.Removed():
-                self.acks.resolve(event.ctr)
+                self.acks.resolve(event.ctr, 0)
+            case ev.Replied():
+                self.replies.resolve(event.ctr, event.data)
             case ev.Granted():
                 self._granted(event)
             case ev.Told():
@@ -78,14 +83,14 @@ class Desk:
 
     def fail(self, error: Exception) -> None:
         """No answer will come any more to what waits now."""
-        self.acks.fail(error)
-        self.receipts.fail(error)
+        for waiters in (self.acks, self.receipts, self.replies):
+            waiters.fail(error)
         self.bell.ring()
 
     def _receipted(self, session: Session) -> None:
         for ctr in self.receipts:
             if session.receipted(ctr):
-                self.receipts.resolve(ctr)
+                self.receipts.resolve(ctr, None)
 
     def _granted(self, event: ev.Granted) -> None:
         if event.code != _REFUSED:
@@ -98,7 +103,7 @@ class Desk:
 
     def _told(self, notice: Notice) -> None:
         somebody = False
-        for waiters in (self.acks, self.receipts):
+        for waiters in (self.acks, self.receipts, self.replies):
             subject = waiters.subject(notice.ctr)
             if subject is not None:
                 somebody = True

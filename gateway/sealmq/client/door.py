@@ -16,7 +16,7 @@ from . import events as ev
 from .boot import Boots
 from .core import Core
 from .desk import Desk
-from .errors import ConnectFailed, ConnectionLost, NotAuthorised, TimedOut
+from .errors import ConnectFailed, ConnectionLost, NotAuthorised, StateError, TimedOut
 from .opening import Quarantine, ask, connect
 from .randomness import mono_ms, new_nonce
 from .values import Options
@@ -67,9 +67,11 @@ class Door:
         """A welcomed connection, and what has to come before it. Raises ClientError, SealError."""
         asked = False
         for _ in range(_TRIES):
-            if not self._boots.identity.gen:
+            if not self._boots.identity.gen or self._boots.spent:
                 await self._new_roots()
                 asked = True
+                if self._boots.spent:
+                    raise StateError("the client's boot counter is used up, and no higher gen came")
             try:
                 opened = await self._connect()
             except NotAuthorised:
@@ -98,7 +100,7 @@ class Door:
             return
         nonce_c = new_nonce()
         opened.answer = asyncio.get_running_loop().create_future()
-        request = ask(self._boots.identity, self._boots.boot, nonce_c)
+        request = ask(self._boots.identity, opened.core.session.boot, nonce_c)
         opened.wire.send(opened.core.control(request))
         try:
             async with asyncio.timeout(self._options.connect_timeout):
@@ -157,7 +159,8 @@ class Door:
         if not self._provision:
             raise NotAuthorised(5)
         nonce_c = new_nonce()
-        quarantine = Quarantine(self._boots.identity, self._boots.boot, nonce_c, self._client_id)
+        boot, salt = self._boots.next
+        quarantine = Quarantine(self._boots.identity, boot, salt, nonce_c, self._client_id)
         wire: Wire | None = None
         answer: bytes | None = None
         try:

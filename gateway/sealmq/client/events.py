@@ -76,6 +76,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Replied:
+    """A policy family's answer to the command `ctr`."""
+
+    ctr: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Receipted:
     """The session's receipt has changed; ask `Session.receipted`."""
 
@@ -114,6 +122,7 @@ Event: TypeAlias = (
     | Granted
     | Removed
     | Told
+    | Replied
     | Receipted
     | Outdated
     | Answer

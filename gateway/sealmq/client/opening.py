@@ -74,10 +74,15 @@ def connect(
 
 
 class Quarantine:
-    """A connection in which a client asks for roots. nonce_c: 16 fresh random bytes."""
+    """A connection in which a client asks for roots. boot, salt: as for a session's CONNECT.
 
-    def __init__(self, identity: Identity, boot: int, nonce_c: bytes, client_id: str) -> None:
-        self._identity, self._boot, self._nonce = identity, boot, nonce_c
+    nonce_c: 16 fresh random bytes.
+    """
+
+    def __init__(
+        self, identity: Identity, boot: int, salt: bytes, nonce_c: bytes, client_id: str
+    ) -> None:
+        self._identity, self._boot, self._salt, self._nonce = identity, boot, salt, nonce_c
         self._client_id = client_id
         self._decoder = Decoder(_QUARANTINE_MAX, role="client")
         self._open = False
@@ -85,7 +90,7 @@ class Quarantine:
     def connect(self) -> bytes:
         """CONNECT without a tag: gen 0."""
         i = self._identity
-        head = proof_head(i.suite, 0, 0, i.client, self._boot, bytes(8), 0, 0)
+        head = proof_head(i.suite, 0, 0, i.client, self._boot, self._salt, 0, 0)
         return build.connect(self._client_id, keepalive=60, username=_USER, password=head)
 
     def receive(self, data: bytes) -> tuple[bytes, bytes | None]:

@@ -96,7 +96,7 @@ class Operations:
             if not qos:
                 raise
 
-    async def _confirmed(self, receipt: asyncio.Future[int], topic: str, seconds: float) -> None:
+    async def _confirmed(self, receipt: asyncio.Future[None], topic: str, seconds: float) -> None:
         """PINGREQ makes a mediator that owes a receipt send it (SPEC.md 4.4)."""
         try:
             async with asyncio.timeout(seconds):
@@ -155,12 +155,21 @@ class Operations:
 
     # --- control, receive ------------------------------------------------------------------------
 
-    async def control(self, body: bytes, what: str, within: float | None) -> None:
-        """Send a control packet. A refusal comes as a notice."""
-        async with self._limit(within, what), self._gate:
-            core = await self._core(0)
-            self._life.send(core.control(core.session.up(body, mono_ms())))
-            await self._life.flush()
+    async def command(self, family: str, body: bytes, reply: bool, within: float | None) -> bytes:
+        """Send a control packet and wait for the reply, if one is expected."""
+        ctr = 0
+        try:
+            async with self._limit(within, f"command for {family}"):
+                async with self._gate:
+                    core = await self._core(0)
+                    packet = core.control(core.session.up(body, mono_ms()))
+                    ctr = core.session.ctr
+                    replied = self._desk.replies.expect(ctr, family) if reply else None
+                    self._life.send(packet)
+                    await self._life.flush()
+                return b"" if replied is None else await replied
+        finally:
+            self._desk.replies.forget(ctr)
 
     async def receive(self) -> Message:
         """The next message; raises what ended the client once all are taken."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 from .bell import Bell
 
+T = TypeVar("T")
 
-class Waiters:
+
+class Waiters(Generic[T]):
     """Futures by ctr, each with the topic or filter that it is about."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
-        self._futures: dict[int, tuple[asyncio.Future[int], str]] = {}
+        self._futures: dict[int, tuple[asyncio.Future[T], str]] = {}
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -21,23 +24,19 @@ class Waiters:
     def __iter__(self) -> Iterator[int]:
         return iter(list(self._futures))
 
-    def expect(self, ctr: int, subject: str) -> asyncio.Future[int]:
+    def expect(self, ctr: int, subject: str) -> asyncio.Future[T]:
         """A future for the answer to ctr; `forget` it in the end."""
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._futures[ctr] = (future, subject)
         self._bell.ring()
         return future
-
-    def future(self, ctr: int) -> asyncio.Future[int]:
-        """The future that `expect` made for ctr. KeyError when there is none."""
-        return self._futures[ctr][0]
 
     def subject(self, ctr: int) -> str | None:
         """What ctr is about; None when nobody waits for it."""
         entry = self._futures.get(ctr)
         return None if entry is None else entry[1]
 
-    def resolve(self, ctr: int, value: int = 0) -> None:
+    def resolve(self, ctr: int, value: T) -> None:
         """The answer is there."""
         entry = self._futures.get(ctr)
         if entry is not None and not entry[0].done():

@@ -27,7 +27,7 @@ from sealmq.client import (
 from sealmq.client.client import read_enrolment
 from sealmq.mqtt import build
 from sealmq_spec import control, provision
-from sealmq_spec.const import CONTROL
+from sealmq_spec.const import CONTROL, U24
 from sealmq_spec.errors import Denied, Malformed, Stale, Unauthentic, Unavailable
 
 
@@ -89,10 +89,29 @@ def test_behind_takes_the_floor_plus_one_and_a_new_salt(tmp_path: Path) -> None:
     play(story)
 
 
+def test_at_the_end_of_boot_a_higher_generation_begins_from_1(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path) as client:
+            lent = client.identity
+        held = json.loads(path.read_text())
+        path.write_text(json.dumps(held | {"boot": U24}))
+        async with client_of(peer, path) as client:
+            assert client.identity.gen == 2
+        assert peer.highest == (2, 1, 1)
+        assert json.loads(path.read_text())["boot"] == 1
+        # A lent identity has no way to a higher gen.
+        peer.knobs.floor = U24
+        with pytest.raises(NotAuthorised):
+            await Client(lent, "127.0.0.1", peer.port, options=QUICK).connect()
+
+    play(story)
+
+
 def test_a_mediator_that_says_behind_for_ever_is_given_up() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.floor = 0xFFFFFF
-        with pytest.raises(StateError, match="used up"):
+        with pytest.raises(ConnectFailed, match="5 times"):
             await client_of(peer).connect()
 
     play(story)

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from client_peer import LABEL, OTHER, QUICK, WRITER, Peer, client_of, now_ms, play, until
+from sealmq.aead import make
 from sealmq.client import (
     Client,
     Closed,
@@ -21,6 +22,7 @@ from sealmq.client import (
 )
 from sealmq.mqtt import Subscribe, build
 from sealmq_spec.errors import Denied, Malformed
+from sealmq_spec.records import make_manifest
 
 
 async def next_message(client: Client) -> Message:
@@ -456,13 +458,35 @@ def test_without_key_generator_the_time_is_the_mediators() -> None:
     play(story)
 
 
-def test_a_familys_command_goes_up_sealed() -> None:
+def test_a_familys_command_goes_up_sealed_and_is_replied_to() -> None:
     async def story(peer: Peer) -> None:
+        peer.knobs.refuse["strict"] = (5, "strict", "not you")
         async with client_of(peer) as client:
-            await client.command("toy", b"do it")
+            assert await client.command("toy", b"do it") == b"done: do it"
+            assert await client.command("toy", b"and forget it", reply=False) == b""
+            with pytest.raises(Denied, match="not you"):
+                await client.command("strict", b"x")
+            with pytest.raises(TimedOut, match="command for silent"):
+                await client.command("silent", b"x", within=0.1)
             with pytest.raises(Malformed):
                 await client.command("", b"")
             await client.publish("a", b"", confirm=5)
+
+    play(story)
+
+
+def test_manifests_come_by_op_5_as_records_do() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            await client.subscribe("a")
+            roots = peer.site.roots[OTHER]
+            manifest = make_manifest(make, peer.site.id, roots, 99, 0, peer.site.next_order())
+            older = make_manifest(make, peer.site.id, roots, 98, 0, peer.site.next_order())
+            for packet in (manifest, older, manifest[:-1]):
+                peer.link.record(packet)
+            peer.link.deliver("a", peer.m3("a", b"end"))
+            assert (await next_message(client)).payload == b"end"
+            assert client.refused == {"WrongEpoch": 1, "Malformed": 1}
 
     play(story)
 

@@ -1,0 +1,127 @@
+"""What `pub` and `sub` share: acting as a client, and what becomes of an error.
+
+Exit codes are those of mosquitto_pub and mosquitto_sub where they have one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sealmq.client import (
+    Client,
+    ClientError,
+    ConnectRefused,
+    Notice,
+    Options,
+    Refused,
+    TimedOut,
+)
+from sealmq.client.lent import LendRefused, lent_client
+from sealmq_spec.errors import Denied, SealError
+
+from .errors import FAILED, OperatorError, UsageError
+
+REFUSED = 12
+TIMED_OUT = 27
+
+CODES = """\
+exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 5 the mediator
+refused the connection; 12 refused, with the rule and the reason on stderr; 27 timed out
+"""
+
+
+def add_who(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say as whom, and to which mediator."""
+    parser.add_argument(
+        "site", metavar="SITE", nargs="?", help="the site's folder, on the gateway's machine"
+    )
+    parser.add_argument("--client", metavar="NAME", help="act as this client of the site")
+    parser.add_argument(
+        "--enrolment", metavar="FILE", help="elsewhere, instead of SITE: the client's enrolment"
+    )
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        help="with --enrolment: what is kept between runs (default: the enrolment's name with "
+        ".state behind it)",
+    )
+    parser.add_argument("--host", help="with --enrolment: another mediator address")
+    parser.add_argument(
+        "--port", type=int, metavar="PORT", help="with --enrolment: another mediator port"
+    )
+
+
+async def client_of(
+    args: argparse.Namespace,
+    options: Options,
+    on_notice: Callable[[Notice], None] | None = None,
+    on_state: Callable[[str], None] | None = None,
+) -> Client:
+    """The client that the arguments name, not yet connected."""
+    if args.enrolment:
+        state = args.state or f"{args.enrolment}.state"
+        return Client.from_enrolment(
+            args.enrolment,
+            state,
+            host=args.host,
+            port=args.port,
+            options=options,
+            on_notice=on_notice,
+            on_state=on_state,
+        )
+    return await lent_client(
+        args.site, args.client, options=options, on_notice=on_notice, on_state=on_state
+    )
+
+
+def check_who(args: argparse.Namespace) -> None:
+    """SITE with --client, or --enrolment; the rest belongs to the latter."""
+    if args.enrolment:
+        if args.site or args.client:
+            raise _usage(args, "both SITE and --enrolment", "an enrolment says who and where")
+    elif not args.site or not args.client:
+        raise _usage(args, "nobody to act as", "SITE and --client NAME, or --enrolment FILE")
+    elif args.state or args.host or args.port is not None:
+        raise _usage(args, "--state, --host or --port with SITE", "they go with --enrolment")
+    if args.port is not None and not 0 < args.port < 65536:
+        raise _usage(args, f"port {args.port}", "it is 1 to 65535")
+
+
+def _usage(args: argparse.Namespace, what: str, right: str) -> UsageError:
+    return UsageError(what, right, hint=f"sealmq {args.command} --help")
+
+
+def wrong(args: argparse.Namespace, what: str, right: str) -> OperatorError:
+    """A value that mosquitto's tools refuse with exit code 1 too."""
+    return OperatorError(what, right, hint=f"sealmq {args.command} --help")
+
+
+def act(work: Coroutine[Any, Any, int]) -> int:
+    """Run it; turn what the client library raises into what an operator reads."""
+    try:
+        return asyncio.run(work)
+    except (ClientError, SealError) as error:
+        raise told(error) from None
+
+
+def told(error: ClientError | SealError) -> OperatorError:
+    """The error as one line, with its exit code."""
+    code = FAILED
+    if isinstance(error, ConnectRefused):
+        code = error.return_code
+    elif isinstance(error, LendRefused):
+        code = FAILED
+    elif isinstance(error, Refused | Denied):
+        code = REFUSED
+    elif isinstance(error, TimedOut):
+        code = TIMED_OUT
+    hint = getattr(error, "hint", None)
+    return OperatorError(printable(str(error)), hint=hint, code=code)
+
+
+def printable(text: str) -> str:
+    """Text of others, safe for a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,178 @@
+"""`sealmq sub`: subscribe as a client, with the flags, output and exit codes of mosquitto_sub.
+
+Only messages that verify under both layers are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from typing import Any
+
+from .errors import OK
+
+_EXAMPLES = """\
+examples:
+  sealmq sub factory --client monitor -t 'machine/+/temperature' -v
+  sealmq sub factory --client monitor -t machine/1/temperature -C 1 -W 10
+  sealmq sub factory --client monitor -t '#' --json | jq -r .topic
+  sealmq sub --enrolment panel.sealmq.json -t machine/1/setpoint
+
+The payload is printed with a line end behind it, with -v the topic before it. An empty payload
+prints nothing, with -v "topic (null)". Ctrl-C ends it with exit code 0. Filters that are refused
+are told on stderr; when all are, it ends.
+
+"""
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """sealmq sub"""
+    from .acting import CODES, add_who
+
+    parser = sub.add_parser(
+        "sub",
+        help="subscribe as a client and print messages, as mosquitto_sub does",
+        description="Subscribe as a client and print what arrives.",
+        epilog=_EXAMPLES + CODES,
+    )
+    add_who(parser)
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="FILTER",
+        action="append",
+        help="the topic filter; may be repeated",
+    )
+    parser.add_argument("-C", "--count", metavar="N", help="end after N messages")
+    parser.add_argument(
+        "-W", "--timeout", metavar="SECONDS", help="end after so many seconds, with exit code 27"
+    )
+    parser.add_argument("-q", "--qos", metavar="QOS", default="0", help="0 (default), 1 or 2")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the topic as well")
+    parser.add_argument(
+        "-N", "--no-eol", action="store_true", help="no line end behind the payload"
+    )
+    parser.add_argument(
+        "-R", "--no-retained", action="store_true", help="leave out retained messages"
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="a JSON object a line: topic, payload (or payload_hex), label, sender, age, how, ...",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print messages until the count, the time or a signal ends it."""
+    from .acting import act, check_who
+
+    check_who(args)
+    _check(args)
+    return act(_subscribe(args, time.monotonic()))
+
+
+def _check(args: argparse.Namespace) -> None:
+    from .acting import wrong
+    from .pub import seconds
+
+    if not args.topic:
+        raise wrong(args, "no topic", "at least one -t FILTER")
+    if args.qos not in ("0", "1", "2"):
+        raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
+    args.qos = int(args.qos)
+    if args.count is not None:
+        if not args.count.isdecimal() or int(args.count) < 1:
+            raise wrong(args, f"message count {args.count}", "it is a number above 0")
+        args.count = int(args.count)
+    if args.timeout is not None:
+        args.timeout = seconds(args, args.timeout)
+
+
+async def _subscribe(args: argparse.Namespace, begun: float) -> int:
+    """Until signal, time or count; the time counts from the start of the command."""
+    from .acting import TIMED_OUT
+
+    loop = asyncio.get_running_loop()
+    receiving = loop.create_task(_receive(args), name="sub")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, receiving.cancel)
+    left = None if args.timeout is None else max(0.0, begun + args.timeout - time.monotonic())
+    done, _ = await asyncio.wait([receiving], timeout=left)
+    if not done:
+        receiving.cancel()
+        await asyncio.wait([receiving])
+    if not receiving.cancelled():
+        return receiving.result()
+    if done:
+        return OK
+    print("Timed out", file=sys.stderr)
+    return TIMED_OUT
+
+
+async def _receive(args: argparse.Namespace) -> int:
+    from sealmq.client import Options, Refused
+
+    from .acting import client_of, printable, told
+
+    connected = False
+
+    def on_state(what: str) -> None:
+        # mosquitto_sub waits for a lost broker too; it is only silent about it.
+        if connected:
+            print(f"sealmq: {printable(what)}", file=sys.stderr)
+
+    options = Options(reconnect=True, inbox_messages=256)
+    async with await client_of(args, options, on_state=on_state) as client:
+        answers = await client.subscribe_each(*args.topic, qos=args.qos)
+        refused = [answer for answer in answers if isinstance(answer, Refused)]
+        if len(refused) == len(answers):
+            raise refused[0]
+        for error in refused:
+            print(f"sealmq: {told(error)}", file=sys.stderr)
+        connected = True
+        count = 0
+        async for message in client.messages():
+            if args.no_retained and message.retain:
+                continue
+            _print(args, message)
+            count += 1
+            if count == args.count:
+                return OK
+    return OK
+
+
+def _print(args: argparse.Namespace, message: Any) -> None:
+    out = sys.stdout.buffer
+    end = b"" if args.no_eol else b"\n"
+    if args.json:
+        out.write(json.dumps(_as_json(message)).encode() + b"\n")
+    elif args.verbose:
+        if message.payload:
+            out.write(message.topic.encode() + b" " + message.payload + end)
+        elif end:
+            out.write(message.topic.encode() + b" (null)" + end)
+    elif message.payload:
+        out.write(message.payload + end)
+    out.flush()
+
+
+def _as_json(message: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"topic": message.topic}
+    try:
+        told["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        told["payload_hex"] = message.payload.hex()
+    return told | {
+        "payloadlen": len(message.payload),
+        "qos": message.qos,
+        "retain": message.retain,
+        "label": message.label,
+        "sender": message.sender,
+        "age": message.age,
+        "how": message.how.name.lower(),
+        "received": round(time.time(), 3),
+    }
