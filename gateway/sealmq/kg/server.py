@@ -186,13 +186,15 @@ def _peer(writer: asyncio.StreamWriter, layout: Layout) -> Peer:
     return Peer(pid, uid, roles_of(uid, layout))
 
 
-def roles_of(uid: int, layout: Layout) -> frozenset[str]:
+def roles_of(uid: int, layout: Layout, own: int | None = None) -> frozenset[str]:
     """What a user may do: state/mediator's owner is a mediator, root and SITE's owner administer.
 
-    Without separate users these are one and the same.
+    Whoever runs as our own user (`own`) is a mediator too: then the processes share one user, and
+    it could read our files anyway.
     """
     roles = set()
-    if uid == layout.state_of("mediator").stat().st_uid:
+    ours = os.geteuid() if own is None else own
+    if uid in (ours, layout.state_of("mediator").stat().st_uid):
         roles.add(MEDIATOR)
     if uid in (0, layout.root.stat().st_uid):
         roles.add(ADMIN)

@@ -285,10 +285,13 @@ def test_who_may_what(site: MadeSite) -> None:
     }
     if me == 0:
         os.chown(layout.state_of("mediator"), 54321, 54321)
-        assert roles_of(54321, layout) == {"mediator"}
-        assert roles_of(0, layout) == {"admin"}
         os.chown(layout.root, 54322, 54322)
-        assert roles_of(54322, layout) == {"admin"}
+        kg = 54323  # as with separate users
+        assert roles_of(54321, layout, kg) == {"mediator"}
+        assert roles_of(0, layout, kg) == {"admin"}
+        assert roles_of(54322, layout, kg) == {"admin"}
+        # the owner's site, brought up by root
+        assert roles_of(0, layout) == {"mediator", "admin"}
 
 
 def test_without_a_role_every_operation_is_denied(site: MadeSite, kg: Kg) -> None:
