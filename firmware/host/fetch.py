@@ -88,8 +88,8 @@ def _ready(dest: Path, bits: int, arch: str) -> bool:
         wrapper = (dest / "bin" / f"micropython{bits}").read_text(encoding="utf-8")
         if (stamp["format"], stamp["arch"]) != (FORMAT, arch):
             return False
-        if wrapper != _wrapper(stamp["argv"]):
-            return False  # the folder was moved
+        if wrapper != _wrapper(stamp["argv"]) or not Path(stamp["argv"][0]).is_relative_to(dest):
+            return False  # the folder was moved or copied
         _probe(stamp["argv"], bits, arch)
     except (OSError, ValueError, KeyError, TypeError, FetchError):
         return False

@@ -98,6 +98,6 @@ def run(
 
 def _fail(label: str, program: str, code: int, output: str, hint: str) -> NoReturn:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("E:", "Err:", "dpkg-deb: error"))]
+    errors = [line for line in lines if line.startswith(("E: ", "dpkg-deb: error"))]
     reason = (errors or lines or [f"exit status {code}"])[0 if errors else -1]
     raise FetchError(f"{label}: {Path(program).name}: {reason}", hint)
