@@ -5,9 +5,16 @@ import errno
 
 from sealmq_spec import const
 from sealmq_spec.envelope import publish_overhead
-from sealmq_spec.errors import Denied, Malformed, Misuse, RateLimited, SealError, TooLarge
-from sealmq_spec.errors import from_notice
-from sealmq_spec.topics import check_filter, check_topic, is_reserved
+from sealmq_spec.errors import (
+    Denied,
+    Malformed,
+    Misuse,
+    RateLimited,
+    SealError,
+    TooLarge,
+    from_notice,
+)
+from sealmq_spec.topics import check_filter, check_topic
 
 from .joining import Joined
 from .link import CONNACK, PUBACK, PUBLISH, START, SUBACK, UNSUBACK, packet, text
@@ -25,6 +32,7 @@ _NOTICES = 8
 _TOPICS = 32
 _UNACKED = 8
 _OVERHEAD = publish_overhead()
+_RESERVED = b"$!@"
 _LAST_CTR = const.U24 - 2
 _PLAIN = const.M2_HEAD + 1 + const.M1_HEAD  # where the plaintext stands in an m2
 
@@ -42,7 +50,6 @@ class Client(Joined):
         self._queue: "list[Message]" = []
         self._topics: "dict[str | bytes, bytes]" = {}
         self._subscribed: "dict[str, int]" = {}
-        self._clean = True
         self._awaited = 0
         self._denied: "Notice | None" = None
         self._last = b""  # the topic that stands in the publish buffer
@@ -51,16 +58,18 @@ class Client(Joined):
 
     # As in joining.py; subscriptions that the mediator no longer holds are made again.
     def connect(self, clean_session: bool = True) -> bool:
-        self._clean = clean_session
         present = Joined.connect(self, clean_session)
-        if not present:
-            for filt in list(self._subscribed):
-                try:
-                    self._subscribe(filt, self._subscribed[filt])
-                except SealError as error:
-                    del self._subscribed[filt]
-                    self._refuse(error)
+        if self._subscribed and not present:
+            self._resubscribe()
         return present
+
+    def _resubscribe(self) -> None:
+        for filt in list(self._subscribed):
+            try:
+                self._subscribe(filt, self._subscribed[filt])
+            except SealError as error:
+                del self._subscribed[filt]
+                self._refuse(error)
 
     # When due: new roots or a new boot session, then a connection that uses them.
     def _upkeep(self) -> None:
@@ -116,11 +125,10 @@ class Client(Joined):
         if qos or retain or life:
             flags = _flags(qos, retain, life)
         s = self.session
-        if s.epoch_seen > self.ident.own.epoch or s.ctr > _LAST_CTR:
-            self._upkeep()
-        sock = self.sock
-        if sock is None:
+        if self.sock is None:
             raise OSError(errno.ENOTCONN)
+        if s.outdated() or s.ctr > _LAST_CTR:
+            self._upkeep()
         n = len(msg)
         at = START + 2 + len(raw) + qos + qos
         buf = self._out
@@ -158,7 +166,7 @@ class Client(Joined):
             self._deliver(buf, at, n, pid, s.ctr)
         else:
             try:
-                sock.write(buf, at, n)
+                self.sock.write(buf, at, n)
             except OSError:
                 self._close()
                 raise
@@ -314,11 +322,12 @@ class Client(Joined):
     def _topic(self, topic: "str | bytes") -> bytes:
         name = _text(topic)
         raw = check_topic(name)
-        if is_reserved(name):
+        if raw[0] in _RESERVED:
             raise Misuse("topics that begin with $, ! or @ are reserved: %r" % name)
-        if len(self._topics) >= _TOPICS:
-            self._topics.clear()
-        self._topics[topic] = raw
+        topics = self._topics
+        if len(topics) >= _TOPICS:
+            topics.clear()
+        topics[topic] = raw
         return raw
 
 

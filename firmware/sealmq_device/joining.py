@@ -25,6 +25,7 @@ _LATER_MS = 60000  # between two attempts to get the roots of a new epoch
 _KG_NONCE = 12
 _CONTROL = text(const.CONTROL)
 _ANSWER = _CONTROL + bytes((const.ANSWER,))
+_CONTROL_LEN = len(_CONTROL)
 _TAG_ROOM = bytes(22)
 
 
@@ -49,8 +50,12 @@ class Joined(Link):
             raise Malformed("enrolment file: the mediator's host or port is missing") from None
         client_id = ("sealmq-%d" % self.ident.client).encode()
         Link.__init__(self, client_id, server, port, keepalive, limit, timeout)
+        make(self.ident.suite, bytes(32))  # loads the suite's code now, not while connecting
         self.session = Session(self.ident, make, 0, bytes(8))
+        self._boot = self.store.boot()
         self._begun = False
+        self._clean = True
+        self._present = False
         self.reader = Reader(self.ident, make)
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
@@ -73,40 +78,46 @@ class Joined(Link):
     # A new one: the counter goes up in stable memory, then a salt is drawn. floor: the highest boot
     # that the mediator knows. What was not acknowledged cannot be sent under new keys.
     def _begin(self, floor: int = 0) -> None:
-        boot = max(self.store.boot(), floor) + 1
-        if boot > const.U24:
-            # Only a new generation can begin at 1 again.
+        boot = self._boot
+        if boot < floor:
+            boot = floor
+        boot += 1
+        over = boot > const.U24
+        if over:
             boot = 1
-            self._provision_apart(boot)
         self.store.put_boot(boot)
+        self._boot = boot
         self.session.begin(boot, entropy.salt(boot, self._kg_nonce))
         self.unacked.clear()
         self._begun = True
+        if over:
+            # Only a higher gen may begin at 1 again (SPEC.md 5.2).
+            self._provision_apart()
 
     # --- connect ---
 
     # A session that the mediator has proved and that has time. False: it holds nothing of an
     # earlier one. Denied, Unavailable, other SealErrors and OSError say why not.
     def connect(self, clean_session: bool = True) -> bool:
-        provisioned = False
-        why = "the mediator calls this client's boot counter behind"
+        self._clean = clean_session
         s = self.session
-        if not self._begun:
+        if not self._begun or s.conn >= const.U24:
             self._begin()
+        provisioned = s.ident.gen == 0
+        if provisioned:
+            self._provision_apart()
+        why = "the mediator calls this client's boot counter behind"
         for _ in range(_ROUNDS):
-            if s.ident.gen == 0:
-                self._provision_apart(s.boot)
-                provisioned = True
             try:
-                present, status = self._log_in(s, clean_session)
+                ready = self._log_in(s, clean_session)
             except Denied:
                 # Perhaps the roots are of an enrolment that is over: ask once for others.
                 if provisioned:
                     raise
-                self._provision_apart(s.boot)
+                self._provision_apart()
                 provisioned = True
                 continue
-            if status == const.BEHIND:
+            if not ready:
                 self._close()
                 self._begin(s.boot_floor)
             elif s.now_ms(0) is None:
@@ -116,28 +127,28 @@ class Joined(Link):
                 self.disconnect()
                 provisioned = True
             else:
-                return present
+                return self._present
         raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
 
-    # (session present, status of the welcome)
-    def _log_in(self, s: Session, clean: bool) -> "tuple[bool, int]":
+    # False: genuine, but this boot session is behind.
+    def _log_in(self, s: Session, clean: bool) -> bool:
+        self._open()
         now = self.mono()
         want = not s.kg_time or now - self._kg_at > _DAY_MS
         low = min(self.unacked) if self.unacked else 0
         proof = s.begin_connect(want, low)
-        if self._will is None and clean:
+        if clean and self._will is None:
             raw = bytearray(self._hello + proof + _TAG_ROOM)
         else:
             raw = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
-        self._open()
+        s.sign(raw, now)
+        self._write(raw, 0, len(raw))
         try:
-            s.sign(raw, self.mono())
-            self._write(raw, 0, len(raw))
-            present = self._connack()
+            self._connack()
             first, body = self._read()
-            if first != PUBLISH or body[: len(_CONTROL)] != _CONTROL:
+            if first != PUBLISH or not body.startswith(_CONTROL):
                 raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
-            op, status = s.down(bytes(body[len(_CONTROL) :]), self.mono())
+            op, status = s.down(body, self.mono(), _CONTROL_LEN)
             if op != const.OP_WELCOME:
                 raise Malformed("control operation %d instead of a welcome" % op)
         except SealError:
@@ -145,7 +156,7 @@ class Joined(Link):
             raise
         if want and s.kg_time:
             self._kg_at = now
-        return present, status
+        return bool(status == const.READY)
 
     def _connect(
         self, clean: bool, will: "tuple[bytes, bytes, int] | None", password: bytes
@@ -153,18 +164,18 @@ class Joined(Link):
         raw = connect_packet(self.client_id, self.keepalive, clean, will, const.USER, password)
         return bytearray(raw)
 
-    def _connack(self) -> bool:
+    def _connack(self) -> None:
         first, body = self._read()
         if first != CONNACK:
             raise Malformed("packet %02x instead of CONNACK" % first)
+        self._present = bool(body[0] & 1)
         code = body[1]
-        if code == 0:
-            return bool(body[0] & 1)
-        if code == 3:
-            raise Unavailable("CONNACK 3: the mediator lacks its broker or its store")
-        if code > 3:
-            raise Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
-        raise Unsupported("CONNACK %d" % code)
+        if code:
+            if code == 3:
+                raise Unavailable("CONNACK 3: the mediator lacks its broker or its store")
+            if code > 3:
+                raise Denied("CONNACK %d: unknown or disabled client, or a bad proof" % code)
+            raise Unsupported("CONNACK %d" % code)
 
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
     def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int] | None":
@@ -180,21 +191,23 @@ class Joined(Link):
     # --- provisioning ---
 
     # In a quarantine connection of its own.
-    def _provision_apart(self, boot: int) -> None:
+    def _provision_apart(self) -> None:
+        s = self.session
         i = self.ident
         self._open()
-        proof = proof_head(i.suite, 0, 0, i.client, boot, bytes(8), 0, 0)
+        proof = proof_head(i.suite, 0, 0, i.client, s.boot, s.salt, 0, 0)
         raw = self._connect(True, None, proof)
         self._write(raw, 0, len(raw))
         try:
             self._connack()
-            self._provision(boot, True)
+            self._provision(True)
         finally:
             self.disconnect()
 
     # On the connection that is open. apart: nothing but the answer means anything.
-    def _provision(self, boot: int, apart: bool) -> None:
+    def _provision(self, apart: bool) -> None:
         i = self.ident
+        boot = self.session.boot
         nonce_c = entropy.nonce()
         self._send_control(ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c))
         until = self.mono() + 1000 * self.timeout
@@ -204,8 +217,8 @@ class Joined(Link):
             except TooLarge as error:
                 self._refuse(error)
                 continue
-            if first == PUBLISH and body[: len(_ANSWER)] == _ANSWER:
-                if self._answered(nonce_c, bytes(body[len(_CONTROL) :])):
+            if first == PUBLISH and body.startswith(_ANSWER):
+                if self._answered(nonce_c, bytes(body[_CONTROL_LEN:])):
                     return
             elif not apart:
                 self._take(first, body)
@@ -240,7 +253,7 @@ class Joined(Link):
             return False
         self._renew_at = self.mono() + _LATER_MS
         try:
-            self._provision(self.session.boot, False)
+            self._provision(False)
         except Unavailable:
             return False
         return True

@@ -1,4 +1,4 @@
-# What a client keeps: its enrolment (given once), its state (roots, link root) and its boot counter.
+# What a client keeps: its enrolment (given once), its state (roots, link root), its boot counter.
 # The port that the client knows: enrolment(), state(), put_state(blob), boot(), put_boot(n). State
 # is replaced in one step; a boot counter may tear, since the mediator puts a lost one right.
 import json

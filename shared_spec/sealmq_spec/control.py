@@ -22,13 +22,15 @@ from .const import (
     WANT_KG_TIME,
 )
 from .envelope import get_m2, nonce_link, put_m2, tail_m2
-from .errors import Malformed, Unsupported
+from .errors import Malformed, Unauthentic, Unsupported
 from .keys import u24
 
 _PROOF_CHARS = 32
 _TAG_CHARS = 22
 _REASON = 200
 _PROOF = bytes((PROOF,))
+_CONN = DOWN_HEAD + 10
+_DOWN_LEAST = DOWN_HEAD + TAG
 _CONTROL = len(CONTROL).to_bytes(2, "big") + CONTROL
 
 
@@ -74,8 +76,9 @@ def split_proof(password: bytes):
     )
 
 
-def _proof_aad(site: bytes, mediator: int, packet) -> bytes:
-    return _PROOF + site + u24(mediator) + packet[: len(packet) - _TAG_CHARS]
+# What stands in front of the CONNECT packet in the proof's associated data.
+def proof_aad(site: bytes, mediator: int) -> bytes:
+    return _PROOF + site + u24(mediator)
 
 
 def _proof_nonce(salt: bytes, conn: int) -> bytes:
@@ -84,14 +87,18 @@ def _proof_nonce(salt: bytes, conn: int) -> bytes:
 
 # Fills in the last 22 bytes of a CONNECT packet whose password already begins with proof_head.
 def sign_connect(aead, site, mediator, salt, conn, packet: bytearray) -> None:
+    put_proof(aead, _proof_nonce(salt, conn), proof_aad(site, mediator), packet)
+
+
+# The same with nonce and proof_aad made. The tag lies for a moment where its text will.
+def put_proof(aead, nonce, front: bytes, packet: bytearray) -> None:
     end = len(packet) - _TAG_CHARS
-    # The tag lies where its text will.
-    aead.seal_into(_proof_nonce(salt, conn), _proof_aad(site, mediator, packet), packet, end, 0)
+    aead.seal_into(nonce, front + packet[:end], packet, end, 0)
     packet[end:] = b64u(packet[end : end + TAG])
 
 
 def check_connect(aead, site, mediator, salt, conn, packet: bytes, given: bytes) -> None:
-    aad = _proof_aad(site, mediator, packet)
+    aad = proof_aad(site, mediator) + packet[: len(packet) - _TAG_CHARS]
     check_tag(aead, _proof_nonce(salt, conn), aad, given, "CONNECT")
 
 
@@ -136,30 +143,48 @@ def open_up(aead, salt, site, client, mediator, packet: bytes) -> bytes:
     return unseal(aead, nonce, packet, M2_HEAD, tail, "control packet")
 
 
-def _down_tail(site, client, mediator, conn) -> bytes:
-    return b"".join((site, (client << 24 | mediator).to_bytes(6, "big"), u24(conn), _CONTROL))
+# Associated data of what comes down, with room for its header and conn.
+def down_aad(site: bytes, client: int, mediator: int) -> bytearray:
+    who = (client << 24 | mediator).to_bytes(6, "big")
+    return bytearray(b"".join((bytes(DOWN_HEAD), site, who, b"\0\0\0", _CONTROL)))
+
+
+def _put_conn(aad: bytearray, conn: int) -> None:
+    struct.pack_into(">BH", aad, _CONN, conn >> 16, conn & 0xFFFF)
 
 
 # order: 12 bytes (inst, ms, seq), which is the nonce.
 def seal_down(aead, suite, order: bytes, site, client, mediator, conn, body: bytes) -> bytes:
     head = bytes((DOWN, suite << 4)) + order
-    return seal(aead, order, head, _down_tail(site, client, mediator, conn), body)
+    aad = down_aad(site, client, mediator)
+    _put_conn(aad, conn)
+    return seal(aead, order, head, bytes(aad[DOWN_HEAD:]), body)
 
 
 # (order, body). The caller holds order to strictly rising.
 def open_down(aead, suite, site, client, mediator, conn, packet: bytes):
-    n = len(packet)
-    if n < DOWN_HEAD + 1 + TAG:
-        raise Malformed("control packet of %d bytes" % n)
-    second = packet[1]
-    if packet[0] != DOWN or second & 15:
-        raise Malformed("control packet begins with %02x %02x" % (packet[0], second))
+    buf = bytearray(packet)
+    order = open_down_at(aead, suite, down_aad(site, client, mediator), conn, buf, 0)
+    return order, bytes(buf[DOWN_HEAD : len(buf) - TAG])
+
+
+# Opens in place the packet that stands in buf from o to its end. aad: of down_aad. Returns order.
+def open_down_at(aead, suite, aad: bytearray, conn, buf: bytearray, o: int) -> bytes:
+    n = len(buf) - o - _DOWN_LEAST
+    if n < 1:
+        raise Malformed("control packet of %d bytes" % (len(buf) - o))
+    second = buf[o + 1]
+    if buf[o] != DOWN or second & 15:
+        raise Malformed("control packet begins with %02x %02x" % (buf[o], second))
     if second >> 4 != suite:
         raise Unsupported("control packet of suite %d, the link's is %d" % (second >> 4, suite))
-    head = packet[:DOWN_HEAD]
+    head = bytes(buf[o : o + DOWN_HEAD])
     order = head[2:]
-    tail = _down_tail(site, client, mediator, conn)
-    return order, unseal(aead, order, packet, DOWN_HEAD, tail, "control packet")
+    aad[:DOWN_HEAD] = head
+    _put_conn(aad, conn)
+    if not aead.open_into(order, aad, buf, o + DOWN_HEAD, n):
+        raise Unauthentic("control packet: the tag does not verify")
+    return order
 
 
 def welcome(status, ms, boot_floor, top, mask, epoch, kseq, tlv: bytes) -> bytes:
@@ -168,10 +193,12 @@ def welcome(status, ms, boot_floor, top, mask, epoch, kseq, tlv: bytes) -> bytes
 
 
 # (status, ms, boot_floor, top, mask, epoch, kseq, offset of the TLV block).
-def get_welcome(body: bytes):
-    if len(body) < 30 or body[0] != OP_WELCOME:
-        raise Malformed("welcome of %d bytes" % len(body))
-    t = struct.unpack_from(">BBHIBHBHIIBHI", body, 0)
+def get_welcome(body: bytes, o: int = 0, end: int = -1):
+    if end < 0:
+        end = len(body)
+    if end - o < 30 or body[o] != OP_WELCOME:
+        raise Malformed("welcome of %d bytes" % (end - o))
+    t = struct.unpack_from(">BBHIBHBHIIBHI", body, o)
     return (
         t[1],
         t[2] << 32 | t[3],
@@ -180,7 +207,7 @@ def get_welcome(body: bytes):
         t[8] << 32 | t[9],
         t[10] << 16 | t[11],
         t[12],
-        29,
+        o + 29,
     )
 
 

@@ -21,6 +21,9 @@ from .const import (
 )
 from .errors import Malformed
 
+_M1 = ">BBBHBHBH8sBHIB"
+_M2 = ">BBBHI"
+
 
 def tail_m1(site: bytes, label: int, topic: bytes) -> bytes:
     return site + (label << 16 | len(topic)).to_bytes(5, "big") + topic
@@ -36,10 +39,52 @@ def tail_m3(site: bytes, topic: bytes) -> bytes:
     return site + len(topic).to_bytes(2, "big") + topic
 
 
+# Whole associated data of messages on a topic; ctr, t_pub, life and class are still to be written.
+def aad_m1(suite, epoch, sender, boot, salt, site, label, topic) -> bytearray:
+    head = struct.pack(
+        _M1 + "4sBHH",
+        M1,
+        suite << 4,
+        epoch >> 16,
+        epoch & 0xFFFF,
+        sender >> 16,
+        sender & 0xFFFF,
+        boot >> 16,
+        boot & 0xFFFF,
+        salt,
+        0,
+        0,
+        0,
+        0,
+        site,
+        label >> 16,
+        label & 0xFFFF,
+        len(topic),
+    )
+    return bytearray(head + topic)
+
+
+def aad_m2(suite, site, client, mediator, flags, topic) -> bytearray:
+    head = struct.pack(
+        _M2 + "4sHIBH",
+        M2,
+        suite << 4,
+        0,
+        0,
+        0,
+        site,
+        client >> 8,
+        (client & 255) << 24 | mediator,
+        flags,
+        len(topic),
+    )
+    return bytearray(head + topic)
+
+
 # kind_class: a class, plus UNTIMED where t_pub is 0. Writes 27 bytes at buf[o].
 def put_m1(buf, o, suite, kind_class, epoch, sender, boot, salt, ctr, t_pub, life) -> None:
     struct.pack_into(
-        ">BBBHBHBH8sBHIB",
+        _M1,
         buf,
         o,
         M1,
@@ -94,7 +139,7 @@ def nonce_m1(buf, o: int) -> bytes:
 
 
 def put_m2(buf, o, first, suite, ctr, s1) -> None:
-    struct.pack_into(">BBBHI", buf, o, first, suite << 4, ctr >> 16, ctr & 0xFFFF, s1)
+    struct.pack_into(_M2, buf, o, first, suite << 4, ctr >> 16, ctr & 0xFFFF, s1)
 
 
 # (suite, ctr, s1) of an m2, or of a control packet up, which has the same header with another first

@@ -1,6 +1,7 @@
 # Every key derivation, one line each (SPEC.md 2). Roots enter F and nothing else; ciphers get
 # outputs of F.
 from hashlib import sha256
+from struct import pack_into
 
 
 # SHA-256(T, site, ctx, K): at most 55 bytes, so one compression, keyed by the 32 bytes at its end.
@@ -45,16 +46,34 @@ def inner_key(
 def link_key(
     site: bytes, use: int, suite: int, mediator: int, boot: int, salt: bytes, km: bytes
 ) -> bytes:
-    return link_key_of(link_input(site, mediator, boot, salt, km), use, suite)
+    return f(b"l1", site, _numbers(use << 4 | suite, mediator, boot), salt, km)
 
 
-# What all link keys of a boot session are made of, and one of them: they differ in one byte.
-def link_input(site: bytes, mediator: int, boot: int, salt: bytes, km: bytes) -> bytearray:
-    return bytearray(b"".join((b"l1", site, _numbers(0, mediator, boot), salt, km)))
+# The same two for one who derives them for one boot session after the other: all of F's input, with
+# places for boot and salt, which in_session fills, and for use and suite.
+_SESSION = 10
+_USE = 6
+_ROOM = bytes(11)
+
+
+def inner_input(site: bytes, suite: int, sender: int, root_bar: bytes) -> bytearray:
+    return bytearray(b"i1" + site + bytes((suite,)) + u24(sender) + _ROOM + root_bar)
+
+
+def link_input(site: bytes, mediator: int, km: bytes) -> bytearray:
+    return bytearray(b"l1" + site + b"\0" + u24(mediator) + _ROOM + km)
+
+
+def in_session(made: bytearray, boot: int, salt: bytes) -> None:
+    pack_into(">BH8s", made, _SESSION, boot >> 16, boot & 0xFFFF, salt)
+
+
+def f_of(made: bytearray) -> bytes:
+    return sha256(made).digest()
 
 
 def link_key_of(made: bytearray, use: int, suite: int) -> bytes:
-    made[6] = use << 4 | suite
+    made[_USE] = use << 4 | suite
     return sha256(made).digest()
 
 

@@ -2,8 +2,8 @@
 # headers, associated data. A message writes only its counter, its time, its class and its life.
 from struct import pack_into
 
-from .const import M1_HEAD, M2, M2_HEAD, N_INNER, N_LINK, TAG
-from .envelope import put_m1, put_m2, tail_m1, tail_m2
+from .const import M1_HEAD, M2_HEAD, N_INNER, N_LINK, TAG
+from .envelope import aad_m1, aad_m2
 from .tlv import EMPTY
 
 _TYPING = False
@@ -27,6 +27,7 @@ class Outgoing:
         self,
         ident: "Any",
         boot: int,
+        salt: bytes,
         nonce: bytearray,
         topic: bytes,
         flags: int,
@@ -34,18 +35,15 @@ class Outgoing:
         link: "Any",
     ) -> None:
         own = ident.own
-        head = bytearray(M1_HEAD)
-        salt = bytes(nonce[:_KIND])
-        put_m1(head, 0, own.suite, 0, own.epoch, ident.client, boot, salt, 0, 0, 0)
-        self._first = head[1]
-        head += tail_m1(ident.site, own.label, topic)
-        self._aad1 = head
-        self._head1 = memoryview(head)[:M1_HEAD]
-        head = bytearray(M2_HEAD)
-        put_m2(head, 0, M2, ident.suite, 0, 0)
-        head += tail_m2(ident.site, ident.client, ident.mediator, flags, topic)
-        self._aad2 = head
-        self._head2 = memoryview(head)[:M2_HEAD]
+        site = ident.site
+        client = ident.client
+        aad = aad_m1(own.suite, own.epoch, client, boot, salt, site, own.label, topic)
+        self._first = aad[1]
+        self._aad1 = aad
+        self._head1 = memoryview(aad)[:M1_HEAD]
+        aad = aad_m2(ident.suite, site, client, ident.mediator, flags, topic)
+        self._aad2 = aad
+        self._head2 = memoryview(aad)[:M2_HEAD]
         self._nonce = nonce
         self._inner = inner
         self._link = link

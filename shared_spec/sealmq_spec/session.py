@@ -1,9 +1,13 @@
 # A client's boot session, sans-IO: seals what goes out, opens what the mediator says. Device and
 # host use it alike. No clock and no randomness of its own: `mono` is a millisecond counter that
 # only rises, salt comes from the caller.
+from struct import pack_into
+
 from . import control
 from .const import (
     BEHIND,
+    DOWN_HEAD,
+    N_PROOF,
     OP_ASK_TIME,
     OP_EPOCH,
     OP_FETCH,
@@ -16,6 +20,7 @@ from .const import (
     READY,
     ROUND_TRIP_MS,
     SUBSCRIBE,
+    TAG,
     TLV_KG_TIME,
     U24,
     UNTIMED,
@@ -27,27 +32,39 @@ from .const import (
     WINDOW_S,
 )
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import inner_key, link_input, link_key_of, u24
+from .keys import u24
 from .outgoing import Outgoing
 from .provision import open_kg_time, time_nonce
+from .sessionkeys import SessionKeys
 from .tlv import EMPTY, span, unpack
 from .topics import put_token
 
+_TYPING = False
+if _TYPING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .identity import Identity
+
 _TOPICS = 16
+_KNOWN = (TLV_KG_TIME,)
 _USED_UP = "the boot session's counters are used up; start a new one"
 # W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
 _HALF_MS = WINDOW_S * 500
+_KIND_PROOF = N_PROOF[0]
 
 
 class Session:
     # boot: already raised in stable memory. salt: 8 bytes, SPEC.md 5.
-    def __init__(self, ident, make, boot: int, salt: bytes):
-        self.ident = ident
+    def __init__(
+        self, ident: "Identity", make: "Callable[[int, bytes], Any]", boot: int, salt: bytes
+    ) -> None:
         self.make = make
-        self._aeads = {}
-        self._outgoing = {}
+        self._keys = SessionKeys(make)
+        self._outgoing: "dict[tuple[bytes, int], Outgoing]" = {}
         self._nonce = bytearray(12)
         self.begin(boot, salt)
+        self.renew(ident)
 
     # A new boot session: nothing of the last one is kept.
     def begin(self, boot: int, salt: bytes) -> None:
@@ -64,52 +81,31 @@ class Session:
         self.boot_floor = 0
         self.kg_time = False
         self.clock_conflict = False
-        self._offset = None
+        self._offset: "int | None" = None
         self._sent = 0
         self._asked = b""
         self._order = b""
         self._nonce[:8] = salt
-        self._forget()
+        self._keys.begin(boot, salt)
+        self._forget_topics()
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
     # nonce again.
-    def renew(self, ident) -> None:
+    def renew(self, ident: "Identity") -> None:
         self.ident = ident
-        self._forget()
+        self._keys.renew(ident)
+        self._proof_aad = control.proof_aad(ident.site, ident.mediator)
+        self._down_aad = control.down_aad(ident.site, ident.client, ident.mediator)
+        self._forget_topics()
 
-    def _forget(self) -> None:
-        self._aeads.clear()
-        self._outgoing.clear()
-        self._made = None
-        self._topic = None
+    def _forget_topics(self) -> None:
+        if self._outgoing:
+            self._outgoing = {}
+        self._topic: "bytes | None" = None
         self._flags = 0
 
-    def _link(self, use: int):
-        a = self._aeads.get(use)
-        if a is None:
-            i = self.ident
-            if not i.gen:
-                raise Misuse("no link root yet: provision first")
-            made = self._made
-            if made is None:
-                made = link_input(i.site, i.mediator, self.boot, self.salt, i.km)
-                self._made = made
-            a = self.make(i.suite, link_key_of(made, use, i.suite))
-            self._aeads[use] = a
-        return a
-
-    def _inner(self):
-        a = self._aeads.get(0)
-        if a is None:
-            o = self.ident.own
-            a = self.make(
-                o.suite,
-                inner_key(
-                    self.ident.site, o.suite, self.ident.client, self.boot, self.salt, o.r_bar
-                ),
-            )
-            self._aeads[0] = a
-        return a
+    def _link(self, use: int) -> "Any":
+        return self._keys.link(use)
 
     # The next counter. At its end the caller must start a new boot session.
     def next_ctr(self) -> int:
@@ -146,28 +142,31 @@ class Session:
     # in.
     def begin_connect(self, want_kg_time: bool, low: int = 0) -> bytes:
         i = self.ident
-        if not i.gen:
-            return control.proof_head(i.suite, 0, 0, i.client, self.boot, self.salt, 0, 0)
-        if self.conn >= U24:
+        gen = i.gen
+        salt = self.salt
+        if not gen:
+            return control.proof_head(i.suite, 0, 0, i.client, self.boot, salt, 0, 0)
+        conn = self.conn + 1
+        if conn > U24:
             raise Misuse("the boot session's connections are used up; start a new one")
-        self.conn += 1
+        self.conn = conn
         self._order = b""
         flags = 0
-        self._asked = b""
+        asked = b""
         if want_kg_time:
             flags = WANT_KG_TIME
-            self._asked = time_nonce(self.salt, self.boot, self.conn)
-        return control.proof_head(
-            i.suite, flags, i.gen, i.client, self.boot, self.salt, self.conn, low or self.ctr + 1
-        )
+            asked = time_nonce(salt, self.boot, conn)
+        self._asked = asked
+        low = low or self.ctr + 1
+        return control.proof_head(i.suite, flags, gen, i.client, self.boot, salt, conn, low)
 
     # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
     # to set the clock.
     def sign(self, packet: bytearray, mono: int) -> None:
-        i = self.ident
-        control.sign_connect(
-            self._link(USE_CONTROL), i.site, i.mediator, self.salt, self.conn, packet
-        )
+        nonce = self._nonce
+        conn = self.conn
+        pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
+        control.put_proof(self._keys.link(USE_CONTROL), nonce, self._proof_aad, packet)
         self._sent = mono
 
     # --- what goes out ---
@@ -201,8 +200,8 @@ class Session:
         if out is None:
             if len(self._outgoing) >= _TOPICS:
                 self._outgoing.clear()
-            link = self._link(USE_PUBLISH)
-            out = Outgoing(self.ident, self.boot, self._nonce, topic, flags, self._inner(), link)
+            inner, link = self._keys.inner(), self._keys.link(USE_PUBLISH)
+            out = Outgoing(self.ident, self.boot, self.salt, self._nonce, topic, flags, inner, link)
             self._outgoing[key] = out
         return out
 
@@ -257,18 +256,21 @@ class Session:
 
     # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code,
     # rule, reason); epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms; reply -> (ctr,
-    # bytes). Unknown ops -> (op, None).
-    def down(self, packet: bytes, mono: int):
-        i = self.ident
-        order, body = control.open_down(
-            self._link(USE_DOWN), i.suite, i.site, i.client, i.mediator, self.conn, packet
-        )
+    # bytes). Unknown ops -> (op, None). o: where the packet begins. A bytearray is used up.
+    def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
+        buf = packet if isinstance(packet, bytearray) else bytearray(packet)
+        link = self._keys.link(USE_DOWN)
+        conn = self.conn
+        order = control.open_down_at(link, self.ident.suite, self._down_aad, conn, buf, o)
         if order <= self._order:
             raise Replay("control packet out of order")
         self._order = order
-        op = body[0]
+        o += DOWN_HEAD
+        end = len(buf) - TAG
+        op = buf[o]
         if op == OP_WELCOME:
-            return op, self._welcome(body, mono)
+            return op, self._welcome(buf, o, end, mono)
+        body = bytes(buf[o:end])
         if op == OP_RECEIPT:
             self.top, self.mask = control.get_receipt(body)
             return op, (self.top, self.mask)
@@ -286,16 +288,18 @@ class Session:
             return op, (int.from_bytes(body[1:4], "big"), body[4:])
         return op, None
 
-    def _welcome(self, body: bytes, mono: int) -> int:
-        status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(body)
+    def _welcome(self, buf: bytearray, o: int, end: int, mono: int) -> int:
+        status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(buf, o, end)
         if status != READY and status != BEHIND:
             raise Malformed("welcome with status %d" % status)
-        items = _items(body, o)
+        items = _items(buf, o, end)
         if status == READY:
             self._clock(ms, items, mono)
-        self.boot_floor, self.top, self.mask = floor, top, mask
+        self.boot_floor = floor
+        self.top = top
+        self.mask = mask
         self._saw(epoch, kseq)
-        return status
+        return int(status)
 
     def _time(self, body: bytes, mono: int) -> int:
         if len(body) < 24:
@@ -303,7 +307,7 @@ class Session:
         if bytes(body[1:17]) != self._asked:
             raise Stale("time for another request")
         ms = int.from_bytes(body[17:23], "big")
-        self._clock(ms, _items(body, 23), mono)
+        self._clock(ms, _items(body, 23, len(body)), mono)
         return ms
 
     # The mediator's time, and the KG's where it is there; each request is answered once.
@@ -350,8 +354,8 @@ class Session:
 
 
 # The TLV block that closes a body.
-def _items(body: bytes, o: int):
-    start, end = span(body, o, len(body))
-    if end != len(body):
-        raise Malformed("%d bytes behind the TLV block" % (len(body) - end))
-    return unpack(body, start, end, (TLV_KG_TIME,))
+def _items(body: "bytes | bytearray", o: int, limit: int) -> "dict[int, bytes]":
+    start, end = span(body, o, limit)
+    if end != limit:
+        raise Malformed("%d bytes behind the TLV block" % (limit - end))
+    return unpack(body, start, end, _KNOWN)
