@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sealmq.families.engine import Decision
 from sealmq.mqtt import (
     Packet,
     Puback,
@@ -24,7 +25,7 @@ from sealmq_spec.const import RETAINED
 from sealmq_spec.errors import Denied, SealError, Stale
 from sealmq_spec.topics import is_reserved
 
-from .wrap import Delivered, is_live, look_m3, rewrap
+from .wrap import Delivered, Inside, is_live, look_m3, open_m3, rewrap
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -104,23 +105,25 @@ class Delivering:
     def _judge(self, packet: Publish, seen: Delivered) -> None:
         conn = self._conn
         hub = conn.hub
+        ring = hub.ring
         now_ms = hub.now_ms()
-        label = hub.ring.labels[seen.label].name
+        label = ring.labels[seen.label].name
         how = RETAINED if packet.retain else seen.how
-        decision = conn.policy.deliver(packet.topic, label, how, now_ms, len(packet.payload))
+        live = is_live(seen, packet.retain, now_ms)
+        inside = None
+        if not live or hub.engine_opens:
+            inside = open_m3(ring, seen, packet.topic_raw, packet.payload)
+        decision = self._ask(packet, label, how, now_ms, seen, inside)
         if not decision.allow:
             self._withhold(packet)
             hub.audit.count_denied(conn.client.name, packet.topic, decision.rule, label)
             return
-        payload = packet.payload
-        epoch = seen.epoch
-        if not is_live(seen, packet.retain, now_ms):
+        payload, epoch = packet.payload, seen.epoch
+        if inside is not None and not live:
             if packet.retain:
                 self._check_roll_back(packet, seen)
-            payload = rewrap(
-                hub.ring, hub.order, seen, packet.retain, packet.topic_raw, payload, now_ms
-            )
-            epoch = hub.ring.labels[seen.label].epoch
+            payload = rewrap(ring, hub.order, seen, inside, packet.retain, packet.topic_raw, now_ms)
+            epoch = ring.labels[seen.label].epoch
         conn.show_records(seen.label, epoch)
         self._pass(packet, payload, packet.retain)
         hub.audit.count_delivered(conn.client.name, packet.topic, label)
@@ -134,6 +137,31 @@ class Delivering:
             qos=packet.qos,
             how=how,
             size=len(payload),
+        )
+
+    # What is inside is opened for policy only where a family looks at it.
+    def _ask(
+        self,
+        packet: Publish,
+        label: str,
+        how: int,
+        now_ms: int,
+        seen: Delivered,
+        inside: Inside | None,
+    ) -> Decision:
+        conn = self._conn
+        if inside is None:
+            return conn.policy.deliver(packet.topic, label, how, now_ms, len(packet.payload))
+        return conn.policy.deliver(
+            packet.topic,
+            label,
+            how,
+            now_ms,
+            len(packet.payload),
+            inside.tlv(conn.hub.known_tlv),
+            inside.sender,
+            (inside.boot, inside.ctr),
+            inside.age_s(seen, now_ms) * 1000,
         )
 
     # The newest retained copy that passed this mediator; an older one is a broker's roll-back.

@@ -60,6 +60,7 @@ class Hub:
         self.strangers = 0
         self.kg: KgClient | None = None
         self.known_tlv = tuple(engine.tlvs)
+        self.engine_opens = engine.opens
         # Newest retained copy of each topic that passed here: (s2, seq), so that a roll-back shows.
         self.retained: dict[str, tuple[int, int]] = {}
         self._sessions = {
@@ -113,6 +114,12 @@ class Hub:
 
     # --- policy ---
 
+    def family_fault(self, family: str, question: str, error: Exception) -> None:
+        """A family failed; the engine has made a deny of it."""
+        log.error("family %s failed at %s: %r", family, question, error)
+        reason = type(error).__name__
+        self.audit.write("family-fault", family=family, question=question, reason=reason)
+
     async def commit(self, records: list[StoreRecord]) -> None:
         """Makes records durable, then lets the families index what really holds.
 
@@ -153,9 +160,11 @@ class Hub:
         """
         if config == self.config:
             return
-        self.config = config
+        if config.policy.order != self.config.policy.order:
+            log.warning("[policy] order is taken over at the next start")
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
         await self.commit(list(reloaded.records))
+        self.config = config
         self.audit.write(
             "config-reloaded", enforce=self.engine.enforce, order=list(config.policy.order)
         )

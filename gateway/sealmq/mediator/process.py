@@ -115,8 +115,11 @@ class Mediator:
             self._reload.clear()
             try:
                 await self._hub.reload(load(self._layout.config))
-            except (SiteError, StoreError, OSError) as error:
+            except (SiteError, OSError) as error:
                 log.error("sealmq.toml is not taken over: %s", error)
+            except StoreError as error:
+                log.error("sealmq.toml is not taken over yet: %s", error)
+                asyncio.get_running_loop().call_later(1.0, self._reload.set)
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -154,13 +157,17 @@ async def _hub(config: Config, ring: Keyring, store: Store, audit: Audit, broker
     address = BrokerAddress(
         broker["host"], int(broker["port"]), broker.get("user"), broker.get("password")
     )
+    hub: Hub | None = None
+
+    def fault(family: str, question: str, error: Exception) -> None:
+        if hub is not None:
+            hub.family_fault(family, question, error)
+
     engine = Engine(
         load_families(config.policy.order),
         site=ring.site.hex(),
         enforce=config.policy.enforce,
-        on_fault=lambda family, question, error: log.error(
-            "family %s failed at %s: %r", family, question, error
-        ),
+        on_fault=fault,
     )
     records = engine.load(config, store.records())
     hub = Hub(config, ring, engine, store, audit, address)

@@ -152,7 +152,7 @@ class Publishing:
             hub.audit.count_unenforced(conn.client.name, decision.topic, decision.rule, "publish")
         conn.policy.saw(
             "accepted",
-            decision.topic,
+            decision.raw,
             now_ms,
             label=label,
             qos=packet.qos,

@@ -117,8 +117,10 @@ class Subscribing:
                 self._refuse(_UNSUBSCRIBE, error, text)
                 continue
             self._public.discard(filt)
-            onward.append(conn.policy.parse("subscribe", filt))
-            conn.policy.unsubscribed(filt)
+            plain = conn.policy.parse("subscribe", filt)
+            # False while the same filter is held with another encoding, say for another purpose.
+            if conn.policy.unsubscribed(filt) and plain:
+                onward.append(plain)
         if not onward:
             conn.send(build.unsuback(packet.packet_id))
             return

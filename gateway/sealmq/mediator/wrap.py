@@ -190,37 +190,64 @@ def is_live(seen: Delivered, retain: bool, now_ms: int) -> bool:
     return not retain and seen.how != QUEUED and abs(now_ms - seen.s2) <= WINDOW_S * 1000
 
 
+class Inside(NamedTuple):
+    """What m3 holds, opened with the topic key: TLV and m1, and what m1's header says."""
+
+    body: bytes
+    start: int
+    kind: int
+    untimed: bool
+    sender: int
+    boot: int
+    ctr: int
+    t_pub: int
+    life: int
+
+    def age_s(self, seen: Delivered, now_ms: int) -> int:
+        """Seconds since it was published; of an untimed will, since it was sealed (SPEC.md 6.2)."""
+        return now_ms // 1000 - (seen.s2 // 1000 if self.untimed else self.t_pub)
+
+    def tlv(self, known: tuple[int, ...]) -> dict[int, bytes]:
+        """The items in front of m1."""
+        first, end = span(self.body, 0, len(self.body))
+        return unpack(self.body, first, end, known)
+
+
+def open_m3(ring: Keyring, seen: Delivered, topic: bytes, payload: bytes) -> Inside:
+    """Opens the outer layer of a message from the broker. Raises SealError."""
+    opener = ring.opener(seen.label, seen.epoch, seen.inst)
+    if opener is None:
+        raise NoKey(f"no key for label {seen.label} epoch {seen.epoch}")
+    aad = payload[:M3_HEAD] + tail_m3(ring.site, topic)
+    body = opener.open(nonce_m3(payload), payload[M3_HEAD:], aad)
+    if body is None:
+        raise Unauthentic("m3 from the broker: the tag does not verify")
+    start = 1 if not body[0] else span(body, 0, len(body))[1]
+    _, kind, untimed, _, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
+    return Inside(body, start, kind, untimed, sender, boot, ctr, t_pub, life)
+
+
 def rewrap(
     ring: Keyring,
     order: Order,
     seen: Delivered,
+    inside: Inside,
     retain: bool,
     topic: bytes,
-    payload: bytes,
     now_ms: int,
 ) -> bytes:
-    """A retained or queued message, opened, checked and sealed with a fresh s2 (SPEC.md 6.3).
+    """A retained or queued message, checked and sealed with a fresh s2 (SPEC.md 6.3).
 
-    Raises SealError.
+    Raises SealError for what is no such message, or has outlived its life.
     """
-    opener = ring.opener(seen.label, seen.epoch, seen.inst)
-    if opener is None:
-        raise NoKey(f"no key for label {seen.label} epoch {seen.epoch}")
-    body = opener.open(
-        nonce_m3(payload), payload[M3_HEAD:], payload[:M3_HEAD] + tail_m3(ring.site, topic)
-    )
-    if body is None:
-        raise Unauthentic("m3 from the broker: the tag does not verify")
-    start = 1 if not body[0] else span(body, 0, len(body))[1]
-    _, kind, untimed, _, _, _, _, _, t_pub, life = get_m1(body, start, len(body))
-    if retain and kind not in (RETAINED, WILL):
-        raise Malformed(f"RETAIN on a message of class {kind}")
-    allowed = life_s(life)
-    age = now_ms // 1000 - (seen.s2 // 1000 if untimed else t_pub)
+    if retain and inside.kind not in (RETAINED, WILL):
+        raise Malformed(f"RETAIN on a message of class {inside.kind}")
+    allowed = life_s(inside.life)
+    age = inside.age_s(seen, now_ms)
     if allowed is not None and age > allowed:
         raise Stale(f"message is {age} s old, its life was {allowed} s")
     how = RETAINED if retain else QUEUED
-    return seal_m3(ring, ring.labels[seen.label], order, how, topic, body, now_ms)
+    return seal_m3(ring, ring.labels[seen.label], order, how, topic, inside.body, now_ms)
 
 
 def tag_of(payload: bytes) -> bytes:
