@@ -1,0 +1,107 @@
+"""What a spectator should know at a moment: the one state that both displays show.
+
+It is fed by what clients say, by the audit log as it grows, and by the tap at the broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .audit_log import Record
+from .plot import ATTEMPTS, Attempt
+
+_KEEP = 200
+
+
+@dataclass
+class Message:
+    """One reading: who published it, who could open it."""
+
+    at: float
+    publisher: str
+    topic: str
+    text: str
+    readers: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tried:
+    """An attempt so far. `state`: waiting, trying, refused, accepted, unseen."""
+
+    attempt: Attempt
+    state: str = "waiting"
+    why: str = ""
+
+
+class Board:
+    """`changed` is called with a line of text for whoever shows lines."""
+
+    def __init__(self, line: Callable[[str], None]) -> None:
+        self.began = time.monotonic()
+        self.step = ""
+        self.site = ""
+        self.messages: list[Message] = []
+        self.tried = {attempt.name: Tried(attempt) for attempt in ATTEMPTS}
+        self.packets: list[tuple[str, bytes]] = []
+        self.broker_packets = 0
+        self.broker_bytes = 0
+        self._line = line
+        self._by_text: dict[tuple[str, str], Message] = {}
+        self._early: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Since the demo began."""
+        return time.monotonic() - self.began
+
+    def say(self, step: str) -> None:
+        """What the demo does now."""
+        self.step = step
+        self._line(step)
+
+    def told(self, client: str, event: dict[str, Any]) -> None:
+        """A client said something."""
+        if event["ev"] == "published":
+            message = Message(self.seconds, client, event["topic"], event["text"])
+            key = message.topic, message.text
+            message.readers += self._early.pop(key, [])
+            self._by_text[key] = message
+            self.messages.append(message)
+            del self.messages[:-_KEEP]
+        elif event["ev"] == "read":
+            key = event["topic"], event["text"]
+            found = self._by_text.get(key)
+            # QoS 1: a reader may be faster than the publisher's PUBACK.
+            readers = found.readers if found is not None else self._early.setdefault(key, [])
+            readers.append(client)
+
+    def audited(self, record: Record) -> None:
+        """The audit log has a new record."""
+        if record["event"].endswith("-refused") or record["event"] == "topic-labelled":
+            who = record.get("client") or record.get("peer", "?")
+            what = record.get("rule") or record.get("label", "")
+            reason = record.get("reason", "")
+            self._line(
+                f"audit: {record['event']} {who} {record.get('topic', '')} {what} {reason}".rstrip()
+            )
+
+    def at_broker(self, topic: str, payload: bytes) -> None:
+        """The broker received a message."""
+        self.broker_packets += 1
+        if not topic.startswith("@"):
+            self.packets.append((topic, payload))
+            del self.packets[:-_KEEP]
+
+    def trying(self, attempt: Attempt) -> None:
+        """An attempt begins."""
+        self.tried[attempt.name].state = "trying"
+        self.say(f"attempt: {attempt.title}")
+
+    def result(self, attempt: Attempt, state: str, why: str) -> None:
+        """What could be seen of its end; the verdict looks again, at the evidence."""
+        tried = self.tried[attempt.name]
+        tried.state, tried.why = state, why
+        self._line(f"  {state}: {why}")

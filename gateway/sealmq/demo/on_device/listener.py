@@ -1,0 +1,6 @@
+# A client that only reads: arm operator, monitor. Arguments: enrolment file, filters.
+import sys
+
+from actor import Actor  # type: ignore[import-not-found]
+
+Actor(sys.argv[1], tuple(sys.argv[2:])).run()

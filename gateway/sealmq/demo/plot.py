@@ -1,0 +1,122 @@
+"""What is tried, by whom, on which topic. Actors, judges and display all look here.
+
+One allowed act stands among the forbidden ones: a demo in which all is refused shows nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TEMPERATURE_1 = "machine/1/temperature"
+TEMPERATURE_2 = "machine/2/temperature"
+ANGLE_1 = "machine/1/arm/angle"
+NEW = "machine/1/arm/speed"
+
+OTHER_LABEL = "labels.publish.other-label"
+SUBSCRIBE_ABOVE = "labels.subscribe.above"
+REPLAYED = "mediator.publish.replay"
+BEHIND = "mediator.connect.behind"
+CHANGED = "mediator.publish.unauthentic"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """`who` does it or is its victim; `rule`: of the audit record or the reader's own class."""
+
+    name: str
+    title: str
+    who: str
+    topic: str
+    rule: str
+    expected: str = "refused"
+
+
+PUBLISH_OTHER = Attempt(
+    "publish-other-label",
+    "m2-temp-sensor publishes on machine 1's temperature topic",
+    "m2-temp-sensor",
+    TEMPERATURE_1,
+    OTHER_LABEL,
+)
+FIRST_PUBLISH = Attempt(
+    "first-publish",
+    "m1-control-panel publishes on a topic that nobody has used",
+    "m1-control-panel",
+    NEW,
+    "labels.publish.first",
+    "accepted",
+)
+PUBLISH_TAKEN = Attempt(
+    "publish-taken-topic",
+    "m2-control-panel publishes on that topic too",
+    "m2-control-panel",
+    NEW,
+    OTHER_LABEL,
+)
+SUBSCRIBE_OTHER = Attempt(
+    "subscribe-above",
+    "m2-control-panel subscribes to machine 1's temperature",
+    "m2-control-panel",
+    TEMPERATURE_1,
+    SUBSCRIBE_ABOVE,
+)
+REPLAY_PUBLISH = Attempt(
+    "replay-to-mediator",
+    "network: a recorded PUBLISH of m1-temp-sensor again, in its own connection",
+    "m1-temp-sensor",
+    TEMPERATURE_1,
+    REPLAYED,
+)
+REPLAY_CONNECT = Attempt(
+    "replay-connect",
+    "network: the recorded CONNECT of m1-control-panel, in a new connection",
+    "m1-control-panel",
+    "",
+    BEHIND,
+)
+CHANGE_M2 = Attempt(
+    "change-to-mediator",
+    "network: one bit of an m2 of m1-control-panel flipped on its way",
+    "m1-control-panel",
+    ANGLE_1,
+    CHANGED,
+)
+REPLAY_M3 = Attempt(
+    "replay-to-reader",
+    "broker's side: an old m3 once more towards monitor",
+    "monitor",
+    TEMPERATURE_2,
+    "Replay",
+)
+CHANGE_M3 = Attempt(
+    "change-to-reader",
+    "broker's side: one bit of an m3 towards m1-arm-operator flipped",
+    "m1-arm-operator",
+    ANGLE_1,
+    "Unauthentic",
+)
+HANDED = Attempt(
+    "handed-to-lower-reader",
+    "m1-temp-sensor's identity is handed packets and records from the broker's side",
+    "m1-temp-sensor",
+    ANGLE_1,
+    "NoKey",
+)
+
+ATTEMPTS = (
+    PUBLISH_OTHER,
+    FIRST_PUBLISH,
+    PUBLISH_TAKEN,
+    SUBSCRIBE_OTHER,
+    REPLAY_PUBLISH,
+    CHANGE_M2,
+    REPLAY_CONNECT,
+    REPLAY_M3,
+    CHANGE_M3,
+    HANDED,
+)
+
+# Who opens what the lower reader cannot, as a proof that the packets were good.
+CONTROL = "m1-arm-operator"
+HANDED_TO = "handed-to-m1-temp-sensor"
+HANDED_TO_CONTROL = "handed-to-m1-arm-operator"
