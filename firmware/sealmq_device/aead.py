@@ -2,10 +2,12 @@
 #
 # A backend is imported when a key of its suite is first made (viper code takes memory) and kept (an
 # import takes 12,000 instructions even when the module is loaded). Where the interpreter has no
-# viper, as on 64-bit ARM hosts, a plain one stands in; every board that SealMQ names has viper.
+# viper (64-bit ARM hosts) or too short branches for ours (Cortex-M0), a plain one stands in.
 _TYPING = False
 if _TYPING:
     from typing import Any
+
+_NO_VIPER = (SyntaxError, NotImplementedError)
 
 CCM = 1
 CHACHA = 2
@@ -27,7 +29,7 @@ def _load(suite: int) -> "Any":
             from .ccm import Ccm
 
             return Ccm
-        except SyntaxError:
+        except _NO_VIPER:
             from .ccm_long import Ccm as PlainCcm
 
             return PlainCcm
@@ -36,7 +38,7 @@ def _load(suite: int) -> "Any":
             from .chacha import ChaCha
 
             return ChaCha
-        except SyntaxError:
+        except _NO_VIPER:
             from .chacha_plain import ChaCha as PlainChaCha
 
             return PlainChaCha

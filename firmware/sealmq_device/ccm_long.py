@@ -7,7 +7,7 @@ from micropython import const
 
 try:
     from .ccm_words import counters, differ, offset, wipe, xor
-except SyntaxError:
+except (SyntaxError, NotImplementedError):
     from .ccm_bytes import counters, differ, offset, wipe, xor
 
 _PIECE = const(1024)  # whole blocks
