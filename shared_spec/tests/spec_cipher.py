@@ -1,4 +1,4 @@
-"""Cipher backends for the tests of the protocol package: an honest one, and others that are wrong on purpose."""
+"""Cipher backends for the tests of the protocol package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend that leaves plaintext behind when a tag fails: the runner of the vectors must notice."""
+"""A backend that leaves bytes behind when a tag fails: the runner of the vectors must notice."""
 
 from __future__ import annotations
 

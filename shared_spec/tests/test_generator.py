@@ -1,4 +1,4 @@
-"""The committed vectors are what the generator writes, and the generator is independent of what they test."""
+"""The committed vectors are the generator's, and it is independent of what they test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vectors on CPython, 64-bit and 32-bit MicroPython by one runner, and that the runner can fail."""
+"""The vectors on CPython, 64-bit and 32-bit MicroPython by one runner, which can fail."""
 
 from __future__ import annotations
 

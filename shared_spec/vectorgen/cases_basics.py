@@ -175,6 +175,7 @@ def _windows(c: Cases) -> None:
     put("edge-repeat", "the last place remembers", [100, 37, 37], "nns", 100, 1 << 63 | 1)
     put("jump-63", "a jump that keeps one place", [1, 64, 1], "nns", 64, 1 << 63 | 1)
     put("jump-64", "a jump over the whole window", [1, 65, 1], "nno", 65, 1)
+    put("bits-fall-out", "places beyond 64 are forgotten", [1, 2, 65], "nnn", 65, 1 << 63 | 1)
     put("highest", "the highest counter", [0xFFFFFE, 0xFFFFFF, 0xFFFFFE], "nns", 0xFFFFFF, 0b11)
     put("far", "a first counter far from 1", [1000000, 999999], "nn", 1000000, 0b11)
 

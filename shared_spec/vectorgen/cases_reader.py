@@ -17,7 +17,7 @@ from .envelopes import (
     m3_link,
     record,
 )
-from .model import Order, roots, tlv
+from .model import Order, rnd, roots, tlv
 from .reader_steps import INST, KG, LOW, OLD, OWN, Story, no, ok, put_record, send, sender, take
 
 
@@ -163,6 +163,10 @@ def _replays(s: Story) -> None:
     s.tell("other-boot", "the same ctr in another boot session", ok(first, a), ok(send(b, 1), b))
     b = sender(number=9)
     s.tell("other-sender", "the same ctr of another sender", ok(first, a), ok(send(b, 1), b))
+    b = a.but(salt=rnd("another salt", 8))
+    s.tell("other-salt", "a cloned board: another salt", ok(first, a), ok(send(b, 1), b))
+    b = a.but(client=9)
+    s.tell("same-salt", "another sender, boot and salt alike", ok(first, a), ok(send(b, 1), b))
     will = send(a, 1, 0, T, WILL, WILL)
     s.tell(
         "will-late", "a will sealed 199 messages ago", ok(send(a, 200), a), ok(will, a, how=WILL)
