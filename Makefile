@@ -10,7 +10,7 @@ TESTS := shared_spec/tests firmware/tests gateway/tests hil_tests/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo lint test test-full clean
+.PHONY: help setup demo lint test test-full bench-gateway clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -29,6 +29,11 @@ test: lint  ## lint and all tests but the long ones, within ten minutes
 
 test-full: lint  ## everything
 	@$(PYTHON) -m pytest $(PYTEST_ARGS) $(TESTS)
+
+bench-gateway: setup  ## what a message costs the gateway, into build/bench/
+	@mkdir -p build/bench
+	@for part in codec policy mediator; do \
+	    $(PYTHON) gateway/bench/$$part.py | tee build/bench/gateway-$$part.json; done
 
 clean:  ## remove all that was made, the virtualenv included
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

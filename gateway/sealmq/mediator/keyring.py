@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sealmq.aead import Aead, make
+from sealmq_spec.const import M3_HEAD, REF_LABEL
+from sealmq_spec.envelope import put_m3, tail_m3
 from sealmq_spec.keys import outer_key
 from sealmq_spec.records import get_record
 
 _OPENERS = 256
+_TAILS = 16_384
 
 
 class SnapshotError(Exception):
@@ -92,6 +95,8 @@ class Keyring:
                 self.records[top, n] = record
         self.manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
         self._sealers: dict[int, Aead] = {}
+        self._heads: dict[tuple[int, int], bytes] = {}
+        self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
 
     def set_links(self, number: int, links: list[dict[str, Any]]) -> None:
@@ -116,6 +121,24 @@ class Keyring:
             aead = self._outer(label, label.epoch, self.inst, ek)
             self._sealers[label.number] = aead
         return aead
+
+    def head(self, label: Label, how: int) -> bytes:
+        """The first 8 bytes of an m3 under the label's current epoch: all that its nonce is not."""
+        head = self._heads.get((label.number, how))
+        if head is None:
+            whole = bytearray(M3_HEAD)
+            put_m3(whole, 0, label.suite, REF_LABEL, how, label.number, label.epoch, 0, 0, 0)
+            head = self._heads[label.number, how] = bytes(whole[:8])
+        return head
+
+    def tail(self, topic: bytes) -> bytes:
+        """What stands behind m3's header in its associated data."""
+        tail = self._tails.get(topic)
+        if tail is None:
+            if len(self._tails) >= _TAILS:
+                self._tails.clear()
+            tail = self._tails[topic] = tail_m3(self.site, topic)
+        return tail
 
     def opener(self, number: int, epoch: int, inst: int) -> Aead | None:
         """The outer cipher of any known (label, epoch) and instance;

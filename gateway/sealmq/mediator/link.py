@@ -13,6 +13,7 @@ from hmac import compare_digest
 from sealmq.aead import Aead, make
 from sealmq_spec import control
 from sealmq_spec.const import RECEIPT_EVERY, SUBSCRIBE, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from sealmq_spec.envelope import tail_m2
 from sealmq_spec.errors import Replay, Stale, TooLarge, Unsupported
 from sealmq_spec.keys import link_key
 from sealmq_spec.topics import split_token
@@ -22,6 +23,7 @@ from .keyring import Client
 
 _FILTERS = 1024
 _BOOTS = 4
+_TAILS = 64
 
 
 class Sent:
@@ -45,6 +47,7 @@ class Link:
         "_down",
         "_filters",
         "_publish",
+        "_tails",
         "boot",
         "client",
         "gen",
@@ -75,6 +78,17 @@ class Link:
         # filter -> (op, ctr, tag) of its newest token.
         self._filters: dict[str, tuple[int, int, bytes]] = {}
         self.owed = 0
+        self._tails: dict[tuple[bytes, int], bytes] = {}
+
+    def tail(self, topic: bytes, flags: int) -> bytes:
+        """What stands behind m2's header in its associated data."""
+        tail = self._tails.get((topic, flags))
+        if tail is None:
+            if len(self._tails) >= _TAILS:
+                self._tails.clear()
+            tail = tail_m2(self.site, self.client, self.mediator, flags, topic)
+            self._tails[topic, flags] = tail
+        return tail
 
     @property
     def publish(self) -> Aead:

@@ -29,9 +29,6 @@ from sealmq_spec.envelope import (
     get_m3,
     nonce_link,
     nonce_m3,
-    put_m3,
-    tail_m2,
-    tail_m3,
 )
 from sealmq_spec.errors import (
     Malformed,
@@ -82,7 +79,7 @@ def open_m2(
     flags &= 7
     if not is_will and not flags & 6:
         check_fresh("message", now - s1)
-    tail = tail_m2(link.site, link.client, link.mediator, flags, topic)
+    tail = link.tail(topic, flags)
     nonce = nonce_link(link.salt, payload)
     body = link.publish.open(nonce, payload[M2_HEAD:], payload[:M2_HEAD] + tail)
     if body is None:
@@ -151,12 +148,9 @@ def seal_m3(
     ring: Keyring, label: Label, order: Order, how: int, topic: bytes, body: bytes, now_ms: int
 ) -> bytes:
     """m3 for `body` (TLV and m1) under the label's current epoch, with the next (s2, seq)."""
-    ms, seq = order.next(now_ms)
-    head = bytearray(M3_HEAD)
-    put_m3(head, 0, label.suite, REF_LABEL, how, label.number, label.epoch, order.inst, ms, seq)
-    header = bytes(head)
-    sealed = ring.sealer(label).seal(header[8:M3_HEAD], body, header + tail_m3(ring.site, topic))
-    return header + sealed
+    nonce = order.next_bytes(now_ms)
+    header = ring.head(label, how) + nonce
+    return header + ring.sealer(label).seal(nonce, body, header + ring.tail(topic))
 
 
 class Delivered(NamedTuple):
@@ -218,7 +212,7 @@ def open_m3(ring: Keyring, seen: Delivered, topic: bytes, payload: bytes) -> Ins
     opener = ring.opener(seen.label, seen.epoch, seen.inst)
     if opener is None:
         raise NoKey(f"no key for label {seen.label} epoch {seen.epoch}")
-    aad = payload[:M3_HEAD] + tail_m3(ring.site, topic)
+    aad = payload[:M3_HEAD] + ring.tail(topic)
     body = opener.open(nonce_m3(payload), payload[M3_HEAD:], aad)
     if body is None:
         raise Unauthentic("m3 from the broker: the tag does not verify")
