@@ -6,15 +6,19 @@
 from .const import TAG
 from .errors import Malformed, Unauthentic
 
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
 
 # TAG(K, nonce, A) of SPEC.md 1.2: 16 bytes over associated data alone.
-def tag(aead, nonce: bytes, aad: bytes) -> bytes:
+def tag(aead: "Any", nonce: bytes, aad: "bytes | bytearray") -> bytes:
     buf = bytearray(TAG)
     aead.seal_into(nonce, aad, buf, 0, 0)
     return bytes(buf)
 
 
-def check_tag(aead, nonce: bytes, aad: bytes, given: bytes, what: str) -> None:
+def check_tag(aead: "Any", nonce: bytes, aad: "bytes | bytearray", given: bytes, what: str) -> None:
     if len(given) != TAG:
         raise Malformed("%s: the tag has %d bytes, not 16" % (what, len(given)))
     if not aead.open_into(nonce, aad, bytearray(given), 0, 0):
@@ -22,7 +26,7 @@ def check_tag(aead, nonce: bytes, aad: bytes, given: bytes, what: str) -> None:
 
 
 # header, then plaintext sealed behind it. The header is associated data in front of `tail`.
-def seal(aead, nonce: bytes, header: bytes, tail: bytes, plaintext: bytes) -> bytes:
+def seal(aead: "Any", nonce: bytes, header: bytes, tail: bytes, plaintext: bytes) -> bytes:
     buf = bytearray(header)
     buf.extend(plaintext)
     buf.extend(bytes(TAG))
@@ -30,7 +34,7 @@ def seal(aead, nonce: bytes, header: bytes, tail: bytes, plaintext: bytes) -> by
     return bytes(buf)
 
 
-def unseal(aead, nonce: bytes, packet: bytes, head: int, tail: bytes, what: str) -> bytes:
+def unseal(aead: "Any", nonce: bytes, packet: bytes, head: int, tail: bytes, what: str) -> bytes:
     n = len(packet) - head - TAG
     if n < 0:
         raise Malformed("%s: %d bytes, at least %d expected" % (what, len(packet), head + TAG))

@@ -6,6 +6,13 @@ from .const import MANIFEST, MANIFEST_LEN, RECORD, RECORD_LEN, TAG
 from .errors import Malformed, NoKey, Unsupported
 from .keys import pad, record_key, u24, xor32
 
+_TYPING = False
+if _TYPING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Make = Callable[[int, bytes], Any]
+
 
 # One (label, epoch) with its two roots and its suite, as the KG and the clients at or above it hold
 # it.
@@ -19,7 +26,17 @@ class Roots:
 
 
 # top opens n. kid, kid_bar: 8 random bytes each, never used before. order: the KG's 12 bytes.
-def make_record(make, site, top, n, kid, kid_bar, kseq, handover_end, order) -> bytes:
+def make_record(
+    make: "Make",
+    site: bytes,
+    top: Roots,
+    n: Roots,
+    kid: bytes,
+    kid_bar: bytes,
+    kseq: int,
+    handover_end: int,
+    order: bytes,
+) -> bytes:
     z = xor32(n.r, pad(site, 0, n.label, n.epoch, kid, top.r))
     z_bar = xor32(n.r_bar, pad(site, 1, n.label, n.epoch, kid_bar, top.r_bar))
     head = bytes((RECORD, top.suite << 4 | n.suite)) + u24(n.label) + u24(n.epoch)
@@ -30,7 +47,7 @@ def make_record(make, site, top, n, kid, kid_bar, kseq, handover_end, order) -> 
 
 
 # (suite_l, suite_n, n, e_n, l, e_l, kseq, handover_end) of a record that nobody has verified yet.
-def get_record(p: bytes):
+def get_record(p: bytes) -> "tuple[int, int, int, int, int, int, int, int]":
     if len(p) != RECORD_LEN or p[0] != RECORD:
         raise Malformed("no record: %d bytes, 130 expected" % len(p))
     t = struct.unpack_from(">BBBHBHBHBH", p, 0)
@@ -41,7 +58,7 @@ def get_record(p: bytes):
 
 
 # top: the roots of exactly the record's source. Nothing in a record counts before this has passed.
-def check_record(make, site, top: Roots, p: bytes) -> None:
+def check_record(make: "Make", site: bytes, top: Roots, p: bytes) -> None:
     suite, _, n, _, label, epoch, _, _ = get_record(p)
     if (label, epoch) != (top.label, top.epoch):
         raise NoKey(
@@ -57,7 +74,7 @@ def check_record(make, site, top: Roots, p: bytes) -> None:
 
 
 # Verifies a record under the roots of its source and gives the roots of its target.
-def derive(make, site, top: Roots, p: bytes) -> Roots:
+def derive(make: "Make", site: bytes, top: Roots, p: bytes) -> Roots:
     check_record(make, site, top, p)
     _, suite_n, n, e_n, _, _, _, _ = get_record(p)
     p = bytes(p)
@@ -66,7 +83,9 @@ def derive(make, site, top: Roots, p: bytes) -> Roots:
     return Roots(n, e_n, suite_n, r, r_bar)
 
 
-def make_manifest(make, site, own: Roots, kseq: int, handover_end: int, order: bytes) -> bytes:
+def make_manifest(
+    make: "Make", site: bytes, own: Roots, kseq: int, handover_end: int, order: bytes
+) -> bytes:
     head = bytes((MANIFEST, own.suite << 4)) + u24(own.label) + u24(own.epoch)
     head += struct.pack(">II", kseq, handover_end) + order
     aead = make(own.suite, record_key(site, own.label, own.epoch, own.r_bar))
@@ -74,7 +93,7 @@ def make_manifest(make, site, own: Roots, kseq: int, handover_end: int, order: b
 
 
 # (suite, label, epoch, kseq, handover_end) of a manifest that nobody has verified yet.
-def get_manifest(p: bytes):
+def get_manifest(p: bytes) -> "tuple[int, int, int, int, int]":
     if len(p) != MANIFEST_LEN or p[0] != MANIFEST or p[1] & 15:
         raise Malformed("no manifest: %d bytes, 44 expected" % len(p))
     t = struct.unpack_from(">BBBHBHII", p, 0)
@@ -82,7 +101,7 @@ def get_manifest(p: bytes):
 
 
 # own: the roots of exactly the manifest's (label, epoch).
-def check_manifest(make, site, own: Roots, p: bytes) -> None:
+def check_manifest(make: "Make", site: bytes, own: Roots, p: bytes) -> None:
     suite, label, epoch, _, _ = get_manifest(p)
     if (label, epoch) != (own.label, own.epoch):
         raise NoKey("manifest of label %d epoch %d, which is not held" % (label, epoch))

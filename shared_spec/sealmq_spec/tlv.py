@@ -4,9 +4,15 @@ from .errors import Malformed, TooLarge, Unsupported
 
 EMPTY = b"\x00"
 
+_TYPING = False
+if _TYPING:
+    from collections.abc import Iterable, Sequence
+
+    Readable = bytes | bytearray | memoryview
+
 
 # items: iterable of (type, value bytes). Bit 7 of type: critical.
-def pack(items) -> bytes:
+def pack(items: "Iterable[tuple[int, bytes]]") -> bytes:
     out = bytearray()
     for t, value in items:
         if len(value) > 255:
@@ -21,7 +27,7 @@ def pack(items) -> bytes:
 
 
 # Where the items of the block at buf[o] start and end; `limit` is the end of what may be read.
-def span(buf, o: int, limit: int):
+def span(buf: "Readable", o: int, limit: int) -> "tuple[int, int]":
     if o >= limit:
         raise Malformed("TLV block is missing")
     n = buf[o]
@@ -40,8 +46,8 @@ def span(buf, o: int, limit: int):
 
 # {type: value}; types keep their critical bit. `known`: types that the caller understands (without
 # the bit).
-def unpack(buf, o: int, end: int, known=()):
-    out = {}
+def unpack(buf: "Readable", o: int, end: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
+    out: dict[int, bytes] = {}
     while o < end:
         if o + 2 > end:
             raise Malformed("TLV item is cut off")

@@ -56,7 +56,7 @@ def put_token(ctr: bytes, tag: bytes, filt: str) -> str:
 
 
 # (ctr as 3 bytes, tag, filter behind the token).
-def split_token(filt: str):
+def split_token(filt: str) -> "tuple[bytes, bytes, str]":
     start = len(_TOKEN)
     end = start + _TOKEN_CHARS
     if not filt.startswith(_TOKEN) or filt[end : end + 1] != "/":

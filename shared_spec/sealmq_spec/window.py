@@ -34,13 +34,13 @@ class Window:
 
 
 # Seconds for which a message may be underway; None: without limit.
-def life_s(life: int):
+def life_s(life: int) -> "int | None":
     if life == LIFE_FOREVER:
         return None
     return max(WINDOW_S, 1 << life) if life else WINDOW_S
 
 
-def check_fresh(what: str, age: int, allowed=WINDOW_S) -> None:
+def check_fresh(what: str, age: int, allowed: "int | None" = WINDOW_S) -> None:
     if age < -WINDOW_S:
         raise Stale("%s lies %d s ahead, at most %d are allowed" % (what, -age, WINDOW_S))
     if allowed is not None and age > allowed:
