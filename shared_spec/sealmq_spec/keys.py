@@ -77,14 +77,14 @@ def link_key_of(made: bytearray, use: int, suite: int) -> bytes:
     return sha256(made).digest()
 
 
-def record_key(site: bytes, label: int, epoch: int, root_bar: bytes) -> bytes:
-    return f(b"r1", site, u24(label), u24(epoch), root_bar)
+def record_key(site: bytes, suite: int, label: int, epoch: int, root_bar: bytes) -> bytes:
+    return f(b"r1", site, bytes((suite,)), u24(label) + u24(epoch), root_bar)
 
 
 # direction: 0 request, 1 answer. nonce_c: 16 bytes.
-def provisioning_key(site: bytes, direction: int, nonce_c: bytes, ps: bytes) -> bytes:
-    return f(b"p1", site, bytes((direction,)), nonce_c, ps)
+def provisioning_key(site: bytes, suite: int, direction: int, nonce_c: bytes, ps: bytes) -> bytes:
+    return f(b"p1", site, bytes((direction << 4 | suite,)), nonce_c, ps)
 
 
-def time_key(site: bytes, nonce_c: bytes, ps: bytes) -> bytes:
-    return f(b"t1", site, b"\x01", nonce_c, ps)
+def time_key(site: bytes, suite: int, nonce_c: bytes, ps: bytes) -> bytes:
+    return f(b"t1", site, bytes((16 | suite,)), nonce_c, ps)

@@ -29,7 +29,7 @@ def _int(b: bytes) -> int:
 def ask(make, site, ps, suite, client, gen, boot, nonce_c: bytes) -> bytes:
     check_ps(ps)
     head = bytes((ASK, suite << 4)) + u24(client) + u24(gen) + u24(boot) + nonce_c
-    key = provisioning_key(site, 0, nonce_c, ps)
+    key = provisioning_key(site, suite, 0, nonce_c, ps)
     return head + tag(make(suite, key), _ZERO, head + site)
 
 
@@ -43,7 +43,7 @@ def get_ask(packet: bytes):
 
 def check_ask(make, site, ps, packet: bytes) -> None:
     suite, _, _, _, nonce_c = get_ask(packet)
-    aead = make(suite, provisioning_key(site, 0, nonce_c, ps))
+    aead = make(suite, provisioning_key(site, suite, 0, nonce_c, ps))
     head = bytes(packet[: ASK_LEN - TAG])
     check_tag(aead, _ZERO, head + site, bytes(packet[ASK_LEN - TAG :]), "provisioning request")
 
@@ -83,7 +83,7 @@ def get_body(b: bytes):
 # order: the KG's 12 bytes (inst, ms, seq), never used before.
 def answer(make, site, ps, suite, status, client, nonce_c, order: bytes, plain: bytes) -> bytes:
     head = bytes((ANSWER, suite << 4 | status)) + order
-    aead = make(suite, provisioning_key(site, 1, nonce_c, ps))
+    aead = make(suite, provisioning_key(site, suite, 1, nonce_c, ps))
     return seal(aead, order, head, site + u24(client), plain)
 
 
@@ -93,7 +93,7 @@ def open_answer(make, site, ps, suite, client, nonce_c, packet: bytes):
         raise Malformed("no provisioning answer: %d bytes" % len(packet))
     if packet[1] >> 4 != suite:
         raise Unsupported("answer of suite %d, asked in %d" % (packet[1] >> 4, suite))
-    aead = make(suite, provisioning_key(site, 1, nonce_c, ps))
+    aead = make(suite, provisioning_key(site, suite, 1, nonce_c, ps))
     order = bytes(packet[2:_HEAD])
     plain = unseal(aead, order, packet, _HEAD, site + u24(client), "provisioning answer")
     return packet[1] & 15, plain
@@ -107,7 +107,7 @@ def time_nonce(salt: bytes, boot: int, conn: int) -> bytes:
 def kg_time(make, site, ps, suite, client, nonce_c, order, ms, epoch, kseq) -> bytes:
     head = bytes((KGTIME, suite << 4)) + order
     plain = ms.to_bytes(6, "big") + u24(epoch) + kseq.to_bytes(4, "big")
-    aead = make(suite, time_key(site, nonce_c, ps))
+    aead = make(suite, time_key(site, suite, nonce_c, ps))
     return seal(aead, order, head, site + u24(client), plain)
 
 
@@ -117,7 +117,7 @@ def open_kg_time(make, site, ps, suite, client, nonce_c, packet: bytes):
         raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
     if packet[1] >> 4 != suite:
         raise Unsupported("KG time of suite %d, the link's is %d" % (packet[1] >> 4, suite))
-    aead = make(suite, time_key(site, nonce_c, ps))
+    aead = make(suite, time_key(site, suite, nonce_c, ps))
     b = unseal(aead, bytes(packet[2:_HEAD]), packet, _HEAD, site + u24(client), "KG time")
     t = struct.unpack(">HIBHI", b)
     return t[0] << 32 | t[1], t[2] << 16 | t[3], t[4]

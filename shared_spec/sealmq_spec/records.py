@@ -42,7 +42,7 @@ def make_record(
     head = bytes((RECORD, top.suite << 4 | n.suite)) + u24(n.label) + u24(n.epoch)
     head += u24(top.label) + u24(top.epoch) + kid + kid_bar + z + z_bar
     head += struct.pack(">II", kseq, handover_end) + order
-    aead = make(top.suite, record_key(site, top.label, top.epoch, top.r_bar))
+    aead = make(top.suite, record_key(site, top.suite, top.label, top.epoch, top.r_bar))
     return head + tag(aead, order, head + site)
 
 
@@ -67,7 +67,7 @@ def check_record(make: "Make", site: bytes, top: Roots, p: bytes) -> None:
         )
     if suite != top.suite:
         raise Unsupported("record of suite %d, the label's is %d" % (suite, top.suite))
-    aead = make(suite, record_key(site, label, epoch, top.r_bar))
+    aead = make(suite, record_key(site, suite, label, epoch, top.r_bar))
     end = RECORD_LEN - TAG
     head = bytes(p[:end])
     check_tag(aead, head[102:114], head + site, bytes(p[end:]), "record %d/%d" % (label, n))
@@ -88,7 +88,7 @@ def make_manifest(
 ) -> bytes:
     head = bytes((MANIFEST, own.suite << 4)) + u24(own.label) + u24(own.epoch)
     head += struct.pack(">II", kseq, handover_end) + order
-    aead = make(own.suite, record_key(site, own.label, own.epoch, own.r_bar))
+    aead = make(own.suite, record_key(site, own.suite, own.label, own.epoch, own.r_bar))
     return head + tag(aead, order, head + site)
 
 
@@ -107,7 +107,7 @@ def check_manifest(make: "Make", site: bytes, own: Roots, p: bytes) -> None:
         raise NoKey("manifest of label %d epoch %d, which is not held" % (label, epoch))
     if suite != own.suite:
         raise Unsupported("manifest of suite %d, the label's is %d" % (suite, own.suite))
-    aead = make(suite, record_key(site, label, epoch, own.r_bar))
+    aead = make(suite, record_key(site, suite, label, epoch, own.r_bar))
     end = MANIFEST_LEN - TAG
     head = bytes(p[:end])
     check_tag(aead, head[16:28], head + site, bytes(p[end:]), "manifest of label %d" % label)

@@ -39,16 +39,20 @@ def link_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def record_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    return {"key": hexed(keys.record_key(raw(d["site"]), d["label"], d["epoch"], raw(d["r_bar"])))}
+    return {
+        "key": hexed(
+            keys.record_key(raw(d["site"]), d["suite"], d["label"], d["epoch"], raw(d["r_bar"]))
+        )
+    }
 
 
 def provisioning_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    k = keys.provisioning_key(raw(d["site"]), d["dir"], raw(d["n_c"]), raw(d["ps"]))
+    k = keys.provisioning_key(raw(d["site"]), d["suite"], d["dir"], raw(d["n_c"]), raw(d["ps"]))
     return {"key": hexed(k)}
 
 
 def time_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
-    return {"key": hexed(keys.time_key(raw(d["site"]), raw(d["n_c"]), raw(d["ps"])))}
+    return {"key": hexed(keys.time_key(raw(d["site"]), d["suite"], raw(d["n_c"]), raw(d["ps"])))}
 
 
 def aead(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":

@@ -49,14 +49,16 @@ def _keys(c: Cases) -> None:
         key = link_key(SITE, use, suite, 1, 41, salt, km)
         what = f"link key, use {use}, suite {suite}"
         put(f"link-use{use}-suite{suite}", what, {**inputs, "km": km.hex()}, key)
-    inputs = {"label": 16, "epoch": 5, "r_bar": ROOT.r_bar.hex()}
+    inputs = {"suite": ROOT.suite, "label": 16, "epoch": 5, "r_bar": ROOT.r_bar.hex()}
     put("record", "record key", inputs, ROOT.record_key(SITE))
-    for d in (0, 1):
-        inputs = {"dir": d, "n_c": n_c.hex(), "ps": ps.hex()}
-        key = F("p1", SITE, u(d, 1) + n_c, ps)
-        put(f"provisioning-dir{d}", "provisioning key", inputs, key)
-    key = F("t1", SITE, u(1, 1) + n_c, ps)
-    put("time", "key of KG time", {"n_c": n_c.hex(), "ps": ps.hex()}, key)
+    for d, suite in ((0, 1), (1, 1), (0, 2), (1, 2)):
+        inputs = {"suite": suite, "dir": d, "n_c": n_c.hex(), "ps": ps.hex()}
+        key = F("p1", SITE, u(16 * d + suite, 1) + n_c, ps)
+        put(f"provisioning-suite{suite}-dir{d}", "provisioning key", inputs, key)
+    for suite in (1, 2):
+        inputs = {"suite": suite, "n_c": n_c.hex(), "ps": ps.hex()}
+        key = F("t1", SITE, u(16 + suite, 1) + n_c, ps)
+        put(f"time-suite{suite}", "key of KG time", inputs, key)
 
 
 # (plaintext bytes, associated data bytes): around blocks of 16 and 64, and where CCM's first block

@@ -44,7 +44,7 @@ def _requests(cases: Cases) -> None:
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("longer", "44 bytes", {"packet": packet.hex() + "00"}, "malformed")
     head = packet[:27]
-    key = F("p1", c.site, u(1, 1) + N_C, c.ps)
+    key = F("p1", c.site, u(16 + c.suite, 1) + N_C, c.ps)
     wrong = head + tag(1, key, bytes(12), head + c.site)
     bad("other-direction", "under the answer's key", {"packet": wrong.hex()})
 

@@ -58,7 +58,7 @@ def request(c: Client, boot: int, n_c: bytes, gen: int | None = None) -> bytes:
     """Section 7.2, request."""
     head = u(0x1A, 1) + u(16 * c.suite, 1) + u(c.client, 3) + u(c.gen if gen is None else gen, 3)
     head += u(boot, 3) + n_c
-    return head + tag(c.suite, F("p1", c.site, u(0, 1) + n_c, c.ps), bytes(12), head + c.site)
+    return head + tag(c.suite, F("p1", c.site, u(c.suite, 1) + n_c, c.ps), bytes(12), head + c.site)
 
 
 def answer_body(
@@ -81,13 +81,13 @@ def answer_body(
 def answer(c: Client, n_c: bytes, order: Order, body: bytes, status: int = 0) -> bytes:
     """Section 7.2, answer."""
     header = u(0x1B, 1) + u(16 * c.suite + status, 1) + order.raw
-    key = F("p1", c.site, u(1, 1) + n_c, c.ps)
+    key = F("p1", c.site, u(16 + c.suite, 1) + n_c, c.ps)
     return header + seal(c.suite, key, order.raw, body, header + c.site + u(c.client, 3))
 
 
 def kg_time(c: Client, n_c: bytes, order: Order, now_ms: int, epoch: int, kseq: int) -> bytes:
     """Section 7.3."""
     header = u(0x1D, 1) + u(16 * c.suite, 1) + order.raw
-    key = F("t1", c.site, u(1, 1) + n_c, c.ps)
+    key = F("t1", c.site, u(16 + c.suite, 1) + n_c, c.ps)
     plain = u(now_ms, 6) + u(epoch, 3) + u(kseq, 4)
     return header + seal(c.suite, key, order.raw, plain, header + c.site + u(c.client, 3))

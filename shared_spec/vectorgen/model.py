@@ -105,7 +105,7 @@ class Roots:
 
     def record_key(self, site: bytes) -> bytes:
         """Section 2: record key."""
-        return F("r1", site, u(self.label, 3) + u(self.epoch, 3), self.r_bar)
+        return F("r1", site, u(self.suite, 1) + u(self.label, 3) + u(self.epoch, 3), self.r_bar)
 
 
 def roots(label: int, epoch: int, suite: int) -> Roots:
