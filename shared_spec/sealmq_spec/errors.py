@@ -4,6 +4,10 @@
 
 class SealError(Exception):
     code = 0
+    # Of the notice that told it, if one did.
+    ctr = 0
+    rule = ""
+    reason = ""
 
 
 class Malformed(SealError):
@@ -72,7 +76,7 @@ _BY_CODE = (
 
 
 # The error that a notice (what, ctr, code, rule, reason) means, with `ctr`, `rule` and `reason`.
-def from_notice(said):
+def from_notice(said: "tuple[int, int, int, str, str]") -> SealError:
     _, ctr, code, rule, reason = said
     error = _BY_CODE[code if code < len(_BY_CODE) else 0]("%s (rule %s)" % (reason, rule))
     error.ctr, error.rule, error.reason = ctr, rule, reason

@@ -9,6 +9,12 @@ from .errors import Denied, Malformed, Stale, Unavailable
 from .provision import DISABLED, OK, check_ps, get_body, open_answer
 from .records import Roots
 
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    from .records import Make
+
 _MAGIC = b"SMs1"
 _FORM = ">4sIIIIBBI32s32s32s"
 _CHECK = 8
@@ -16,7 +22,15 @@ _CHECK = 8
 
 class Identity:
     # site: 4 bytes. ps: 32 bytes. suite: for the link and everything under ps.
-    def __init__(self, site: bytes, client: int, mediator: int, ps: bytes, name="", suite=CCM):
+    def __init__(
+        self,
+        site: bytes,
+        client: int,
+        mediator: int,
+        ps: bytes,
+        name: str = "",
+        suite: int = CCM,
+    ) -> None:
         check_ps(ps)
         self.site = site
         self.client = client
@@ -27,12 +41,13 @@ class Identity:
         self.gen = 0
         self.kseq = 0
         self.km = b""
-        self.own = None
+        # Roots of the client's own label; None before the first provisioning.
+        self.own: Any = None
 
     # A parsed enrolment file: {"sealmq": 1, "site": hex, "client": n, "name": s, "ps": hex,
     # "mediator": {"number": n, …}, …}
     @staticmethod
-    def from_enrolment(d) -> "Identity":
+    def from_enrolment(d: "dict[str, Any]") -> "Identity":
         try:
             if d["sealmq"] != 1:
                 raise Malformed("enrolment of protocol %r, this is 1" % d["sealmq"])
@@ -43,7 +58,7 @@ class Identity:
                 site, d["client"], d["mediator"]["number"], ps, d["name"], d.get("suite", CCM)
             )
         except (KeyError, TypeError, ValueError):
-            raise Malformed("enrolment file: a field is missing or has the wrong form")
+            raise Malformed("enrolment file: a field is missing or has the wrong form") from None
 
     def dump(self) -> bytes:
         o = self.own
@@ -76,7 +91,7 @@ class Identity:
         return True
 
     # Takes the answer to nonce_c, or refuses it and changes nothing. Returns its time in ms.
-    def accept(self, make, nonce_c: bytes, packet: bytes) -> int:
+    def accept(self, make: "Make", nonce_c: bytes, packet: bytes) -> int:
         status, plain = open_answer(
             make, self.site, self.ps, self.suite, self.client, nonce_c, packet
         )

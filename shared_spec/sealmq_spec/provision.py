@@ -7,6 +7,10 @@ from .errors import Malformed, Misuse, Unsupported
 from .keys import provisioning_key, time_key, u24
 from .tlv import span, unpack
 
+_TYPING = False
+if _TYPING:
+    from .records import Make
+
 _ZERO = bytes(12)
 _HEAD = 14
 _BODY = 119
@@ -16,7 +20,7 @@ DISABLED = 1
 LATER = 2
 
 
-def check_ps(ps: bytes) -> None:
+def check_ps(ps: "object") -> None:
     if not isinstance(ps, (bytes, bytearray)) or len(ps) != 32:
         raise Misuse("the pre-shared secret is exactly 32 bytes")
 
@@ -26,7 +30,16 @@ def _int(b: bytes) -> int:
 
 
 # nonce_c: 16 fresh random bytes. gen: what the client holds, 0 for nothing.
-def ask(make, site, ps, suite, client, gen, boot, nonce_c: bytes) -> bytes:
+def ask(
+    make: "Make",
+    site: bytes,
+    ps: bytes,
+    suite: int,
+    client: int,
+    gen: int,
+    boot: int,
+    nonce_c: bytes,
+) -> bytes:
     check_ps(ps)
     head = bytes((ASK, suite << 4)) + u24(client) + u24(gen) + u24(boot) + nonce_c
     key = provisioning_key(site, suite, 0, nonce_c, ps)
@@ -34,14 +47,14 @@ def ask(make, site, ps, suite, client, gen, boot, nonce_c: bytes) -> bytes:
 
 
 # (suite, client, gen, boot, nonce_c) of a request that nobody has verified yet.
-def get_ask(packet: bytes):
+def get_ask(packet: bytes) -> "tuple[int, int, int, int, bytes]":
     if len(packet) != ASK_LEN or packet[0] != ASK or packet[1] & 15:
         raise Malformed("no provisioning request: %d bytes, 43 expected" % len(packet))
     p = packet
     return p[1] >> 4, _int(p[2:5]), _int(p[5:8]), _int(p[8:11]), bytes(p[11:27])
 
 
-def check_ask(make, site, ps, packet: bytes) -> None:
+def check_ask(make: "Make", site: bytes, ps: bytes, packet: bytes) -> None:
     suite, _, _, _, nonce_c = get_ask(packet)
     aead = make(suite, provisioning_key(site, suite, 0, nonce_c, ps))
     head = bytes(packet[: ASK_LEN - TAG])
@@ -50,7 +63,18 @@ def check_ask(make, site, ps, packet: bytes) -> None:
 
 # The body of an answer with status OK; r, r_bar, km: 32 bytes each.
 def body(
-    gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_bar, km, tlv
+    gen: int,
+    label: int,
+    epoch: int,
+    suite_label: int,
+    suite_link: int,
+    mediator: int,
+    kseq: int,
+    ms: int,
+    r: bytes,
+    r_bar: bytes,
+    km: bytes,
+    tlv: bytes,
 ) -> bytes:
     head = u24(gen) + u24(label) + u24(epoch) + bytes((suite_label << 4 | suite_link,))
     head += u24(mediator) + kseq.to_bytes(4, "big") + ms.to_bytes(6, "big")
@@ -58,7 +82,9 @@ def body(
 
 
 # (gen, label, epoch, suite_label, suite_link, mediator, kseq, ms, r, r_bar, km)
-def get_body(b: bytes):
+def get_body(
+    b: bytes,
+) -> "tuple[int, int, int, int, int, int, int, int, bytes, bytes, bytes]":
     if len(b) < _BODY + 1:
         raise Malformed("provisioning answer with a body of %d bytes" % len(b))
     start, end = span(b, _BODY, len(b))
@@ -81,14 +107,32 @@ def get_body(b: bytes):
 
 
 # order: the KG's 12 bytes (inst, ms, seq), never used before.
-def answer(make, site, ps, suite, status, client, nonce_c, order: bytes, plain: bytes) -> bytes:
+def answer(
+    make: "Make",
+    site: bytes,
+    ps: bytes,
+    suite: int,
+    status: int,
+    client: int,
+    nonce_c: bytes,
+    order: bytes,
+    plain: bytes,
+) -> bytes:
     head = bytes((ANSWER, suite << 4 | status)) + order
     aead = make(suite, provisioning_key(site, suite, 1, nonce_c, ps))
     return seal(aead, order, head, site + u24(client), plain)
 
 
 # (status, body). Only the answer to this nonce_c opens.
-def open_answer(make, site, ps, suite, client, nonce_c, packet: bytes):
+def open_answer(
+    make: "Make",
+    site: bytes,
+    ps: bytes,
+    suite: int,
+    client: int,
+    nonce_c: bytes,
+    packet: bytes,
+) -> "tuple[int, bytes]":
     if len(packet) < _HEAD + TAG or packet[0] != ANSWER:
         raise Malformed("no provisioning answer: %d bytes" % len(packet))
     if packet[1] >> 4 != suite:
@@ -104,7 +148,18 @@ def time_nonce(salt: bytes, boot: int, conn: int) -> bytes:
     return salt + (boot << 40 | conn << 16).to_bytes(8, "big")
 
 
-def kg_time(make, site, ps, suite, client, nonce_c, order, ms, epoch, kseq) -> bytes:
+def kg_time(
+    make: "Make",
+    site: bytes,
+    ps: bytes,
+    suite: int,
+    client: int,
+    nonce_c: bytes,
+    order: bytes,
+    ms: int,
+    epoch: int,
+    kseq: int,
+) -> bytes:
     head = bytes((KGTIME, suite << 4)) + order
     plain = ms.to_bytes(6, "big") + u24(epoch) + kseq.to_bytes(4, "big")
     aead = make(suite, time_key(site, suite, nonce_c, ps))
@@ -112,7 +167,15 @@ def kg_time(make, site, ps, suite, client, nonce_c, order, ms, epoch, kseq) -> b
 
 
 # (ms, epoch of the client's label, kseq)
-def open_kg_time(make, site, ps, suite, client, nonce_c, packet: bytes):
+def open_kg_time(
+    make: "Make",
+    site: bytes,
+    ps: bytes,
+    suite: int,
+    client: int,
+    nonce_c: bytes,
+    packet: bytes,
+) -> "tuple[int, int, int]":
     if len(packet) != KGTIME_LEN or packet[0] != KGTIME or packet[1] & 15:
         raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
     if packet[1] >> 4 != suite:

@@ -9,6 +9,14 @@ from .records import check_manifest, check_record, derive, get_manifest, get_rec
 from .tlv import span, unpack
 from .window import NEW, Window, check_fresh, life_s
 
+_TYPING = False
+if _TYPING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .identity import Identity
+    from .records import Make, Roots
+
 # Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
 _CLASSES = (0b011, 0b110, 0b100, 0b111)
 _NOTHING = (0, 0, 0)
@@ -17,7 +25,16 @@ _NOTHING = (0, 0, 0)
 class Message:
     # age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: {type:
     # bytes}.
-    def __init__(self, topic, payload, label, sender, age, how, tlv):
+    def __init__(
+        self,
+        topic: bytes,
+        payload: bytes,
+        label: int,
+        sender: int,
+        age: int,
+        how: int,
+        tlv: "dict[int, bytes]",
+    ) -> None:
         self.topic = topic
         self.payload = payload
         self.label = label
@@ -29,27 +46,34 @@ class Message:
 
 class Reader:
     # limit: how many ciphers, windows and topics are kept of each kind.
-    def __init__(self, ident, make, limit: int = 64, known_tlv=()):
+    def __init__(
+        self, ident: "Identity", make: "Make", limit: int = 64, known_tlv: "Sequence[int]" = ()
+    ) -> None:
         self.ident = ident
         self.make = make
         self.limit = limit
         self.known_tlv = known_tlv
         self.floor = 0
         self.floor_s2 = 0
-        self._windows = {}
-        self._kept = {}
+        self._windows: dict[Any, Any] = {}
+        self._kept: dict[Any, Any] = {}
+        # label: (newest epoch, hand-over end of the one before, kseq) of records and manifests.
+        self._now: dict[int, Any] = {}
         self.reset()
 
-    # After provisioning: new roots, so nothing derived from the old ones is kept.
+    # After provisioning: new roots, so nothing derived from the old ones is kept. What was seen of
+    # other labels is kept under the same own epoch, whose records could still be rolled back.
     def reset(self) -> None:
-        self._roots = {}
-        self._now = {}
-        self._outer = {}
-        self._inner = {}
+        self._roots: dict[Any, Any] = {}
+        self._outer: dict[Any, Any] = {}
+        self._inner: dict[Any, Any] = {}
         own = self.ident.own
-        if own:
-            self._roots[(own.label, own.epoch)] = own
-            self._now[own.label] = (own.epoch, 0, 0)
+        if not own:
+            return
+        self._roots[(own.label, own.epoch)] = own
+        seen = self._now.get(own.label)
+        if seen is None or seen[0] != own.epoch:
+            self._now = {own.label: (own.epoch, 0, 0)}
 
     # What op 5 or a topic under @sm1 brought, record or manifest. Refusals raise and change
     # nothing.
@@ -88,7 +112,7 @@ class Reader:
 
     # Who was put out of a label still holds its old roots: they no longer say anything about other
     # labels.
-    def _check_newest(self, n, e_n, label, epoch, kseq) -> None:
+    def _check_newest(self, n: int, e_n: int, label: int, epoch: int, kseq: int) -> None:
         if epoch < self._now[label][0]:
             raise WrongEpoch("record from epoch %d of label %d, which is over" % (epoch, label))
         seen = self._now.get(n)
@@ -110,7 +134,7 @@ class Reader:
 
     # topic: bytes as in PUBLISH. payload: a bytearray that this call uses up. now_ms: verified time
     # or None.
-    def open(self, topic: bytes, payload: bytearray, now_ms) -> Message:
+    def open(self, topic: bytes, payload: bytearray, now_ms: "int | None") -> Message:
         suite, ref, how, label, epoch, inst, s2, _ = get_m3(payload)
         if ref != REF_LABEL:
             raise Unsupported("m3 with key reference %d" % ref)
@@ -134,7 +158,18 @@ class Reader:
         items = unpack(payload, start, o, self.known_tlv)
         return self._open_inner(topic, payload, o, end - TAG, roots, how, s2, now_ms, items)
 
-    def _open_inner(self, topic, payload, o, end, roots, how, s2, now_ms, items) -> Message:
+    def _open_inner(
+        self,
+        topic: bytes,
+        payload: bytearray,
+        o: int,
+        end: int,
+        roots: "Any",
+        how: int,
+        s2: int,
+        now_ms: int,
+        items: "dict[int, bytes]",
+    ) -> Message:
         suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(payload, o, end)
         if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
             raise Malformed("class %d, untimed %d in an m3 with how %d" % (kind, untimed, how))
@@ -172,20 +207,20 @@ class Reader:
         plain = bytes(payload[o + M1_HEAD : end - TAG])
         return Message(topic, plain, label, sender, age, how, items)
 
-    def _make_outer(self, roots, inst):
+    def _make_outer(self, roots: "Roots", inst: int) -> "Any":
         site = self.ident.site
         ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
         k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, ek)
         return self.make(roots.suite, k)
 
     # Live messages of an epoch whose hand-over is over are refused (SPEC.md 8).
-    def _check_epoch(self, label, epoch, now) -> None:
+    def _check_epoch(self, label: int, epoch: int, now: int) -> None:
         current, end, _ = self._now.get(label, (epoch, 0, 0))
         if epoch < current and (epoch < current - 1 or now >= end):
             raise WrongEpoch("epoch %d of label %d, current is %d" % (epoch, label, current))
 
     # Wills have windows of their own: their counters are as old as the connection.
-    def _check_window(self, key, how, ctr, t_pub, s2) -> None:
+    def _check_window(self, key: "Any", how: int, ctr: int, t_pub: int, s2: int) -> None:
         entry = self._windows.get(key)
         if entry is None:
             if t_pub <= self.floor if how == LIVE else s2 <= self.floor_s2:
@@ -213,7 +248,7 @@ class Reader:
 
 
 # Makes room for `key`: a full cache loses one entry, but never `keep`.
-def _room(cache, limit: int, key, keep=None) -> None:
+def _room(cache: "dict[Any, Any]", limit: int, key: "Any", keep: "Any" = None) -> None:
     if len(cache) < limit or key in cache:
         return
     for old in cache:
