@@ -1,15 +1,14 @@
 """What the mediator costs a message: microseconds of CPU, best of several runs; a JSON line.
 
-Run: python gateway/bench/mediator.py. "publish": from the decoded PUBLISH (64 B, QoS 1) to the bytes
-for the broker, policy cached, audit counted; "deliver": from the broker's PUBLISH to the bytes for a
-reader; "crypto": the open of m2 and the seal of m3 alone, for comparison.
+Run: python gateway/bench/mediator.py. "publish": from the decoded PUBLISH (64 B, QoS 1) to the
+bytes for the broker, policy cached, audit counted; "deliver": from the broker's PUBLISH to the
+bytes for a reader; "crypto": the open of m2 and the seal of m3 alone, for comparison.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,9 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
 from mediator_world import LOW, NOW_MS, PANEL, SENSOR, World, sealed
+
 from sealmq.audit import Audit
 from sealmq.families.engine import Engine
 from sealmq.families.labels import Labels

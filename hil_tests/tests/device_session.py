@@ -1,5 +1,6 @@
 # Runs in MicroPython: a client that does what the lines on its standard input say, one answer each.
 # Commands are JSON objects on one line; answers too. Started by tests as a real device would be.
+# mypy: ignore-errors
 import json
 import sys
 import time

@@ -245,7 +245,8 @@ def test_a_replay_at_qos_0_and_a_retransmission_at_qos_1(scene: Scene) -> None:
 
 def test_an_old_message(scene: Scene) -> None:
     offset = scene.raw.session._offset
-    scene.raw.session._offset -= 61_000
+    assert offset is not None
+    scene.raw.session._offset = offset - 61_000
     sealed = scene.raw.seal(TOPIC, b"21.5")
     scene.raw.session._offset = offset
     _notice(scene, publish(TOPIC, sealed, 0x32, 1), 3, "mediator.publish.stale")

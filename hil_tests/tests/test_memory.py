@@ -67,6 +67,14 @@ def found_in(pid: int, wanted: Mapping[str, Iterable[bytes]]) -> set[str]:
     return hits
 
 
+def provisioned(enrolment: Path) -> Identity:
+    """What a device holds: its enrolment and its state beside it."""
+    ident = Identity.from_enrolment(json.loads(enrolment.read_text()))
+    # Behind the roots the device keeps the last KG nonce it saw: 12 bytes.
+    assert ident.load(enrolment.with_suffix(".state").read_bytes()[:-12])
+    return ident
+
+
 def test_mediator_and_broker_hold_no_plaintext_and_no_root(site: Site) -> None:
     site.up()
     marker = secrets.token_hex(16)
@@ -75,14 +83,15 @@ def test_mediator_and_broker_hold_no_plaintext_and_no_root(site: Site) -> None:
     with device(monitor_file, bits=32) as monitor, device(sensor_file) as sensor:
         wanted: dict[str, set[bytes]] = {"plaintext": spellings(marker.encode())}
         for file in (monitor_file, sensor_file):
-            ident = Identity.from_enrolment(json.loads(file.read_text()))
-            # Behind the roots the device keeps the last KG nonce it saw: 12 bytes.
-            assert ident.load(file.with_suffix(".state").read_bytes()[:-12])
+            ident = provisioned(file)
+            assert ident.own is not None
             name = file.parent.name
             wanted[f"R of {name}"] = spellings(ident.own.r)
             wanted[f"R-bar of {name}"] = spellings(ident.own.r_bar)
             wanted[f"ps of {name}"] = spellings(ident.ps)
+        ident = provisioned(sensor_file)
         own = ident.own
+        assert own is not None
         key = topic_key(ident.site, own.suite, own.label, own.epoch, own.r)
         monitor.subscribe("machine/#")
         got: list[dict[str, object]] = []

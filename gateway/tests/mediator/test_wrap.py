@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sealed
+
 from sealmq.aead import make
 from sealmq.mediator.link import Link
-from sealmq.mediator.wrap import is_live, look_m3, open_m2, open_m3, rewrap, seal_m3
+from sealmq.mediator.wrap import Opened, is_live, look_m3, open_m2, open_m3, rewrap, seal_m3
 from sealmq.order import Order
 from sealmq_spec import errors
 from sealmq_spec.const import CLEAR, LIVE, QUEUED, RETAINED, USE_PUBLISH, WILL
@@ -28,7 +28,7 @@ def opened(
     flags: int = 2,
     now: int = NOW,
     link: Link | None = None,
-):
+) -> Opened:
     link = link or world.link(session)
     client = world.ring.clients[session.ident.client]
     return open_m2(link, world.ring, client, topic.encode(), payload, flags, now)
