@@ -18,6 +18,7 @@ from amqtt.session import Session
 from .credentials import Credentials
 from .handler import MediatorHandler, outbox_of
 from .plugins import MEDIATOR
+from .stream import GuardedReader
 
 AMQTT = "0.12.1"
 REFUSED = 0x80
@@ -69,6 +70,8 @@ class MediatorBroker(Broker):
         _, session = await super()._initialize_client_session(
             reader, writer, remote_address, remote_port
         )
+        if isinstance(reader, GuardedReader):
+            reader.backlog = session.delivered_message_queue.qsize
         return MediatorHandler(self.plugins_manager), session
 
     async def _handle_client_session(

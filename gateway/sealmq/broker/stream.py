@@ -23,6 +23,8 @@ log = logging.getLogger("sealmq.broker")
 # again for what policy families will add.
 MAX_PACKET = 2 * 1024 * 1024
 CHUNK = 64 * 1024
+MOST_BACKLOG = 256
+BACKLOG_S = 0.002
 CLOSE_S = 5.0
 
 
@@ -54,6 +56,8 @@ class GuardedReader(ReaderAdapter):
         self._held = bytearray(first)
         self._name = name
         self._abort = abort
+        # How many messages of this connection wait to be routed; set once there is a session.
+        self.backlog: Callable[[], int] = lambda: 0
         self._loop = asyncio.get_running_loop()
         self._silence = keepalive * 1.5
         self._heard = self._loop.time()
@@ -80,6 +84,9 @@ class GuardedReader(ReaderAdapter):
             self._timer.cancel()
 
     async def _more(self, wanted: int) -> None:
+        # amqtt takes in what comes as fast as it comes, and routes it more slowly.
+        while self.backlog() > MOST_BACKLOG:  # noqa: ASYNC110 - amqtt's queue tells nobody
+            await asyncio.sleep(BACKLOG_S)
         chunk = await self._stream.read(CHUNK)
         self._heard = self._loop.time()
         if chunk:

@@ -190,7 +190,8 @@ def _spawn(start: Start) -> subprocess.Popen[bytes]:
             umask=0o077,
             # Ctrl-C in a terminal is for the supervisor, which ends the processes in their order.
             start_new_session=True,
-            # Safe: the supervisor has one thread (subprocess, "preexec_fn").
+            # Safe: no other thread of the supervisor does anything (at most it has looked up the
+            # name of an external broker), and the function only makes system calls.
             preexec_fn=before_exec,
             user=None if who is None else who.uid,
             group=None if who is None else who.gid,

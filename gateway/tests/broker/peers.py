@@ -18,6 +18,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
 from sealmq.broker.credentials import Credentials
+from sealmq.mqtt import Connack, Decoder, Packet, build
 from sealmq.run import secrets
 
 WAIT_S = 30.0
@@ -118,6 +119,46 @@ class Peer:
     def close(self) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+
+
+class Raw:
+    """A mediator's connection, packet by packet."""
+
+    def __init__(self, broker: BrokerProcess, name: str, *, clean: bool = False) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", broker.port), WAIT_S)
+        self.decoder = Decoder(2 * 1024 * 1024, "client")
+        self.packets: list[Packet] = []
+        self.send(
+            build.connect(
+                name,
+                clean_session=clean,
+                username=broker.credentials.user,
+                password=broker.credentials.password.encode(),
+            )
+        )
+        connack = self.get()
+        assert isinstance(connack, Connack)
+        assert connack.code == 0
+
+    def send(self, packet: bytes) -> None:
+        self.sock.sendall(packet)
+
+    def get(self) -> Packet:
+        while not self.packets:
+            chunk = self.sock.recv(65536)
+            assert chunk, "the broker closed the connection"
+            self.packets += self.decoder.feed(chunk)
+        return self.packets.pop(0)
+
+    def cut(self) -> None:
+        """Go away without DISCONNECT."""
+        self.sock.close()
+
+
+def resident_mib(broker: BrokerProcess) -> float:
+    with open(f"/proc/{broker.process.pid}/status") as file:
+        [line] = [line for line in file if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
 
 
 class MakePeer(Protocol):

@@ -24,7 +24,10 @@ WAIT_S = 60.0
 
 
 def run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=check)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    if check and done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr or done.stdout}")
+    return done
 
 
 def expose(path: Path, folder: Path) -> None:
