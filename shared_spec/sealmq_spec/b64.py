@@ -4,7 +4,7 @@ import binascii
 from .errors import Malformed
 
 
-def b64u(raw: bytes) -> bytes:
+def b64u(raw: "bytes | bytearray") -> bytes:
     text = binascii.b2a_base64(raw).rstrip(b"=\n")
     return text.replace(b"+", b"-").replace(b"/", b"_")
 

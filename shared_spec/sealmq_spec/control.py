@@ -25,6 +25,12 @@ from .envelope import get_m2, nonce_link, put_m2, tail_m2
 from .errors import Malformed, Unauthentic, Unsupported
 from .keys import u24
 
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    Readable = bytes | bytearray | memoryview
+
 _PROOF_CHARS = 32
 _TAG_CHARS = 22
 _REASON = 200
@@ -38,7 +44,9 @@ _CONTROL = len(CONTROL).to_bytes(2, "big") + CONTROL
 
 
 # 32 characters: the first part of the password, all of it in quarantine (gen 0).
-def proof_head(suite, flags, gen, client, boot, salt, conn, low) -> bytes:
+def proof_head(
+    suite: int, flags: int, gen: int, client: int, boot: int, salt: bytes, conn: int, low: int
+) -> bytes:
     p = struct.pack(
         ">IHI8sHI",
         (suite << 4 | flags) << 24 | gen,
@@ -52,7 +60,7 @@ def proof_head(suite, flags, gen, client, boot, salt, conn, low) -> bytes:
 
 
 # (suite, flags, gen, client, boot, salt, conn, low, tag or b"") of a CONNECT password.
-def split_proof(password: bytes):
+def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, int, bytes]":
     n = len(password)
     if n != _PROOF_CHARS and n != _PROOF_CHARS + _TAG_CHARS:
         raise Malformed("the password has %d characters, not 32 or 54" % n)
@@ -86,18 +94,22 @@ def _proof_nonce(salt: bytes, conn: int) -> bytes:
 
 
 # Fills in the last 22 bytes of a CONNECT packet whose password already begins with proof_head.
-def sign_connect(aead, site, mediator, salt, conn, packet: bytearray) -> None:
+def sign_connect(
+    aead: "Any", site: bytes, mediator: int, salt: bytes, conn: int, packet: bytearray
+) -> None:
     put_proof(aead, _proof_nonce(salt, conn), proof_aad(site, mediator), packet)
 
 
 # The same with nonce and proof_aad made. The tag lies for a moment where its text will.
-def put_proof(aead, nonce, front: bytes, packet: bytearray) -> None:
+def put_proof(aead: "Any", nonce: "bytes | bytearray", front: bytes, packet: bytearray) -> None:
     end = len(packet) - _TAG_CHARS
     aead.seal_into(nonce, front + packet[:end], packet, end, 0)
     packet[end:] = b64u(packet[end : end + TAG])
 
 
-def check_connect(aead, site, mediator, salt, conn, packet: bytes, given: bytes) -> None:
+def check_connect(
+    aead: "Any", site: bytes, mediator: int, salt: bytes, conn: int, packet: bytes, given: bytes
+) -> None:
     aad = proof_aad(site, mediator) + packet[: len(packet) - _TAG_CHARS]
     check_tag(aead, _proof_nonce(salt, conn), aad, given, "CONNECT")
 
@@ -105,19 +117,44 @@ def check_connect(aead, site, mediator, salt, conn, packet: bytes, given: bytes)
 # --- SUBSCRIBE, UNSUBSCRIBE ---
 
 
-def _token_aad(suite, op, ctr: bytes, site, client, mediator, qos, filt: str) -> bytes:
+def _token_aad(
+    suite: int, op: int, ctr: bytes, site: bytes, client: int, mediator: int, qos: int, filt: str
+) -> bytes:
     raw = filt.encode()
     head = bytes((TOKENED, suite << 4 | op)) + ctr + site + u24(client) + u24(mediator)
     return head + bytes((qos,)) + len(raw).to_bytes(2, "big") + raw
 
 
 # ctr as 3 bytes, here and below.
-def token_tag(aead, suite, op, ctr, salt, site, client, mediator, qos, filt) -> bytes:
+def token_tag(
+    aead: "Any",
+    suite: int,
+    op: int,
+    ctr: bytes,
+    salt: bytes,
+    site: bytes,
+    client: int,
+    mediator: int,
+    qos: int,
+    filt: str,
+) -> bytes:
     aad = _token_aad(suite, op, ctr, site, client, mediator, qos, filt)
     return tag(aead, salt + N_TOKEN + ctr, aad)
 
 
-def check_token(aead, suite, op, ctr, salt, site, client, mediator, qos, filt, given) -> None:
+def check_token(
+    aead: "Any",
+    suite: int,
+    op: int,
+    ctr: bytes,
+    salt: bytes,
+    site: bytes,
+    client: int,
+    mediator: int,
+    qos: int,
+    filt: str,
+    given: bytes,
+) -> None:
     aad = _token_aad(suite, op, ctr, site, client, mediator, qos, filt)
     check_tag(aead, salt + N_TOKEN + ctr, aad, given, "filter %r" % filt)
 
@@ -125,7 +162,17 @@ def check_token(aead, suite, op, ctr, salt, site, client, mediator, qos, filt, g
 # --- control packets ---
 
 
-def seal_up(aead, suite, ctr, s1, salt, site, client, mediator, body: bytes) -> bytes:
+def seal_up(
+    aead: "Any",
+    suite: int,
+    ctr: int,
+    s1: int,
+    salt: bytes,
+    site: bytes,
+    client: int,
+    mediator: int,
+    body: bytes,
+) -> bytes:
     head = bytearray(M2_HEAD)
     put_m2(head, 0, UP, suite, ctr, s1)
     tail = tail_m2(site, client, mediator, 0, CONTROL)
@@ -133,11 +180,13 @@ def seal_up(aead, suite, ctr, s1, salt, site, client, mediator, body: bytes) -> 
 
 
 # (suite, ctr, s1) of a control packet up, before it is opened.
-def up_header(packet: bytes):
+def up_header(packet: bytes) -> "tuple[int, int, int]":
     return get_m2(packet, UP, M2_HEAD + 1 + TAG)
 
 
-def open_up(aead, salt, site, client, mediator, packet: bytes) -> bytes:
+def open_up(
+    aead: "Any", salt: bytes, site: bytes, client: int, mediator: int, packet: bytes
+) -> bytes:
     tail = tail_m2(site, client, mediator, 0, CONTROL)
     nonce = nonce_link(salt, packet, 0, N_CONTROL)
     return unseal(aead, nonce, packet, M2_HEAD, tail, "control packet")
@@ -154,7 +203,16 @@ def _put_conn(aad: bytearray, conn: int) -> None:
 
 
 # order: 12 bytes (inst, ms, seq), which is the nonce.
-def seal_down(aead, suite, order: bytes, site, client, mediator, conn, body: bytes) -> bytes:
+def seal_down(
+    aead: "Any",
+    suite: int,
+    order: bytes,
+    site: bytes,
+    client: int,
+    mediator: int,
+    conn: int,
+    body: bytes,
+) -> bytes:
     head = bytes((DOWN, suite << 4)) + order
     aad = down_aad(site, client, mediator)
     _put_conn(aad, conn)
@@ -162,14 +220,18 @@ def seal_down(aead, suite, order: bytes, site, client, mediator, conn, body: byt
 
 
 # (order, body). The caller holds order to strictly rising.
-def open_down(aead, suite, site, client, mediator, conn, packet: bytes):
+def open_down(
+    aead: "Any", suite: int, site: bytes, client: int, mediator: int, conn: int, packet: bytes
+) -> "tuple[bytes, bytes]":
     buf = bytearray(packet)
     order = open_down_at(aead, suite, down_aad(site, client, mediator), conn, buf, 0)
     return order, bytes(buf[DOWN_HEAD : len(buf) - TAG])
 
 
 # Opens in place the packet that stands in buf from o to its end. aad: of down_aad. Returns order.
-def open_down_at(aead, suite, aad: bytearray, conn, buf: bytearray, o: int) -> bytes:
+def open_down_at(
+    aead: "Any", suite: int, aad: bytearray, conn: int, buf: bytearray, o: int
+) -> bytes:
     n = len(buf) - o - _DOWN_LEAST
     if n < 1:
         raise Malformed("control packet of %d bytes" % (len(buf) - o))
@@ -187,13 +249,17 @@ def open_down_at(aead, suite, aad: bytearray, conn, buf: bytearray, o: int) -> b
     return order
 
 
-def welcome(status, ms, boot_floor, top, mask, epoch, kseq, tlv: bytes) -> bytes:
+def welcome(
+    status: int, ms: int, boot_floor: int, top: int, mask: int, epoch: int, kseq: int, tlv: bytes
+) -> bytes:
     head = bytes((OP_WELCOME, status)) + ms.to_bytes(6, "big") + u24(boot_floor) + u24(top)
     return head + mask.to_bytes(8, "big") + u24(epoch) + kseq.to_bytes(4, "big") + tlv
 
 
 # (status, ms, boot_floor, top, mask, epoch, kseq, offset of the TLV block).
-def get_welcome(body: bytes, o: int = 0, end: int = -1):
+def get_welcome(
+    body: "bytes | bytearray", o: int = 0, end: int = -1
+) -> "tuple[int, int, int, int, int, int, int, int]":
     if end < 0:
         end = len(body)
     if end - o < 30 or body[o] != OP_WELCOME:
@@ -215,7 +281,7 @@ def receipt(top: int, mask: int) -> bytes:
     return bytes((OP_RECEIPT,)) + u24(top) + mask.to_bytes(8, "big")
 
 
-def get_receipt(body: bytes):
+def get_receipt(body: bytes) -> "tuple[int, int]":
     if len(body) != 12:
         raise Malformed("receipt of %d bytes" % len(body))
     return int.from_bytes(body[1:4], "big"), int.from_bytes(body[4:12], "big")
@@ -239,7 +305,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 # (what, ctr, code, rule, reason)
-def get_notice(body: bytes):
+def get_notice(body: bytes) -> "tuple[int, int, int, str, str]":
     if len(body) < 7 or len(body) < 7 + body[6]:
         raise Malformed("notice of %d bytes" % len(body))
     end = 7 + body[6]
