@@ -23,6 +23,8 @@ from .errors import Malformed
 
 _M1 = ">BBBHBHBH8sBHIB"
 _M2 = ">BBBHI"
+_AAD1 = _M1 + "4sBHH"
+_AAD2 = _M2 + "4sHIBH"
 
 
 def tail_m1(site: bytes, label: int, topic: bytes) -> bytes:
@@ -42,7 +44,7 @@ def tail_m3(site: bytes, topic: bytes) -> bytes:
 # Whole associated data of messages on a topic; ctr, t_pub, life and class are still to be written.
 def aad_m1(suite, epoch, sender, boot, salt, site, label, topic) -> bytearray:
     head = struct.pack(
-        _M1 + "4sBHH",
+        _AAD1,
         M1,
         suite << 4,
         epoch >> 16,
@@ -66,7 +68,7 @@ def aad_m1(suite, epoch, sender, boot, salt, site, label, topic) -> bytearray:
 
 def aad_m2(suite, site, client, mediator, flags, topic) -> bytearray:
     head = struct.pack(
-        _M2 + "4sHIBH",
+        _AAD2,
         M2,
         suite << 4,
         0,
@@ -108,7 +110,7 @@ def put_m1(buf, o, suite, kind_class, epoch, sender, boot, salt, ctr, t_pub, lif
 def get_m1(buf, o: int, end: int):
     if end - o < M1_MIN:
         raise Malformed("m1 has %d bytes, at least %d expected" % (end - o, M1_MIN))
-    t = struct.unpack_from(">BBBHBHBH8sBHIB", buf, o)
+    t = struct.unpack_from(_M1, buf, o)
     low = t[1] & 15
     untimed = low & UNTIMED
     life = t[12]
@@ -147,7 +149,7 @@ def put_m2(buf, o, first, suite, ctr, s1) -> None:
 def get_m2(buf, first: int = M2, least: int = M2_MIN):
     if len(buf) < least:
         raise Malformed("%d bytes of payload, a sealed one has at least %d" % (len(buf), least))
-    t = struct.unpack_from(">BBBHI", buf, 0)
+    t = struct.unpack_from(_M2, buf, 0)
     if t[0] != first or t[1] & 15:
         raise Malformed("payload begins with %02x %02x, not %02x" % (t[0], t[1], first))
     if not t[2] and not t[3]:

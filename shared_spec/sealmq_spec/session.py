@@ -25,6 +25,7 @@ from .const import (
     U24,
     UNTIMED,
     USE_CONTROL,
+    USE_DELIVERY,
     USE_DOWN,
     USE_PUBLISH,
     WANT_KG_TIME,
@@ -32,11 +33,10 @@ from .const import (
     WINDOW_S,
 )
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import u24
-from .outgoing import Outgoing
+from .keys import in_session, inner_key, link_input, link_key_of, u24
+from .outgoing import prepare, seal
 from .provision import open_kg_time, time_nonce
-from .sessionkeys import SessionKeys
-from .tlv import EMPTY, span, unpack
+from .tlv import EMPTY, items
 from .topics import put_token
 
 _TYPING = False
@@ -45,6 +45,7 @@ if _TYPING:
     from typing import Any
 
     from .identity import Identity
+    from .outgoing import Prepared
 
 _TOPICS = 16
 _KNOWN = (TLV_KG_TIME,)
@@ -52,6 +53,7 @@ _USED_UP = "the boot session's counters are used up; start a new one"
 # W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
 _HALF_MS = WINDOW_S * 500
 _KIND_PROOF = N_PROOF[0]
+_USES = USE_DELIVERY + 1
 
 
 class Session:
@@ -60,13 +62,21 @@ class Session:
         self, ident: "Identity", make: "Callable[[int, bytes], Any]", boot: int, salt: bytes
     ) -> None:
         self.make = make
-        self._keys = SessionKeys(make)
-        self._outgoing: "dict[tuple[bytes, int], Outgoing]" = {}
         self._nonce = bytearray(12)
+        self._links: "list[Any]" = []
+        self._prepared: "dict[tuple[bytes, int], Prepared]" = {}
+        self.top = 0
+        self.mask = 0
+        self.epoch_seen = 0
+        self.kseq_seen = 0
+        self.boot_floor = 0
+        self._sent = 0
+        self._asked = b""
+        self._order = b""
         self.begin(boot, salt)
         self.renew(ident)
 
-    # A new boot session: nothing of the last one is kept.
+    # A new boot session: of the last one only what the mediator said of epochs is kept.
     def begin(self, boot: int, salt: bytes) -> None:
         if len(salt) != 8:
             raise Misuse("a salt has 8 bytes, not %d" % len(salt))
@@ -76,36 +86,41 @@ class Session:
         self.ctr = 0
         self.top = 0
         self.mask = 0
-        self.epoch_seen = 0
-        self.kseq_seen = 0
-        self.boot_floor = 0
         self.kg_time = False
         self.clock_conflict = False
         self._offset: "int | None" = None
-        self._sent = 0
-        self._asked = b""
-        self._order = b""
         self._nonce[:8] = salt
-        self._keys.begin(boot, salt)
-        self._forget_topics()
+        self._forget()
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
     # nonce again.
     def renew(self, ident: "Identity") -> None:
         self.ident = ident
-        self._keys.renew(ident)
         self._proof_aad = control.proof_aad(ident.site, ident.mediator)
         self._down_aad = control.down_aad(ident.site, ident.client, ident.mediator)
-        self._forget_topics()
+        self._link_input = link_input(ident.site, ident.mediator, ident.km)
+        self._forget()
 
-    def _forget_topics(self) -> None:
-        if self._outgoing:
-            self._outgoing = {}
+    # Keys are made when they are first needed, then kept.
+    def _forget(self) -> None:
+        self._links = [None] * _USES
+        self._inner: "Any" = None
         self._topic: "bytes | None" = None
         self._flags = 0
+        if self._prepared:
+            self._prepared = {}
 
     def _link(self, use: int) -> "Any":
-        return self._keys.link(use)
+        aead = self._links[use]
+        if aead is None:
+            i = self.ident
+            if not i.gen:
+                raise Misuse("no link root yet: provision first")
+            made = self._link_input
+            in_session(made, self.boot, self.salt)
+            aead = self.make(i.suite, link_key_of(made, use, i.suite))
+            self._links[use] = aead
+        return aead
 
     # The next counter. At its end the caller must start a new boot session.
     def next_ctr(self) -> int:
@@ -166,7 +181,7 @@ class Session:
         nonce = self._nonce
         conn = self.conn
         pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
-        control.put_proof(self._keys.link(USE_CONTROL), nonce, self._proof_aad, packet)
+        control.put_proof(self._link(USE_CONTROL), nonce, self._proof_aad, packet)
         self._sent = mono
 
     # --- what goes out ---
@@ -175,7 +190,16 @@ class Session:
     # them is room for 32. Returns the length of m2 from buf[o]. flags: RETAIN and QoS bits of
     # PUBLISH.
     def seal_publish(
-        self, buf, o, n, topic: bytes, flags, kind_class, life, mono, tlv=EMPTY
+        self,
+        buf: bytearray,
+        o: int,
+        n: int,
+        topic: bytes,
+        flags: int,
+        kind_class: int,
+        life: int,
+        mono: int,
+        tlv: bytes = EMPTY,
     ) -> int:
         if kind_class == WILL:
             t_pub = 0
@@ -185,25 +209,32 @@ class Session:
         else:
             t_pub = (mono + self._offset) // 1000
         if topic is not self._topic or flags != self._flags:
-            self._last = self._prepare(topic, flags)
-            self._topic = topic
-            self._flags = flags
+            self._prepare(topic, flags)
         ctr = self.ctr + 1
         if ctr > U24:
             raise Misuse(_USED_UP)
         self.ctr = ctr
-        return self._last.seal(buf, o, n, kind_class, life, ctr, t_pub, tlv)
+        return seal(self._last, buf, o, n, kind_class, life, ctr, t_pub, tlv)
 
-    def _prepare(self, topic: bytes, flags: int) -> Outgoing:
-        key = (topic, flags)
-        out = self._outgoing.get(key)
-        if out is None:
-            if len(self._outgoing) >= _TOPICS:
-                self._outgoing.clear()
-            inner, link = self._keys.inner(), self._keys.link(USE_PUBLISH)
-            out = Outgoing(self.ident, self.boot, self.salt, self._nonce, topic, flags, inner, link)
-            self._outgoing[key] = out
-        return out
+    def _prepare(self, topic: bytes, flags: int) -> None:
+        key = topic, flags
+        last = self._prepared.get(key)
+        if last is None:
+            if len(self._prepared) >= _TOPICS:
+                self._prepared.clear()
+            i = self.ident
+            inner = self._inner
+            link = self._link(USE_PUBLISH)
+            if inner is None:
+                own = i.own
+                k = inner_key(i.site, own.suite, i.client, self.boot, self.salt, own.r_bar)
+                inner = self.make(own.suite, k)
+                self._inner = inner
+            last = prepare(i, self.boot, self._nonce, topic, flags, inner, link)
+            self._prepared[key] = last
+        self._last = last
+        self._topic = topic
+        self._flags = flags
 
     # The filter as it goes into SUBSCRIBE (op 0) or UNSUBSCRIBE (op 1, qos 0), and its ctr.
     def token(self, filt: str, qos: int = 0, op: int = SUBSCRIBE):
@@ -259,7 +290,7 @@ class Session:
     # bytes). Unknown ops -> (op, None). o: where the packet begins. A bytearray is used up.
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
         buf = packet if isinstance(packet, bytearray) else bytearray(packet)
-        link = self._keys.link(USE_DOWN)
+        link = self._link(USE_DOWN)
         conn = self.conn
         order = control.open_down_at(link, self.ident.suite, self._down_aad, conn, buf, o)
         if order <= self._order:
@@ -292,9 +323,9 @@ class Session:
         status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(buf, o, end)
         if status != READY and status != BEHIND:
             raise Malformed("welcome with status %d" % status)
-        items = _items(buf, o, end)
+        found = items(buf, o, end, _KNOWN)
         if status == READY:
-            self._clock(ms, items, mono)
+            self._clock(ms, found, mono)
         self.boot_floor = floor
         self.top = top
         self.mask = mask
@@ -307,13 +338,13 @@ class Session:
         if bytes(body[1:17]) != self._asked:
             raise Stale("time for another request")
         ms = int.from_bytes(body[17:23], "big")
-        self._clock(ms, _items(body, 23, len(body)), mono)
+        self._clock(ms, items(body, 23, len(body), _KNOWN), mono)
         return ms
 
     # The mediator's time, and the KG's where it is there; each request is answered once.
-    def _clock(self, ms: int, items, mono: int) -> None:
+    def _clock(self, ms: int, found: "dict[int, bytes]", mono: int) -> None:
         i = self.ident
-        blob = items.get(TLV_KG_TIME) or items.get(TLV_KG_TIME | 0x80)
+        blob = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
         if blob:
             kg_ms, epoch, kseq = open_kg_time(
                 self.make, i.site, i.ps, i.suite, i.client, self._asked, blob
@@ -351,11 +382,3 @@ class Session:
     def receipted(self, ctr: int) -> bool:
         back = self.top - ctr
         return 0 <= back < 64 and bool(self.mask >> back & 1)
-
-
-# The TLV block that closes a body.
-def _items(body: "bytes | bytearray", o: int, limit: int) -> "dict[int, bytes]":
-    start, end = span(body, o, limit)
-    if end != limit:
-        raise Malformed("%d bytes behind the TLV block" % (limit - end))
-    return unpack(body, start, end, _KNOWN)

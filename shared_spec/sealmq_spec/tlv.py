@@ -44,6 +44,14 @@ def span(buf: "Readable", o: int, limit: int) -> "tuple[int, int]":
     return o, o + n
 
 
+# The items of the block that stands at buf[o] and has to end at `limit`.
+def items(buf: "Readable", o: int, limit: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
+    start, end = span(buf, o, limit)
+    if end != limit:
+        raise Malformed("%d bytes behind the TLV block" % (limit - end))
+    return unpack(buf, start, end, known)
+
+
 # {type: value}; types keep their critical bit. `known`: types that the caller understands (without
 # the bit).
 def unpack(buf: "Readable", o: int, end: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
