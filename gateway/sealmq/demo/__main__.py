@@ -21,6 +21,7 @@ from .board import Board
 from .errors import DemoError
 from .live import Screen
 from .places import REPO, Places
+from .plain import Lines
 from .play import Options, play
 
 _EXAMPLES = """\
@@ -41,11 +42,11 @@ def main(argv: list[str] | None = None) -> int:
     console = Console(highlight=False)
     plain = args.plain or not console.is_terminal
 
-    def line(text: str) -> None:
+    def show(text: str, at: float) -> None:
         if plain:
-            print(f"{board.seconds:5.1f} s  {text}", flush=True)
+            print(f"{at:5.1f} s  {text}", flush=True)
 
-    board = Board(line)
+    board = Board(show)
     try:
         told = asyncio.run(_run(places, options, board, None if plain else console))
     except DemoError as error:
@@ -65,9 +66,7 @@ async def _run(
     places: Places, options: Options, board: Board, console: Console | None
 ) -> dict[str, Any]:
     async with _ended_by_sigterm():
-        if console is None:
-            return await play(places, options, board)
-        async with Screen(board, console):
+        async with Lines(board) if console is None else Screen(board, console):
             return await play(places, options, board)
 
 

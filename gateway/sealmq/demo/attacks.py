@@ -255,7 +255,7 @@ async def _by_reader(stage: Stage, attempt: Attempt, act: Callable[[], Awaitable
     except DemoError as error:
         return "unseen", str(error)
     event = device.events[at - 1]
-    return "refused", f"by the reader itself, {event['class']}: {event['why']}"
+    return "refused", f"{event['class']}, by the reader itself: {event['why']}"
 
 
 Act = Callable[[Stage, Attempt], Awaitable[Result]]

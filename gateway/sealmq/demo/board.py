@@ -37,9 +37,9 @@ class Tried:
 
 
 class Board:
-    """`changed` is called with a line of text for whoever shows lines."""
+    """`show` gets each line of text and the second it is about."""
 
-    def __init__(self, line: Callable[[str], None]) -> None:
+    def __init__(self, show: Callable[[str, float], None]) -> None:
         self.began = time.monotonic()
         self.step = ""
         self.site = ""
@@ -47,8 +47,7 @@ class Board:
         self.tried = {attempt.name: Tried(attempt) for attempt in ATTEMPTS}
         self.packets: list[tuple[str, bytes]] = []
         self.broker_packets = 0
-        self.broker_bytes = 0
-        self._line = line
+        self._show = show
         self._by_text: dict[tuple[str, str], Message] = {}
         self._early: dict[tuple[str, str], list[str]] = {}
 
@@ -57,10 +56,14 @@ class Board:
         """Since the demo began."""
         return time.monotonic() - self.began
 
+    def line(self, text: str, at: float | None = None) -> None:
+        """For a display that shows lines."""
+        self._show(text, self.seconds if at is None else at)
+
     def say(self, step: str) -> None:
         """What the demo does now."""
         self.step = step
-        self._line(step)
+        self.line(step)
 
     def told(self, client: str, event: dict[str, Any]) -> None:
         """A client said something."""
@@ -77,6 +80,8 @@ class Board:
             # QoS 1: a reader may be faster than the publisher's PUBACK.
             readers = found.readers if found is not None else self._early.setdefault(key, [])
             readers.append(client)
+        elif event["ev"] == "again":
+            self.line(f"{client} could not connect and tries again: {event['why']}")
 
     def audited(self, record: Record) -> None:
         """The audit log has a new record."""
@@ -84,14 +89,14 @@ class Board:
             who = record.get("client") or record.get("peer", "?")
             what = record.get("rule") or record.get("label", "")
             reason = record.get("reason", "")
-            self._line(
+            self.line(
                 f"audit: {record['event']} {who} {record.get('topic', '')} {what} {reason}".rstrip()
             )
 
     def at_broker(self, topic: str, payload: bytes) -> None:
         """The broker received a message."""
-        self.broker_packets += 1
         if not topic.startswith("@"):
+            self.broker_packets += 1
             self.packets.append((topic, payload))
             del self.packets[:-_KEEP]
 
@@ -104,4 +109,4 @@ class Board:
         """What could be seen of its end; the verdict looks again, at the evidence."""
         tried = self.tried[attempt.name]
         tried.state, tried.why = state, why
-        self._line(f"  {state}: {why}")
+        self.line(f"  {state}: {why}")

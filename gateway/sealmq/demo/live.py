@@ -15,6 +15,7 @@ from rich.text import Text
 
 from . import hexview
 from .board import Board, Tried
+from .plot import ATTEMPTS
 
 REFRESH_S = 0.25
 _MARKS = {
@@ -53,7 +54,7 @@ class Screen:
 
 def view(board: Board, height: int, width: int) -> RenderableType:
     """The whole display for a terminal of this size."""
-    attempts = _attempts(board, height)
+    attempts = _attempts(board)
     packets = max(1, min(4, height - len(board.tried) - 16))
     rows = max(2, height - len(board.tried) - packets - 11)
     head = Text.assemble(
@@ -78,11 +79,11 @@ def _messages(board: Board, rows: int) -> Panel:
     return Panel(table, title="who published what, and who could open it", title_align="left")
 
 
-def _attempts(board: Board, height: int) -> Panel:
+def _attempts(board: Board) -> Panel:
     table = Table(box=None, expand=True, pad_edge=False, show_header=False)
     table.add_column("mark", width=10, no_wrap=True)
-    table.add_column("title", ratio=5, no_wrap=True, overflow="ellipsis")
-    table.add_column("why", ratio=5, no_wrap=True, overflow="ellipsis")
+    table.add_column("title", width=max(len(a.title) for a in ATTEMPTS), no_wrap=True)
+    table.add_column("why", ratio=1, no_wrap=True, overflow="ellipsis")
     for tried in board.tried.values():
         mark, style = mark_of(tried)
         title = tried.attempt.title if tried.state != "waiting" else ""

@@ -57,17 +57,21 @@ async def play(places: Places, options: Options, board: Board) -> dict[str, Any]
             await stage.fleet.end()
             await plant.down()
         board.say("judging by the audit log and the captures")
-        evidence = await asyncio.to_thread(Evidence.load, places)
-        verdict = await asyncio.to_thread(give, evidence)
-        told = report.summary(evidence, verdict, board.seconds)
+        told = await asyncio.to_thread(_judge, places, board.seconds)
         report.write(places.summary, told)
         return told
-    except (OSError, ValueError, KeyError) as error:
-        raise DemoError(f"the evidence is incomplete: {type(error).__name__}: {error}") from error
     finally:
         await children.stop()
         if not options.keep:
             places.clean()
+
+
+def _judge(places: Places, seconds: float) -> dict[str, Any]:
+    try:
+        evidence = Evidence.load(places)
+        return report.summary(evidence, give(evidence), seconds)
+    except (OSError, ValueError, KeyError) as error:
+        raise DemoError(f"the evidence is incomplete: {type(error).__name__}: {error}") from error
 
 
 @asynccontextmanager
@@ -83,6 +87,8 @@ async def _running(
     at_broker.seen = _shown_on(board)
     try:
         told_port, broker_port = await network.listen(), await at_broker.listen()
+        if not options.enforce:
+            board.say("POLICY OFF: the verdict of this run has to be `fail`")
         board.say(f"setting up the site, and {options.broker} as its broker")
         await asyncio.gather(
             plant.init(told_port, options.enforce), _start_broker(broker, at_broker)
@@ -137,7 +143,6 @@ async def _act(stage: Stage, options: Options, board: Board) -> None:
 
 def _shown_on(board: Board) -> Callable[[Line, bool, bytes], None]:
     def seen(line: Line, to_server: bool, frame: bytes) -> None:
-        board.broker_bytes += len(frame)
         if to_server and frame[0] & 0xF0 == PUBLISH:
             for packet in decode([frame], True):
                 topic, payload = getattr(packet, "topic", ""), getattr(packet, "payload", b"")

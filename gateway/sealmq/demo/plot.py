@@ -33,14 +33,14 @@ class Attempt:
 
 PUBLISH_OTHER = Attempt(
     "publish-other-label",
-    "m2-temp-sensor publishes on machine 1's temperature topic",
+    "m2-temp-sensor publishes on machine/1/temperature",
     "m2-temp-sensor",
     TEMPERATURE_1,
     OTHER_LABEL,
 )
 FIRST_PUBLISH = Attempt(
     "first-publish",
-    "m1-control-panel publishes on a topic that nobody has used",
+    "m1-control-panel publishes on a new topic",
     "m1-control-panel",
     NEW,
     "labels.publish.first",
@@ -48,35 +48,35 @@ FIRST_PUBLISH = Attempt(
 )
 PUBLISH_TAKEN = Attempt(
     "publish-taken-topic",
-    "m2-control-panel publishes on that topic too",
+    "m2-control-panel publishes on that topic",
     "m2-control-panel",
     NEW,
     OTHER_LABEL,
 )
 SUBSCRIBE_OTHER = Attempt(
     "subscribe-above",
-    "m2-control-panel subscribes to machine 1's temperature",
+    "m2-control-panel subscribes to machine/1/temperature",
     "m2-control-panel",
     TEMPERATURE_1,
     SUBSCRIBE_ABOVE,
 )
 REPLAY_PUBLISH = Attempt(
     "replay-to-mediator",
-    "network: a recorded PUBLISH of m1-temp-sensor again, in its own connection",
+    "network: a PUBLISH of m1-temp-sensor once more",
     "m1-temp-sensor",
     TEMPERATURE_1,
     REPLAYED,
 )
 REPLAY_CONNECT = Attempt(
     "replay-connect",
-    "network: the recorded CONNECT of m1-control-panel, in a new connection",
+    "network: the CONNECT of m1-control-panel once more",
     "m1-control-panel",
     "",
     BEHIND,
 )
 CHANGE_M2 = Attempt(
     "change-to-mediator",
-    "network: one bit of an m2 of m1-control-panel flipped on its way",
+    "network: one bit of m1-control-panel's m2 flipped",
     "m1-control-panel",
     ANGLE_1,
     CHANGED,
@@ -90,14 +90,14 @@ REPLAY_M3 = Attempt(
 )
 CHANGE_M3 = Attempt(
     "change-to-reader",
-    "broker's side: one bit of an m3 towards m1-arm-operator flipped",
+    "broker's side: one bit of an m3 flipped",
     "m1-arm-operator",
     ANGLE_1,
     "Unauthentic",
 )
 HANDED = Attempt(
     "handed-to-lower-reader",
-    "m1-temp-sensor's identity is handed packets and records from the broker's side",
+    "m1-temp-sensor is handed m3 of machine/1/arm/angle",
     "m1-temp-sensor",
     ANGLE_1,
     "NoKey",

@@ -9,6 +9,8 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+PREFIX = 8
+
 
 class Find(NamedTuple):
     """What was found, in which form, where."""
@@ -34,12 +36,18 @@ def forms(text: str) -> dict[str, bytes]:
 
 
 def search(texts: Iterable[str], places: Mapping[str, bytes]) -> list[Find]:
-    """Every text in every place; the first occurrence of each form."""
-    found = []
-    for text in texts:
-        for form, needle in forms(text).items():
-            for where, data in places.items():
-                at = data.find(needle)
-                if at >= 0:
-                    found.append(Find(text, form, where, at))
-    return found
+    """Every text in every place; the first occurrence of each form. Linear in the bytes."""
+    needles = [(needle, text, form) for text in texts for form, needle in forms(text).items()]
+    if not needles:
+        return []
+    size = min(PREFIX, *(len(needle) for needle, _, _ in needles))
+    by_start: dict[bytes, list[tuple[bytes, str, str]]] = {}
+    for each in needles:
+        by_start.setdefault(each[0][:size], []).append(each)
+    found: dict[tuple[str, str, str], Find] = {}
+    for where, data in places.items():
+        for at in range(len(data) - size + 1):
+            for needle, text, form in by_start.get(data[at : at + size], ()):
+                if data.startswith(needle, at):
+                    found.setdefault((text, form, where), Find(text, form, where, at))
+    return list(found.values())

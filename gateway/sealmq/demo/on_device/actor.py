@@ -18,6 +18,8 @@ _ticks_ms = time.ticks_ms  # type: ignore[attr-defined]
 _ticks_add = time.ticks_add  # type: ignore[attr-defined]
 _ticks_diff = time.ticks_diff  # type: ignore[attr-defined]
 
+_TRIES = 3
+
 
 def say(ev: str, **more: "Any") -> None:
     more["ev"] = ev
@@ -47,7 +49,7 @@ class Actor:
 
     def run(self) -> None:
         c = self.client
-        c.connect()
+        self._connect()
         for filt in self.filters:
             c.subscribe(filt, 1)
         say("ready", client=c.ident.client, kg_time=c.has_kg_time())
@@ -68,6 +70,18 @@ class Actor:
                 self.act(self)
         c.disconnect()
         say("bye", refused=c.refused)
+
+    # As a device in the field does: what cannot be now may be in a second.
+    def _connect(self) -> None:
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                self.client.connect()
+                return
+            except (OSError, SealError) as e:
+                if not left:
+                    raise
+                say("again", why=str(e), **{"class": type(e).__name__})
+                time.sleep(1)
 
     # A number in each text, so that no two readings are alike.
     def publish(self, topic: str, text: str, qos: int) -> None:
