@@ -1,0 +1,225 @@
+"""The verdict holds for a good run and for no doctored one: each test spoils one thing."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_world import LOST, MESSAGES, SPOOFED, World, m3
+from sealmq.demo import plot, report
+from sealmq.demo.evidence import Evidence
+from sealmq.demo.plot import ATTEMPTS, Attempt
+from sealmq.demo.verdict import give
+from sealmq.mqtt import build
+
+READING = MESSAGES[0][2]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def failed(world: World, about: str) -> list[str]:
+    """What failed, all of it about one thing."""
+    wrong = world.verdict().failed
+    assert wrong, "the verdict holds"
+    assert all(text.startswith(f"{about}: ") for text in wrong), wrong
+    return wrong
+
+
+def test_a_good_run_holds(world: World) -> None:
+    verdict = world.verdict()
+    assert verdict.failed == []
+    assert verdict.holds
+    assert verdict.messages == len(MESSAGES)
+    assert verdict.readers["monitor"] == len(MESSAGES)
+    assert verdict.readers["m1-arm-operator"] == 3
+
+
+@pytest.mark.parametrize(
+    "leaked",
+    [
+        READING.encode(),
+        READING.encode().hex().encode(),
+        READING.encode().hex().upper().encode(),
+        base64.b64encode(READING.encode()),
+        base64.b64encode(b"x" + READING.encode() + b"yz"),
+        base64.urlsafe_b64encode(b"xx" + READING.encode() + b"\xff"),
+        SPOOFED.encode(),
+    ],
+)
+@pytest.mark.parametrize("tap", ["broker", "network"])
+def test_plaintext_in_a_capture(world: World, leaked: bytes, tap: str) -> None:
+    world.write()
+    path = next(iter(sorted((world.places.capture / tap).glob("*-from-server.bin"))))
+    path.write_bytes(path.read_bytes() + b"\x00\x01" + leaked + b"\x02")
+    verdict = give(Evidence.load(world.places))
+    assert not verdict.holds
+    assert all(text.startswith("plaintext: ") for text in verdict.failed)
+    assert report.summary(Evidence.load(world.places), verdict, 1.0)["broker"]["plaintext_found"]
+
+
+FORBIDDEN = [a for a in ATTEMPTS if a.rule.startswith(("labels.publish.other", "labels.subs"))]
+ON_THE_WIRE = [plot.REPLAY_PUBLISH, plot.CHANGE_M2, plot.REPLAY_CONNECT]
+
+
+@pytest.mark.parametrize("attempt", [*FORBIDDEN, *ON_THE_WIRE], ids=lambda a: str(a.name))
+def test_no_audit_record(world: World, attempt: Attempt) -> None:
+    def about(row: dict[str, Any]) -> bool:
+        mine = row.get("client") == attempt.who and row.get("rule") == attempt.rule
+        return mine and row.get("topic", "") == attempt.topic and row["event"].endswith("-refused")
+
+    world.audit = [row for row in world.audit if not about(row)]
+    assert "audit log" in failed(world, attempt.name)[0]
+
+
+def test_the_audit_record_of_another_rule_does_not_count(world: World) -> None:
+    for row in world.audit:
+        if row.get("client") == plot.REPLAY_PUBLISH.who and row.get("rule") == plot.REPLAYED:
+            row["rule"] = "mediator.publish.stale"
+    failed(world, plot.REPLAY_PUBLISH.name)
+
+
+@pytest.mark.parametrize("attempt", [plot.REPLAY_M3, plot.CHANGE_M3], ids=lambda a: str(a.name))
+def test_the_reader_did_not_refuse(world: World, attempt: Attempt) -> None:
+    world.forget(
+        lambda row: row.get("ev") == "not-taken" and attempt.rule in row.get("refused", "")
+    )
+    failed(world, attempt.name)
+
+
+def test_the_reader_took_the_replay_for_a_message(world: World) -> None:
+    world.say("monitor", "read", topic=plot.TEMPERATURE_2, text=MESSAGES[2][2])
+    assert "read twice" in failed(world, plot.REPLAY_M3.name)[0]
+
+
+def test_a_forbidden_publish_was_accepted_and_forwarded(world: World) -> None:
+    attempt = plot.PUBLISH_OTHER
+    who, topic = attempt.who, attempt.topic
+    world.forget(lambda row: row.get("client") == who and row["event"] == "publish-refused")
+    world.forget(lambda row: row.get("ev") == "refused" and row["text"] == SPOOFED)
+    world.say(who, "published", topic=topic, text=SPOOFED)
+    world.record("publish-accepted", client=who, topic=topic, label="m2-temp", count=1)
+    world.record("unenforced", client=who, topic=topic, rule=attempt.rule, count=1)
+    world.to_broker(who, build.publish(topic, m3("m2-temp", SPOOFED)))
+    world.say("monitor", "read", topic=topic, text=SPOOFED)
+    verdict = world.verdict()
+    findings = {attempt.name: finding for attempt, finding in verdict.findings}
+    assert findings[attempt.name].outcome == "accepted"
+    assert [name for name, finding in findings.items() if not finding.ok] == [attempt.name]
+    assert any(text.startswith("labels: ") for text in verdict.failed)
+    assert any(text.startswith("policy: ") for text in verdict.failed)
+
+
+def test_a_forbidden_publish_reached_the_broker_behind_the_logs_back(world: World) -> None:
+    world.to_broker("m2-temp-sensor", build.publish(plot.TEMPERATURE_1, m3("m1-temp", SPOOFED)))
+    assert "reached the broker" in failed(world, plot.PUBLISH_OTHER.name)[0]
+
+
+def test_a_forbidden_subscription_reached_the_broker(world: World) -> None:
+    world.to_broker("m2-control-panel", build.subscribe(1, [(plot.TEMPERATURE_1, 1)]))
+    assert "reached the broker" in failed(world, plot.SUBSCRIBE_OTHER.name)[0]
+
+
+def test_the_replayed_publish_was_forwarded(world: World) -> None:
+    who, topic, text = MESSAGES[0]
+    world.to_broker(who, build.publish(topic, m3("m1-temp", text)))
+    wrong = world.verdict().failed
+    assert any(text.startswith(plot.REPLAY_PUBLISH.name) for text in wrong)
+    assert any(text.startswith("books: ") for text in wrong)
+
+
+def test_the_replayed_connect_reached_the_broker(world: World) -> None:
+    world.extra_streams.append((world.hello("m1-control-panel"), b"\x20\x02\0\0"))
+    assert "2 connections" in failed(world, plot.REPLAY_CONNECT.name)[0]
+
+
+def test_the_lower_reader_opened_a_packet(world: World) -> None:
+    world.say(plot.HANDED_TO, "opened", topic=plot.ANGLE_1, text=LOST[1])
+    failed(world, plot.HANDED.name)
+
+
+def test_the_lower_reader_derived_the_label(world: World) -> None:
+    world.said[plot.HANDED_TO][0]["labels"] = [1, 17]
+    failed(world, plot.HANDED.name)
+
+
+def test_the_control_opened_nothing(world: World) -> None:
+    world.forget(lambda row: row.get("ev") == "opened")
+    failed(world, plot.HANDED.name)
+
+
+def test_packets_that_never_were_at_the_broker_prove_nothing(world: World) -> None:
+    world.handed[0] = world.handed[0][0], m3("m1-ctrl", "made up")
+    failed(world, plot.HANDED.name)
+
+
+def test_the_new_topic_was_not_labelled_as_its_first_publisher(world: World) -> None:
+    for row in world.audit:
+        if row["event"] == "topic-labelled":
+            row["label"] = "m2-ctrl"
+    failed(world, plot.FIRST_PUBLISH.name)
+
+
+def test_a_reading_that_a_right_reader_misses(world: World) -> None:
+    world.said["monitor"] = [
+        event for event in world.said["monitor"] if event.get("text") != READING
+    ]
+    assert READING in failed(world, "readers")[0]
+
+
+def test_only_one_message_may_be_lost_to_the_changed_packet(world: World) -> None:
+    world.said["m1-arm-operator"] = [
+        event for event in world.said["m1-arm-operator"] if event.get("topic") != plot.ANGLE_1
+    ]
+    assert len(failed(world, "readers")) == 1
+
+
+def test_a_reading_that_somebody_reads_who_may_not(world: World) -> None:
+    world.say("m2-arm-operator", "read", topic=plot.TEMPERATURE_1, text=READING)
+    failed(world, "readers")
+
+
+def test_an_accepted_message_that_nobody_published(world: World) -> None:
+    world.record("publish-accepted", client="monitor", topic="a", label="monitor", count=1)
+    failed(world, "books")
+
+
+def test_a_client_that_died(world: World) -> None:
+    world.said["m2-temp-sensor"].pop()
+    failed(world, "books")
+
+
+def test_a_reader_that_refused_more_than_was_done_to_it(world: World) -> None:
+    world.said["m2-arm-operator"][-1]["refused"] = {"Stale": 1}
+    failed(world, "refusals")
+
+
+def test_an_empty_capture_does_not_pass(world: World) -> None:
+    world.streams = {}
+    assert len(world.verdict().failed) > 5
+
+
+def test_a_torn_audit_log_is_no_evidence(world: World) -> None:
+    world.write()
+    path = world.places.audit / "mediator" / "a.jsonl"
+    path.write_text(path.read_text()[:-5])
+    with pytest.raises(ValueError, match=r"."):
+        Evidence.load(world.places)
+
+
+def test_summary_has_what_scripts_read(world: World) -> None:
+    verdict = world.verdict()
+    told = report.summary(Evidence.load(world.places), verdict, 12.34)
+    assert told["verdict"] == "pass"
+    assert told["seconds"] == 12.3
+    assert {a["name"] for a in told["attempts"]} == {a.name for a in ATTEMPTS}
+    assert all(a["ok"] and a["outcome"] for a in told["attempts"])
+    assert told["broker"]["sample_hex"].startswith("1320")
+    path = world.places.summary
+    report.write(path, told)
+    assert path.read_text().endswith("}\n")

@@ -1,0 +1,180 @@
+"""The files that a good run of the demo leaves behind, made up, for tests to doctor.
+
+Nothing is sealed here: the payloads only look like m3, which is all that the verdict can see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sealmq.demo import plot
+from sealmq.demo.capture import label_number
+from sealmq.demo.cast import PARTS, Policy, listens
+from sealmq.demo.evidence import Evidence
+from sealmq.demo.places import Places
+from sealmq.demo.verdict import Verdict, give
+from sealmq.mqtt import build
+
+LABELS = {"m1-temp": 16, "m1-ctrl": 17, "m2-temp": 19, "m2-ctrl": 20, "ctrl-room-temp": 22}
+NUMBERS = {part.name: number for number, part in enumerate(PARTS, 1)}
+MESSAGES = (
+    ("m1-temp-sensor", plot.TEMPERATURE_1, "load 0.42 0.40 0.39 #1"),
+    ("m1-temp-sensor", plot.TEMPERATURE_1, "load 0.43 0.40 0.39 #2"),
+    ("m2-temp-sensor", plot.TEMPERATURE_2, "memory available 7654321 kB #1"),
+    ("control-room-temp-sensor", "control-room/temperature", "temperature 47.2 C #1"),
+    ("m1-control-panel", plot.ANGLE_1, "arm angle 4 degrees #1"),
+    ("m1-control-panel", plot.ANGLE_1, "arm angle 5 degrees #3"),
+    ("m1-control-panel", "machine/1/arm/height", "arm height 100 mm #2"),
+    ("m1-control-panel", plot.NEW, "arm speed 12 degrees a second #4"),
+    ("m2-control-panel", "machine/2/arm/angle", "arm angle 90 degrees #1"),
+)
+LOST = plot.ANGLE_1, "arm angle 5 degrees #3"  # the one whose m3 was changed on its way
+SPOOFED = "spoofed temperature 20.0 C #9"
+
+
+def m3(label: str, text: str) -> bytes:
+    """Something with the header of an m3."""
+    number = LABELS[label].to_bytes(3, "big")
+    sealed = b"".join(hashlib.sha256(text.encode() + bytes((i,))).digest() for i in range(4))
+    return b"\x13\x20" + number + bytes(2) + b"\x01" + bytes(12) + sealed
+
+
+class World:
+    """A run's folder. Change it, then ask for the `verdict`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.places = Places(folder / "demo")
+        self.places.fresh()
+        self.places.site.mkdir()
+        template = resources.files("sealmq.site") / "templates" / "factory.toml"
+        toml = self.places.site / "sealmq.toml"
+        toml.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
+        self.policy = Policy.read(toml)
+        self.said: dict[str, list[dict[str, Any]]] = {part.name: [] for part in PARTS}
+        self.audit: list[dict[str, Any]] = []
+        self.handed: list[tuple[str, bytes]] = []
+        self.streams: dict[str, tuple[bytes, bytes]] = {}
+        self.extra_streams: list[tuple[bytes, bytes]] = []
+        self._messages()
+        self._refusals()
+        self._handed()
+        for name, events in self.said.items():
+            own = {"monitor": {"Replay": 1}, "m1-arm-operator": {"Unauthentic": 1}}
+            events.append({"ev": "bye", "refused": own.get(name, {})})
+
+    def verdict(self) -> Verdict:
+        """What the demo would say of these files."""
+        self.write()
+        return give(Evidence.load(self.places))
+
+    # --- to doctor with ---
+
+    def record(self, event: str, **fields: Any) -> None:
+        self.audit.append({"id": f"id-{len(self.audit)}", "event": event, "at_ms": 1, **fields})
+
+    def forget(self, gone: Callable[[dict[str, Any]], bool]) -> None:
+        """Audit records and events that are `gone` never were."""
+        before = len(self.audit) + sum(len(events) for events in self.said.values())
+        self.audit = [record for record in self.audit if not gone(record)]
+        for events in self.said.values():
+            events[:] = [event for event in events if not gone(event)]
+        after = len(self.audit) + sum(len(events) for events in self.said.values())
+        assert after < before, "nothing was forgotten: the test is wrong"
+
+    def say(self, who: str, ev: str, **fields: Any) -> None:
+        self.said.setdefault(who, []).append({"ev": ev, **fields})
+
+    def to_broker(self, who: str, raw: bytes) -> None:
+        to, back = self.streams.get(who, (self.hello(who), b"\x20\x02\0\0"))
+        self.streams[who] = to + raw, back
+
+    def from_broker(self, who: str, raw: bytes) -> None:
+        to, back = self.streams.get(who, (self.hello(who), b"\x20\x02\0\0"))
+        self.streams[who] = to, back + raw
+
+    def hello(self, who: str) -> bytes:
+        return build.connect(f"sealmq/a1b2c3d4/{NUMBERS[who]}/sealmq-{NUMBERS[who]}")
+
+    # --- what a good run leaves ---
+
+    def _messages(self) -> None:
+        counts: dict[tuple[str, str], int] = {}
+        for client, topic, text in MESSAGES:
+            payload = m3(self.policy.label[client], text)
+            self.say(client, "published", topic=topic, text=text)
+            self.to_broker(client, build.publish(topic, payload))
+            counts[client, topic] = counts.get((client, topic), 0) + 1
+            for part in PARTS:
+                if not listens(part, topic):
+                    continue
+                if self.policy.reads(part.name, self.policy.label[client]):
+                    self.from_broker(part.name, build.publish(topic, payload))
+                    if part.name != plot.CHANGE_M3.who or (topic, text) != LOST:
+                        self.say(part.name, "read", topic=topic, text=text)
+        for (client, topic), count in counts.items():
+            label = self.policy.label[client]
+            self.record("publish-accepted", client=client, topic=topic, label=label, count=count)
+
+    def _refusals(self) -> None:
+        for attempt, text in ((plot.PUBLISH_OTHER, SPOOFED), (plot.PUBLISH_TAKEN, SPOOFED + "0")):
+            self._refused("publish-refused", attempt)
+            self._told(attempt, "publish", text)
+        self._refused("subscribe-refused", plot.SUBSCRIBE_OTHER)
+        self._told(plot.SUBSCRIBE_OTHER, "subscribe", "")
+        self._refused("packet-refused", plot.REPLAY_PUBLISH)
+        self._refused("packet-refused", plot.CHANGE_M2)
+        self._told(plot.CHANGE_M2, "publish", "arm angle 6 degrees #5")
+        self._refused("connect-refused", plot.REPLAY_CONNECT)
+        new = plot.FIRST_PUBLISH
+        self.record("topic-labelled", client=new.who, topic=new.topic, label="m1-ctrl")
+        for attempt in (plot.REPLAY_M3, plot.CHANGE_M3):
+            refused = {attempt.rule: 1}
+            self.say(attempt.who, "not-taken", refused=refused, **{"class": attempt.rule})
+
+    def _refused(self, event: str, attempt: plot.Attempt) -> None:
+        topic = {"topic": attempt.topic} if attempt.topic else {}
+        self.record(event, client=attempt.who, rule=attempt.rule, **topic)
+
+    def _told(self, attempt: plot.Attempt, what: str, text: str) -> None:
+        self.say(
+            attempt.who, "refused", what=what, topic=attempt.topic, text=text, rule=attempt.rule
+        )
+
+    def _handed(self) -> None:
+        self.say(plot.HANDED_TO, "records", labels=[1], refused=5)
+        self.say(plot.HANDED_TO_CONTROL, "records", labels=[1, 16, 17], refused=3)
+        for client, topic, text in MESSAGES:
+            if topic == plot.ANGLE_1:
+                packet = m3(self.policy.label[client], text)
+                assert label_number(packet) == 17
+                self.handed.append((topic, packet))
+                self.say(plot.HANDED_TO, "not-taken", topic=topic, **{"class": "NoKey"})
+                self.say(plot.HANDED_TO_CONTROL, "opened", topic=topic, text=text)
+
+    def write(self) -> None:
+        """The files, once."""
+        where = self.places
+        for name, events in self.said.items():
+            lines = "".join(json.dumps(event) + "\n" for event in events)
+            (where.said / f"{name}.jsonl").write_text(lines)
+        folder = where.audit / "mediator"
+        folder.mkdir(parents=True)
+        half = len(self.audit) // 2
+        for name, part in (("a.jsonl", self.audit[:half]), ("b.jsonl.open", self.audit[half:])):
+            (folder / name).write_text("".join(json.dumps(record) + "\n" for record in part))
+        for tap, streams in (
+            ("broker", [*self.streams.values(), *self.extra_streams]),
+            ("network", [(b"\xc0\x00", b"\xd0\x00")]),
+        ):
+            (where.capture / tap).mkdir(parents=True)
+            for number, (to, back) in enumerate(streams, 1):
+                (where.capture / tap / f"{number:04d}-to-server.bin").write_bytes(to)
+                (where.capture / tap / f"{number:04d}-from-server.bin").write_bytes(back)
+        packets = [(topic, packet.hex()) for topic, packet in self.handed]
+        where.handed.write_text(json.dumps({"packets": packets}))
+        where.facts.write_text(json.dumps({"numbers": NUMBERS, "broker": "none", "site": {}}))
