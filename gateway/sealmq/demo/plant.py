@@ -126,7 +126,7 @@ class Plant:
 
 def _without_policy(text: str) -> str:
     # Whether the text has a [policy] table already is the template's affair.
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if not line.startswith("enforce")]
     if "[policy]" not in lines:
         return text + "\n[policy]\nenforce = false\n"
     lines.insert(lines.index("[policy]") + 1, "enforce = false")
