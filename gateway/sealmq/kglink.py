@@ -11,7 +11,10 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
+import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from .kgtypes import (
@@ -50,6 +53,8 @@ MAX_FRAME = 4 * 1024 * 1024
 CALL_S = 10.0
 # Re-reading a large policy draws many keys.
 RELOAD_S = 120.0
+# struct ucred: pid, uid, gid (unix(7)).
+_CRED = struct.Struct("3i")
 
 
 @contextlib.contextmanager
@@ -64,6 +69,19 @@ def short_path(path: str | os.PathLike[str]) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{os.path.basename(name)}"
     finally:
         os.close(folder)
+
+
+def _may_serve(credentials: bytes, path: str | os.PathLike[str]) -> bool:
+    """Whether the process behind the socket may be the site's key generator.
+
+    run/ is shared by the processes: while the key generator is away another one could listen in its
+    place. Root, the owner of the key generator's state, and we ourselves may.
+    """
+    uid = _CRED.unpack(credentials)[1]
+    allowed = {0, os.geteuid()}
+    with contextlib.suppress(OSError):
+        allowed.add((Path(path).absolute().parent.parent / "state" / "kg").stat().st_uid)
+    return uid in allowed
 
 
 class KgClient:
@@ -91,6 +109,13 @@ class KgClient:
             raise KgUnavailable(
                 f"the key generator cannot be reached: {reason}", "is `sealmq up` running?"
             ) from None
+        peer = writer.get_extra_info("socket")
+        if not _may_serve(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CRED.size), path):
+            writer.close()
+            raise KgDenied(
+                f"{os.fspath(path)} is served by somebody who is not the key generator",
+                "stop the site and look who took the socket's place",
+            )
         return cls(reader, writer)
 
     async def __aenter__(self) -> KgClient:

@@ -120,12 +120,12 @@ def _mediator(t: Mapping[str, Any]) -> Mediator:
 
 
 def _broker(t: Mapping[str, Any], folder: Path | None) -> Broker:
-    values.only(t, "broker", ("kind", "url", "user", "password_file", "ca_file"))
+    values.only(t, "broker", ("kind", "url", "user", "password_file"))
     kind = values.one_of(
         t, "broker.kind", ("embedded", "external"), "external" if "url" in t else "embedded"
     )
     if kind == "embedded":
-        for name in ("url", "user", "password_file", "ca_file"):
+        for name in ("url", "user", "password_file"):
             if name in t:
                 raise ConfigError(
                     "the embedded broker has no such setting",
@@ -138,15 +138,14 @@ def _broker(t: Mapping[str, Any], folder: Path | None) -> Broker:
         _url(values.text(t, "broker.url", required=True)),
         values.text(t, "broker.user") or None,
         values.outside_path(t, "broker.password_file", folder),
-        values.path(t, "broker.ca_file", folder),
     )
 
 
 def _url(url: str) -> str:
-    hint = "mqtt://HOST[:PORT], or mqtts://HOST[:PORT] for TLS"
+    hint = "mqtt://HOST[:PORT]; mediators do not speak TLS to a broker yet"
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("mqtt", "mqtts") and parts.hostname and parts.port != 0
+        good = parts.scheme == "mqtt" and parts.hostname and parts.port != 0
     except ValueError:
         raise ConfigError("this is no URL", hint, key="broker.url") from None
     if "@" in parts.netloc:

@@ -50,7 +50,6 @@ class Broker:
     url: str | None = None
     user: str | None = None
     password_file: Path | None = None
-    ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

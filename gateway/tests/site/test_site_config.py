@@ -173,7 +173,7 @@ advertise = "gateway.example:1883"
 number = 7
 on_denied = "disconnect"
 [broker]
-url = "mqtts://broker.example:8883"
+url = "mqtt://broker.example:8883"
 user = "sealmq"
 [policy]
 order = ["labels", "purposes"]
