@@ -21,6 +21,12 @@ from .const import (
 )
 from .errors import Malformed
 
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    Readable = bytes | bytearray | memoryview
+
 _M1 = ">BBBHBHBH8sBHIB"
 _M2 = ">BBBHI"
 _AAD1 = _M1 + "4sBHH"
@@ -42,7 +48,16 @@ def tail_m3(site: bytes, topic: bytes) -> bytes:
 
 
 # Whole associated data of messages on a topic; ctr, t_pub, life and class are still to be written.
-def aad_m1(suite, epoch, sender, boot, salt, site, label, topic) -> bytearray:
+def aad_m1(
+    suite: int,
+    epoch: int,
+    sender: int,
+    boot: int,
+    salt: bytes,
+    site: bytes,
+    label: int,
+    topic: bytes,
+) -> bytearray:
     head = struct.pack(
         _AAD1,
         M1,
@@ -66,7 +81,9 @@ def aad_m1(suite, epoch, sender, boot, salt, site, label, topic) -> bytearray:
     return bytearray(head + topic)
 
 
-def aad_m2(suite, site, client, mediator, flags, topic) -> bytearray:
+def aad_m2(
+    suite: int, site: bytes, client: int, mediator: int, flags: int, topic: bytes
+) -> bytearray:
     head = struct.pack(
         _AAD2,
         M2,
@@ -84,7 +101,19 @@ def aad_m2(suite, site, client, mediator, flags, topic) -> bytearray:
 
 
 # kind_class: a class, plus UNTIMED where t_pub is 0. Writes 27 bytes at buf[o].
-def put_m1(buf, o, suite, kind_class, epoch, sender, boot, salt, ctr, t_pub, life) -> None:
+def put_m1(
+    buf: "bytearray",
+    o: int,
+    suite: int,
+    kind_class: int,
+    epoch: int,
+    sender: int,
+    boot: int,
+    salt: bytes,
+    ctr: int,
+    t_pub: int,
+    life: int,
+) -> None:
     struct.pack_into(
         _M1,
         buf,
@@ -107,7 +136,9 @@ def put_m1(buf, o, suite, kind_class, epoch, sender, boot, salt, ctr, t_pub, lif
 
 # (suite, class, untimed, epoch, sender, boot, salt, ctr, t_pub, life) of the m1 that fills
 # buf[o:end].
-def get_m1(buf, o: int, end: int):
+def get_m1(
+    buf: "Readable", o: int, end: int
+) -> "tuple[int, int, bool, int, int, int, bytes, int, int, int]":
     if end - o < M1_MIN:
         raise Malformed("m1 has %d bytes, at least %d expected" % (end - o, M1_MIN))
     t = struct.unpack_from(_M1, buf, o)
@@ -136,17 +167,17 @@ def get_m1(buf, o: int, end: int):
     )
 
 
-def nonce_m1(buf, o: int) -> bytes:
+def nonce_m1(buf: "Readable", o: int) -> bytes:
     return bytes(buf[o + 11 : o + 19]) + N_INNER + bytes(buf[o + 19 : o + 22])
 
 
-def put_m2(buf, o, first, suite, ctr, s1) -> None:
+def put_m2(buf: "bytearray", o: int, first: int, suite: int, ctr: int, s1: int) -> None:
     struct.pack_into(_M2, buf, o, first, suite << 4, ctr >> 16, ctr & 0xFFFF, s1)
 
 
 # (suite, ctr, s1) of an m2, or of a control packet up, which has the same header with another first
 # byte.
-def get_m2(buf, first: int = M2, least: int = M2_MIN):
+def get_m2(buf: "Readable", first: int = M2, least: int = M2_MIN) -> "tuple[int, int, int]":
     if len(buf) < least:
         raise Malformed("%d bytes of payload, a sealed one has at least %d" % (len(buf), least))
     t = struct.unpack_from(_M2, buf, 0)
@@ -157,11 +188,22 @@ def get_m2(buf, first: int = M2, least: int = M2_MIN):
     return t[1] >> 4, t[2] << 16 | t[3], t[4]
 
 
-def nonce_link(salt: bytes, buf, o: int = 0, kind: bytes = N_LINK) -> bytes:
+def nonce_link(salt: bytes, buf: "Readable", o: int = 0, kind: bytes = N_LINK) -> bytes:
     return salt + kind + bytes(buf[o + 2 : o + 5])
 
 
-def put_m3(buf, o, suite, ref, how, number, epoch, inst, ms, seq) -> None:
+def put_m3(
+    buf: "bytearray",
+    o: int,
+    suite: int,
+    ref: int,
+    how: int,
+    number: int,
+    epoch: int,
+    inst: int,
+    ms: int,
+    seq: int,
+) -> None:
     struct.pack_into(
         ">BBBHBHBHHIBH",
         buf,
@@ -182,7 +224,7 @@ def put_m3(buf, o, suite, ref, how, number, epoch, inst, ms, seq) -> None:
 
 
 # (suite, ref, how, number, epoch, inst, s2 in ms, seq) of the m3 that is buf.
-def get_m3(buf):
+def get_m3(buf: "Readable") -> "tuple[int, int, int, int, int, int, int, int]":
     if len(buf) < M3_MIN:
         raise Malformed("%d bytes of payload, m3 has at least %d" % (len(buf), M3_MIN))
     t = struct.unpack_from(">BBBHBHBHHIBH", buf, 0)
@@ -201,22 +243,27 @@ def get_m3(buf):
     )
 
 
-def nonce_m3(buf) -> bytes:
+def nonce_m3(buf: "Readable") -> bytes:
     return bytes(buf[8:M3_HEAD])
 
 
 # Seals in place: header of `head` bytes at buf[o], n bytes of plaintext behind it, room for the tag
 # behind those.
-def seal_at(aead, nonce, buf, o: int, head: int, n: int, tail: bytes) -> None:
+def seal_at(
+    aead: "Any", nonce: bytes, buf: "bytearray", o: int, head: int, n: int, tail: bytes
+) -> None:
     aead.seal_into(nonce, bytes(buf[o : o + head]) + tail, buf, o + head, n)
 
 
 # Opens in place what fills buf[o:end]. False means: does not verify, and the plaintext's place is
 # wiped.
-def open_at(aead, nonce, buf, o: int, head: int, end: int, tail: bytes) -> bool:
-    return aead.open_into(
+def open_at(
+    aead: "Any", nonce: bytes, buf: "bytearray", o: int, head: int, end: int, tail: bytes
+) -> bool:
+    ok: bool = aead.open_into(
         nonce, bytes(buf[o : o + head]) + tail, buf, o + head, end - o - head - TAG
     )
+    return ok
 
 
 # Bytes that a publisher's two envelopes add to a payload, with a TLV block of `tlv` bytes.

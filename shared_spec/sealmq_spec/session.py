@@ -132,7 +132,7 @@ class Session:
     # --- time ---
 
     # Unix time in ms, or None before a welcome.
-    def now_ms(self, mono: int):
+    def now_ms(self, mono: int) -> "int | None":
         return None if self._offset is None else mono + self._offset
 
     # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
@@ -237,7 +237,7 @@ class Session:
         self._flags = flags
 
     # The filter as it goes into SUBSCRIBE (op 0) or UNSUBSCRIBE (op 1, qos 0), and its ctr.
-    def token(self, filt: str, qos: int = 0, op: int = SUBSCRIBE):
+    def token(self, filt: str, qos: int = 0, op: int = SUBSCRIBE) -> "tuple[str, int]":
         i = self.ident
         n = self.next_ctr()
         ctr = u24(n)
@@ -365,7 +365,7 @@ class Session:
         if kseq > self.kseq_seen:
             self.kseq_seen = kseq
 
-    def _epoch(self, body: bytes):
+    def _epoch(self, body: bytes) -> "tuple[int, int, int, int]":
         if len(body) != 15:
             raise Malformed("epoch notice of %d bytes" % len(body))
         label, epoch = int.from_bytes(body[1:4], "big"), int.from_bytes(body[4:7], "big")
@@ -376,7 +376,7 @@ class Session:
 
     # The label has a newer epoch than the roots we hold: provision again.
     def outdated(self) -> bool:
-        return self.epoch_seen > self.ident.own.epoch
+        return bool(self.epoch_seen > self.ident.own.epoch)
 
     # True when a receipt shows that ctr was accepted.
     def receipted(self, ctr: int) -> bool:
