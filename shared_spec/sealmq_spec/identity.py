@@ -11,6 +11,7 @@ from .records import Roots
 
 _TYPING = False
 if _TYPING:
+    from collections.abc import Mapping
     from typing import Any
 
     from .records import Make
@@ -47,7 +48,7 @@ class Identity:
     # A parsed enrolment file: {"sealmq": 1, "site": hex, "client": n, "name": s, "ps": hex,
     # "mediator": {"number": n, …}, …}
     @staticmethod
-    def from_enrolment(d: "dict[str, Any]") -> "Identity":
+    def from_enrolment(d: "Mapping[str, Any]") -> "Identity":
         try:
             if d["sealmq"] != 1:
                 raise Malformed("enrolment of protocol %r, this is 1" % d["sealmq"])

@@ -77,14 +77,14 @@ class Reader:
 
     # What op 5 or a topic under @sm1 brought, record or manifest. Refusals raise and change
     # nothing.
-    def add(self, p: bytes) -> None:
+    def add(self, p: "bytes | bytearray") -> None:
         if p[:1] == bytes((MANIFEST,)):
             self.add_manifest(p)
         else:
             self.add_record(p)
 
     # A record from whoever relays it. False: already known. Refusals raise and change nothing.
-    def add_record(self, p: bytes) -> bool:
+    def add_record(self, p: "bytes | bytearray") -> bool:
         _, _, n, e_n, label, epoch, kseq, end = get_record(p)
         top = self._roots.get((label, epoch))
         if top is None:
@@ -121,7 +121,7 @@ class Reader:
                 "record of epoch %d kseq %d, seen: %d, %d" % (e_n, kseq, seen[0], seen[2])
             )
 
-    def add_manifest(self, p: bytes) -> None:
+    def add_manifest(self, p: "bytes | bytearray") -> None:
         _, label, epoch, kseq, end = get_manifest(p)
         roots = self._roots.get((label, epoch))
         if roots is None:

@@ -47,7 +47,7 @@ def make_record(
 
 
 # (suite_l, suite_n, n, e_n, l, e_l, kseq, handover_end) of a record that nobody has verified yet.
-def get_record(p: bytes) -> "tuple[int, int, int, int, int, int, int, int]":
+def get_record(p: "bytes | bytearray") -> "tuple[int, int, int, int, int, int, int, int]":
     if len(p) != RECORD_LEN or p[0] != RECORD:
         raise Malformed("no record: %d bytes, 130 expected" % len(p))
     t = struct.unpack_from(">BBBHBHBHBH", p, 0)
@@ -58,7 +58,7 @@ def get_record(p: bytes) -> "tuple[int, int, int, int, int, int, int, int]":
 
 
 # top: the roots of exactly the record's source. Nothing in a record counts before this has passed.
-def check_record(make: "Make", site: bytes, top: Roots, p: bytes) -> None:
+def check_record(make: "Make", site: bytes, top: Roots, p: "bytes | bytearray") -> None:
     suite, _, n, _, label, epoch, _, _ = get_record(p)
     if (label, epoch) != (top.label, top.epoch):
         raise NoKey(
@@ -74,7 +74,7 @@ def check_record(make: "Make", site: bytes, top: Roots, p: bytes) -> None:
 
 
 # Verifies a record under the roots of its source and gives the roots of its target.
-def derive(make: "Make", site: bytes, top: Roots, p: bytes) -> Roots:
+def derive(make: "Make", site: bytes, top: Roots, p: "bytes | bytearray") -> Roots:
     check_record(make, site, top, p)
     _, suite_n, n, e_n, _, _, _, _ = get_record(p)
     p = bytes(p)
@@ -93,7 +93,7 @@ def make_manifest(
 
 
 # (suite, label, epoch, kseq, handover_end) of a manifest that nobody has verified yet.
-def get_manifest(p: bytes) -> "tuple[int, int, int, int, int]":
+def get_manifest(p: "bytes | bytearray") -> "tuple[int, int, int, int, int]":
     if len(p) != MANIFEST_LEN or p[0] != MANIFEST or p[1] & 15:
         raise Malformed("no manifest: %d bytes, 44 expected" % len(p))
     t = struct.unpack_from(">BBBHBHII", p, 0)
@@ -101,7 +101,7 @@ def get_manifest(p: bytes) -> "tuple[int, int, int, int, int]":
 
 
 # own: the roots of exactly the manifest's (label, epoch).
-def check_manifest(make: "Make", site: bytes, own: Roots, p: bytes) -> None:
+def check_manifest(make: "Make", site: bytes, own: Roots, p: "bytes | bytearray") -> None:
     suite, label, epoch, _, _ = get_manifest(p)
     if (label, epoch) != (own.label, own.epoch):
         raise NoKey("manifest of label %d epoch %d, which is not held" % (label, epoch))
@@ -114,7 +114,7 @@ def check_manifest(make: "Make", site: bytes, own: Roots, p: bytes) -> None:
 
 
 # Where a record is retained on the broker, for those who'd rather fetch it themselves.
-def record_topic(p: bytes) -> str:
+def record_topic(p: "bytes | bytearray") -> str:
     _, _, n, e_n, label, _, _, _ = get_record(p)
     return "@sm1/b/%d/%d" % (n, e_n) if n == label else "@sm1/z/%d/%d" % (label, n)
 
