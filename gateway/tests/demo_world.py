@@ -49,7 +49,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.places = Places(folder / "demo")
-        self.places.fresh()
+        self.places.fresh().close()
         self.places.site.mkdir()
         template = resources.files("sealmq.site") / "templates" / "factory.toml"
         toml = self.places.site / "sealmq.toml"

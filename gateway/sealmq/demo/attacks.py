@@ -200,7 +200,7 @@ async def handed(stage: Stage, attempt: Attempt) -> Result:
         "records": sorted(records),
     }
     stage.places.handed.write_text(json.dumps(given), encoding="utf-8")
-    opened = {}
+    opened, refused = {}, 0
     for name, identity in (
         (plot.HANDED_TO, attempt.who),
         (plot.HANDED_TO_CONTROL, plot.CONTROL),
@@ -210,10 +210,14 @@ async def handed(stage: Stage, attempt: Attempt) -> Result:
         device = await stage.fleet.script(part, [enrolment, stage.places.handed])
         await device.end()
         opened[name] = sum(event["ev"] == "opened" for event in device.events)
+        if identity == attempt.who:
+            refused = sum(event["ev"] == "not-taken" for event in device.events)
     count = len(packets)
     mine, control = opened[plot.HANDED_TO], opened[plot.HANDED_TO_CONTROL]
     why = f"opened {mine} of {count}; {plot.CONTROL} opened {control} of the same"
-    return ("refused" if mine == 0 else "accepted"), why
+    if mine == 0 and refused < count:
+        return "unseen", f"it refused {refused} of {count}"
+    return ("accepted" if mine else "refused"), why
 
 
 async def _latest(line: Line, to_server: bool, topic: str) -> tuple[bytes, Publish]:

@@ -5,10 +5,12 @@ Everything secret lies in folders that nobody else can read and is removed at th
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from .errors import DemoError
 
@@ -70,19 +72,33 @@ class Places:
     def summary(self) -> Path:
         return self.work / "summary.json"
 
-    def fresh(self) -> None:
-        """An empty folder; only one that the demo made is ever emptied."""
-        if self.work.exists() and any(self.work.iterdir()):
-            if not (self.work / MARK).exists():
-                raise DemoError(
-                    f"{self.work} is not empty and not the demo's", "give --dir another folder"
-                )
-            shutil.rmtree(self.work)
-        self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.work.chmod(0o700)
-        (self.work / MARK).touch()
-        for folder in (self.clients, self.said, self.logs):
+    def fresh(self) -> IO[bytes]:
+        """An empty folder, which is ours until the file that this returns is closed.
+
+        Only a folder that the demo made is ever emptied.
+        """
+        mark = self.work / MARK
+        if self.work.exists() and any(self.work.iterdir()) and not mark.exists():
+            raise DemoError(
+                f"{self.work} is not empty and not the demo's", "give --dir another folder"
+            )
+        self.work.mkdir(parents=True, exist_ok=True)
+        # Passable: with separate users the site's processes must get to the site.
+        self.work.chmod(0o711)
+        lock = mark.open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise DemoError(f"another demo runs in {self.work}", "give --dir another") from None
+        for left in self.work.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            elif left != mark:
+                left.unlink()
+        for folder in (self.clients, self.said, self.logs, self.capture):
             folder.mkdir(mode=0o700)
+        return lock
 
     def clean(self) -> None:
         """Removes what is secret; captures, logs, audit log and summary stay."""

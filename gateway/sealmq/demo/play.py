@@ -46,7 +46,11 @@ class Options:
 
 async def play(places: Places, options: Options, board: Board) -> dict[str, Any]:
     """One run; what summary.json says, which is written too. DemoError: it could not be played."""
-    places.fresh()
+    with places.fresh():
+        return await _play(places, options, board)
+
+
+async def _play(places: Places, options: Options, board: Board) -> dict[str, Any]:
     children = Children(places.logs)
     try:
         async with _running(places, options, board, children) as (stage, plant):

@@ -6,14 +6,10 @@ import sys
 
 from actor import say  # type: ignore[import-not-found]
 
-from sealmq_device.aead import make
-from sealmq_device.store import FileStore
+from sealmq_device import Client
 from sealmq_spec.errors import SealError
-from sealmq_spec.identity import Identity
 from sealmq_spec.reader import Reader
 from sealmq_spec.records import get_record
-
-_KG_NONCE = 12  # follows the identity in the state file
 
 
 # Adds the label that the record opens to `labels`. False: it is not for us.
@@ -27,11 +23,10 @@ def adds(reader: Reader, record: bytes, labels: "set[int]") -> bool:
 
 
 def main(path: str, handed: str) -> None:
-    store = FileStore(path)
-    ident = Identity.from_enrolment(store.enrolment())
-    if not ident.load(store.state()[:-_KG_NONCE]):
+    client = Client(path)
+    if client.ident.own is None:
         raise SystemExit("no provisioned identity beside " + path)
-    reader = Reader(ident, make)
+    reader = client.reader
     with open(handed) as f:
         given = json.load(f)
     # A record that opens one label may need another first: as often as something new came.
