@@ -103,7 +103,7 @@ def _m1(cases: Cases) -> None:
     other = m1(c, TOPIC, b'{"t":99.9}', 6, T)
     bad("spliced", "header of one, body of another", {"packet": (packet[:27] + other[27:]).hex()})
     bad("tag-cut", "a tag of 15 bytes", {"packet": cut(packet, len(packet) - 1)})
-    for size in (0, 1, 2, 10, 26, 27, 42):
+    for size in (0, 1, 2, 5, 8, 11, 19, 22, 26, 27, 42):
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("no-plaintext", "header and tag alone", {"packet": cut(packet, 43)})
     bad("type", "first byte 0x12", {"packet": with_byte(packet, 0, 0x12)}, "malformed")
@@ -176,7 +176,7 @@ def _m2(cases: Cases) -> None:
     bad("ctr-changed", "another ctr", {"packet": with_byte(packet, 4, 6)})
     bad("time-changed", "another s1", {"packet": with_byte(packet, 8, packet[8] ^ 1)})
     bad("tag-cut", "a tag of 15 bytes", {"packet": cut(packet, len(packet) - 1)})
-    for size in (0, 1, 5, 9, 68):
+    for size in (0, 1, 2, 5, 9, 68):
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("type", "first byte 0x13", {"packet": with_byte(packet, 0, 0x13)}, "malformed")
     bad("low-nibble", "low nibble not 0", {"packet": with_byte(packet, 1, 0x11)}, "malformed")
@@ -272,7 +272,7 @@ def _m3(cases: Cases) -> None:
     moved = m3(c.site, roots(17, 5, 1), ORDER, TOPIC, inner)
     bad("label-spliced", "another label's body", {"packet": (packet[:20] + moved[20:]).hex()})
     bad("tag-cut", "a tag of 15 bytes", {"packet": cut(packet, len(packet) - 1)})
-    for size in (0, 2, 8, 19, 20, 79):
+    for size in (0, 1, 2, 5, 8, 11, 17, 20, 79):
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("type", "m1's first byte", {"packet": with_byte(packet, 0, 0x11)}, "malformed")
     two = m3(c.site, c.own, ORDER, TOPIC, inner, block=tlv((0x80 | 99, b"")))

@@ -40,7 +40,7 @@ def _requests(cases: Cases) -> None:
     bad("boot-changed", "another boot", {"packet": with_byte(packet, 10, 1)})
     bad("type", "first byte 0x1b", {"packet": with_byte(packet, 0, 0x1B)}, "malformed")
     bad("low-nibble", "low nibble not 0", {"packet": with_byte(packet, 1, 0x11)}, "malformed")
-    for size in (0, 27, 42):
+    for size in (0, 1, 2, 5, 8, 11, 27, 42):
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("longer", "44 bytes", {"packet": packet.hex() + "00"}, "malformed")
     head = packet[:27]
@@ -82,7 +82,7 @@ def _answers(cases: Cases) -> None:
     bad("other-suite", "not the request's suite", {"suite": 2}, "unsupported")
     bad("status-changed", "status 1 in front of a body", {"packet": with_byte(packet, 1, 0x11)})
     bad("type", "first byte 0x1a", {"packet": with_byte(packet, 0, 0x1A)}, "malformed")
-    for size in (0, 14, 29):
+    for size in (0, 1, 2, 5, 11, 14, 29):
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("tag-cut", "a tag of 15 bytes", {"packet": cut(packet, len(packet) - 1)})
 
@@ -170,7 +170,7 @@ def _records(cases: Cases) -> None:
     swapped = packet[:30] + packet[62:94] + packet[30:62] + packet[94:]
     bad("z-swapped", "z and z̄ exchanged", {"packet": swapped.hex()})
     bad("type", "a manifest's first byte", {"packet": with_byte(packet, 0, 0x19)}, "malformed")
-    for size in (0, 94, 114, 129):
+    for size in (0, 1, 2, 5, 8, 11, 14, 22, 30, 62, 94, 98, 102, 114, 129):
         bad(f"truncated-{size}", f"{size} bytes", {"packet": cut(packet, size)}, "malformed")
     bad("longer", "131 bytes", {"packet": packet.hex() + "00"}, "malformed")
 

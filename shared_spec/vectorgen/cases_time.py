@@ -101,6 +101,8 @@ def _clocks(t: Talk) -> None:
     tell(
         "kg-far", "30.001 s apart: reported", *want, wide, clock(MS + 30001, kg=True, conflict=True)
     )
+    unasked = refuse(down(c, order(0), 1, welcome(MS, block=kg(MS))), "unauthentic")
+    tell("kg-unasked", "KG time that nobody asked for", *connect(c), unasked)
     other = down(c, order(0), 1, welcome(MS, block=kg(MS, n_c[:-3] + b"\x02\x00\x00")))
     tell("kg-other-conn", "KG time of another connection", *want, refuse(other, "unauthentic"))
     old = down(c, order(0), 1, welcome(MS, block=kg(MS, kseq=89)))
