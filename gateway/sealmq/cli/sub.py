@@ -60,6 +60,12 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "-R", "--no-retained", action="store_true", help="leave out retained messages"
     )
     parser.add_argument(
+        "-d",
+        "--debug",
+        action="store_true",
+        help="tell on stderr what was granted, and in the end what was refused",
+    )
+    parser.add_argument(
         "--json",
         action="store_true",
         help="a JSON object a line: topic, payload (or payload_hex), label, sender, age, how, ...",
@@ -114,7 +120,7 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 
 
 async def _receive(args: argparse.Namespace) -> int:
-    from sealmq.client import Options, Refused
+    from sealmq.client import Notice, Options, Refused
 
     from .acting import client_of, printable, told
 
@@ -125,23 +131,37 @@ async def _receive(args: argparse.Namespace) -> int:
         if connected:
             print(f"sealmq: {printable(what)}", file=sys.stderr)
 
+    def on_notice(notice: Notice) -> None:
+        # What was granted before may be refused after a reconnect.
+        by = f" by rule {notice.rule}" if notice.rule else ""
+        text = f"{notice.what or 'packet'} refused{by}: {notice.reason}"
+        print(f"sealmq: {printable(text)}", file=sys.stderr)
+
     options = Options(reconnect=True, inbox_messages=256)
-    async with await client_of(args, options, on_state=on_state) as client:
+    async with await client_of(args, options, on_notice, on_state) as client:
         answers = await client.subscribe_each(*args.topic, qos=args.qos)
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         if len(refused) == len(answers):
             raise refused[0]
         for error in refused:
             print(f"sealmq: {told(error)}", file=sys.stderr)
+        if args.debug:
+            for filt, granted in zip(args.topic, answers, strict=True):
+                if isinstance(granted, int):
+                    print(f"sealmq: subscribed: {printable(filt)} (QoS {granted})", file=sys.stderr)
         connected = True
         count = 0
-        async for message in client.messages():
-            if args.no_retained and message.retain:
-                continue
-            _print(args, message)
-            count += 1
-            if count == args.count:
-                return OK
+        try:
+            async for message in client.messages():
+                if args.no_retained and message.retain:
+                    continue
+                _print(args, message)
+                count += 1
+                if count == args.count:
+                    break
+        finally:
+            if args.debug and client.refused:
+                print(f"sealmq: packets refused here: {_counts(client.refused)}", file=sys.stderr)
     return OK
 
 
@@ -176,3 +196,7 @@ def _as_json(message: Any) -> dict[str, Any]:
         "how": message.how.name.lower(),
         "received": round(time.time(), 3),
     }
+
+
+def _counts(refused: dict[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in sorted(refused.items()))

@@ -21,7 +21,7 @@ from .core import Core
 from .opening import take_answer
 from .outbox import Outbox
 from .randomness import new_salt
-from .state import StateFile, own_roots
+from .state import State, own_roots
 
 log = logging.getLogger("sealmq.client")
 
@@ -34,7 +34,7 @@ _SPARE = 4096
 class Boots:
     """The present boot session and the way to the next. `state` None: boot is kept in RAM only."""
 
-    def __init__(self, identity: Identity, state: StateFile | None) -> None:
+    def __init__(self, identity: Identity, state: State | None) -> None:
         self.identity = identity
         self.reader = Reader(identity, make, _KEPT)
         self.received = QoS2Receiver()

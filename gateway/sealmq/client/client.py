@@ -30,7 +30,7 @@ from .errors import Closed, Refused
 from .life import FILTERS, Life
 from .operations import Draft, Operations
 from .randomness import mono_ms
-from .state import StateFile
+from .state import State, StateFile
 from .values import Message, Notice, Options
 
 Payload = bytes | bytearray | memoryview | str
@@ -39,9 +39,9 @@ Payload = bytes | bytearray | memoryview | str
 class Client:
     """A client of a SealMQ gateway. `async with` connects and disconnects.
 
-    identity: from an enrolment, or lent. state: the file for what outlives a restart; None keeps it
-    in RAM. provision: whether roots are asked for with the pre-shared secret; by default when
-    `identity` holds none yet or there is a state file. renew: another way to new roots.
+    identity: from an enrolment, or lent. state: the file for what outlives a restart, or a `State`;
+    None keeps it in RAM. provision: whether roots are asked for with the pre-shared secret; by
+    default when `identity` holds none yet or there is a state. renew: another way to new roots.
     on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
     the connection. Errors: see `sealmq.client.errors` and `sealmq_spec.errors`.
     """
@@ -52,7 +52,7 @@ class Client:
         host: str,
         port: int = 1883,
         *,
-        state: str | os.PathLike[str] | None = None,
+        state: str | os.PathLike[str] | State | None = None,
         provision: bool | None = None,
         renew: Renew | None = None,
         options: Options | None = None,
@@ -297,7 +297,9 @@ class Client:
     # --- inside ----------------------------------------------------------------------------------
 
     def _fresh(self) -> None:
-        state = None if self._state is None else StateFile(self._state)
+        state = self._state
+        if isinstance(state, str | os.PathLike):
+            state = StateFile(state)
         o = self.options
         self._boots = boots = Boots(copy.copy(self._identity), state)
         self._desk = desk = Desk(o, self._on_notice)

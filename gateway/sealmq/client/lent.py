@@ -6,13 +6,16 @@ stays provisioned. Who may borrow is for the key generator to say.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sealmq.kglink import KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
 from sealmq.run import ready
-from sealmq.site.layout import Layout
+from sealmq.site.layout import Layout, write_atomically
+from sealmq_spec.const import U24
 from sealmq_spec.errors import Denied
 from sealmq_spec.identity import Identity
 
@@ -49,6 +52,7 @@ async def lent_client(
         identity,
         host,
         port,
+        state=LentBoot(layout.run / f"lent-{identity.client}"),
         provision=False,
         renew=again,
         options=options,
@@ -74,6 +78,31 @@ async def _lend(layout: Layout, name: str, shown: str) -> tuple[Identity, dict[s
     if not identity.load(dump):
         raise GatewayDown("the key generator lent what is no identity", hint)
     return identity, enrolment
+
+
+class LentBoot:
+    """The last boot with which an identity was lent, so that the next tool need not be told.
+
+    Only a number, in SITE/run; where it is missing or too low the mediator says "behind".
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def open(self, identity: Identity) -> tuple[int, bytes]:
+        """(the last boot, nothing); the roots are the lent ones."""
+        with contextlib.suppress(OSError, ValueError):
+            with self._path.open("rb") as file:
+                return min(max(int(file.read(16)), 0), U24 - 1), b""
+        return 0, b""
+
+    def save(self, identity: Identity, boot: int, kg_nonce: bytes) -> None:
+        """Remember boot, and nothing of the identity."""
+        with contextlib.suppress(OSError):
+            write_atomically(self._path, b"%d\n" % boot, 0o644)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class LendRefused(Denied):

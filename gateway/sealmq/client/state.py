@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sealmq.site.layout import write_atomically
 from sealmq_spec.const import U24
@@ -27,6 +27,19 @@ def own_roots(identity: Identity) -> Roots | None:
     """The roots that provisioning gave, typed: the portable class carries no annotations."""
     own: Any = identity.own
     return own if isinstance(own, Roots) else None
+
+
+class State(Protocol):
+    """Where a client keeps what outlives it. Each method may raise StateError and may block."""
+
+    def open(self, identity: Identity) -> tuple[int, bytes]:
+        """Fill `identity` with stored roots, if there are any: (stored boot, last KG nonce)."""
+
+    def save(self, identity: Identity, boot: int, kg_nonce: bytes) -> None:
+        """Store, durably."""
+
+    def close(self) -> None:
+        """The client ends."""
 
 
 class StateFile:
