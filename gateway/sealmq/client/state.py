@@ -24,7 +24,7 @@ _MAX = 65536
 
 
 def own_roots(identity: Identity) -> Roots | None:
-    """The roots that provisioning gave, typed: the portable class carries no annotations."""
+    """The roots that provisioning gave, typed, or None."""
     own: Any = identity.own
     return own if isinstance(own, Roots) else None
 

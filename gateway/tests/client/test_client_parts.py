@@ -113,7 +113,7 @@ def provisioned(peer: Peer) -> Identity:
     identity = Identity.from_enrolment(peer.site.enrolment(1883))
     identity.gen, identity.kseq, identity.km = 3, 9, os.urandom(32)
     own: Roots = peer.site.roots[16]
-    identity.own = own  # type: ignore[assignment]
+    identity.own = own
     return identity
 
 

@@ -1,0 +1,196 @@
+"""`sealmq pub` and `sub` against a peer that misbehaves: exit codes, one line, no traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from client_peer import OTHER, Peer, play, until
+
+
+@dataclass
+class Done:
+    """How a program ended."""
+
+    code: int | None
+    out: bytes
+    err: str
+
+
+class Program:
+    """A `sealmq` command with an enrolment for the peer."""
+
+    def __init__(self, peer: Peer, folder: Path) -> None:
+        self.peer = peer
+        self.file = folder / "app.sealmq.json"
+        self.file.write_text(json.dumps(peer.enrolment()))
+
+    async def start(self, kind: str, *flags: str) -> asyncio.subprocess.Process:
+        words = ["-m", "sealmq.cli", kind, "--enrolment", str(self.file), *flags]
+        pipe = asyncio.subprocess.PIPE
+        # What a test set up by PYTHONPATH holds for the program as well.
+        return await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(os.environ)
+        )
+
+    async def run(self, kind: str, *flags: str, stdin: bytes = b"") -> Done:
+        return await end(await self.start(kind, *flags), stdin)
+
+
+async def end(process: asyncio.subprocess.Process, stdin: bytes | None = None) -> Done:
+    async with asyncio.timeout(30):
+        out, err = await process.communicate(stdin)
+    text = err.decode()
+    assert "Traceback" not in text
+    return Done(process.returncode, out, text)
+
+
+def test_lines_with_a_refused_one_among_them(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.refuse["t"] = (5, "labels", "no\x1b[31m")
+        program = Program(peer, tmp_path)
+        done = await program.run("pub", "-t", "t", "-l", stdin=b"1\n2\n")
+        assert done.code == 12
+        line = "sealmq: publish to t refused by rule labels: no\\x1b[31m\n"
+        assert done.err == line * 2
+        done = await program.run("pub", "-t", "u", "-l", "-q", "2", stdin=b"1\n\n3")
+        assert (done.code, done.err) == (0, "")
+        assert [p.payload for p in peer.published] == [b"1", b"", b"3"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["pub", "sub"])
+def test_the_mediators_refusal_to_connect_is_the_exit_code(tmp_path: Path, kind: str) -> None:
+    async def story(peer: Peer) -> None:
+        flags = ("-t", "t", "-m", "x") if kind == "pub" else ("-t", "t")
+        for code in (3, 5):
+            peer.knobs.connack = code
+            done = await Program(peer, tmp_path).run(kind, *flags)
+            assert done.code == code
+            [line] = done.err.splitlines()
+            assert f"CONNACK {code}" in line
+
+    play(story)
+
+
+def test_no_answer_is_27(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.acks = peer.knobs.receipts = False
+        program = Program(peer, tmp_path)
+        for qos in ("0", "1"):
+            done = await program.run("pub", "-t", "t", "-m", "x", "-q", qos, "-W", "0.5")
+            assert done.code == 27
+            assert done.err.startswith("sealmq: publish to t: no ")
+
+    play(story)
+
+
+def test_a_lost_connection_is_told_by_pub(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.acks = False
+        process = await Program(peer, tmp_path).start("pub", "-t", "t", "-m", "x", "-q", "1")
+        await until(lambda: bool(peer.published))
+        peer.link.cut()
+        done = await end(process)
+        assert done.code == 1
+        assert done.err.startswith("sealmq: the ")
+        assert len(done.err.splitlines()) == 1
+
+    play(story)
+
+
+def test_lines_outlive_a_lost_connection(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        process = await Program(peer, tmp_path).start("pub", "-t", "t", "-l", "-q", "1")
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        await until(lambda: len(peer.published) == 1)
+        peer.link.cut()
+        done = await end(process, b"two\n")
+        assert (done.code, done.err) == (0, "")
+        assert peer.published[-1].payload == b"two"
+
+    play(story)
+
+
+def test_stdin_that_never_ends_does_not_keep_pub_alive(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        process = await Program(peer, tmp_path).start("pub", "-t", "t", "-l")
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        await until(lambda: len(peer.published) == 1)
+        process.terminate()
+        async with asyncio.timeout(30):
+            await process.wait()
+        process.stdin.close()
+        with contextlib.suppress(OSError):
+            await process.stdin.wait_closed()
+
+    play(story)
+
+
+def test_a_line_that_no_message_holds(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        done = await Program(peer, tmp_path).run("pub", "-t", "t", "-l", stdin=b"x" * 1_100_000)
+        assert done.code == 1
+        assert "1048576" in done.err
+
+    play(story)
+
+
+def test_sub_prints_what_verifies_and_counts_the_rest(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        process = await Program(peer, tmp_path).start("sub", "-t", "a", "-C", "2", "-d", "--json")
+        await until(lambda: bool(peer.links) and "a" in peer.link.filters)
+        good = peer.m3("a", b"one")
+        for m3 in (good, good, b"plaintext", peer.m3("a", b"\xfftwo", how=1, kind=1)):
+            peer.link.deliver("a", m3, retain=m3[1:2] == b"\x21")
+        done = await end(process)
+        assert done.code == 0
+        first, second = (json.loads(line) for line in done.out.splitlines())
+        assert (first["payload"], first["label"], first["how"]) == ("one", OTHER, "live")
+        assert (second["payload_hex"], second["how"]) == (b"\xfftwo".hex(), "retained")
+        assert "subscribed: a (QoS 0)" in done.err
+        assert "Malformed 1, Replay 1" in done.err
+
+    play(story)
+
+
+def test_a_reader_of_the_output_that_goes_away(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        process = await Program(peer, tmp_path).start("sub", "-t", "a")
+        await until(lambda: bool(peer.links) and "a" in peer.link.filters)
+        assert process.stdout is not None
+        process.stdout._transport.close()  # type: ignore[attr-defined]
+        for _ in range(3):
+            peer.link.deliver("a", peer.m3("a", b"x" * 100))
+            await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            assert await process.wait() == 1
+        assert process.stderr is not None
+        assert await process.stderr.read() == b""
+
+    play(story)
+
+
+def test_an_enrolment_that_is_none(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        program = Program(peer, tmp_path)
+        for text in ("{}", "no json", '{"sealmq": 9}'):
+            program.file.write_text(text)
+            done = await program.run("pub", "-t", "t", "-m", "x")
+            assert done.code == 1
+            assert len(done.err.splitlines()) == 1
+        done = await program.run("pub", "site", "--client", "x", "-t", "t", "-m", "x")
+        assert done.code == 2
+        assert "hint: sealmq pub --help" in done.err
+
+    play(story)
