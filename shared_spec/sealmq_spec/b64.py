@@ -1,12 +1,16 @@
 # base64url without padding (RFC 4648, 5), strict: one text for each value.
-import binascii
+from binascii import a2b_base64, b2a_base64
 
 from .errors import Malformed
 
 
 def b64u(raw: "bytes | bytearray") -> bytes:
-    text = binascii.b2a_base64(raw).rstrip(b"=\n")
-    return text.replace(b"+", b"-").replace(b"/", b"_")
+    text = b2a_base64(raw).rstrip(b"=\n")
+    if b"+" in text:
+        text = text.replace(b"+", b"-")
+    if b"/" in text:
+        text = text.replace(b"/", b"_")
+    return text
 
 
 def unb64u(text: bytes) -> bytes:
@@ -16,7 +20,7 @@ def unb64u(text: bytes) -> bytes:
     if len(text) % 4 == 1:
         raise Malformed("not base64url: %d characters" % len(text))
     std = text.replace(b"-", b"+").replace(b"_", b"/") + b"=" * (-len(text) % 4)
-    raw = binascii.a2b_base64(std)
+    raw = a2b_base64(std)
     if b64u(raw) != text:
         raise Malformed("not base64url: unused bits are set")
     return raw

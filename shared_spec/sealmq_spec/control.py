@@ -198,7 +198,7 @@ def down_aad(site: bytes, client: int, mediator: int) -> bytearray:
     return bytearray(b"".join((bytes(DOWN_HEAD), site, who, b"\0\0\0", _CONTROL)))
 
 
-def _put_conn(aad: bytearray, conn: int) -> None:
+def put_conn(aad: bytearray, conn: int) -> None:
     struct.pack_into(">BH", aad, _CONN, conn >> 16, conn & 0xFFFF)
 
 
@@ -215,7 +215,7 @@ def seal_down(
 ) -> bytes:
     head = bytes((DOWN, suite << 4)) + order
     aad = down_aad(site, client, mediator)
-    _put_conn(aad, conn)
+    put_conn(aad, conn)
     return seal(aead, order, head, bytes(aad[DOWN_HEAD:]), body)
 
 
@@ -224,14 +224,15 @@ def open_down(
     aead: "Any", suite: int, site: bytes, client: int, mediator: int, conn: int, packet: bytes
 ) -> "tuple[bytes, bytes]":
     buf = bytearray(packet)
-    order = open_down_at(aead, suite, down_aad(site, client, mediator), conn, buf, 0)
+    aad = down_aad(site, client, mediator)
+    put_conn(aad, conn)
+    order = open_down_at(aead, suite, aad, buf, 0)
     return order, bytes(buf[DOWN_HEAD : len(buf) - TAG])
 
 
-# Opens in place the packet that stands in buf from o to its end. aad: of down_aad. Returns order.
-def open_down_at(
-    aead: "Any", suite: int, aad: bytearray, conn: int, buf: bytearray, o: int
-) -> bytes:
+# Opens in place the packet that stands in buf from o to its end. aad: of down_aad, conn in it.
+# Gives order.
+def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int) -> bytes:
     n = len(buf) - o - _DOWN_LEAST
     if n < 1:
         raise Malformed("control packet of %d bytes" % (len(buf) - o))
@@ -243,7 +244,6 @@ def open_down_at(
     head = bytes(buf[o : o + DOWN_HEAD])
     order = head[2:]
     aad[:DOWN_HEAD] = head
-    _put_conn(aad, conn)
     if not aead.open_into(order, aad, buf, o + DOWN_HEAD, n):
         raise Unauthentic("control packet: the tag does not verify")
     return order

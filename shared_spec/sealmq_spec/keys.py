@@ -49,8 +49,8 @@ def link_key(
     return f(b"l1", site, _numbers(use << 4 | suite, mediator, boot), salt, km)
 
 
-# The same for one who needs several: all of F's input, with places for boot and salt, which
-# in_session fills, and for use and suite.
+# The same for one who needs them for one boot session after the other: all of F's input, with
+# places for boot and salt, which in_session fills, and for use and suite.
 _SESSION = 10
 _USE = 6
 _ROOM = bytes(11)
@@ -60,8 +60,16 @@ def link_input(site: bytes, mediator: int, km: bytes) -> bytearray:
     return bytearray(b"l1" + site + b"\0" + u24(mediator) + _ROOM + km)
 
 
+def inner_input(site: bytes, suite: int, sender: int, root_bar: bytes) -> bytearray:
+    return bytearray(b"i1" + site + bytes((suite,)) + u24(sender) + _ROOM + root_bar)
+
+
 def in_session(made: bytearray, boot: int, salt: bytes) -> None:
     pack_into(">BH8s", made, _SESSION, boot >> 16, boot & 0xFFFF, salt)
+
+
+def inner_key_of(made: bytearray) -> bytes:
+    return sha256(made).digest()
 
 
 def link_key_of(made: bytearray, use: int, suite: int) -> bytes:

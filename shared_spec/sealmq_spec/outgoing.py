@@ -23,11 +23,12 @@ _INNER = N_INNER[0]
 _LINK = N_LINK[0]
 
 
-# nonce: 12 bytes that begin with the salt; every topic of a boot session may share them.
+# nonce: 12 bytes that begin with salt; every topic of a boot session may share them.
 # inner, link: the ciphers of m1 and m2. flags: RETAIN and QoS bits of PUBLISH.
 def prepare(
     ident: "Identity",
     boot: int,
+    salt: bytes,
     nonce: bytearray,
     topic: bytes,
     flags: int,
@@ -37,11 +38,10 @@ def prepare(
     own = ident.own
     site = ident.site
     client = ident.client
-    salt = bytes(nonce[:_KIND])
     aad1 = aad_m1(own.suite, own.epoch, client, boot, salt, site, own.label, topic)
     aad2 = aad_m2(ident.suite, site, client, ident.mediator, flags, topic)
-    head1 = memoryview(aad1)[:M1_HEAD]
-    return aad1[1], aad1, head1, aad2, memoryview(aad2)[:M2_HEAD], nonce, inner, link
+    head1, head2 = memoryview(aad1)[:M1_HEAD], memoryview(aad2)[:M2_HEAD]
+    return aad1[1], aad1, head1, aad2, head2, nonce, inner, link
 
 
 # Seals the n bytes from buf[o + 36 + len(tlv)] on, where they stand. Gives the length of m2 from

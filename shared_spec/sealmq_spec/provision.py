@@ -3,7 +3,7 @@ import struct
 
 from .aead import check_tag, seal, tag, unseal
 from .const import ANSWER, ASK, ASK_LEN, KGTIME, KGTIME_LEN, TAG
-from .errors import Malformed, Misuse, Unsupported
+from .errors import Malformed, Misuse, Unauthentic, Unsupported
 from .keys import provisioning_key, time_key, u24
 from .tlv import span, unpack
 
@@ -14,6 +14,7 @@ if _TYPING:
 _ZERO = bytes(12)
 _HEAD = 14
 _BODY = 119
+_KG_BODY = 13
 
 OK = 0
 DISABLED = 1
@@ -181,6 +182,9 @@ def open_kg_time(
     if packet[1] >> 4 != suite:
         raise Unsupported("KG time of suite %d, the link's is %d" % (packet[1] >> 4, suite))
     aead = make(suite, time_key(site, suite, nonce_c, ps))
-    b = unseal(aead, bytes(packet[2:_HEAD]), packet, _HEAD, site + u24(client), "KG time")
-    t = struct.unpack(">HIBHI", b)
-    return t[0] << 32 | t[1], t[2] << 16 | t[3], t[4]
+    buf = bytearray(packet)
+    aad = packet[:_HEAD] + site + client.to_bytes(3, "big")
+    if not aead.open_into(packet[2:_HEAD], aad, buf, _HEAD, _KG_BODY):
+        raise Unauthentic("KG time: the tag does not verify")
+    ms_high, ms_low, epoch_high, epoch_low, kseq = struct.unpack_from(">HIBHI", buf, _HEAD)
+    return ms_high << 32 | ms_low, epoch_high << 16 | epoch_low, kseq

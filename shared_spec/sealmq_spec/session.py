@@ -33,7 +33,7 @@ from .const import (
     WINDOW_S,
 )
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import in_session, inner_key, link_input, link_key_of, u24
+from .keys import in_session, inner_input, inner_key_of, link_input, link_key_of, u24
 from .outgoing import prepare, seal
 from .provision import open_kg_time, time_nonce
 from .tlv import EMPTY, items
@@ -69,10 +69,15 @@ class Session:
         self.mask = 0
         self.epoch_seen = 0
         self.kseq_seen = 0
+        self.due = False  # what outdated() says, for those who ask before each message
         self.boot_floor = 0
         self._sent = 0
         self._asked = b""
         self._order = b""
+        # Every attribute from the start: adding one later costs a device its heap's order.
+        self._last: "Any" = None
+        self._link_input: "bytearray | None" = None
+        self._inner_input = bytearray()
         self.begin(boot, salt)
         self.renew(ident)
 
@@ -91,6 +96,7 @@ class Session:
         self._offset: "int | None" = None
         self._nonce[:8] = salt
         self._forget()
+        self._fill()
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
     # nonce again.
@@ -98,8 +104,15 @@ class Session:
         self.ident = ident
         self._proof_aad = control.proof_aad(ident.site, ident.mediator)
         self._down_aad = control.down_aad(ident.site, ident.client, ident.mediator)
-        self._link_input = link_input(ident.site, ident.mediator, ident.km)
         self._forget()
+        control.put_conn(self._down_aad, self.conn)
+        self.due = self.outdated()
+        own = ident.own
+        self._link_input = None
+        if ident.gen and own:
+            self._link_input = link_input(ident.site, ident.mediator, ident.km)
+            self._inner_input = inner_input(ident.site, own.suite, ident.client, own.r_bar)
+            self._fill()
 
     # Keys are made when they are first needed, then kept.
     def _forget(self) -> None:
@@ -110,15 +123,19 @@ class Session:
         if self._prepared:
             self._prepared = {}
 
+    def _fill(self) -> None:
+        if self._link_input is not None:
+            in_session(self._link_input, self.boot, self.salt)
+            in_session(self._inner_input, self.boot, self.salt)
+
     def _link(self, use: int) -> "Any":
         aead = self._links[use]
         if aead is None:
-            i = self.ident
-            if not i.gen:
-                raise Misuse("no link root yet: provision first")
             made = self._link_input
-            in_session(made, self.boot, self.salt)
-            aead = self.make(i.suite, link_key_of(made, use, i.suite))
+            if made is None:
+                raise Misuse("no link root yet: provision first")
+            suite = self.ident.suite
+            aead = self.make(suite, link_key_of(made, use, suite))
             self._links[use] = aead
         return aead
 
@@ -134,6 +151,9 @@ class Session:
     # Unix time in ms, or None before a welcome.
     def now_ms(self, mono: int) -> "int | None":
         return None if self._offset is None else mono + self._offset
+
+    def has_time(self) -> bool:
+        return self._offset is not None
 
     # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
     # a mediator has set far ahead cannot be put right, so it never counts as KG time.
@@ -165,6 +185,7 @@ class Session:
         if conn > U24:
             raise Misuse("the boot session's connections are used up; start a new one")
         self.conn = conn
+        control.put_conn(self._down_aad, conn)
         self._order = b""
         flags = 0
         asked = b""
@@ -226,11 +247,10 @@ class Session:
             inner = self._inner
             link = self._link(USE_PUBLISH)
             if inner is None:
-                own = i.own
-                k = inner_key(i.site, own.suite, i.client, self.boot, self.salt, own.r_bar)
-                inner = self.make(own.suite, k)
+                inner = self.make(i.own.suite, inner_key_of(self._inner_input))
                 self._inner = inner
-            last = prepare(i, self.boot, self._nonce, topic, flags, inner, link)
+            salt = self.salt
+            last = prepare(i, self.boot, salt, self._nonce, topic, flags, inner, link)
             self._prepared[key] = last
         self._last = last
         self._topic = topic
@@ -291,8 +311,7 @@ class Session:
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
         buf = packet if isinstance(packet, bytearray) else bytearray(packet)
         link = self._link(USE_DOWN)
-        conn = self.conn
-        order = control.open_down_at(link, self.ident.suite, self._down_aad, conn, buf, o)
+        order = control.open_down_at(link, self.ident.suite, self._down_aad, buf, o)
         if order <= self._order:
             raise Replay("control packet out of order")
         self._order = order
@@ -362,6 +381,7 @@ class Session:
     def _saw(self, epoch: int, kseq: int) -> None:
         if epoch > self.epoch_seen:
             self.epoch_seen = epoch
+            self.due = self.outdated()
         if kseq > self.kseq_seen:
             self.kseq_seen = kseq
 
@@ -376,7 +396,8 @@ class Session:
 
     # The label has a newer epoch than the roots we hold: provision again.
     def outdated(self) -> bool:
-        return bool(self.epoch_seen > self.ident.own.epoch)
+        own = self.ident.own
+        return own is not None and self.epoch_seen > own.epoch
 
     # True when a receipt shows that ctr was accepted.
     def receipted(self, ctr: int) -> bool:
