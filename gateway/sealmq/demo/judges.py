@@ -49,17 +49,12 @@ def _by_audit(event: str, evidence: Evidence, attempt: Attempt) -> Finding:
     found = [
         record
         for record in evidence.records(event, client=attempt.who, rule=attempt.rule)
-        if _is_about(record.get("topic", ""), attempt.topic)
+        if record.get("topic", "") == attempt.topic
     ]
     finding = Finding("refused" if found else "not refused")
     finding.evidence = {"audit": [r["id"] for r in found], "rule": attempt.rule}
     finding.need(bool(found), f"no {event} of rule {attempt.rule} in the audit log")
     return finding
-
-
-# A refused filter may stand in the log with its token in front (SPEC.md 4.2).
-def _is_about(logged: str, topic: str) -> bool:
-    return logged == topic or (logged.startswith("!s1/") and logged.endswith(f"/{topic}"))
 
 
 # Each message that a client published on a topic: said, accepted, at the broker equally often.

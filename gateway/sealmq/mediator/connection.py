@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
         """
         ring = self.hub.ring
         key = (label, epoch, ring.kseq)
-        if label == self.client.label or key in self._told_records:
+        if key in self._told_records:
             return
         if len(self._told_records) >= 4096:
             self._told_records.clear()

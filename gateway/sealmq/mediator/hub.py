@@ -67,6 +67,8 @@ class Hub:
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
             for mark in store.sessions().values()
         }
+        # Link slots that answers brought since the last snapshot was asked for.
+        self._fresh_links: dict[int, list[dict[str, Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         name = f"sealmq/{ring.site.hex()}/mediator-{self.number}"
         self.house = HouseConnection(broker, name, self._public, self._broker_seen)
@@ -198,8 +200,11 @@ class Hub:
 
     def take_ring(self, ring: Keyring) -> None:
         """New keys: connections learn of new epochs, those of disabled clients end."""
+        for client, links in self._fresh_links.items():
+            ring.set_links(client, links)
+        if ring.public() != self.ring.public():
+            self.house.republish()
         self.ring = ring
-        self.house.republish()
         for connection in list(self.connections):
             connection.keys_changed()
 
@@ -211,6 +216,10 @@ class Hub:
             else:
                 self.audit.write("kg-back")
         self.kg = kg
+
+    def fetch_begins(self) -> None:
+        """A snapshot is about to be asked for."""
+        self._fresh_links.clear()
 
     async def kg_time(self, client: int, nonce_c: bytes, suite: int) -> bytes | None:
         """KG time for a client, or None while the key generator is away:
@@ -229,6 +238,7 @@ class Hub:
         if self.kg is None:
             raise KgUnavailable("the key generator is away")
         answer = await self.kg.answer(packet)
+        self._fresh_links[answer.client] = answer.links
         self.ring.set_links(answer.client, answer.links)
         return answer.packet
 

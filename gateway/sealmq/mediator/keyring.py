@@ -14,7 +14,7 @@ from sealmq.aead import Aead, make
 from sealmq_spec.const import M3_HEAD, REF_LABEL
 from sealmq_spec.envelope import put_m3, tail_m3
 from sealmq_spec.keys import outer_key
-from sealmq_spec.records import get_record
+from sealmq_spec.records import get_manifest, get_record
 
 _OPENERS = 256
 _TAILS = 16_384
@@ -93,7 +93,8 @@ class Keyring:
                 self.back_links.setdefault(n, []).append(record)
             else:
                 self.records[top, n] = record
-        self.manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
+        manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
+        self.manifests = {get_manifest(manifest)[1]: manifest for manifest in manifests}
         self._sealers: dict[int, Aead] = {}
         self._heads: dict[tuple[int, int], bytes] = {}
         self._tails: dict[bytes, bytes] = {}
@@ -160,16 +161,25 @@ class Keyring:
         return make(label.suite, key)
 
     def records_for(self, reader: int, label: int) -> list[bytes]:
-        """The records with which a client at label `reader` opens `label`:
-        derivation, then back-links.
+        """What opens `label` for a client at label `reader`.
+
+        Derivation first, then back-links to older epochs, and while a hand-over runs the label's
+        manifest, without which a reader refuses the older epoch's live messages (SPEC.md 8).
         """
+        rows = []
         path = self.records.get((reader, label))
-        return ([path] if path else []) + self.back_links.get(label, [])
+        if path:
+            rows.append(path)
+        rows += self.back_links.get(label, [])
+        known = self.labels.get(label)
+        if known and known.previous and label in self.manifests:
+            rows.append(self.manifests[label])
+        return rows
 
     def public(self) -> list[bytes]:
         """Every record and manifest, for the retained topics under @sm1."""
         links = [record for row in self.back_links.values() for record in row]
-        return [*self.records.values(), *links, *self.manifests]
+        return [*self.records.values(), *links, *self.manifests.values()]
 
 
 def _key(text: str) -> bytes:

@@ -46,6 +46,8 @@ class KeySource:
         self._inst = 0
         self._reserve: list[int] = []
         self._snapshot: dict[str, Any] = {}
+        # Told before each snapshot is asked for: what changes from then on may not be in it.
+        self.before_fetch: Callable[[], None] = lambda: None
 
     async def start(self) -> tuple[Keyring, KgClient | None]:
         """The first keyring, and the key generator if it answers within a few seconds.
@@ -74,6 +76,7 @@ class KeySource:
             self._site, self._inst = hello.site, hello.inst
         while len(self._reserve) < _RESERVE:
             self._reserve.append((await kg.hello(self._mediator)).inst)
+        self.before_fetch()
         self._snapshot = await kg.snapshot()
         ring = Keyring(self._site, self._inst, self._snapshot)
         await self._keep()

@@ -39,6 +39,7 @@ class Mediator:
 
     def __init__(self, layout: Layout, config: Config, hub: Hub, keys: KeySource) -> None:
         self._layout, self._config, self._hub, self._keys = layout, config, hub, keys
+        keys.before_fetch = hub.fetch_begins
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
 

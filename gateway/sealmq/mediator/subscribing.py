@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
-from sealmq_spec.const import SUBSCRIBE, UNSUBSCRIBE
+from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
 from sealmq_spec.errors import Denied, Malformed, SealError
 from sealmq_spec.topics import check_filter, matches
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SUBSCRIBE, _UNSUBSCRIBE = 2, 3
 _REFUSED = 0x80
+_TOKEN = TOKEN.decode().rstrip("/")
 _PUBLIC = "@sm1/"
 _PENDING = 64
 # Filters in one packet: each costs a verification.
@@ -140,7 +141,13 @@ class Subscribing:
         if isinstance(error, Malformed) or not ctr:
             ctr = 0
         event = "packet-refused" if 0 < error.code < 5 else "subscribe-refused"
-        self._conn.refuse(what, ctr, error, rule, text[-200:], event)
+        self._conn.refuse(what, ctr, error, rule, _without_token(text), event)
+
+
+# What the audit log shows: the token is of no use to its readers.
+def _without_token(text: str) -> str:
+    parts = text.split("/", 2)
+    return parts[2] if parts[0] == _TOKEN and len(parts) == 3 and parts[2] else text
 
 
 class _Ruled(Denied):
@@ -152,5 +159,5 @@ class _Ruled(Denied):
 
 
 def _with_ctr(error: SealError, ctr: int) -> SealError:
-    error.ctr = ctr  # type: ignore[attr-defined]
+    error.ctr = ctr
     return error
