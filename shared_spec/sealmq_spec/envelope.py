@@ -29,8 +29,6 @@ if _TYPING:
 
 _M1 = ">BBBHBHBH8sBHIB"
 _M2 = ">BBBHI"
-_AAD1 = _M1 + "4sBHH"
-_AAD2 = _M2 + "4sHIBH"
 
 
 def tail_m1(site: bytes, label: int, topic: bytes) -> bytes:
@@ -47,57 +45,22 @@ def tail_m3(site: bytes, topic: bytes) -> bytes:
     return site + len(topic).to_bytes(2, "big") + topic
 
 
-# Whole associated data of messages on a topic; ctr, t_pub, life and class are still to be written.
-def aad_m1(
-    suite: int,
-    epoch: int,
-    sender: int,
-    boot: int,
-    salt: bytes,
-    site: bytes,
-    label: int,
-    topic: bytes,
-) -> bytearray:
-    head = struct.pack(
-        _AAD1,
-        M1,
-        suite << 4,
-        epoch >> 16,
-        epoch & 0xFFFF,
-        sender >> 16,
-        sender & 0xFFFF,
-        boot >> 16,
-        boot & 0xFFFF,
-        salt,
-        0,
-        0,
-        0,
-        0,
-        site,
-        label >> 16,
-        label & 0xFFFF,
-        len(topic),
-    )
-    return bytearray(head + topic)
+# The same data up to the topic's length; ctr, t_pub, life, class, boot and salt are still to be
+# written. in_session of keys.py fills in the last two at FRONT_SESSION.
+FRONT_SESSION = 8
 
 
-def aad_m2(
-    suite: int, site: bytes, client: int, mediator: int, flags: int, topic: bytes
-) -> bytearray:
-    head = struct.pack(
-        _AAD2,
-        M2,
-        suite << 4,
-        0,
-        0,
-        0,
-        site,
-        client >> 8,
-        (client & 255) << 24 | mediator,
-        flags,
-        len(topic),
-    )
-    return bytearray(head + topic)
+def front_m1(suite: int, epoch: int, sender: int, site: bytes, label: int) -> bytearray:
+    front = bytearray(M1_HEAD)
+    put_m1(front, 0, suite, 0, epoch, sender, 0, bytes(8), 0, 0, 0)
+    return front + site + label.to_bytes(3, "big")
+
+
+# Its last byte is for the flags.
+def front_m2(suite: int, site: bytes, client: int, mediator: int) -> bytearray:
+    front = bytearray(M2_HEAD)
+    put_m2(front, 0, M2, suite, 0, 0)
+    return front + site + (client << 24 | mediator).to_bytes(6, "big") + b"\0"
 
 
 # kind_class: a class, plus UNTIMED where t_pub is 0. Writes 27 bytes at buf[o].

@@ -53,6 +53,8 @@ def link_key(
 # places for boot and salt, which in_session fills, and for use and suite.
 _SESSION = 10
 _USE = 6
+_NONCE = 7
+_NONCE_END = 23
 _ROOM = bytes(11)
 
 
@@ -64,11 +66,20 @@ def inner_input(site: bytes, suite: int, sender: int, root_bar: bytes) -> bytear
     return bytearray(b"i1" + site + bytes((suite,)) + u24(sender) + _ROOM + root_bar)
 
 
-def in_session(made: bytearray, boot: int, salt: bytes) -> None:
-    pack_into(">BH8s", made, _SESSION, boot >> 16, boot & 0xFFFF, salt)
+def time_input(site: bytes, suite: int, ps: bytes) -> bytearray:
+    return bytearray(b"t1" + site + bytes((16 | suite,)) + bytes(16) + ps)
+
+
+def in_session(made: bytearray, boot: int, salt: bytes, at: int = _SESSION) -> None:
+    pack_into(">BH8s", made, at, boot >> 16, boot & 0xFFFF, salt)
 
 
 def inner_key_of(made: bytearray) -> bytes:
+    return sha256(made).digest()
+
+
+def time_key_of(made: bytearray, nonce_c: bytes) -> bytes:
+    made[_NONCE:_NONCE_END] = nonce_c
     return sha256(made).digest()
 
 

@@ -4,13 +4,10 @@
 from struct import pack_into
 
 from .const import M1_HEAD, M2_HEAD, N_INNER, N_LINK, TAG
-from .envelope import aad_m1, aad_m2
 
 _TYPING = False
 if _TYPING:
     from typing import Any
-
-    from .identity import Identity
 
     Prepared = tuple[int, bytearray, memoryview, bytearray, memoryview, bytearray, Any, Any]
 
@@ -23,24 +20,22 @@ _INNER = N_INNER[0]
 _LINK = N_LINK[0]
 
 
-# nonce: 12 bytes that begin with salt; every topic of a boot session may share them.
-# inner, link: the ciphers of m1 and m2. flags: RETAIN and QoS bits of PUBLISH.
+# front1, front2: of envelope.py, for this boot session and these flags (RETAIN and QoS bits of
+# PUBLISH). nonce: 12 bytes that begin with salt; every topic of a boot session may share them.
+# inner, link: the ciphers of m1 and m2.
 def prepare(
-    ident: "Identity",
-    boot: int,
-    salt: bytes,
-    nonce: bytearray,
+    front1: bytearray,
+    front2: bytearray,
     topic: bytes,
-    flags: int,
+    nonce: bytearray,
     inner: "Any",
     link: "Any",
 ) -> "Prepared":
-    own = ident.own
-    site = ident.site
-    client = ident.client
-    aad1 = aad_m1(own.suite, own.epoch, client, boot, salt, site, own.label, topic)
-    aad2 = aad_m2(ident.suite, site, client, ident.mediator, flags, topic)
-    head1, head2 = memoryview(aad1)[:M1_HEAD], memoryview(aad2)[:M2_HEAD]
+    text = len(topic).to_bytes(2, "big") + topic
+    aad1 = front1 + text
+    aad2 = front2 + text
+    head1 = memoryview(aad1)[:M1_HEAD]
+    head2 = memoryview(aad2)[:M2_HEAD]
     return aad1[1], aad1, head1, aad2, head2, nonce, inner, link
 
 

@@ -9,6 +9,8 @@ from .tlv import span, unpack
 
 _TYPING = False
 if _TYPING:
+    from typing import Any
+
     from .records import Make
 
 _ZERO = bytes(12)
@@ -177,11 +179,18 @@ def open_kg_time(
     nonce_c: bytes,
     packet: bytes,
 ) -> "tuple[int, int, int]":
-    if len(packet) != KGTIME_LEN or packet[0] != KGTIME or packet[1] & 15:
+    return open_time(make(suite, time_key(site, suite, nonce_c, ps)), site, suite, client, packet)
+
+
+# The same with the cipher made.
+def open_time(
+    aead: "Any", site: bytes, suite: int, client: int, packet: bytes
+) -> "tuple[int, int, int]":
+    second = packet[1] if len(packet) == KGTIME_LEN and packet[0] == KGTIME else 1
+    if second & 15:
         raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
-    if packet[1] >> 4 != suite:
-        raise Unsupported("KG time of suite %d, the link's is %d" % (packet[1] >> 4, suite))
-    aead = make(suite, time_key(site, suite, nonce_c, ps))
+    if second >> 4 != suite:
+        raise Unsupported("KG time of suite %d, the link's is %d" % (second >> 4, suite))
     buf = bytearray(packet)
     aad = packet[:_HEAD] + site + client.to_bytes(3, "big")
     if not aead.open_into(packet[2:_HEAD], aad, buf, _HEAD, _KG_BODY):

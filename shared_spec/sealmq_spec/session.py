@@ -25,17 +25,26 @@ from .const import (
     U24,
     UNTIMED,
     USE_CONTROL,
-    USE_DELIVERY,
     USE_DOWN,
     USE_PUBLISH,
     WANT_KG_TIME,
     WILL,
     WINDOW_S,
 )
+from .envelope import FRONT_SESSION, front_m1, front_m2
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import in_session, inner_input, inner_key_of, link_input, link_key_of, u24
+from .keys import (
+    in_session,
+    inner_input,
+    inner_key_of,
+    link_input,
+    link_key_of,
+    time_input,
+    time_key_of,
+    u24,
+)
 from .outgoing import prepare, seal
-from .provision import open_kg_time, time_nonce
+from .provision import open_time, time_nonce
 from .tlv import EMPTY, items
 from .topics import put_token
 
@@ -53,7 +62,7 @@ _USED_UP = "the boot session's counters are used up; start a new one"
 # W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
 _HALF_MS = WINDOW_S * 500
 _KIND_PROOF = N_PROOF[0]
-_USES = USE_DELIVERY + 1
+_NOT_ASKED = bytes(16)  # no N_c is that
 
 
 class Session:
@@ -63,7 +72,6 @@ class Session:
     ) -> None:
         self.make = make
         self._nonce = bytearray(12)
-        self._links: "list[Any]" = []
         self._prepared: "dict[tuple[bytes, int], Prepared]" = {}
         self.top = 0
         self.mask = 0
@@ -72,12 +80,19 @@ class Session:
         self.due = False  # what outdated() says, for those who ask before each message
         self.boot_floor = 0
         self._sent = 0
-        self._asked = b""
+        self._asked = _NOT_ASKED
         self._order = b""
         # Every attribute from the start: adding one later costs a device its heap's order.
         self._last: "Any" = None
-        self._link_input: "bytearray | None" = None
+        self._topic: "bytes | None" = None
+        self._flags = 0
+        self._control: "Any" = None
+        self._down: "Any" = None
+        self._publish: "Any" = None
+        self._inner: "Any" = None
+        self._link_input = bytearray()
         self._inner_input = bytearray()
+        self._front1 = bytearray()
         self.begin(boot, salt)
         self.renew(ident)
 
@@ -96,48 +111,54 @@ class Session:
         self._offset: "int | None" = None
         self._nonce[:8] = salt
         self._forget()
-        self._fill()
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
-    # nonce again.
+    # nonce again. What of the keys and headers depends on roots alone is laid out here.
     def renew(self, ident: "Identity") -> None:
         self.ident = ident
-        self._proof_aad = control.proof_aad(ident.site, ident.mediator)
-        self._down_aad = control.down_aad(ident.site, ident.client, ident.mediator)
-        self._forget()
+        site, client, suite = ident.site, ident.client, ident.suite
+        self._proof_aad = control.proof_aad(site, ident.mediator)
+        self._down_aad = control.down_aad(site, client, ident.mediator)
         control.put_conn(self._down_aad, self.conn)
-        self.due = self.outdated()
+        self._time_input = time_input(site, suite, ident.ps)
+        self._front2 = front_m2(suite, site, client, ident.mediator)
         own = ident.own
-        self._link_input = None
+        self._link_input = bytearray()
         if ident.gen and own:
-            self._link_input = link_input(ident.site, ident.mediator, ident.km)
-            self._inner_input = inner_input(ident.site, own.suite, ident.client, own.r_bar)
-            self._fill()
+            self._link_input = link_input(site, ident.mediator, ident.km)
+            self._inner_input = inner_input(site, own.suite, client, own.r_bar)
+            self._front1 = front_m1(own.suite, own.epoch, client, site, own.label)
+        self.due = self.outdated()
+        self._forget()
 
     # Keys are made when they are first needed, then kept.
     def _forget(self) -> None:
-        self._links = [None] * _USES
-        self._inner: "Any" = None
-        self._topic: "bytes | None" = None
-        self._flags = 0
+        self._control = None
+        self._topic = None
         if self._prepared:
             self._prepared = {}
 
-    def _fill(self) -> None:
-        if self._link_input is not None:
-            in_session(self._link_input, self.boot, self.salt)
-            in_session(self._inner_input, self.boot, self.salt)
+    # The four that a publisher needs.
+    def _derive(self) -> None:
+        made = self._link_input
+        if not made:
+            raise Misuse("no roots yet: provision first")
+        make, ident, boot, salt = self.make, self.ident, self.boot, self.salt
+        suite = ident.suite
+        in_session(made, boot, salt)
+        self._down = make(suite, link_key_of(made, USE_DOWN, suite))
+        self._publish = make(suite, link_key_of(made, USE_PUBLISH, suite))
+        proofs = make(suite, link_key_of(made, USE_CONTROL, suite))
+        made = self._inner_input
+        in_session(made, boot, salt)
+        self._inner = make(ident.own.suite, inner_key_of(made))
+        in_session(self._front1, boot, salt, FRONT_SESSION)
+        self._control = proofs
 
     def _link(self, use: int) -> "Any":
-        aead = self._links[use]
-        if aead is None:
-            made = self._link_input
-            if made is None:
-                raise Misuse("no link root yet: provision first")
-            suite = self.ident.suite
-            aead = self.make(suite, link_key_of(made, use, suite))
-            self._links[use] = aead
-        return aead
+        if self._control is None:
+            self._derive()
+        return {USE_PUBLISH: self._publish, USE_CONTROL: self._control, USE_DOWN: self._down}[use]
 
     # The next counter. At its end the caller must start a new boot session.
     def next_ctr(self) -> int:
@@ -188,7 +209,7 @@ class Session:
         control.put_conn(self._down_aad, conn)
         self._order = b""
         flags = 0
-        asked = b""
+        asked = _NOT_ASKED
         if want_kg_time:
             flags = WANT_KG_TIME
             asked = time_nonce(salt, self.boot, conn)
@@ -202,7 +223,9 @@ class Session:
         nonce = self._nonce
         conn = self.conn
         pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
-        control.put_proof(self._link(USE_CONTROL), nonce, self._proof_aad, packet)
+        if self._control is None:
+            self._derive()
+        control.put_proof(self._control, nonce, self._proof_aad, packet)
         self._sent = mono
 
     # --- what goes out ---
@@ -241,16 +264,13 @@ class Session:
         key = topic, flags
         last = self._prepared.get(key)
         if last is None:
+            if self._control is None:
+                self._derive()
             if len(self._prepared) >= _TOPICS:
                 self._prepared.clear()
-            i = self.ident
-            inner = self._inner
-            link = self._link(USE_PUBLISH)
-            if inner is None:
-                inner = self.make(i.own.suite, inner_key_of(self._inner_input))
-                self._inner = inner
-            salt = self.salt
-            last = prepare(i, self.boot, salt, self._nonce, topic, flags, inner, link)
+            front2 = self._front2
+            front2[-1] = flags
+            last = prepare(self._front1, front2, topic, self._nonce, self._inner, self._publish)
             self._prepared[key] = last
         self._last = last
         self._topic = topic
@@ -310,8 +330,9 @@ class Session:
     # bytes). Unknown ops -> (op, None). o: where the packet begins. A bytearray is used up.
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
         buf = packet if isinstance(packet, bytearray) else bytearray(packet)
-        link = self._link(USE_DOWN)
-        order = control.open_down_at(link, self.ident.suite, self._down_aad, buf, o)
+        if self._control is None:
+            self._derive()
+        order = control.open_down_at(self._down, self.ident.suite, self._down_aad, buf, o)
         if order <= self._order:
             raise Replay("control packet out of order")
         self._order = order
@@ -354,7 +375,7 @@ class Session:
     def _time(self, body: bytes, mono: int) -> int:
         if len(body) < 24:
             raise Malformed("time of %d bytes" % len(body))
-        if bytes(body[1:17]) != self._asked:
+        if self._asked is _NOT_ASKED or bytes(body[1:17]) != self._asked:
             raise Stale("time for another request")
         ms = int.from_bytes(body[17:23], "big")
         self._clock(ms, items(body, 23, len(body), _KNOWN), mono)
@@ -365,9 +386,9 @@ class Session:
         i = self.ident
         blob = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
         if blob:
-            kg_ms, epoch, kseq = open_kg_time(
-                self.make, i.site, i.ps, i.suite, i.client, self._asked, blob
-            )
+            suite = i.suite
+            aead = self.make(suite, time_key_of(self._time_input, self._asked))
+            kg_ms, epoch, kseq = open_time(aead, i.site, suite, i.client, blob)
             if kseq < i.kseq:
                 raise Stale("KG time with kseq %d, held: %d" % (kseq, i.kseq))
             self._saw(epoch, kseq)
@@ -376,7 +397,7 @@ class Session:
             self._set_time(kg_ms, mono, True)
         else:
             self._set_time(ms, mono, False)
-        self._asked = b""
+        self._asked = _NOT_ASKED
 
     def _saw(self, epoch: int, kseq: int) -> None:
         if epoch > self.epoch_seen:

@@ -154,6 +154,7 @@ def test_an_old_epoch_is_refused() -> None:
     world = World()
     session = world.session(SENSOR)
     world.low.epoch = 2
+    session.renew(session.ident)
     payload = sealed(session, TOPIC, b"21.5")
     with pytest.raises(errors.WrongEpoch):
         opened(world, session, payload)
