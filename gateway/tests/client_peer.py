@@ -7,6 +7,7 @@ remembers what it saw. Nothing of the gateway's own key generator or mediator is
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import time
@@ -625,15 +626,21 @@ class OldEpoch(SealError):
 
 
 def play(story: Callable[[Peer], Awaitable[None]], suite: int = 1) -> None:
-    """Run a story against a peer, which must not have failed either."""
+    """Run a story against a peer, which must not have failed either; nothing may be overlooked."""
+
+    overlooked: list[str] = []
 
     async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: overlooked.append(str(context)))
         async with Peer(suite) as peer:
             await story(peer)
         for error in peer.errors:
             raise error
 
     asyncio.run(whole())
+    gc.collect()
+    assert not overlooked
 
 
 def client_of(peer: Peer, state: Path | None = None, options: Options = QUICK) -> Client:

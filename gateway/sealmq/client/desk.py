@@ -77,7 +77,7 @@ class Desk:
         sends again is lost."""
         self._receipted(session)
         for ctr in self.receipts:
-            if not session.receipted(ctr) and self.acks.subject(ctr) is None:
+            if self.acks.subject(ctr) is None:  # else it is sent again, or was resolved above
                 lost = ConnectionLost("the connection broke before the gateway's receipt came")
                 self.receipts.reject(ctr, lost)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import stat
@@ -264,6 +265,29 @@ def test_what_is_no_connack_ends_the_attempt(answer: bytes) -> None:
         peer.link.send(answer)
         with pytest.raises((PeerFault, BadWelcome)):
             await connecting
+
+    play(story)
+
+
+def test_a_welcome_that_took_too_long_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            lent = client.identity
+        ticks = itertools.count(1_000_000, 2001)
+        monkeypatch.setattr("sealmq.client.door.mono_ms", lambda: next(ticks))
+        with pytest.raises(BadWelcome, match="longer than 2 s"):
+            await Client(lent, "127.0.0.1", peer.port, options=QUICK).connect()
+
+    play(story)
+
+
+def test_a_refusal_in_quarantine_is_taken_for_one() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.connack = 3
+        with pytest.raises(ServerUnavailable):
+            await client_of(peer).connect()
+        assert len(peer.links) == 1
+        assert not peer.site.asked
 
     play(story)
 

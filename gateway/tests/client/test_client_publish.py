@@ -13,6 +13,7 @@ from client_peer import LABEL, QUICK, Peer, client_of, own, play, until
 from sealmq.client import (
     Client,
     ConnectionLost,
+    NotAuthorised,
     Notice,
     Options,
     PeerFault,
@@ -34,6 +35,7 @@ from sealmq_spec.errors import (
     Unsupported,
     WrongEpoch,
 )
+from sealmq_spec.provision import DISABLED
 
 
 @pytest.mark.parametrize("suite", [1, 2])
@@ -324,6 +326,66 @@ def test_reconnecting_sends_the_stored_bytes_again() -> None:
         assert len(peer.boots) == 1, "the boot session outlives a connection"
         assert peer.link.conn == 2
         assert peer.link.low == again[0].ctr
+
+    play(story)
+
+
+def test_what_is_sent_again_goes_before_what_is_new() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.acks = False
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            first = asyncio.ensure_future(client.publish("old", b"1", qos=1))
+            await until(lambda: bool(peer.published))
+            peer.knobs.acks = True
+            peer.link.cut()
+            await until(lambda: not client.connected)
+            await client.publish("new", b"2", qos=1)
+            await first
+        assert [p.topic for p in peer.published] == ["old", "old", "new"]
+
+    play(story)
+
+
+def test_a_refused_message_is_not_sent_again() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.acks = False
+        peer.knobs.refuse["secret"] = (5, "labels", "no")
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            with pytest.raises(Denied):
+                await client.publish("secret", b"1", qos=1)
+            peer.link.cut()
+            await until(lambda: not client.connected)
+            peer.knobs.acks = True
+            await client.publish("open", b"2", qos=1)
+        sent = [p.topic for p in peer.link.packets if isinstance(p, Publish)]
+        assert sent == ["open"]
+
+    play(story)
+
+
+def test_a_client_that_is_disabled_meanwhile_stops_trying() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            peer.knobs.connack = 5
+            peer.site.status = DISABLED
+            peer.link.cut()
+            # CONNACK 5 may mean roots of an ended generation; but quarantine is refused as well.
+            with pytest.raises(NotAuthorised):
+                await client.receive()
+            assert isinstance(client.error, NotAuthorised)
+
+    play(story)
+
+
+def test_a_newer_epoch_that_the_key_generator_does_not_have_yet_is_waited_for() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.own_epoch = 2
+        async with client_of(peer) as client:
+            await until(lambda: len(peer.site.asked) == 2)
+            await client.publish("a", b"1", qos=1, confirm=5)
+            await asyncio.sleep(0.3)
+            assert len(peer.links) == 2
+            assert len(peer.site.asked) == 2
 
     play(story)
 

@@ -20,6 +20,7 @@ from sealmq.client import (
     Refused,
     TimedOut,
 )
+from sealmq.client.randomness import mono_ms
 from sealmq.mqtt import Subscribe, build
 from sealmq_spec.errors import Denied, Malformed
 from sealmq_spec.records import make_manifest
@@ -176,6 +177,24 @@ def test_a_repeated_delivery_of_qos_2_arrives_once_and_refused_ones_are_acknowle
             await until(lambda: len(link.acked) == 5)
             assert sorted(link.acked) == [3, 3, 3, 3, 4]
             assert client.refused == {"NoKey": 1}
+
+    play(story)
+
+
+def test_an_id_of_qos_2_means_nothing_in_a_new_session() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            await client.subscribe("a", qos=2)
+            first = peer.link
+            first.send(build.publish("a", peer.m3("a", b"1"), 2, packet_id=3))
+            assert (await next_message(client)).payload == b"1"
+            core = client._life.core
+            assert core is not None
+            core._received.accept(3)  # as if PUBREL had not come before the connection broke
+            first.cut()
+            await until(lambda: peer.link is not first and bool(peer.link.filters))
+            peer.link.send(build.publish("a", peer.m3("a", b"2"), 2, packet_id=3))
+            assert (await next_message(client)).payload == b"2"
 
     play(story)
 
@@ -431,6 +450,23 @@ def test_a_silent_mediator_is_noticed_and_a_busy_one_pinged() -> None:
             with pytest.raises(ConnectionLost, match="silent"):
                 await client.receive()
         assert any(type(p).__name__ == "Pingreq" for p in peer.link.packets)
+
+    play(story)
+
+
+def test_a_paused_client_does_not_call_its_mediator_silent() -> None:
+    async def story(peer: Peer) -> None:
+        options = Options(keepalive=1, inbox_messages=1, timeout=5)
+        async with client_of(peer, options=options) as client:
+            await client.subscribe("a")
+            for payload in (b"1", b"2"):
+                peer.link.deliver("a", peer.m3("a", payload))
+                await until(lambda: bool(client._desk.inbox))
+            begun = client._life._heard
+            await until(lambda: mono_ms() - begun > 2500)
+            assert client.connected
+            for payload in (b"1", b"2"):
+                assert (await next_message(client)).payload == payload
 
     play(story)
 
