@@ -377,6 +377,19 @@ def test_a_client_that_is_disabled_meanwhile_stops_trying() -> None:
     play(story)
 
 
+def test_a_client_that_is_disabled_learns_it_with_the_next_epoch() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            peer.site.rotate()
+            peer.site.status = DISABLED
+            peer.link.epoch()
+            with pytest.raises(Denied, match="disabled"):
+                await client.receive()
+            assert len(peer.links) == 2
+
+    play(story)
+
+
 def test_a_newer_epoch_that_the_key_generator_does_not_have_yet_is_waited_for() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.own_epoch = 2
