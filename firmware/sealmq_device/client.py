@@ -3,7 +3,19 @@
 # come while something else is awaited are queued, so a callback may publish without recursing.
 import errno
 
-from sealmq_spec import const
+from micropython import const
+
+from sealmq_spec.const import (
+    CLEAR,
+    CONTROL,
+    LIFE_FOREVER,
+    OP_NOTICE,
+    OP_RECORD,
+    PUBLIC,
+    RETAINED,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
 from sealmq_spec.envelope import publish_overhead
 from sealmq_spec.errors import (
     Denied,
@@ -17,7 +29,7 @@ from sealmq_spec.errors import (
 from sealmq_spec.topics import check_filter, check_topic
 
 from .joining import Joined
-from .link import CONNACK, PUBACK, PUBLISH, START, SUBACK, UNSUBACK, packet, text
+from .link import packet, text
 
 _TYPING = False
 if _TYPING:
@@ -27,21 +39,29 @@ if _TYPING:
 
     Notice = tuple[int, int, int, str, str]
 
-_QUEUE = 16
-_NOTICES = 8
-_TOPICS = 32
-_UNACKED = 8
-_OVERHEAD = publish_overhead()
+_QUEUE = const(16)
+_NOTICES = const(8)
+_TOPICS = const(32)
+_UNACKED = const(8)
+_START = const(5)  # as in link.py
+_CONNACK = const(0x20)
+_PUBLISH = const(0x30)
+_PUBACK = const(0x40)
+_SUBACK = const(0x90)
+_UNSUBACK = const(0xB0)
+_LAST_CTR = const(0xFFFFFD)
 _RESERVED = b"$!@"
-_LAST_CTR = const.U24 - 2
-_PLAIN = const.M2_HEAD + 1 + const.M1_HEAD  # where the plaintext stands in an m2
+_QOS1 = const(2)
+_PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
+_TAGS = const(32)  # and what comes behind it
+if _PLAIN + _TAGS != publish_overhead():
+    raise ImportError("client.py and SPEC.md 3 differ")
 
 
 class Client(Joined):
     # store: path of the enrolment file, or an object with the port of store.py. limit: bytes of the
     # largest packet. timeout: seconds. make: the cipher backend, for hosts.
     def __init__(self, *args: "Any", **kw: "Any") -> None:
-        Joined.__init__(self, *args, **kw)
         # {class name: count} of what came and was not accepted; the last such error.
         self.refused: "dict[str, int]" = {}
         self.last_refused: "SealError | None" = None
@@ -49,19 +69,12 @@ class Client(Joined):
         self.notices: "list[Notice]" = []
         self._queue: "list[Message]" = []
         self._topics: "dict[str | bytes, bytes]" = {}
-        self._subscribed: "dict[str, int]" = {}
         self._awaited = 0
         self._denied: "Notice | None" = None
         self._last = b""  # the topic that stands in the publish buffer
+        Joined.__init__(self, *args, **kw)
 
     # --- session ---
-
-    # As in joining.py; subscriptions that the mediator no longer holds are made again.
-    def connect(self, clean_session: bool = True) -> bool:
-        present = Joined.connect(self, clean_session)
-        if self._subscribed and not present:
-            self._resubscribe()
-        return present
 
     def _resubscribe(self) -> None:
         for filt in list(self._subscribed):
@@ -79,7 +92,7 @@ class Client(Joined):
         if s.ctr > _LAST_CTR:
             self.disconnect()
             self._begin()
-        elif s.outdated() and self._renewed():
+        elif s.due and self._renewed():
             self.disconnect()
         else:
             return
@@ -101,7 +114,7 @@ class Client(Joined):
     def set_last_will(
         self, topic: "str | bytes", msg: bytes, retain: bool = False, qos: int = 0, life: int = 0
     ) -> None:
-        if len(msg) + _OVERHEAD > self.limit:
+        if len(msg) + (_PLAIN + _TAGS) > self.limit:
             raise TooLarge("a will of %d bytes, the limit is %d" % (len(msg), self.limit))
         self._will = self._topic(topic), msg, _flags(qos, retain, life), life
 
@@ -121,69 +134,74 @@ class Client(Joined):
         if isinstance(msg, str):
             msg = msg.encode()
         raw = self._topics.get(topic) or self._topic(topic)
-        flags = 0
-        if qos or retain or life:
+        flags = _QOS1
+        if qos != 1 or retain or life:
             flags = _flags(qos, retain, life)
         s = self.session
-        if self.sock is None:
-            raise OSError(errno.ENOTCONN)
-        if s.outdated() or s.ctr > _LAST_CTR:
+        if s.due or s.ctr > _LAST_CTR:
             self._upkeep()
+        sock = self.sock
+        if sock is None:
+            raise OSError(errno.ENOTCONN)
         n = len(msg)
-        at = START + 2 + len(raw) + qos + qos
+        k = len(raw)
+        at = _START + 2 + k + qos + qos
+        p = at + _PLAIN
         buf = self._out
-        if at + _OVERHEAD + n > len(buf):
-            buf = self._room(at - START + _OVERHEAD + n)
+        if p + n + _TAGS > len(buf):
+            buf = self._room(p + n + _TAGS - _START)
             self._last = b""
         if self._last is not raw:
             self._last = raw
-            buf[START : START + 2 + len(raw)] = text(raw)
-        p = at + _PLAIN
+            buf[_START] = k >> 8
+            buf[_START + 1] = k & 255
+            buf[_START + 2 : _START + 2 + k] = raw
         buf[p : p + n] = msg
         kind = 0
         if retain:
-            kind = const.RETAINED if n else const.CLEAR
-        n = at - START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
+            kind = RETAINED if n else CLEAR
         pid = 0
         if qos:
             pid = self.pid % 65535 + 1
             self.pid = pid
             buf[at - 2] = pid >> 8
             buf[at - 1] = pid & 255
+        n = at - _START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
         if n < 128:
-            buf[START - 2] = PUBLISH | flags
-            buf[START - 1] = n
-            at = START - 2
+            buf[_START - 1] = n
+            at = _START - 2
         elif n < 16384:
-            buf[START - 3] = PUBLISH | flags
-            buf[START - 2] = n & 127 | 128
-            buf[START - 1] = n >> 7
-            at = START - 3
+            buf[_START - 1] = n >> 7
+            buf[_START - 2] = n & 127 | 128
+            at = _START - 3
         else:
-            at = self._frame(PUBLISH | flags, n)
-        n += START - at
+            at = self._frame(n)
+        buf[at] = _PUBLISH | flags
+        n += _START - at
         if qos:
             self._deliver(buf, at, n, pid, s.ctr)
-        else:
-            try:
-                self.sock.write(buf, at, n)
-            except OSError:
-                self._close()
-                raise
+            return s.ctr
+        try:
+            sock.write(buf, at, n)
+        except OSError:
+            self._close()
+            raise
         return s.ctr
 
     # One PUBLISH with QoS 1, to its PUBACK. Kept for resend() when that does not come.
     def _deliver(self, buf: bytearray, at: int, n: int, pid: int, ctr: int) -> None:
         self._awaited = ctr
         try:
-            self._write(buf, at, n)
-            self._await(PUBACK, pid)
-        except (OSError, SealError):
+            self.sock.write(buf, at, n)
+            self._await(_PUBACK, pid)
+        except (OSError, SealError) as error:
+            self._awaited = 0
             if self._denied is None:
                 self._keep(ctr, pid, bytes(buf[at : at + n]))
+                if isinstance(error, OSError):
+                    self._close()
                 raise
-        finally:
-            self._awaited = 0
+        self._awaited = 0
         if self._denied is not None:
             raise self._denial()
 
@@ -214,8 +232,8 @@ class Client(Joined):
         return granted
 
     def _subscribe(self, filt: str, qos: int) -> int:
-        token, ctr = self.session.token(filt, qos, const.SUBSCRIBE)
-        granted = self._request(0x82, text(token.encode()) + bytes((qos,)), SUBACK, ctr)[2]
+        token, ctr = self.session.token(filt, qos, SUBSCRIBE)
+        granted = self._request(0x82, text(token.encode()) + bytes((qos,)), _SUBACK, ctr)[2]
         if granted == 0x80:
             raise Denied("the subscription to %r was refused" % filt)
         if granted > qos:
@@ -226,12 +244,12 @@ class Client(Joined):
         filt = _filter(topic)
         self._upkeep()
         self._alive()
-        token, ctr = self.session.token(filt, 0, const.UNSUBSCRIBE)
+        token, ctr = self.session.token(filt, 0, UNSUBSCRIBE)
         self._subscribed.pop(filt, None)
-        self._request(0xA2, text(token.encode()), UNSUBACK, ctr)
+        self._request(0xA2, text(token.encode()), _UNSUBACK, ctr)
 
     def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> bytearray:
-        pid = self._next_pid()
+        pid = self._pid()
         raw = packet(first, pid.to_bytes(2, "big") + fields)
         self._awaited = ctr
         try:
@@ -271,15 +289,15 @@ class Client(Joined):
         return True
 
     def _take(self, first: int, body: bytearray) -> None:
-        if first & 0xF0 != PUBLISH:
-            if first == CONNACK:
+        if first & 0xF0 != _PUBLISH:
+            if first == _CONNACK:
                 raise self._broken("a second CONNACK")
             return  # PINGRESP, or an acknowledgement that nobody waits for any more
         topic, payload = self._split(first, body)
         try:
-            if topic == const.CONTROL:
+            if topic == CONTROL:
                 self._control(first, payload)
-            elif topic.startswith(const.PUBLIC):
+            elif topic.startswith(PUBLIC):
                 self._record(payload)
             else:
                 message = self.reader.open(topic, payload, self.now_ms())
@@ -290,12 +308,12 @@ class Client(Joined):
             self._refuse(error)
 
     def _control(self, first: int, payload: bytearray) -> None:
-        if first != PUBLISH:
+        if first != _PUBLISH:
             raise Malformed("control packet with flags %d" % (first & 15))
         op, said = self.session.down(bytes(payload), self.mono())
-        if op == const.OP_RECORD:
+        if op == OP_RECORD:
             self._record(said)
-        elif op == const.OP_NOTICE:
+        elif op == OP_NOTICE:
             if len(self.notices) >= _NOTICES:
                 self.notices.pop(0)
             self.notices.append(said)
@@ -334,7 +352,7 @@ class Client(Joined):
 def _flags(qos: int, retain: bool, life: int) -> int:
     if qos not in (0, 1):
         raise Misuse("QoS is 0 or 1")
-    if not (0 <= life <= 31 or life == const.LIFE_FOREVER):
+    if not (0 <= life <= 31 or life == LIFE_FOREVER):
         raise Misuse("life is 0 to 31 or 255")
     return qos << 1 | (1 if retain else 0)
 

@@ -32,11 +32,10 @@ def salt(boot: int, kg_nonce: bytes = b"") -> bytes:
 class Mono:
     def __init__(self) -> None:
         self._last = _ticks_ms()
-        self._ms = 0
+        self._ms: int = 0
 
     def ms(self) -> int:
-        now = _ticks_ms()
-        ms = self._ms + _ticks_diff(now, self._last)
+        now: int = _ticks_ms()
+        self._ms = ms = self._ms + _ticks_diff(now, self._last)
         self._last = now
-        self._ms = ms
-        return int(ms)
+        return ms

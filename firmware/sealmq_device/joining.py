@@ -2,7 +2,20 @@
 # (SPEC.md 4.1, 5, 7). Every loop is bounded; roots are stored before they are used.
 import errno
 
-from sealmq_spec import const
+from micropython import const
+
+from sealmq_spec.const import (
+    ANSWER,
+    BEHIND,
+    CONTROL,
+    M1_HEAD,
+    M2_HEAD,
+    M2_MIN,
+    OP_WELCOME,
+    U24,
+    USER,
+    WILL,
+)
 from sealmq_spec.control import proof_head
 from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge, Unavailable, Unsupported
 from sealmq_spec.identity import Identity
@@ -11,7 +24,7 @@ from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
 from . import entropy
-from .link import CONNACK, PUBLISH, Link, connect_packet, packet, text
+from .link import Link, connect_packet, packet, text
 from .store import FileStore
 
 _TYPING = False
@@ -19,13 +32,15 @@ if _TYPING:
     from typing import Any
 
 # Provision, jump the boot counter, a slow answer, a new epoch: each costs one round.
-_ROUNDS = 5
-_DAY_MS = 86400000
-_LATER_MS = 60000  # between two attempts to get the roots of a new epoch
-_KG_NONCE = 12
-_CONTROL = text(const.CONTROL)
-_ANSWER = _CONTROL + bytes((const.ANSWER,))
-_CONTROL_LEN = len(_CONTROL)
+_ROUNDS = const(5)
+_DAY_MS = const(86400000)
+_LATER_MS = const(60000)  # between two attempts to get the roots of a new epoch
+_KG_NONCE = const(12)
+_CONNACK = const(0x20)
+_PUBLISH = const(0x30)
+_PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
+_CONTROL = text(CONTROL)
+_ANSWER = _CONTROL + bytes((ANSWER,))
 _TAG_ROOM = bytes(22)
 
 
@@ -40,30 +55,35 @@ class Joined(Link):
     ) -> None:
         if make is None:
             from .aead import make
+        Link.__init__(self, b"", "", 0, keepalive, limit, timeout)
         self.store = FileStore(store) if isinstance(store, str) else store
         self.make = make
         self._kg_nonce = b""
-        self.ident, at = self._load()
-        try:
-            server, port = at["host"], at["port"]
-        except KeyError:
-            raise Malformed("enrolment file: the mediator's host or port is missing") from None
-        client_id = ("sealmq-%d" % self.ident.client).encode()
-        Link.__init__(self, client_id, server, port, keepalive, limit, timeout)
-        make(self.ident.suite, bytes(32))  # loads the suite's code now, not while connecting
-        self.session = Session(self.ident, make, 0, bytes(8))
-        self._boot = self.store.boot()
         self._begun = False
         self._clean = True
         self._present = False
-        self.reader = Reader(self.ident, make)
+        self._subscribed: "dict[str, int]" = {}  # {filter: QoS}
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
         self._kg_at = 0
-        # All of a CONNECT up to the proof, when there is no will.
-        self._hello = bytes(self._connect(True, None, bytes(54))[:-54])
         self._renew_at = 0
+        # All attributes exist before anything large is read: a growing object leaves holes in the
+        # heap, and until small things have filled them each larger allocation searches from there.
+        for name in ("_boot", "ident", "session", "reader", "_hello"):
+            setattr(self, name, None)
+        self._boot = self.store.boot()
+        self.ident, at = self._load()
+        make(self.ident.suite, bytes(32))  # loads the suite's code now, not while connecting
+        try:
+            self.server, self.port = at["host"], at["port"]
+        except KeyError:
+            raise Malformed("enrolment file: the mediator's host or port is missing") from None
+        self.client_id = ("sealmq-%d" % self.ident.client).encode()
+        self.session = Session(self.ident, make, 0, bytes(8))
+        self.reader = Reader(self.ident, make)
+        # A CONNECT without a will, the proof's 54 characters still to come.
+        self._hello = self._connect(True, None, bytes(54))
 
     def _load(self) -> "tuple[Identity, dict[str, Any]]":
         enrolment = self.store.enrolment()
@@ -82,12 +102,13 @@ class Joined(Link):
         if boot < floor:
             boot = floor
         boot += 1
-        over = boot > const.U24
+        over = boot > U24
         if over:
             boot = 1
+        salt = entropy.salt(boot, self._kg_nonce)
         self.store.put_boot(boot)
         self._boot = boot
-        self.session.begin(boot, entropy.salt(boot, self._kg_nonce))
+        self.session.begin(boot, salt)
         self.unacked.clear()
         self._begun = True
         if over:
@@ -97,11 +118,12 @@ class Joined(Link):
     # --- connect ---
 
     # A session that the mediator has proved and that has time. False: it holds nothing of an
-    # earlier one. Denied, Unavailable, other SealErrors and OSError say why not.
+    # earlier one; then subscriptions are made again. Denied, Unavailable, other SealErrors and
+    # OSError say why not.
     def connect(self, clean_session: bool = True) -> bool:
         self._clean = clean_session
         s = self.session
-        if not self._begun or s.conn >= const.U24:
+        if not self._begun or s.conn >= U24:
             self._begin()
         provisioned = s.ident.gen == 0
         if provisioned:
@@ -120,13 +142,15 @@ class Joined(Link):
             if not ready:
                 self._close()
                 self._begin(s.boot_floor)
-            elif s.now_ms(0) is None:
+            elif not s.has_time():
                 self._close()
                 why = "no answer came within two seconds"
-            elif s.outdated() and not provisioned and self._renewed():
+            elif s.due and not provisioned and self._renewed():
                 self.disconnect()
                 provisioned = True
             else:
+                if self._subscribed and not self._present:
+                    self._resubscribe()
                 return self._present
         raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
 
@@ -135,57 +159,47 @@ class Joined(Link):
         self._open()
         now = self.mono()
         want = not s.kg_time or now - self._kg_at > _DAY_MS
-        low = min(self.unacked) if self.unacked else 0
-        proof = s.begin_connect(want, low)
+        proof = s.begin_connect(want, min(self.unacked) if self.unacked else 0)
         if clean and self._will is None:
-            raw = bytearray(self._hello + proof + _TAG_ROOM)
+            raw = bytearray(self._hello)
+            raw[-54:-22] = proof
         else:
             raw = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
         s.sign(raw, now)
-        self._write(raw, 0, len(raw))
         try:
-            self._connack()
+            self.sock.write(raw)
             first, body = self._read()
-            if first != PUBLISH or not body.startswith(_CONTROL):
+            if first != _CONNACK or body[1]:
+                raise _refused(first, body)
+            self._present = body[0] & 1 == 1
+            first, body = self._read()
+            if first != _PUBLISH or not body.startswith(_CONTROL):
                 raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
-            op, status = s.down(body, self.mono(), _CONTROL_LEN)
-            if op != const.OP_WELCOME:
+            op, status = s.down(body, self.mono(), _PAYLOAD)
+            if op != OP_WELCOME:
                 raise Malformed("control operation %d instead of a welcome" % op)
-        except SealError:
+        except (OSError, SealError):
             self._close()
             raise
         if want and s.kg_time:
             self._kg_at = now
-        return bool(status == const.READY)
+        return status != BEHIND
 
     def _connect(
         self, clean: bool, will: "tuple[bytes, bytes, int] | None", password: bytes
     ) -> bytearray:
-        raw = connect_packet(self.client_id, self.keepalive, clean, will, const.USER, password)
+        raw = connect_packet(self.client_id, self.keepalive, clean, will, USER, password)
         return bytearray(raw)
-
-    def _connack(self) -> None:
-        first, body = self._read()
-        if first != CONNACK:
-            raise Malformed("packet %02x instead of CONNACK" % first)
-        self._present = bool(body[0] & 1)
-        code = body[1]
-        if code:
-            if code == 3:
-                raise Unavailable("CONNACK 3: the mediator lacks its broker or its store")
-            if code > 3:
-                raise Denied("CONNACK %d: unknown or disabled client, or a bad proof" % code)
-            raise Unsupported("CONNACK %d" % code)
 
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
     def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int] | None":
         if self._will is None:
             return None
         topic, msg, flags, life = self._will
-        buf = bytearray(const.M2_MIN + len(msg))
-        at = const.M2_HEAD + 1 + const.M1_HEAD
+        buf = bytearray(M2_MIN + len(msg))
+        at = M2_HEAD + 1 + M1_HEAD
         buf[at : at + len(msg)] = msg
-        s.seal_publish(buf, 0, len(msg), topic, flags, const.WILL, life, 0)
+        s.seal_publish(buf, 0, len(msg), topic, flags, WILL, life, 0)
         return topic, bytes(buf), flags
 
     # --- provisioning ---
@@ -199,7 +213,9 @@ class Joined(Link):
         raw = self._connect(True, None, proof)
         self._write(raw, 0, len(raw))
         try:
-            self._connack()
+            first, body = self._read()
+            if first != _CONNACK or body[1]:
+                raise _refused(first, body)
             self._provision(True)
         finally:
             self.disconnect()
@@ -217,8 +233,8 @@ class Joined(Link):
             except TooLarge as error:
                 self._refuse(error)
                 continue
-            if first == PUBLISH and body.startswith(_ANSWER):
-                if self._answered(nonce_c, bytes(body[_CONTROL_LEN:])):
+            if first == _PUBLISH and body.startswith(_ANSWER):
+                if self._answered(nonce_c, bytes(body[_PAYLOAD:])):
                     return
             elif not apart:
                 self._take(first, body)
@@ -259,5 +275,17 @@ class Joined(Link):
         return True
 
     def _send_control(self, payload: bytes) -> None:
-        raw = packet(PUBLISH, _CONTROL + payload)
+        raw = packet(_PUBLISH, _CONTROL + payload)
         self._write(raw, 0, len(raw))
+
+
+# What stands for a CONNACK that is none or says no.
+def _refused(first: int, body: bytearray) -> SealError:
+    if first != _CONNACK:
+        return Malformed("packet %02x instead of CONNACK" % first)
+    code = body[1]
+    if code == 3:
+        return Unavailable("CONNACK 3: the mediator lacks its broker or its store")
+    if code > 3:
+        return Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
+    return Unsupported("CONNACK %d" % code)

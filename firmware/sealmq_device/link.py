@@ -2,8 +2,9 @@
 # replaced. One socket write a packet, at most `limit` bytes of one kept, typed errors. Whatever
 # leaves the stream in doubt closes the socket.
 import errno
-import socket
+from socket import SOCK_STREAM, getaddrinfo, socket
 
+from micropython import const
 from umqtt.simple import MQTTClient
 
 from sealmq_spec.errors import Malformed, SealError, TooLarge
@@ -14,18 +15,15 @@ _TYPING = False
 if _TYPING:
     from typing import Any
 
-CONNACK = 0x20
-PUBLISH = 0x30
-PUBACK = 0x40
-SUBACK = 0x90
-UNSUBACK = 0xB0
-PINGRESP = 0xD0
+# Where a packet's variable header begins in the send buffer, its fixed one before it. A const costs
+# nothing where it is defined, a global 240 instructions, so other files define their own.
+START = const(5)
 
-START = 5  # where a packet's variable header begins in the send buffer, its fixed one before it
-
-# What a client may be sent besides PUBLISH, and how long that is.
-_LENGTH = {CONNACK: 2, PUBACK: 2, SUBACK: 3, UNSUBACK: 2, PINGRESP: 0}
-_PIECE = 256
+PUBLISH = const(0x30)
+# What a client may be sent besides PUBLISH, and how long that is: CONNACK, PUBACK, SUBACK, UNSUBACK,
+# PINGRESP.
+_LENGTH = {0x20: 2, 0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
+_PIECE = const(256)
 
 
 class Link(MQTTClient):
@@ -45,12 +43,13 @@ class Link(MQTTClient):
     # --- socket ---
 
     def _open(self) -> None:
-        self._close()
-        to = socket.getaddrinfo(self.server, self.port, 0, socket.SOCK_STREAM)[0]
-        sock = socket.socket(to[0], to[1], to[2])
+        if self.sock is not None:
+            self._close()
+        family, kind, proto, _, address = getaddrinfo(self.server, self.port, 0, SOCK_STREAM)[0]
+        sock = socket(family, kind, proto)
         try:
             sock.settimeout(self.timeout)
-            sock.connect(to[-1])
+            sock.connect(address)
         except OSError:
             sock.close()
             raise
@@ -82,11 +81,10 @@ class Link(MQTTClient):
             self._out = bytearray(START + n)
         return self._out
 
-    # Puts a fixed header in front of the n bytes from START on. Gives where the packet begins.
-    def _frame(self, first: int, n: int) -> int:
+    # Writes n, the remaining length, in front of START. Gives where the packet begins.
+    def _frame(self, n: int) -> int:
         buf = self._out
         at = START - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
-        buf[at] = first
         i = at + 1
         while n > 127:
             buf[i] = n & 127 | 128
@@ -102,7 +100,7 @@ class Link(MQTTClient):
             self._close()
             raise
 
-    def _next_pid(self) -> int:
+    def _pid(self) -> int:
         pid = self.pid % 65535 + 1
         self.pid = pid
         return pid

@@ -50,18 +50,15 @@ class FileStore:
         raw = _read(self._boot)
         number = int.from_bytes(raw, "big")
         boot = number >> 24
-        return boot if len(raw) == 6 and number == _checked(boot) else 0
+        return boot if len(raw) == 6 and number & 0xFFFFFF == boot ^ 0xFFFFFF else 0
 
-    # One write of 6 bytes, in place: littlefs makes it one step, elsewhere the check tells.
+    # One write, in place: littlefs makes it one step, elsewhere the check tells. u24 boot, u24 its
+    # complement: no shorter file, no erased or half-erased one looks like that.
     def put_boot(self, boot: int) -> None:
+        raw = (boot << 24 | boot ^ 0xFFFFFF).to_bytes(6, "big")
         with open(self._boot, "wb") as f:
-            f.write(_checked(boot).to_bytes(6, "big"))
+            f.write(raw)
             f.flush()
-
-
-# u24 boot, u24 its complement: no shorter file, no erased or half-erased one looks like that.
-def _checked(boot: int) -> int:
-    return boot << 24 | boot ^ 0xFFFFFF
 
 
 def _read(path: str) -> bytes:
