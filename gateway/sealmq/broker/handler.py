@@ -6,6 +6,9 @@ its own, misses one that comes while it still writes, and answers no PUBREL that
 
 from __future__ import annotations
 
+import asyncio
+
+from amqtt.mqtt.disconnect import DisconnectPacket
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.mqtt.puback import PubackPacket
 from amqtt.mqtt.pubcomp import PubcompPacket
@@ -27,12 +30,36 @@ def outbox_of(session: Session) -> Outbox:
     return box
 
 
+# Looks at a queue until it is believed to stay empty, how many at most, and the time between two.
+_CALM = 3
+_LOOKS = 5000
+_LOOK_S = 0.001
+
+
 class MediatorHandler(BrokerProtocolHandler):
     """One connection of a mediator."""
 
     async def send(self, packet: PublishPacket | PubrelPacket) -> None:
         """Write a packet of the outbox, in turn with what else this connection writes."""
         await self._send_packet(packet)
+
+    async def handle_disconnect(self, disconnect: DisconnectPacket | None) -> None:
+        """The connection ends, by DISCONNECT or without. amqtt drops what it has not routed yet.
+
+        That may be acknowledged already: amqtt's PUBACK comes first. So the end waits its turn.
+        """
+        await self._routed()
+        await super().handle_disconnect(disconnect)
+
+    async def _routed(self) -> None:
+        """Until nothing of this connection waits; amqtt tells nobody, so it is looked at."""
+        if self.session is None:
+            return
+        queue, calm, looks = self.session.delivered_message_queue, 0, 0
+        while calm < _CALM and looks < _LOOKS:
+            looks += 1
+            calm = calm + 1 if queue.empty() else 0
+            await asyncio.sleep(_LOOK_S)
 
     async def _retry_deliveries(self) -> None:
         """Nothing: the outbox redelivers, and does not hold up the connection's start."""
