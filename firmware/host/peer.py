@@ -98,7 +98,7 @@ class Site:
 
     def answer(self, packet: bytes) -> bytes:
         """The answer to a provisioning request: always a new generation."""
-        provision.check_ask(make, self.id, self.ps, packet)
+        provision.check_ask(make, self.id, self.ps, packet, self.mediator)
         suite, client, _, _, nonce = provision.get_ask(packet)
         plain = b""
         if self.answer_status == provision.OK:

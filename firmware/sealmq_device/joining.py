@@ -225,7 +225,10 @@ class Joined(Link):
         i = self.ident
         boot = self.session.boot
         nonce_c = entropy.nonce()
-        self._send_control(ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c))
+        request = ask(
+            self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator
+        )
+        self._send_control(request)
         until = self.mono() + 1000 * self.timeout
         while self.mono() <= until:
             try:

@@ -136,7 +136,7 @@ class Site:
     def answer(self, packet: bytes) -> bytes:
         """SPEC.md 7.2: the same gen again while one is pending."""
         suite, client, _, _, nonce_c = provision.get_ask(packet)
-        provision.check_ask(make, self.id, self.ps, packet)
+        provision.check_ask(make, self.id, self.ps, packet, MEDIATOR)
         self.asked.append(packet)
         if not self.pending:
             self.newest += 1

@@ -157,11 +157,8 @@ class RawClient:
         wire.send(connect(self.client_id, self.session.begin_connect(False)))
         assert wire.read() == (0x20, b"\0\0")
         i, nonce_c = self.ident, os.urandom(16)
-        wire.send(
-            publish(
-                CONTROL, ask(Cipher, i.site, i.ps, i.suite, i.client, i.gen, self.boot, nonce_c)
-            )
-        )
+        who = i.site, i.ps, i.suite, i.client, i.gen
+        wire.send(publish(CONTROL, ask(Cipher, *who, self.boot, nonce_c, i.mediator)))
         answer = wire.read()
         assert answer is not None
         i.accept(Cipher, nonce_c, answer[1][5:])

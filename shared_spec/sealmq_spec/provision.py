@@ -32,7 +32,8 @@ def _int(b: bytes) -> int:
     return int.from_bytes(b, "big")
 
 
-# nonce_c: 16 fresh random bytes. gen: what the client holds, 0 for nothing.
+# nonce_c: 16 fresh random bytes. gen: what the client holds, 0 for nothing. mediator: whom it asks;
+# bound, not sent: the KG knows who passes the request on.
 def ask(
     make: "Make",
     site: bytes,
@@ -42,11 +43,12 @@ def ask(
     gen: int,
     boot: int,
     nonce_c: bytes,
+    mediator: int,
 ) -> bytes:
     check_ps(ps)
     head = bytes((ASK, suite << 4)) + u24(client) + u24(gen) + u24(boot) + nonce_c
     key = provisioning_key(site, suite, 0, nonce_c, ps)
-    return head + tag(make(suite, key), _ZERO, head + site)
+    return head + tag(make(suite, key), _ZERO, head + site + u24(mediator))
 
 
 # (suite, client, gen, boot, nonce_c) of a request that nobody has verified yet.
@@ -57,11 +59,12 @@ def get_ask(packet: bytes) -> "tuple[int, int, int, int, bytes]":
     return p[1] >> 4, _int(p[2:5]), _int(p[5:8]), _int(p[8:11]), bytes(p[11:27])
 
 
-def check_ask(make: "Make", site: bytes, ps: bytes, packet: bytes) -> None:
+def check_ask(make: "Make", site: bytes, ps: bytes, packet: bytes, mediator: int) -> None:
     suite, _, _, _, nonce_c = get_ask(packet)
     aead = make(suite, provisioning_key(site, suite, 0, nonce_c, ps))
     head = bytes(packet[: ASK_LEN - TAG])
-    check_tag(aead, _ZERO, head + site, bytes(packet[ASK_LEN - TAG :]), "provisioning request")
+    aad = head + site + u24(mediator)
+    check_tag(aead, _ZERO, aad, bytes(packet[ASK_LEN - TAG :]), "provisioning request")
 
 
 # The body of an answer with status OK; r, r_bar, km: 32 bytes each.

@@ -45,8 +45,8 @@ def request(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     packet, site, ps = raw(d["packet"]), raw(d["site"]), raw(d["ps"])
     suite, client, gen, boot, n_c = provision.get_ask(packet)
     expect_suite(suite, d["suite"])
-    provision.check_ask(make, site, ps, packet)
-    again = provision.ask(make, site, ps, suite, client, gen, boot, n_c)
+    provision.check_ask(make, site, ps, packet, d["mediator"])
+    again = provision.ask(make, site, ps, suite, client, gen, boot, n_c, d["mediator"])
     same("request", again, packet)
     return {"client": client, "gen": gen, "boot": boot, "n_c": hexed(n_c)}
 

@@ -21,7 +21,7 @@ def _requests(cases: Cases) -> None:
     for suite, name in NAMES.items():
         c = client(suite)
         for gen in (0, 3):
-            given = _ps(c, packet=request(c, 41, N_C, gen).hex())
+            given = _ps(c, mediator=1, packet=request(c, 41, N_C, gen).hex())
             out = {"client": 7, "gen": gen, "boot": 41, "n_c": N_C.hex()}
             what = f"a request, gen {gen} held"
             cases.good(f"request-{name}-gen{gen}", "7.2", what, "request", given, out, "packet")
@@ -29,11 +29,12 @@ def _requests(cases: Cases) -> None:
     packet = request(c, 41, N_C)
 
     def bad(name: str, what: str, change: Json, refuse: str = "unauthentic") -> None:
-        given = {**_ps(c, packet=packet.hex()), **change}
+        given = {**_ps(c, mediator=1, packet=packet.hex()), **change}
         cases.bad(f"request-{name}", "7.2", what, "request", given, refuse)
 
     bad("other-secret", "under another ps", {"ps": rnd("other ps", 32).hex()})
     bad("other-site", "of another site", {"site": rnd("other site", 4).hex()})
+    bad("other-mediator", "passed on by another mediator", {"mediator": 2})
     bad("other-suite", "not the link's suite", {"suite": 2}, "unsupported")
     bad("client-changed", "another client", {"packet": with_byte(packet, 4, 8)})
     bad("gen-changed", "another gen", {"packet": with_byte(packet, 7, 9)})
@@ -45,8 +46,11 @@ def _requests(cases: Cases) -> None:
     bad("longer", "44 bytes", {"packet": packet.hex() + "00"}, "malformed")
     head = packet[:27]
     key = F("p1", c.site, u(16 + c.suite, 1) + N_C, c.ps)
-    wrong = head + tag(1, key, bytes(12), head + c.site)
+    wrong = head + tag(1, key, bytes(12), head + c.site + u(1, 3))
     bad("other-direction", "under the answer's key", {"packet": wrong.hex()})
+    key = F("p1", c.site, u(c.suite, 1) + N_C, c.ps)
+    wrong = head + tag(1, key, bytes(12), head + c.site)
+    bad("no-mediator", "bound to no mediator", {"packet": wrong.hex()})
 
 
 def _answers(cases: Cases) -> None:

@@ -58,7 +58,8 @@ def request(c: Client, boot: int, n_c: bytes, gen: int | None = None) -> bytes:
     """Section 7.2, request."""
     head = u(0x1A, 1) + u(16 * c.suite, 1) + u(c.client, 3) + u(c.gen if gen is None else gen, 3)
     head += u(boot, 3) + n_c
-    return head + tag(c.suite, F("p1", c.site, u(c.suite, 1) + n_c, c.ps), bytes(12), head + c.site)
+    key = F("p1", c.site, u(c.suite, 1) + n_c, c.ps)
+    return head + tag(c.suite, key, bytes(12), head + c.site + u(c.mediator, 3))
 
 
 def answer_body(

@@ -125,7 +125,7 @@ def _is_accepted(packet: Packet) -> bool:
 def ask(identity: Identity, boot: int, nonce_c: bytes) -> bytes:
     """A provisioning request, for the control topic."""
     i = identity
-    return provision.ask(make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c)
+    return provision.ask(make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator)
 
 
 def take_answer(identity: Identity, nonce_c: bytes, packet: bytes) -> Identity:

@@ -109,11 +109,13 @@ class Kg:
 
     def hello(self, mediator: int) -> tuple[bytes, int]:
         """(site, a new instance number)."""
-        if mediator != self._config.mediator.number:
-            raise Unknown(
-                f"mediator {mediator} is not known", f"it is {self._config.mediator.number}"
-            )
+        self._known(mediator)
         return self._config.site.id, self._store.take_inst()
+
+    def _known(self, mediator: int) -> None:
+        number = self._config.mediator.number
+        if mediator != number:
+            raise Unknown(f"mediator {mediator} is not known", f"it is {number}")
 
     def snapshot(self, at: int = 0, kseq: int | None = None) -> dict[str, Any]:
         """One piece of what a mediator may know. Changed: kseq is not the present one."""
@@ -121,9 +123,13 @@ class Kg:
             self._whole = snapshot.build(self._store, self._config)
         return snapshot.piece(self._whole, at, kseq)
 
-    def answer(self, packet: bytes) -> tuple[Answered, list[dict[str, Any]]]:
-        """A provisioning answer, and the client's link slots from now on."""
-        done = self._provider.answer(packet, self._config.mediator.number)
+    def answer(self, packet: bytes, mediator: int) -> tuple[Answered, list[dict[str, Any]]]:
+        """A provisioning answer, and the client's link slots from now on.
+
+        `mediator`: who passes the request on. A request that was made for another one is refused.
+        """
+        self._known(mediator)
+        done = self._provider.answer(packet, mediator)
         if done.fresh:
             self._link_changed(done.kseq, done.client.number)
         return done, self.links(done.client.number)

@@ -30,13 +30,17 @@ Fields = Mapping[str, Any]
 Event = Callable[..., None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Peer:
-    """The other end of a connection, by SO_PEERCRED."""
+    """The other end of a connection, by SO_PEERCRED.
+
+    `mediator`: which one it is by its last `hello` here; 0 before.
+    """
 
     pid: int
     uid: int
     roles: frozenset[str]
+    mediator: int = 0
 
     @property
     def user(self) -> str:
@@ -72,6 +76,7 @@ class Ops:
     def hello(self, peer: Peer, f: Fields) -> dict[str, Any]:
         number = _number(f, "mediator", 1, U24)
         site, inst = self._kg.hello(number)
+        peer.mediator = number
         return {"site": site.hex(), "inst": inst}
 
     def snapshot(self, peer: Peer, f: Fields) -> dict[str, Any]:
@@ -80,7 +85,10 @@ class Ops:
         return self._kg.snapshot(at, kseq)
 
     def answer(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        done, links = self._kg.answer(_hex(f, "packet", ASK_LEN))
+        packet = _hex(f, "packet", ASK_LEN)
+        if not peer.mediator:
+            raise Bad("answer comes behind hello: requests are bound to a mediator's number")
+        done, links = self._kg.answer(packet, peer.mediator)
         client = done.client
         if done.fresh:
             self._event("client-provisioned", client=client.name, gen=done.gen)

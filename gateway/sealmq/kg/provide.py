@@ -51,7 +51,10 @@ class Provider:
         self._recent: dict[int, deque[tuple[bytes, Answered]]] = {}
 
     def answer(self, packet: bytes, mediator: int) -> Answered:
-        """The answer to a request. Bad, Unknown or Unauthentic when there is none to give."""
+        """The answer to a request that this mediator passed on, which the request is bound to.
+
+        Bad, Unknown or Unauthentic when there is none to give.
+        """
         try:
             suite, number, held, _, nonce_c = provision.get_ask(packet)
         except Malformed as error:
@@ -61,7 +64,7 @@ class Provider:
             if row is None:
                 raise Unknown(f"client {number} is not known")
             ps = rows.ps(tx, self._store.vault, row)
-            self._check(ps, row, suite, packet)
+            self._check(ps, row, suite, packet, mediator)
             kseq = counter(tx, "kseq")
             again = self._seen(number, packet, kseq)
             if again is not None:
@@ -79,11 +82,11 @@ class Provider:
             recent.append((packet, done._replace(fresh=False)))
         return done
 
-    def _check(self, ps: bytes, row: ClientRow, suite: int, packet: bytes) -> None:
+    def _check(self, ps: bytes, row: ClientRow, suite: int, packet: bytes, mediator: int) -> None:
         if suite not in (CCM, CHACHA) or suite != row.suite:
             raise Unauthentic(f"client {row.name} asks under suite {suite}, its is {row.suite}")
         try:
-            provision.check_ask(make, self._site, ps, packet)
+            provision.check_ask(make, self._site, ps, packet, mediator)
         except TagError:
             raise Unauthentic(f"the request in the name of {row.name} does not verify") from None
 

@@ -135,7 +135,8 @@ class Device:
         i = self.ident
         self.nonce = os.urandom(16)
         held = i.gen if gen is None else gen
-        return provision.ask(make, i.site, i.ps, i.suite, i.client, held, self.boot, self.nonce)
+        who = i.site, i.ps, i.suite, i.client, held
+        return provision.ask(make, *who, self.boot, self.nonce, i.mediator)
 
     def accept(self, packet: bytes) -> int:
         """Take the answer to the last request; its time in ms."""

@@ -81,10 +81,13 @@ def test_provisioning_through_the_socket(process: KgProcess) -> None:
 def test_refusals_have_types(shared: KgProcess) -> None:
     (enrolment,) = call(shared, ("enrol", "monitor"))
     device = Device(enrolment)
-    request = bytearray(device.ask())
+    genuine = device.ask()
+    request = bytearray(genuine)
     request[-1] ^= 1
-    cases: list[tuple[type[Exception], str, tuple[Any, ...]]] = [
-        (KgUnauthentic, "does not verify", ("answer", bytes(request))),
+    cases: list[tuple[Any, ...]] = [
+        (KgUnauthentic, "does not verify", ("hello", 1), ("answer", bytes(request))),
+        (KgBad, "answer comes behind hello", ("answer", bytes(request))),
+        (KgBad, "answer comes behind hello", ("snapshot",), ("answer", genuine)),
         (KgBad, "43 bytes in hex", ("answer", b"short")),
         (KgUnknown, "mediator 2", ("hello", 2)),
         (KgUnknown, "no client nobody", ("enrol", "nobody")),
@@ -93,9 +96,9 @@ def test_refusals_have_types(shared: KgProcess) -> None:
         (KgBad, "from 1 to", ("confirm", 1, -1)),
         (KgUnknown, "no label nothing", ("rotate", ["nothing"], 0)),
     ]
-    for kind, what, op in cases:
+    for kind, what, *ops in cases:
         with pytest.raises(kind, match=what):
-            call(shared, op)
+            call(shared, *ops)
     assert request.hex() not in shared.stderr.read_text()
 
 
@@ -111,7 +114,7 @@ def test_kill_9_between_answers_never_repeats_inst(site: MadeSite) -> None:
             if device is None:
                 device = Device(call(process, ("enrol", "monitor"))[0])
             for _ in range(2):
-                answer, hello = call(process, ("answer", device.ask()), ("hello", 1))
+                hello, answer = call(process, ("hello", 1), ("answer", device.ask()))
                 device.accept(answer.packet)
                 nonces.add(answer.packet[2:14])
                 insts.append(hello.inst)
@@ -127,7 +130,7 @@ def test_kill_9_between_answers_never_repeats_inst(site: MadeSite) -> None:
 def test_an_answer_that_left_is_on_disk(site: MadeSite) -> None:
     with running(site) as process:
         device = Device(call(process, ("enrol", "monitor"))[0])
-        (answer,) = call(process, ("answer", device.ask()))
+        _, answer = call(process, ("hello", 1), ("answer", device.ask()))
         process.kill()
     device.accept(answer.packet)
     with running(site) as process:
@@ -341,6 +344,7 @@ def test_client_add_takes_effect_live(
             names = [c["name"] for c in (await kg.snapshot())["clients"]]
             assert names[-1] == "new"
             device = Device(json.loads((tmp_path / "new.sealmq.json").read_text()))
+            await kg.hello(1)
             answer = await kg.answer(device.ask())
             device.accept(answer.packet)
             async with asyncio.timeout(WAIT_S):
@@ -481,7 +485,8 @@ def test_audit_names_what_was_done_and_no_secret(site: MadeSite) -> None:
     with running(site) as process:
         (enrolment,) = call(process, ("enrol", "monitor"))
         device = Device(enrolment)
-        answer, _ = call(process, ("answer", device.ask()), ("lend", "m1-temp-sensor"))
+        ops: list[tuple[Any, ...]] = [("hello", 1), ("answer", device.ask())]
+        _, answer, _ = call(process, *ops, ("lend", "m1-temp-sensor"))
         device.accept(answer.packet)
     text = "".join(p.read_text() for p in site.layout.audit("kg").iterdir())
     events = [json.loads(line)["event"] for line in text.splitlines()]

@@ -65,7 +65,7 @@ def slots(kg: Kg, device: Device) -> list[tuple[int, bool]]:
 def test_a_new_client_gets_its_keys(
     kg: Kg, device: Device, changes: list[tuple[int, int | None]]
 ) -> None:
-    done, links = kg.answer(device.ask())
+    done, links = kg.answer(device.ask(), 1)
     assert device.accept(done.packet) == START
     ident = device.ident
     assert (ident.gen, ident.mediator, ident.suite) == (1, 1, 1)
@@ -77,11 +77,11 @@ def test_a_new_client_gets_its_keys(
 
 
 def test_while_one_is_pending_the_same_is_answered(kg: Kg, device: Device) -> None:
-    first, _ = kg.answer(device.ask())
+    first, _ = kg.answer(device.ask(), 1)
     device.accept(first.packet)
     before = (device.ident.gen, device.ident.km, device.ident.kseq)
     for _ in range(3):
-        done, _ = kg.answer(device.ask(gen=0))
+        done, _ = kg.answer(device.ask(gen=0), 1)
         assert not done.fresh
         device.accept(done.packet)
         assert (device.ident.gen, device.ident.km, device.ident.kseq) == before
@@ -92,10 +92,10 @@ def test_a_replayed_request_changes_nothing(
     kg: Kg, device: Device, changes: list[tuple[int, int | None]]
 ) -> None:
     request = device.ask()
-    first, _ = kg.answer(request)
+    first, _ = kg.answer(request, 1)
     before = kg.snapshot()
     for _ in range(50):
-        again, _ = kg.answer(request)
+        again, _ = kg.answer(request, 1)
         assert again.packet == first.packet
     assert kg.snapshot() == before
     assert len(changes) == 1
@@ -103,19 +103,19 @@ def test_a_replayed_request_changes_nothing(
     # confirmed one stays good
     kg.confirm(device.ident.client, 1)
     for _ in range(5):
-        kg.answer(request)
+        kg.answer(request, 1)
     assert slots(kg, device) == [(1, False), (2, True)]
 
 
 def test_confirming_ends_the_old_slot(
     kg: Kg, device: Device, changes: list[tuple[int, int | None]]
 ) -> None:
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     number = device.ident.client
     assert kg.confirm(number, 1)
     assert not kg.confirm(number, 1)
     first = device.ident.km
-    done, links = kg.answer(device.ask())
+    done, links = kg.answer(device.ask(), 1)
     device.accept(done.packet)
     assert device.ident.gen == 2
     assert [(k["gen"], k["km"] == first.hex(), k["pending"]) for k in links] == [
@@ -136,22 +136,22 @@ def test_confirming_ends_the_old_slot(
 
 def test_power_cuts_of_the_client_lose_nothing(kg: Kg, device: Device) -> None:
     """It stored nothing, or stored and did not connect: one of the two slots always fits."""
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     kg.confirm(device.ident.client, 1)
-    lost, _ = kg.answer(device.ask())  # the answer never arrives
+    lost, _ = kg.answer(device.ask(), 1)  # the answer never arrives
     assert slots(kg, device) == [(1, False), (2, True)]
-    later, _ = kg.answer(device.ask())
+    later, _ = kg.answer(device.ask(), 1)
     device.accept(later.packet)
     assert device.ident.gen == lost.gen == 2
-    kept, _ = kg.answer(device.ask())  # it holds gen 2 now and asks again before it connects
+    kept, _ = kg.answer(device.ask(), 1)  # it holds gen 2 now and asks again before it connects
     device.accept(kept.packet)
     assert device.ident.gen == 2
 
 
 def test_a_client_ahead_of_a_restored_store_is_not_locked_out(kg: Kg, device: Device) -> None:
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     device.ident.gen = 40
-    done, _ = kg.answer(device.ask())
+    done, _ = kg.answer(device.ask(), 1)
     device.accept(done.packet)
     assert device.ident.gen == 41
     assert slots(kg, device) == [(41, True)]
@@ -164,10 +164,10 @@ def test_a_changed_request_is_refused(kg: Kg, device: Device) -> None:
         changed = bytearray(request)
         changed[i] ^= 1
         with pytest.raises((Bad, Unauthentic, Unknown)):
-            kg.answer(bytes(changed))
+            kg.answer(bytes(changed), 1)
     for wrong in (b"", request[:-1], request + b"\0", os.urandom(43)):
         with pytest.raises(KgRefusal):
-            kg.answer(wrong)
+            kg.answer(wrong, 1)
     assert kg.snapshot() == before
 
 
@@ -175,21 +175,30 @@ def test_another_clients_secret_does_not_help(kg: Kg, device: Device) -> None:
     monitor = Device(kg.enrol("monitor"))
     monitor.ident.client = device.ident.client
     with pytest.raises(Unauthentic, match="in the name of m1-control-panel"):
-        kg.answer(monitor.ask())
+        kg.answer(monitor.ask(), 1)
     device.ident.site = bytes(4)
     with pytest.raises(Unauthentic):
-        kg.answer(device.ask())
+        kg.answer(device.ask(), 1)
+
+
+def test_another_mediator_does_not_get_the_answer(kg: Kg, device: Device) -> None:
+    with pytest.raises(Unknown, match="mediator 2"):
+        kg.answer(device.ask(), 2)
+    device.ident.mediator = 2  # its request for mediator 2, passed on by mediator 1
+    with pytest.raises(Unauthentic):
+        kg.answer(device.ask(), 1)
+    assert slots(kg, device) == []
 
 
 def test_another_suite_is_not_tried(kg: Kg, device: Device) -> None:
     device.ident.suite = 2
     with pytest.raises(Unauthentic, match="suite 2, its is 1"):
-        kg.answer(device.ask())
+        kg.answer(device.ask(), 1)
 
 
 def test_only_the_open_request_is_answered(kg: Kg, device: Device) -> None:
-    old, _ = kg.answer(device.ask())
-    new, _ = kg.answer(device.ask())
+    old, _ = kg.answer(device.ask(), 1)
+    new, _ = kg.answer(device.ask(), 1)
     with pytest.raises(SealError):
         device.accept(old.packet)
     changed = bytearray(new.packet)
@@ -205,7 +214,7 @@ def test_a_chacha_client(site: MadeSite, kg: Kg) -> None:
     site.edit("[topics]", 'fast = { label = "m1-ctrl", suite = "chacha" }\n\n[topics]')
     kg.apply(site.config)
     device = Device(kg.enrol("fast"))
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     assert (device.ident.suite, own(device).suite) == (2, 1)
     blob = kg.time(device.ident.client, bytes(16), 2)
     i = device.ident
@@ -217,7 +226,7 @@ def test_a_disabled_client_is_told_so_under_seal(line: str, site: MadeSite, kg: 
     device = Device(kg.enrol("monitor"))
     site.edit('monitor = { label = "monitor", kind = "app" }\n', line)
     kg.apply(site.config)
-    done, links = kg.answer(device.ask())
+    done, links = kg.answer(device.ask(), 1)
     assert links == []
     with pytest.raises(DeviceDenied, match="disabled"):
         device.accept(done.packet)
@@ -226,23 +235,23 @@ def test_a_disabled_client_is_told_so_under_seal(line: str, site: MadeSite, kg: 
 
 
 def test_too_many_requests_get_try_later(kg: Kg, device: Device, clock: Clock) -> None:
-    answers = [kg.answer(device.ask())[0].status for _ in range(25)]
+    answers = [kg.answer(device.ask(), 1)[0].status for _ in range(25)]
     assert answers == [provision.OK] * 20 + [provision.LATER] * 5
-    done, _ = kg.answer(device.ask())
+    done, _ = kg.answer(device.ask(), 1)
     with pytest.raises(Unavailable, match="try later"):
         device.accept(done.packet)
     other = Device(kg.enrol("monitor"))
-    assert kg.answer(other.ask())[0].status == provision.OK
+    assert kg.answer(other.ask(), 1)[0].status == provision.OK
     clock.ms += 2000
-    answers = [kg.answer(device.ask())[0].status for _ in range(3)]
+    answers = [kg.answer(device.ask(), 1)[0].status for _ in range(3)]
     assert answers == [provision.OK] * 2 + [provision.LATER]
 
 
 def test_replays_cost_the_client_no_tokens(kg: Kg, device: Device) -> None:
     request = device.ask()
     for _ in range(100):
-        kg.answer(request)
-    assert kg.answer(device.ask())[0].status == provision.OK
+        kg.answer(request, 1)
+    assert kg.answer(device.ask(), 1)[0].status == provision.OK
 
 
 def test_buckets_survive_a_clock_that_goes_back() -> None:
@@ -256,7 +265,7 @@ def test_no_two_answers_share_a_nonce(kg: Kg, device: Device, clock: Clock) -> N
     seen = set()
     for step in [0, 0, 5, -100_000, 0, 3]:
         clock.ms += step
-        packet = kg.answer(device.ask())[0].packet
+        packet = kg.answer(device.ask(), 1)[0].packet
         assert int.from_bytes(packet[2:5], "big") == kg.inst
         seen.add(packet[2:14])
         seen.add(kg.time(device.ident.client, os.urandom(16), 1)[2:14])
@@ -287,7 +296,7 @@ def test_lend(kg: Kg, device: Device) -> None:
     assert own(lent).epoch == 1
     assert kg.lend("m1-control-panel") == (enrolment, dump)
     # a pending generation that the device has just been given is confirmed, not replaced
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     assert slots(kg, device) == [(1, False), (2, True)]
     kg.confirm(device.ident.client, 2)
     _, dump = kg.lend("m1-control-panel")
@@ -298,7 +307,7 @@ def test_lend(kg: Kg, device: Device) -> None:
 
 
 def test_lend_while_pending(kg: Kg, device: Device) -> None:
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     _, dump = kg.lend("m1-control-panel")
     lent = Device(kg.enrol("m1-control-panel")).ident
     lent.load(dump)

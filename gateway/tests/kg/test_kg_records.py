@@ -135,7 +135,7 @@ def test_manifests_verify_under_their_own_label_only(
 
 def provisioned(kg: Kg, client: str) -> Device:
     device = Device(kg.enrol(client))
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     return device
 
 

@@ -22,7 +22,7 @@ def row(kg: Kg, name: str) -> dict[str, Any]:
 
 def provision(kg: Kg, name: str) -> Device:
     device = Device(kg.enrol(name))
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     kg.confirm(device.ident.client, device.ident.gen)
     return device
 
@@ -77,7 +77,7 @@ def test_a_relabelled_client_gets_its_new_roots_by_provisioning(site: MadeSite, 
     assert done.notes == []  # upward: it loses nothing
     client = next(c for c in kg.snapshot()["clients"] if c["name"] == "m1-control-panel")
     assert client["links"] == []
-    device.accept(kg.answer(device.ask())[0].packet)
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
     assert own(device).label != old.label
     assert device.ident.gen > gen
     assert device.ident.kseq > kseq

@@ -56,7 +56,7 @@ def scan(root: Path, secrets: dict[str, bytes]) -> list[str]:
 def test_a_copied_site_reveals_nothing(site: MadeSite, store: KgStore, kg: Kg, key: bytes) -> None:
     for name in ("m1-temp-sensor", "monitor"):
         device = Device(kg.enrol(name))
-        done, _ = kg.answer(device.ask())
+        done, _ = kg.answer(device.ask(), 1)
         device.accept(done.packet)
         kg.confirm(device.ident.client, device.ident.gen)
     kg.lend("m1-arm-operator")
@@ -107,7 +107,7 @@ def test_the_scan_finds_what_sqlite_would_hold(site: MadeSite, store: KgStore, k
 def test_secrets_stay_out_of_errors_and_reprs(store: KgStore, kg: Kg, key: bytes) -> None:
     secrets = secrets_of(store, key)
     device = Device(kg.enrol("monitor"))
-    done, _ = kg.answer(device.ask())
+    done, _ = kg.answer(device.ask(), 1)
     with store.transaction() as tx:
         link = rows.links(tx, store.vault)[done.client.number][0]
         row = rows.client(tx, done.client.number)
