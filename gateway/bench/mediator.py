@@ -59,6 +59,7 @@ class Bench:
             order=Order(9),
             audit=self.audit,
             known_tlv=(),
+            keep_order=lambda topic, ms, seq: None,
             engine_opens=False,
             now_ms=lambda: NOW_MS,
             config=config,
@@ -76,11 +77,12 @@ class Bench:
             link=self.world.link(session),
             session=session,
             low=1,
+            token_low=0,
             policy=engine.connection(engine.who(name, number)),
             upstream=SimpleNamespace(send=self.sent.append),
             send=self.sent.append,
             down=lambda body: None,
-            show_records=lambda label, epoch: None,
+            show_records=lambda label: None,
         )
 
     def messages(self) -> list[Publish]:

@@ -1,22 +1,18 @@
-"""One client's connection: bytes to packets, one after the other, each to its part.
+"""One client's connection: who it is, which part handles which packet, and the ways to answer.
 
-A packet that has to wait (for the store, for the key generator) holds back those behind it, so
-order stays what the client sent. States: new, opening, quarantine (SPEC.md 4.1), open, closed.
-Nothing reaches the broker before open.
+States: new, opening, quarantine (SPEC.md 4.1), open, closed. Nothing reaches the broker before
+open.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sealmq.families.engine import Conn
 from sealmq.mqtt import (
     Connect,
-    Decoder,
     Disconnect,
     Packet,
     Pingreq,
@@ -35,20 +31,19 @@ from sealmq_spec.const import CONTROL, OP_EPOCH, OP_RECORD
 from sealmq_spec.errors import SealError
 from sealmq_spec.keys import u24
 
+from .channel import Channel, Work
 from .controlling import Controlling
 from .delivering import Delivering
 from .hub import Hub
-from .keyring import Client
-from .limits import MAX_PACKET, OPENING_S, QUARANTINE_S, QUEUE
+from .keyring import Client, Keyring
+from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
 from .link import Link
 from .opening import open_session
 from .publishing import Publishing, StoredWill
 from .subscribing import Subscribing
 from .upstream import Upstream
 
-log = logging.getLogger("sealmq.mediator")
-
-Handler = Callable[[Any], Coroutine[Any, Any, None] | None]
+Handler = Callable[[Any], Work]
 
 _CONTROL = CONTROL.decode()
 
@@ -62,34 +57,29 @@ _EVENTS = {
 }
 
 
-class Connection(asyncio.Protocol):
-    """What the parts share:
-    who it is, its link, its policy connection, its upstream, and ways to answer.
-    """
+class Connection(Channel):
+    """What the parts share: client, link, policy, upstream, and ways to answer."""
 
     client: Client
     link: Link
-    policy: Conn
     upstream: Upstream
 
     def __init__(self, hub: Hub) -> None:
+        super().__init__()
         self.hub = hub
         self.state = "new"
-        self.peer = ""
+        self.policy_conn: Conn | None = None
         self.client_id = ""
         self.conn_no = 0
         self.low = 0
+        self.token_low = 0
         self.keepalive_s = 0
         self.will: StoredWill | None = None
-        self._decoder = Decoder(MAX_PACKET, "server", connect_first=True)
-        self._transport: asyncio.Transport
-        self._queue: deque[Packet] = deque()
-        self._waiting = False
-        self._reading = True
-        self._full = False
-        self._heard = 0.0
-        self._deadline: asyncio.TimerHandle | None = None
-        self._told_records: set[tuple[int, int, int]] = set()
+        self._upstream_beat = 0.0
+        # Records that this connection has been sent, and the labels looked at with this ring.
+        self._told_records: set[bytes] = set()
+        self._told_labels: set[int] = set()
+        self._told_ring: Keyring | None = None
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
         self.delivering = Delivering(self)
@@ -105,75 +95,34 @@ class Connection(asyncio.Protocol):
             Pingreq: self._ping,
         }
 
-    # --- transport ---
+    @property
+    def policy(self) -> Conn:
+        """This client before the policy families; there once its proof has verified."""
+        if self.policy_conn is None:
+            raise RuntimeError("no policy before a proof")
+        return self.policy_conn
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
-        address = transport.get_extra_info("peername")
-        self.peer = address[0] if address else "?"
+    @property
+    def who(self) -> str:
+        """The client's name once its proof has verified, else its address."""
+        return self.client.name if self.state == "open" else self.peer
+
+    # --- packets ---
+
+    def arrived(self) -> None:
         self.hub.connections.add(self)
-        self.hub.strangers += 1
         self.set_deadline(OPENING_S)
-        if not self.hub.admits():
+        if not self.hub.arrives(self.peer):
             self.close("too many connections")
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(str(exc) if exc else "the client closed the connection", clean=False)
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.hub.spawn(work, f"client {self.who}")
 
-    def data_received(self, data: bytes) -> None:
-        self._heard = asyncio.get_running_loop().time()
-        try:
-            self._queue.extend(self._decoder.feed(data))
-        except ProtocolError as error:
-            self._queue.extend(error.packets)
-            self._pump()
-            self.broken(error)
-            return
-        self._pump()
-
-    def eof_received(self) -> bool:
-        return False
-
-    def pause_writing(self) -> None:
+    def slow(self, full: bool) -> None:
         if self.state == "open":
-            self.upstream.pause(True)
+            self.upstream.pause(full)
 
-    def resume_writing(self) -> None:
-        if self.state == "open":
-            self.upstream.pause(False)
-
-    def pressure(self, full: bool) -> None:
-        """The broker takes no more for now: neither do we."""
-        self._full = full
-        self._throttle()
-
-    def _throttle(self) -> None:
-        reading = not self._full and len(self._queue) < QUEUE
-        if reading != self._reading and not self._transport.is_closing():
-            self._reading = reading
-            (self._transport.resume_reading if reading else self._transport.pause_reading)()
-
-    # --- one packet after the other ---
-
-    def _pump(self) -> None:
-        while self._queue and not self._waiting and self.state != "closed":
-            work = self._handle(self._queue.popleft())
-            if work is not None:
-                self._waiting = True
-                self.hub.spawn(self._wait(work), f"client {self.peer}")
-        self._throttle()
-
-    async def _wait(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception:
-            log.exception("a packet of %s could not be handled", self.who)
-            self.close("internal error")
-        finally:
-            self._waiting = False
-        self._pump()
-
-    def _handle(self, packet: Packet) -> Coroutine[Any, Any, None] | None:
+    def handle(self, packet: Packet) -> Work:
         if isinstance(packet, Disconnect):
             self._end("DISCONNECT", clean=True)
             return None
@@ -186,22 +135,18 @@ class Connection(asyncio.Protocol):
             return None
         return self._handlers[type(packet)](packet)
 
-    def _in_quarantine(self, packet: Packet) -> Coroutine[Any, Any, None] | None:
+    def _in_quarantine(self, packet: Packet) -> Work:
         if isinstance(packet, Pingreq):
             self.send(build.pingresp())
         elif isinstance(packet, Publish) and packet.topic == _CONTROL:
             return self.controlling.provision(packet)
         else:
-            self.refuse(
-                SESSION,
-                0,
-                SealError("only provisioning before there are keys"),
-                rule="mediator.quarantine",
-            )
+            error = SealError("only provisioning before there are keys")
+            self.refuse(SESSION, 0, error, rule="mediator.quarantine")
             self.close("quarantine")
         return None
 
-    def _publish(self, packet: Publish) -> Coroutine[Any, Any, None] | None:
+    def _publish(self, packet: Publish) -> Work:
         if packet.topic == _CONTROL:
             return self.controlling.packet(packet)
         return self.publishing.publish(packet)
@@ -213,24 +158,10 @@ class Connection(asyncio.Protocol):
 
     # --- answers ---
 
-    @property
-    def who(self) -> str:
-        """The client's name once its proof has verified, else its address."""
-        return self.client.name if self.state == "open" else self.peer
-
-    def send(self, data: bytes) -> None:
-        """Writes towards the client."""
-        if not self._transport.is_closing():
-            self._transport.write(data)
-
-    def sealed_down(self, body: bytes) -> bytes:
-        """A PUBLISH on the control topic with a sealed body."""
-        order = self.hub.next_order()
-        return build.publish(CONTROL, self.link.down(order, self.conn_no, body))
-
     def down(self, body: bytes) -> None:
         """Sends a control packet (SPEC.md 4.4)."""
-        self.send(self.sealed_down(body))
+        order = self.hub.next_order()
+        self.send(build.publish(CONTROL, self.link.down(order, self.conn_no, body)))
 
     def refuse(
         self, what: int, ctr: int, error: SealError, rule: str, topic: str = "", event: str = ""
@@ -264,31 +195,33 @@ class Connection(asyncio.Protocol):
             self.send(build.connack(False, error.connack))
         self.close("malformed MQTT")
 
-    def show_records(self, label: int, epoch: int) -> None:
-        """Before the first message of a (label, epoch):
-        the public records that open it (SPEC.md 4.4).
-        """
+    def show_records(self, label: int) -> None:
+        """Before the first message of a label: the public records that open it (SPEC.md 4.4)."""
         ring = self.hub.ring
-        key = (label, epoch, ring.kseq)
-        if key in self._told_records:
+        if self._told_ring is not ring:
+            self._told_ring = ring
+            self._told_labels.clear()
+        if label in self._told_labels:
             return
-        if len(self._told_records) >= 4096:
-            self._told_records.clear()
-        self._told_records.add(key)
+        self._told_labels.add(label)
         for record in ring.records_for(self.client.label, label):
-            self.down(bytes((OP_RECORD,)) + record)
+            if record not in self._told_records:
+                self._told_records.add(record)
+                self.down(bytes((OP_RECORD,)) + record)
 
-    def keys_changed(self) -> None:
+    def keys_changed(self, before: Keyring) -> None:
         """The hub has a new keyring: take over what concerns this client, or end."""
         if self.state != "open":
             return
-        ring, before = self.hub.ring, self.client
-        client = ring.clients.get(before.number)
-        if client is None or client.disabled or self.link.gen not in client.links:
+        ring = self.hub.ring
+        client = ring.clients.get(self.client.number)
+        label = ring.labels.get(client.label) if client is not None else None
+        if client is None or client.disabled or self.link.gen not in client.links or label is None:
             self.close("the client was disabled or has new keys")
             return
         self.client = client
-        label = ring.labels[client.label]
+        if before.labels.get(label.number) == label:
+            return
         end = label.previous[1] if label.previous else 0
         body = u24(label.number) + u24(label.epoch) + ring.kseq.to_bytes(4, "big")
         self.down(bytes((OP_EPOCH,)) + body + end.to_bytes(4, "big"))
@@ -306,33 +239,32 @@ class Connection(asyncio.Protocol):
     def opened(self) -> None:
         """The proof has verified and the broker is there."""
         self.state = "open"
-        self.hub.strangers -= 1
+        self.small = False
+        self.hub.no_stranger(self.peer)
         self.set_deadline(0)
+        self._upstream_beat = asyncio.get_running_loop().time()
 
     def quarantined(self) -> None:
         """Provisioning only, and not for long."""
         self.state = "quarantine"
         self.set_deadline(QUARANTINE_S)
 
-    def set_deadline(self, seconds: float) -> None:
-        """Ends the connection unless it has moved on by then; 0 for no deadline."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        if seconds:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(seconds, self.close, "too slow")
-
     def beat(self, now: float) -> None:
-        """Called about once a second:
-        a client that is silent for one and a half keep alives is gone (MQTT 3.1.2.10).
-        """
-        if self.state == "open" and self.keepalive_s and now - self._heard > 1.5 * self.keepalive_s:
+        """About once a second: a client silent for 1.5 keep alives is gone (MQTT 3.1.2.10)."""
+        if self.state != "open":
+            return
+        if self.keepalive_s and now - self.heard > 1.5 * self.keepalive_s:
             self.close("keep alive ran out")
+        elif now - self._upstream_beat >= KEEPALIVE_UPSTREAM_S:
+            self._upstream_beat = now
+            self.upstream.beat()
 
     def close(self, reason: str) -> None:
         """Ends the connection as not clean: a will fires."""
         self._end(reason, clean=False)
+
+    def gone(self, reason: str) -> None:
+        self.close(reason)
 
     def upstream_lost(self, reason: str) -> None:
         """The broker is gone for this client."""
@@ -344,19 +276,18 @@ class Connection(asyncio.Protocol):
         if self.state == "closed":
             return
         was, self.state = self.state, "closed"
-        self.set_deadline(0)
-        self._queue.clear()
         self.hub.connections.discard(self)
+        self.finish()
         if was != "open":
-            self.hub.strangers -= 1
-        self._transport.close()
-        if was != "open":
+            self.hub.no_stranger(self.peer)
+            if self.policy_conn is not None:
+                self.policy_conn.close(self.hub.now_ms())
             return
         self.upstream.close()
-        now_ms = self.hub.now_ms()
-        if self.will is not None and not clean:
-            self.hub.spawn(self.publishing.fire(self.will), f"will of {self.client.name}")
-        self.policy.close(now_ms)
         self.hub.audit.write(
             "disconnect", client=self.client.name, reason=reason[:500], clean=clean
         )
+        if self.will is not None and not clean:
+            self.hub.spawn(self.publishing.fire(self.will), f"will of {self.client.name}")
+        else:
+            self.policy.close(self.hub.now_ms())

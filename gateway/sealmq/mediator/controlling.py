@@ -16,12 +16,14 @@ from sealmq.store import StoreUnavailable
 from sealmq_spec.const import (
     ASK,
     CONTROL,
+    M2_HEAD,
     OP_ASK_TIME,
     OP_COMMAND,
     OP_FETCH,
     OP_RECORD,
     OP_REPLY,
     OP_TIME,
+    TAG,
     TLV_KG_TIME,
     UP,
 )
@@ -29,8 +31,8 @@ from sealmq_spec.errors import (
     Denied,
     Malformed,
     RateLimited,
-    Replay,
     SealError,
+    TooLarge,
     Unauthentic,
     Unavailable,
     Unsupported,
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 _CONTROL_PACKET = 4
+# Header, body of at most 16,384 bytes, tag (SPEC.md 9).
+_MAX_UP = M2_HEAD + 16_384 + TAG
 _ASKS = 5
 
 Work = Coroutine[Any, Any, None] | None
@@ -67,12 +71,14 @@ class Controlling:
                 return self.provision(packet)
             if packet.payload[:1] != bytes((UP,)):
                 raise Malformed("a control packet begins with 14 or 1a")
+            if len(packet.payload) > _MAX_UP:
+                raise TooLarge(f"control packet of {len(packet.payload)} bytes, at most {_MAX_UP}")
             ctr, s1, body = self._conn.link.open_control(packet.payload)
-            tag = tag_of(packet.payload)
-            if self._conn.link.look(ctr, self._conn.low, tag) is not None:
-                raise Replay(f"counter {ctr} came before")
+            self._conn.link.look(ctr, self._conn.low)
             check_fresh("control packet", self._conn.hub.now_ms() // 1000 - s1)
-            self._conn.link.mark(ctr, tag).done = True
+            sent = self._conn.link.mark(ctr, tag_of(packet.payload))
+            sent.done = True
+            self._conn.link.confirm(sent)
             return self._operation(ctr, body)
         except SealError as error:
             self._refuse(ctr, error)
@@ -84,9 +90,14 @@ class Controlling:
             return self._time(body[1:])
         if op == OP_FETCH and len(body) == 4:
             label = int.from_bytes(body[1:], "big")
-            for record in self._conn.hub.ring.records_for(self._conn.client.label, label):
+            records = self._conn.hub.ring.records_for(self._conn.client.label, label)
+            if not records:
+                raise Denied(f"no record leads from this client's label to label {label}")
+            for record in records:
                 self._conn.down(bytes((OP_RECORD,)) + record)
             return None
+        if op in (OP_ASK_TIME, OP_FETCH):
+            raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
         if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
             return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])
         raise Unsupported(f"control operation {op:#x} of {len(body)} bytes")
@@ -117,7 +128,7 @@ class Controlling:
             return
         if answer.audit is not None:
             hub.audit.write("command", client=conn.client.name, family=name, **answer.audit)
-        if answer.reply and conn.state == "open":
+        if conn.state == "open":
             conn.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
 
     def provision(self, packet: Publish) -> Work:

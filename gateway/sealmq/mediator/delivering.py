@@ -30,8 +30,6 @@ from .wrap import Delivered, Inside, is_live, look_m3, open_m3, rewrap
 if TYPE_CHECKING:
     from .connection import Connection
 
-_RETAINED_TOPICS = 100_000
-
 
 class Delivering:
     """The reading half of one connection."""
@@ -112,19 +110,18 @@ class Delivering:
         live = is_live(seen, packet.retain, now_ms)
         inside = None
         if not live or hub.engine_opens:
-            inside = open_m3(ring, seen, packet.topic_raw, packet.payload)
-        decision = self._ask(packet, label, how, now_ms, seen, inside)
+            inside = open_m3(ring, seen, packet.topic_raw, packet.payload, hub.known_tlv)
+        decision = self._ask(packet, label, how, now_ms, inside)
         if not decision.allow:
             self._withhold(packet)
             hub.audit.count_denied(conn.client.name, packet.topic, decision.rule, label)
             return
-        payload, epoch = packet.payload, seen.epoch
+        payload = packet.payload
         if inside is not None and not live:
             if packet.retain:
                 self._check_roll_back(packet, seen)
             payload = rewrap(ring, hub.order, seen, inside, packet.retain, packet.topic_raw, now_ms)
-            epoch = ring.labels[seen.label].epoch
-        conn.show_records(seen.label, epoch)
+        conn.show_records(seen.label)
         self._pass(packet, payload, packet.retain)
         hub.audit.count_delivered(conn.client.name, packet.topic, label)
         if decision.overridden:
@@ -146,7 +143,6 @@ class Delivering:
         label: str,
         how: int,
         now_ms: int,
-        seen: Delivered,
         inside: Inside | None,
     ) -> Decision:
         conn = self._conn
@@ -158,22 +154,20 @@ class Delivering:
             how,
             now_ms,
             len(packet.payload),
-            inside.tlv(conn.hub.known_tlv),
+            inside.tlv,
             inside.sender,
             (inside.boot, inside.ctr),
-            inside.age_s(seen, now_ms) * 1000,
+            inside.age_s(now_ms) * 1000,
         )
 
     # The newest retained copy that passed this mediator; an older one is a broker's roll-back.
     def _check_roll_back(self, packet: Publish, seen: Delivered) -> None:
-        newest = self._conn.hub.retained
+        hub = self._conn.hub
         order = (seen.s2, seen.seq)
-        last = newest.get(packet.topic)
+        last = hub.retained.get(packet.topic)
         if last is not None and order < last:
             raise Stale(f"an older retained message of {packet.topic[:100]!r} came back")
-        if last is None and len(newest) >= _RETAINED_TOPICS:
-            newest.clear()
-        newest[packet.topic] = order
+        hub.keep_order(packet.topic, *order)
 
     def _pass(self, packet: Publish, payload: bytes, retain: bool) -> None:
         self._conn.send(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,13 @@ from sealmq.kglink import KgError, KgUnavailable
 from sealmq.order import Order
 from sealmq.site.config import Config
 from sealmq.store import Store, StoreRecord
-from sealmq_spec.const import RECORD
+from sealmq_spec.const import RECORD, TLV_FIRED
 from sealmq_spec.errors import Unavailable
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
 from .house import HouseConnection
 from .keyring import Keyring
-from .limits import CONNECTIONS, STRANGERS
+from .limits import CONNECTIONS, STRANGERS, STRANGERS_AN_ADDRESS
 from .link import Links
 from .proof import Newest
 from .upstream import BrokerAddress
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 log = logging.getLogger("sealmq.mediator")
+
+_RETAINED_TOPICS = 100_000
 
 
 class Hub:
@@ -57,9 +60,9 @@ class Hub:
         self.order = Order(ring.inst)
         self.links = Links()
         self.connections: set[Connection] = set()
-        self.strangers = 0
+        self.strangers: Counter[str] = Counter()
         self.kg: KgClient | None = None
-        self.known_tlv = tuple(engine.tlvs)
+        self.known_tlv = (TLV_FIRED, *engine.tlvs)
         self.engine_opens = engine.opens
         # Newest retained copy of each topic that passed here: (s2, seq), so that a roll-back shows.
         self.retained: dict[str, tuple[int, int]] = {}
@@ -102,7 +105,18 @@ class Hub:
 
     def admits(self) -> bool:
         """Whether one more connection may stay."""
-        return len(self.connections) <= CONNECTIONS and self.strangers <= STRANGERS
+        return len(self.connections) <= CONNECTIONS and self.strangers.total() <= STRANGERS
+
+    def arrives(self, peer: str) -> bool:
+        """A peer that has proved nothing yet; whether it may stay."""
+        self.strangers[peer] += 1
+        return self.admits() and self.strangers[peer] <= STRANGERS_AN_ADDRESS
+
+    def no_stranger(self, peer: str) -> None:
+        """It has proved who it is, or is gone."""
+        self.strangers[peer] -= 1
+        if self.strangers[peer] <= 0:
+            del self.strangers[peer]
 
     # --- sessions ---
 
@@ -113,6 +127,12 @@ class Hub:
     def rose(self, client: int, newest: Newest) -> None:
         """The store has taken a higher one."""
         self._sessions[client] = newest
+
+    def keep_order(self, topic: str, ms: int, seq: int) -> None:
+        """Remembers the newest retained copy of a topic, so that a broker's roll-back shows."""
+        if topic not in self.retained and len(self.retained) >= _RETAINED_TOPICS:
+            self.retained.clear()
+        self.retained[topic] = (ms, seq)
 
     # --- policy ---
 
@@ -204,9 +224,9 @@ class Hub:
             ring.set_links(client, links)
         if ring.public() != self.ring.public():
             self.house.republish()
-        self.ring = ring
+        before, self.ring = self.ring, ring
         for connection in list(self.connections):
-            connection.keys_changed()
+            connection.keys_changed(before)
 
     def set_kg(self, kg: KgClient | None) -> None:
         """The key generator came or went."""

@@ -14,7 +14,7 @@ from sealmq.aead import Aead, make
 from sealmq_spec import control
 from sealmq_spec.const import RECEIPT_EVERY, SUBSCRIBE, USE_CONTROL, USE_DOWN, USE_PUBLISH
 from sealmq_spec.envelope import tail_m2
-from sealmq_spec.errors import Replay, Stale, TooLarge, Unsupported
+from sealmq_spec.errors import Replay, TooLarge, Unsupported
 from sealmq_spec.keys import link_key
 from sealmq_spec.topics import split_token
 from sealmq_spec.window import NEW, OLD, WIDTH, Window
@@ -27,13 +27,20 @@ _TAILS = 64
 
 
 class Sent:
-    """A packet that was accepted: its tag, and whether the broker has acknowledged it."""
+    """A packet that was accepted.
 
-    __slots__ = ("done", "tag")
+    `done`: nothing is left to forward; the broker has acknowledged it, QoS 2 to the end. `where` is
+    the connection on which it is under way, and `also` holds packet ids under which it came again.
+    """
 
-    def __init__(self, tag: bytes) -> None:
+    __slots__ = ("also", "ctr", "done", "tag", "where")
+
+    def __init__(self, ctr: int, tag: bytes) -> None:
+        self.ctr = ctr
         self.tag = tag
         self.done = False
+        self.where: object = None
+        self.also: list[int] = []
 
 
 class Link:
@@ -48,6 +55,7 @@ class Link:
         "_filters",
         "_publish",
         "_tails",
+        "accepted",
         "boot",
         "client",
         "gen",
@@ -72,7 +80,9 @@ class Link:
 
         self._publish, self._control = derived(USE_PUBLISH), derived(USE_CONTROL)
         self._down = derived(USE_DOWN)
+        # What was let through, against replays; and what the broker has accepted, for receipts.
         self.window = Window()
+        self.accepted = Window()
         # By ctr; as many as the window is wide.
         self.seen: OrderedDict[int, Sent] = OrderedDict()
         # filter -> (op, ctr, tag) of its newest token.
@@ -99,38 +109,40 @@ class Link:
         """Verifies a CONNECT's proof; raises Unauthentic."""
         control.check_connect(self._control, self.site, self.mediator, self.salt, conn, raw, tag)
 
-    def look(self, ctr: int, low: int, tag: bytes) -> Sent | None:
-        """None:
-        new. Otherwise the entry of the same packet, sent before. Anything else raises Replay (6.1,
-        2).
-        """
-        entry = self.seen.get(ctr)
-        if entry is not None and compare_digest(entry.tag, tag):
-            return entry
-        if entry is not None:
-            raise Replay(f"counter {ctr} came before with another packet")
+    def again(self, ctr: int, tag: bytes) -> Sent | None:
+        """The same packet, accepted before; compared in constant time."""
+        sent = self.seen.get(ctr)
+        return sent if sent is not None and compare_digest(sent.tag, tag) else None
+
+    def look(self, ctr: int, low: int) -> None:
+        """Raises Replay unless ctr is new (SPEC.md 6.1, step 2). Ask only behind a verified tag."""
         if ctr < low:
-            raise Stale(f"counter {ctr} is below {low}, the lowest that this connection announced")
+            raise Replay(f"counter {ctr} is below {low}, the lowest that this connection announced")
         state = self.window.look(ctr)
         if state == OLD:
             raise Replay(f"counter {ctr} lies more than {WIDTH} below {self.window.top}")
         if state != NEW:
-            raise Replay(f"counter {ctr} came before")
-        return None
+            raise Replay(f"counter {ctr} came before with another packet")
 
     def mark(self, ctr: int, tag: bytes) -> Sent:
-        """Accepts ctr. Only behind a verified tag and a policy that allows."""
+        """Lets ctr through. Only behind a verified tag and a policy that allows."""
         self.window.mark(ctr)
-        entry = Sent(tag)
-        self.seen[ctr] = entry
+        sent = Sent(ctr, tag)
+        self.seen[ctr] = sent
         if len(self.seen) > WIDTH:
             self.seen.popitem(last=False)
-        self.owed += 1
-        return entry
+        return sent
 
-    def token(self, op: int, qos: int, filt: str) -> tuple[str, int, bool]:
-        """Verifies a filter's token:
-        (the filter behind it, its ctr, whether it was seen before). Raises SealError.
+    def confirm(self, sent: Sent) -> None:
+        """The broker has accepted it (QoS 0: it was forwarded): from now on receipts say so."""
+        if self.accepted.look(sent.ctr) == NEW:
+            self.accepted.mark(sent.ctr)
+            self.owed += 1
+
+    def token(self, op: int, qos: int, filt: str, low: int) -> tuple[str, int]:
+        """Verifies a filter's token: the filter behind it and its ctr. Raises SealError.
+
+        `low` is 0 where the client did not say that it seals every token anew (SPEC.md 4.1).
         """
         ctr_bytes, tag, plain = split_token(filt)
         control.check_token(
@@ -147,14 +159,15 @@ class Link:
             tag,
         )
         ctr = int.from_bytes(ctr_bytes, "big")
+        if ctr < low:
+            raise Replay(f"token {ctr} is below {low}, the lowest that this connection announced")
         last = self._filters.get(plain)
         if last is not None and ctr < last[1]:
             raise Replay(f"token {ctr} for {plain!r} is older than its last one, {last[1]}")
-        again = last is not None and ctr == last[1]
         if last is None and len(self._filters) >= _FILTERS:
             raise TooLarge(f"{_FILTERS} filters in one boot session; no more are taken")
         self._filters[plain] = (op, ctr, tag)
-        return plain, ctr, again
+        return plain, ctr
 
     def subscriptions(self) -> list[str]:
         """Filters whose newest token subscribes."""
@@ -186,7 +199,7 @@ class Link:
     def receipt(self) -> bytes:
         """The body of a receipt for all that was accepted so far."""
         self.owed = 0
-        return control.receipt(self.window.top, self.window.mask)
+        return control.receipt(self.accepted.top, self.accepted.mask)
 
 
 class Links:
@@ -200,14 +213,14 @@ class Links:
         row = self._links.get(client)
         return row.get((gen, boot, salt)) if row is not None else None
 
-    def keep(self, link: Link) -> None:
-        """Remembers a boot session whose proof has verified; the oldest of the client goes."""
+    def keep(self, link: Link) -> Link:
+        """Remembers a boot session whose proof has verified; the oldest of the client goes.
+
+        Gives the one to work with: two CONNECTs of a boot session at once share one window.
+        """
         row = self._links.setdefault(link.client, OrderedDict())
-        row[link.gen, link.boot, link.salt] = link
+        kept = row.setdefault((link.gen, link.boot, link.salt), link)
         row.move_to_end((link.gen, link.boot, link.salt))
         if len(row) > _BOOTS:
             row.popitem(last=False)
-
-    def forget(self, client: int) -> None:
-        """Drops a client's sessions: it was disabled or has new link roots."""
-        self._links.pop(client, None)
+        return kept

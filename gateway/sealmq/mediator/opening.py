@@ -37,29 +37,54 @@ async def open_session(conn: Connection, packet: Connect) -> None:
     except SealError as error:
         _refuse(conn, packet, error, "mediator.connect." + type(error).__name__.lower())
         return
-    conn.client, conn.link, conn.conn_no, conn.low = client, link, claim.conn, claim.low
+    conn.client, conn.link, conn.conn_no = client, link, claim.conn
+    conn.low, conn.token_low = claim.low, claim.token_low
     conn.client_id, conn.keepalive_s = packet.client_id, packet.keepalive
-    conn.policy = hub.engine.connection(hub.engine.who(client.name, client.number))
-    decision = conn.policy.connect(hub.now_ms())
-    if not decision.allow:
-        _refuse(conn, packet, Denied(decision.reason), decision.rule)
-        return
     if is_behind(claim, hub.newest(client.number)):
         _behind(conn, packet, claim)
         return
+    conn.policy_conn = hub.engine.connection(hub.engine.who(client.name, client.number))
     try:
+        _ask(conn)
         await _commit(conn, packet, claim)
         if packet.will is not None:
             conn.will = await conn.publishing.accept_will(packet.will)
         await _reach_broker(conn, packet, claim)
     except _Behind:
         _behind(conn, packet, claim)
+    except _Refused as error:
+        _refuse(conn, packet, error, error.rule)
     except (BrokerAway, StoreUnavailable, Unavailable) as error:
         event = "store-unavailable" if isinstance(error, StoreUnavailable) else "broker-away"
         hub.audit.write(event, client=client.name, reason=str(error)[:500])
         _end(conn, _UNAVAILABLE)
     except SealError as error:
         _refuse(conn, packet, error, "mediator.will." + type(error).__name__.lower())
+
+
+class _Refused(Denied):
+    """A refusal by policy, with its rule."""
+
+    def __init__(self, reason: str, rule: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+def _ask(conn: Connection) -> None:
+    decision = conn.policy.connect(conn.hub.now_ms())
+    if not decision.allow:
+        raise _Refused(decision.reason, decision.rule)
+
+
+# Much may have changed while the store and the broker were waited for.
+def _still_welcome(conn: Connection, claim: Claim) -> None:
+    client = conn.hub.ring.clients.get(claim.client)
+    if client is None or client.disabled or claim.gen not in client.links:
+        raise _Refused("the client was disabled or has new keys", "mediator.connect.changed")
+    if client.label not in conn.hub.ring.labels:
+        raise _Refused("the client has no label", "mediator.connect.changed")
+    conn.client = client
+    _ask(conn)
 
 
 class _Behind(Exception):
@@ -88,7 +113,7 @@ def _end(conn: Connection, code: int) -> None:
 
 
 def _welcome(conn: Connection, status: int, floor: int, tlv: bytes) -> bytes:
-    hub, window = conn.hub, conn.link.window
+    hub, window = conn.hub, conn.link.accepted
     label = hub.ring.labels.get(conn.client.label)
     conn.link.owed = 0
     epoch = label.epoch if label else 0
@@ -126,6 +151,7 @@ async def _commit(conn: Connection, packet: Connect, claim: Claim) -> None:
         hub.rose(claim.client, Newest(m.gen, m.boot, m.salt, m.conn))
     if not held.fresh:
         raise _Behind
+    conn.link = hub.links.keep(conn.link)
     if claim.gen in conn.client.pending:
         await hub.confirm(claim.client, claim.gen)
         hub.audit.write("provisioned", client=conn.client.name, gen=claim.gen)
@@ -146,8 +172,12 @@ async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None
     if conn.state != "opening":
         upstream.close()
         return
+    try:
+        _still_welcome(conn, claim)
+    except _Refused:
+        upstream.close()
+        raise
     conn.upstream = upstream
-    hub.links.keep(conn.link)
     conn.opened()
     conn.send(build.connack(present, 0) + _welcome(conn, READY, claim.boot, tlv))
     conn.delivering.begin()

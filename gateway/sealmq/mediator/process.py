@@ -156,7 +156,11 @@ async def _hub(config: Config, ring: Keyring, store: Store, audit: Audit, broker
     if not isinstance(broker, dict):
         raise BadHandOver("the hand-over names no broker")
     address = BrokerAddress(
-        broker["host"], int(broker["port"]), broker.get("user"), broker.get("password")
+        broker["host"],
+        int(broker["port"]),
+        broker.get("user"),
+        broker.get("password"),
+        bool(broker.get("shared")),
     )
     hub: Hub | None = None
 

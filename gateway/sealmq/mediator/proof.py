@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sealmq.mqtt import Connect
-from sealmq_spec.const import MAX_CLIENT_ID, USER, WANT_KG_TIME
+from sealmq_spec.const import FRESH_TOKENS, MAX_CLIENT_ID, USER, WANT_KG_TIME
 from sealmq_spec.control import split_proof
 from sealmq_spec.errors import Denied, Malformed, Unauthentic, Unsupported
 
@@ -38,6 +38,11 @@ class Claim(NamedTuple):
         """Flag bit 0."""
         return bool(self.flags & WANT_KG_TIME)
 
+    @property
+    def token_low(self) -> int:
+        """The lowest counter of a token: `low` where flag bit 1 says that it covers tokens too."""
+        return self.low if self.flags & FRESH_TOKENS else 0
+
 
 def claim_of(packet: Connect) -> Claim:
     """The claim of a CONNECT; raises Malformed or Unsupported."""
@@ -48,10 +53,13 @@ def claim_of(packet: Connect) -> Claim:
             f"client id of {len(packet.client_id.encode())} bytes, 1 to {MAX_CLIENT_ID}"
         )
     claim = Claim(*split_proof(packet.password))
-    if claim.flags & ~WANT_KG_TIME:
+    if claim.flags & ~(WANT_KG_TIME | FRESH_TOKENS):
         raise Unsupported(f"flags {claim.flags:#x} in the proof")
-    if claim.quarantine and packet.will is not None:
-        raise Malformed("a will before provisioning")
+    if claim.wants_kg_time and claim.conn != 1:
+        raise Malformed("KG time in the welcome is for a boot session's first connection")
+    if claim.quarantine:
+        if packet.will is not None or claim.flags or claim.conn or claim.low:
+            raise Malformed("quarantine has no will, flags, conn or low")
     if not claim.quarantine and not (claim.boot and claim.conn):
         raise Malformed("boot and conn count from 1")
     return claim

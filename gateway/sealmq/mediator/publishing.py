@@ -7,6 +7,7 @@ or came before.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,14 +15,14 @@ from sealmq.families.api import CutTlv, PutTlv, SealTo
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, Will, build
 from sealmq.store import StoreUnavailable
-from sealmq_spec.const import CLEAR, LIVE, WILL
+from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, U24, WILL
 from sealmq_spec.errors import Denied, Malformed, Replay, SealError, Unavailable
-from sealmq_spec.tlv import pack
+from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.topics import check_topic, is_reserved
 
 from .link import Sent
 from .upstream import BrokerAway
-from .wrap import Opened, open_m2, seal_m3, tag_of
+from .wrap import Opened, fired, open_m2, seal_m3, tag_of
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -31,13 +32,10 @@ _WILL_BIT = 0x80
 
 
 class StoredWill(NamedTuple):
-    """A will that was judged with its CONNECT. `body` is TLV and m1, as they go into m3."""
+    """A will that was judged with its CONNECT, as it stood there."""
 
-    topic: str
-    qos: int
-    retain: bool
-    label: int
-    body: bytes
+    packet: Publish
+    opened: Opened
 
 
 class Publishing:
@@ -45,56 +43,55 @@ class Publishing:
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        # Packet id -> the window's entry of the message that the broker has not acknowledged yet.
+        # Packet id -> what is under way upstream with it: QoS 1 until PUBACK, QoS 2 until PUBCOMP.
         self._underway: dict[int, Sent] = {}
-        # QoS 2 ids that end here, because the message was refused or came before.
+        # QoS 2 ids whose handshake ends here, because the message was refused or is done already.
         self._ended_here: set[int] = set()
 
     def publish(self, packet: Publish) -> Coroutine[Any, Any, None] | None:
         """Handles one PUBLISH; a coroutine when it has to wait for the store."""
         conn = self._conn
-        hub = conn.hub
-        now_ms = hub.now_ms()
+        now_ms = conn.hub.now_ms()
         payload = packet.payload
-        ctr = 0
         try:
             if packet.topic[0] in "$!@":
                 raise Denied(f"topics that begin with {packet.topic[0]} are reserved")
-            if len(packet.topic_raw) > 1024:
+            if len(packet.topic_raw) > MAX_TOPIC:
                 check_topic(packet.topic)
             if not payload:
                 raise Malformed("an empty payload carries no envelope; a sealed `clear` deletes")
             tag = tag_of(payload)
-            ctr = int.from_bytes(payload[2:5], "big")
-            entry = conn.link.look(ctr, conn.low, tag)
-            if entry is not None:
-                return self._again(packet, entry, ctr)
-            opened = open_m2(
-                conn.link,
-                hub.ring,
-                conn.client,
-                packet.topic_raw,
-                payload,
-                packet.qos << 1 | packet.retain,
-                now_ms // 1000,
-                hub.known_tlv,
-            )
+            sent = conn.link.again(int.from_bytes(payload[2:5], "big"), tag)
+            if sent is not None:
+                self._again(packet, sent, now_ms)
+                return None
+            opened = self._open(packet, now_ms)
+            try:
+                conn.link.look(opened.ctr, conn.low)
+            except SealError as error:
+                error.ctr = opened.ctr
+                raise
         except SealError as error:
-            self._refuse(packet, ctr, error, "mediator.publish." + type(error).__name__.lower())
+            self._refuse(packet, error, "mediator.publish." + type(error).__name__.lower())
             return None
-        return self._judge(packet, opened, tag, now_ms)
-
-    def _judge(
-        self, packet: Publish, opened: Opened, tag: bytes, now_ms: int
-    ) -> Coroutine[Any, Any, None] | None:
         decision = self._ask(packet, opened, now_ms)
-        if not decision.allow:
-            self._refuse(packet, opened.ctr, Denied(decision.reason), decision.rule)
-        elif decision.label is not None:
+        if decision.allow and decision.label is not None:
             return self._label_first(packet, opened, tag, decision, now_ms)
-        else:
-            self._forward(packet, opened, tag, decision, now_ms)
+        self._finish(packet, opened, tag, decision, now_ms)
         return None
+
+    def _open(self, packet: Publish, now_ms: int, will_bit: int = 0) -> Opened:
+        conn = self._conn
+        return open_m2(
+            conn.link,
+            conn.hub.ring,
+            conn.client,
+            packet.topic_raw,
+            packet.payload,
+            packet.qos << 1 | packet.retain | will_bit,
+            now_ms // 1000,
+            conn.hub.known_tlv,
+        )
 
     def _ask(self, packet: Publish, opened: Opened, now_ms: int) -> Decision:
         conn = self._conn
@@ -117,39 +114,63 @@ class Publishing:
             await conn.hub.label_topic(conn.policy, decision, now_ms)
         except (StoreUnavailable, Unavailable) as error:
             event = "store-unavailable" if isinstance(error, StoreUnavailable) else ""
-            self._refuse(
-                packet, opened.ctr, Unavailable(str(error)), "mediator.publish.unavailable", event
-            )
+            told = _of(opened, Unavailable(str(error)))
+            self._refuse(packet, told, "mediator.publish.unavailable", event)
             return
-        if conn.state != "open":
-            return
-        decision = self._ask(packet, opened, now_ms)
-        if decision.allow and decision.label is None:
-            self._forward(packet, opened, tag, decision, now_ms)
-        else:
-            reason = decision.reason if not decision.allow else "the topic could not be labelled"
-            self._refuse(packet, opened.ctr, Denied(reason), decision.rule)
+        if conn.state == "open":
+            self._finish(packet, opened, tag, self._ask(packet, opened, now_ms), now_ms)
 
-    def _forward(
+    def _finish(
         self, packet: Publish, opened: Opened, tag: bytes, decision: Decision, now_ms: int
     ) -> None:
         conn = self._conn
-        hub = conn.hub
+        if not decision.allow or decision.label is not None:
+            reason = "the topic could not be labelled" if decision.allow else decision.reason
+            self._refuse(packet, _of(opened, Denied(reason)), decision.rule)
+            return
         try:
             wire = self._wire(packet, opened, decision, now_ms)
         except SealError as error:
-            self._refuse(packet, opened.ctr, error, "mediator.publish.duty")
+            self._refuse(packet, _of(opened, error), "mediator.publish.duty")
             return
-        entry = conn.link.mark(opened.ctr, tag)
+        sent = conn.link.mark(opened.ctr, tag)
+        self._forward(packet, sent, wire)
+        self._count(packet, opened, decision, now_ms)
+        if conn.link.receipt_due():
+            conn.down(conn.link.receipt())
+
+    def _forward(self, packet: Publish, sent: Sent, wire: bytes) -> None:
+        conn = self._conn
         conn.upstream.send(wire)
-        if packet.qos:
-            self._underway[packet.packet_id] = entry
+        if not packet.qos:
+            sent.done = True
+            conn.link.confirm(sent)
+            return
+        sent.where, sent.also = conn, []
+        self._underway[packet.packet_id] = sent
+        self._ended_here.discard(packet.packet_id)
+
+    def _wire(self, packet: Publish, opened: Opened, decision: Decision, now_ms: int) -> bytes:
+        hub = self._conn.hub
+        raw = packet.topic_raw if decision.topic == packet.topic else decision.topic.encode()
+        if opened.kind == CLEAR:
+            payload = b""
+            hub.keep_order(decision.topic, now_ms, U24)
         else:
-            entry.done = True
-        label = hub.ring.labels[conn.client.label].name
-        hub.audit.count_accepted(conn.client.name, decision.topic, label)
+            label = hub.ring.labels[self._conn.client.label]
+            body = _with_duties(opened, decision)
+            payload = seal_m3(hub.ring, label, hub.order, LIVE, raw, body, now_ms)
+            if packet.retain:
+                hub.keep_order(decision.topic, hub.order.ms, hub.order.seq)
+        return build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
+
+    def _count(self, packet: Publish, opened: Opened, decision: Decision, now_ms: int) -> None:
+        conn = self._conn
+        audit = conn.hub.audit
+        label = conn.hub.ring.labels[conn.client.label].name
+        audit.count_accepted(conn.client.name, decision.topic, label)
         if decision.overridden:
-            hub.audit.count_unenforced(conn.client.name, decision.topic, decision.rule, "publish")
+            audit.count_unenforced(conn.client.name, decision.topic, decision.rule, "publish")
         conn.policy.saw(
             "accepted",
             decision.raw,
@@ -160,75 +181,53 @@ class Publishing:
             size=len(packet.payload),
             tlv=opened.tlv,
         )
-        if conn.link.receipt_due():
-            conn.down(conn.link.receipt())
 
-    def _wire(self, packet: Publish, opened: Opened, decision: Decision, now_ms: int) -> bytes:
+    # The same packet again (SPEC.md 6.1, step 2): acknowledged, and forwarded only if the broker it
+    # was on its way to cannot have it any more.
+    def _again(self, packet: Publish, sent: Sent, now_ms: int) -> None:
         conn = self._conn
-        raw = packet.topic_raw if decision.topic == packet.topic else decision.topic.encode()
-        if opened.kind == CLEAR:
-            payload = b""
-        else:
-            ring = conn.hub.ring
-            label = ring.labels[conn.client.label]
-            body = _with_duties(opened, decision)
-            payload = seal_m3(ring, label, conn.hub.order, LIVE, raw, body, now_ms)
-        return build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
-
-    # The same packet again (SPEC.md 6.1, step 2): acknowledged, not forwarded, unless the broker it
-    # went to is gone.
-    def _again(self, packet: Publish, entry: Sent, ctr: int) -> Coroutine[Any, Any, None] | None:
-        conn = self._conn
+        packet_id = packet.packet_id
         if not packet.qos:
-            self._refuse(
-                packet, ctr, Replay(f"counter {ctr} came before"), "mediator.publish.replay"
-            )
-            return None
-        if self._underway.get(packet.packet_id) is entry:
-            return None
-        if entry.done:
-            if packet.qos == 1:
-                conn.send(build.puback(packet.packet_id))
+            raise _numbered(Replay(f"counter {sent.ctr} came before"), sent.ctr)
+        if sent.done:
+            self._end_here(packet)
+            return
+        if sent.ctr < conn.low:
+            raise Replay(f"counter {sent.ctr} is below {conn.low}, which this connection announced")
+        if self._underway.get(packet_id) is sent:
+            return
+        if sent.where is conn:
+            # Under way with another id: QoS 1 is answered together with it.
+            if packet.qos == 1 and packet_id not in self._underway:
+                sent.also.append(packet_id)
             else:
-                self._ended_here.add(packet.packet_id)
-                conn.send(build.pubrec(packet.packet_id))
-            return None
-        try:
-            now_ms = conn.hub.now_ms()
-            opened = open_m2(
-                conn.link,
-                conn.hub.ring,
-                conn.client,
-                packet.topic_raw,
-                packet.payload,
-                packet.qos << 1 | packet.retain,
-                now_ms // 1000,
-                conn.hub.known_tlv,
-            )
-            decision = self._ask(packet, opened, now_ms)
-            if not decision.allow or decision.label is not None:
-                self._refuse(packet, ctr, Denied(decision.reason), decision.rule)
-                return None
-            wire = self._wire(packet, opened, decision, now_ms)
-        except SealError as error:
-            self._refuse(packet, ctr, error, "mediator.publish." + type(error).__name__.lower())
-            return None
-        conn.upstream.send(wire)
-        self._underway[packet.packet_id] = entry
-        return None
+                conn.close("one message under two packet ids")
+            return
+        opened = self._open(packet, now_ms)
+        decision = self._ask(packet, opened, now_ms)
+        if not decision.allow or decision.label is not None:
+            raise _of(opened, Denied(decision.reason))
+        self._forward(packet, sent, self._wire(packet, opened, decision, now_ms))
 
-    def _refuse(
-        self, packet: Publish, ctr: int, error: SealError, rule: str, event: str = ""
-    ) -> None:
+    def _refuse(self, packet: Publish, error: SealError, rule: str, event: str = "") -> None:
         conn = self._conn
-        conn.refuse(_PUBLISH, ctr, error, rule, packet.topic[:200], event or _event_of(error))
-        if conn.hub.config.mediator.on_denied == "disconnect":
+        event = event or _EVENT_OF_CODE.get(error.code, "publish-refused")
+        conn.refuse(_PUBLISH, error.ctr, error, rule, packet.topic[:200], event)
+        if packet.qos and packet.packet_id in self._underway:
+            # An answer to this packet would be taken for one to the message under way.
+            conn.close(f"refused under a packet id that is in use: {rule}")
+        elif conn.hub.config.mediator.on_denied == "disconnect":
             conn.close(f"refused: {rule}")
-        elif packet.qos == 1:
-            conn.send(build.puback(packet.packet_id))
+        else:
+            self._end_here(packet)
+
+    # Answers instead of the broker: QoS 1 at once, QoS 2 to its end.
+    def _end_here(self, packet: Publish) -> None:
+        if packet.qos == 1:
+            self._conn.send(build.puback(packet.packet_id))
         elif packet.qos == 2:
             self._ended_here.add(packet.packet_id)
-            conn.send(build.pubrec(packet.packet_id))
+            self._conn.send(build.pubrec(packet.packet_id))
 
     def released(self, packet: Pubrel) -> None:
         """PUBREL from the client."""
@@ -242,78 +241,118 @@ class Publishing:
     def answered(self, packet: Puback | Pubrec | Pubcomp) -> None:
         """The broker's answer to something that this client published."""
         conn = self._conn
-        if isinstance(packet, Pubcomp):
-            conn.send(build.pubcomp(packet.packet_id))
+        packet_id = packet.packet_id
+        sent = self._underway.get(packet_id)
+        if isinstance(packet, Pubrec):
+            if sent is not None:
+                conn.link.confirm(sent)
+            conn.send(build.pubrec(packet_id))
             return
-        entry = self._underway.pop(packet.packet_id, None)
-        if entry is not None:
-            entry.done = True
-        conn.send((build.puback if isinstance(packet, Puback) else build.pubrec)(packet.packet_id))
+        if sent is not None:
+            del self._underway[packet_id]
+            sent.done, sent.where = True, None
+            conn.link.confirm(sent)
+        if isinstance(packet, Pubcomp):
+            conn.send(build.pubcomp(packet_id))
+            return
+        for each in (packet_id, *(sent.also if sent is not None else ())):
+            conn.send(build.puback(each))
+        if conn.link.receipt_due():
+            conn.down(conn.link.receipt())
 
     # --- wills ---
 
     async def accept_will(self, will: Will) -> StoredWill:
         """Judges a will with its CONNECT; labels its topic. Raises SealError, StoreUnavailable."""
         conn = self._conn
-        hub = conn.hub
-        now_ms = hub.now_ms()
+        now_ms = conn.hub.now_ms()
         raw = check_topic(will.topic)
         if is_reserved(will.topic):
             raise Denied("a will on a reserved topic")
         packet = Publish(will.topic, raw, will.payload, will.qos, will.retain)
-        ctr = int.from_bytes(will.payload[2:5], "big")
-        tag = tag_of(will.payload)
-        if conn.link.look(ctr, 0, tag) is not None:
-            raise Replay(f"counter {ctr} of the will came before")
-        opened = open_m2(
-            conn.link,
-            hub.ring,
-            conn.client,
-            raw,
-            will.payload,
-            will.qos << 1 | will.retain | _WILL_BIT,
-            now_ms // 1000,
-            hub.known_tlv,
-        )
+        opened = self._open(packet, now_ms, _WILL_BIT)
         decision = self._ask(packet, opened, now_ms)
         if decision.allow and decision.label is not None:
-            await hub.label_topic(conn.policy, decision, now_ms)
+            await conn.hub.label_topic(conn.policy, decision, now_ms)
             decision = self._ask(packet, opened, now_ms)
         if not decision.allow or decision.label is not None:
             raise Denied(f"the will's topic: {decision.reason}")
-        conn.link.mark(ctr, tag)
-        body = _with_duties(opened, decision)
-        return StoredWill(decision.topic, will.qos, will.retain, conn.client.label, body)
+        return StoredWill(packet, opened)
 
     async def fire(self, will: StoredWill) -> None:
-        """The client is gone without DISCONNECT: its will is sealed now and published."""
-        hub = self._conn.hub
-        raw = will.topic.encode()
-        label = hub.ring.labels[will.label]
-        payload = seal_m3(hub.ring, label, hub.order, WILL, raw, will.body, hub.now_ms())
-        try:
-            await hub.house.publish(raw, payload, min(will.qos, 1), will.retain)
-        except BrokerAway as error:
-            hub.audit.write("broker-away", client=self._conn.client.name, reason=f"will: {error}")
+        """The client is gone without DISCONNECT: its will is judged again, sealed, published."""
+        conn = self._conn
+        hub = conn.hub
+        now_ms = hub.now_ms()
+        client = hub.ring.clients.get(conn.client.number)
+        label = hub.ring.labels.get(client.label) if client else None
+        if client is None or client.disabled or label is None or client.label != conn.client.label:
+            hub.audit.write(
+                "publish-refused",
+                client=conn.client.name,
+                topic=will.packet.topic[:200],
+                rule="mediator.will.disabled",
+                reason="the client was disabled or relabelled since its CONNECT",
+            )
             return
-        hub.audit.count_accepted(self._conn.client.name, will.topic, label.name)
+        decision = self._ask(will.packet, will.opened, now_ms)
+        conn.policy.close(now_ms)
+        if not decision.allow or decision.label is not None:
+            hub.audit.write(
+                "publish-refused",
+                client=client.name,
+                topic=will.packet.topic[:200],
+                rule=decision.rule,
+                reason=f"will: {decision.reason}",
+            )
+            return
+        raw = decision.topic.encode()
+        body = _with_duties(will.opened, decision)
+        first, start = span(body, 0, len(body))
+        items = unpack(body, first, start, hub.known_tlv)
+        body = fired(body, start, items, now_ms)
+        payload = seal_m3(hub.ring, label, hub.order, WILL, raw, body, now_ms)
+        if will.packet.retain:
+            hub.keep_order(decision.topic, hub.order.ms, hub.order.seq)
+        if await self._deliver_will(will, raw, payload):
+            hub.audit.count_accepted(client.name, decision.topic, label.name)
+
+    # The broker may be away for a moment, and all clients with it.
+    async def _deliver_will(self, will: StoredWill, raw: bytes, payload: bytes) -> bool:
+        hub = self._conn.hub
+        reason = ""
+        for pause in _WILL_PAUSES_S:
+            try:
+                await hub.house.publish(raw, payload, min(will.packet.qos, 1), will.packet.retain)
+            except BrokerAway as error:
+                reason = f"will: {error}"
+            else:
+                return True
+            await asyncio.sleep(pause)
+        hub.audit.write("broker-away", client=self._conn.client.name, reason=reason[:500])
+        return False
 
 
-_EVENT_OF_CODE = {
-    1: "packet-refused",
-    2: "packet-refused",
-    3: "packet-refused",
-    4: "packet-refused",
-}
+# About W in all: behind that a will's m3 is stale.
+_WILL_PAUSES_S = (0.5, 1, 2, 4, 8, 15, 15)
+
+# Malformed, unauthentic, stale, replay: nothing that a policy has judged.
+_EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
 
 
-def _event_of(error: SealError) -> str:
-    return _EVENT_OF_CODE.get(error.code, "publish-refused")
+# A refusal of a packet whose own tag has verified: its notice may name the counter (SPEC.md 4.4).
+def _of(opened: Opened, error: SealError) -> SealError:
+    return _numbered(error, opened.ctr)
+
+
+def _numbered(error: SealError, ctr: int) -> SealError:
+    error.ctr = ctr
+    return error
 
 
 # TLV and m1 as they go into m3: the publisher's items, and what the families put or cut.
 def _with_duties(opened: Opened, decision: Decision) -> bytes:
-    if not decision.duties and not opened.tlv:
+    if not decision.duties:
         return opened.body
     items = dict(opened.tlv)
     for duty in decision.duties:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, Malformed, SealError
+from sealmq_spec.errors import Denied, Malformed, SealError, Unsupported
 from sealmq_spec.topics import check_filter, matches
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Subscribing:
 
     def _allowed(self, text: str, qos: int) -> tuple[Decision | None, str, int]:
         conn = self._conn
-        filt, ctr, _ = conn.link.token(SUBSCRIBE, qos, text)
+        filt, ctr = conn.link.token(SUBSCRIBE, qos, text, conn.token_low)
         check_filter(filt)
         if filt.startswith(_PUBLIC):
             self._public.add(filt)
@@ -85,7 +85,20 @@ class Subscribing:
             raise _with_ctr(_Ruled(decision.reason, decision.rule), ctr)
         if decision.overridden:
             conn.hub.audit.count_unenforced(conn.client.name, filt, decision.rule, "subscribe")
-        return decision, decision.topic, ctr
+        return decision, self._grouped(decision.topic, ctr), ctr
+
+    # A group is one of readers at one label: a member that must not read would swallow its share.
+    def _grouped(self, filt: str, ctr: int) -> str:
+        if not filt.startswith("$share/"):
+            return filt
+        conn = self._conn
+        if not conn.hub.broker.shared:
+            reason = "the embedded broker has no shared subscriptions"
+            raise _with_ctr(Unsupported(reason), ctr)
+        _, group, rest = (*filt.split("/", 2), "", "")[:3]
+        if not group or not rest:
+            raise _with_ctr(Malformed("a shared filter is $share/GROUP/FILTER"), ctr)
+        return f"$share/{conn.client.label}.{group}/{rest}"
 
     def granted(self, packet: Suback) -> None:
         """The broker's SUBACK, put together with our refusals."""
@@ -112,13 +125,13 @@ class Subscribing:
             return
         for text in packet.filters:
             try:
-                filt, _, _ = conn.link.token(UNSUBSCRIBE, 0, text)
+                filt, ctr = conn.link.token(UNSUBSCRIBE, 0, text, conn.token_low)
                 check_filter(filt)
+                plain = self._grouped(conn.policy.parse("subscribe", filt), ctr)
             except SealError as error:
                 self._refuse(_UNSUBSCRIBE, error, text)
                 continue
             self._public.discard(filt)
-            plain = conn.policy.parse("subscribe", filt)
             # False while the same filter is held with another encoding, say for another purpose.
             if conn.policy.unsubscribed(filt) and plain:
                 onward.append(plain)

@@ -21,12 +21,16 @@ class BrokerAway(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where the broker is and as whom a mediator speaks to it."""
+    """Where the broker is and as whom a mediator speaks to it.
+
+    `shared`: it may know shared subscriptions ($share/GROUP/FILTER).
+    """
 
     host: str
     port: int
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    shared: bool = False
 
 
 class Upstream(asyncio.Protocol):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sealmq.order import Order
 from sealmq_spec.const import (
     CLEAR,
+    LIVE,
     M1_MIN,
     M2_HEAD,
     M3_HEAD,
@@ -20,6 +21,7 @@ from sealmq_spec.const import (
     REF_LABEL,
     RETAINED,
     TAG,
+    TLV_FIRED,
     WILL,
     WINDOW_S,
 )
@@ -33,17 +35,20 @@ from sealmq_spec.envelope import (
 from sealmq_spec.errors import (
     Malformed,
     NoKey,
-    Stale,
+    SealError,
     TooLarge,
     Unauthentic,
     Unsupported,
     WrongEpoch,
 )
-from sealmq_spec.tlv import span, unpack
+from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
 from .keyring import Client, Keyring, Label
 from .link import Link
+
+# Types below are the protocol's own: only mediators and the key generator set them.
+FIRST_FAMILY_TLV = 32
 
 
 class Opened(NamedTuple):
@@ -77,19 +82,23 @@ def open_m2(
         raise Unsupported(f"suite {suite} on a link of suite {link.suite}")
     is_will = bool(flags & 0x80)
     flags &= 7
-    if not is_will and not flags & 6:
-        check_fresh("message", now - s1)
     tail = link.tail(topic, flags)
     nonce = nonce_link(link.salt, payload)
     body = link.publish.open(nonce, payload[M2_HEAD:], payload[:M2_HEAD] + tail)
     if body is None:
         raise Unauthentic("m2: the tag does not verify")
-    tlv: dict[int, bytes] = {}
-    start = 1
-    if body[0]:
-        first, start = span(body, 0, len(body))
-        tlv = unpack(body, first, start, known_tlv)
-    kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
+    try:
+        tlv: dict[int, bytes] = {}
+        start = 1
+        if body[0]:
+            first, start = span(body, 0, len(body))
+            tlv = unpack(body, first, start, known_tlv)
+            if any(item & 0x7F < FIRST_FAMILY_TLV for item in tlv):
+                raise Malformed("a publisher's TLV types are the policy families', from 32")
+        kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
+    except SealError as error:
+        error.ctr = ctr  # the packet's own tag has verified: a notice may name it
+        raise
     return Opened(ctr, s1, kind, life, body, start, tlv)
 
 
@@ -127,8 +136,7 @@ def _judge_m1(
             raise Malformed("class clear needs RETAIN and an empty plaintext")
         if kind != CLEAR and (kind == RETAINED) != bool(flags & 1):
             raise Malformed(f"class {kind} with RETAIN {flags & 1}")
-        if flags & 6:
-            check_fresh("message", now - s1, life_s(life))
+        check_fresh("message", now - s1, life_s(life) if flags & 6 else WINDOW_S)
     if end - start - M1_MIN > MAX_PAYLOAD:
         raise TooLarge(
             f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken"
@@ -181,7 +189,7 @@ def look_m3(ring: Keyring, payload: bytes) -> Delivered:
 
 def is_live(seen: Delivered, retain: bool, now_ms: int) -> bool:
     """Whether m3 passes unchanged: not a retained copy, and fresh (SPEC.md 6.3)."""
-    return not retain and seen.how != QUEUED and abs(now_ms - seen.s2) <= WINDOW_S * 1000
+    return not retain and seen.how in (LIVE, WILL) and abs(now_ms - seen.s2) <= WINDOW_S * 1000
 
 
 class Inside(NamedTuple):
@@ -197,17 +205,21 @@ class Inside(NamedTuple):
     t_pub: int
     life: int
 
-    def age_s(self, seen: Delivered, now_ms: int) -> int:
-        """Seconds since it was published; of an untimed will, since it was sealed (SPEC.md 6.2)."""
-        return now_ms // 1000 - (seen.s2 // 1000 if self.untimed else self.t_pub)
+    tlv: dict[int, bytes]
 
-    def tlv(self, known: tuple[int, ...]) -> dict[int, bytes]:
-        """The items in front of m1."""
-        first, end = span(self.body, 0, len(self.body))
-        return unpack(self.body, first, end, known)
+    def age_s(self, now_ms: int) -> int:
+        """Seconds since it was published, or, of a will, since it fired (SPEC.md 6.2)."""
+        at = int.from_bytes(self.tlv[TLV_FIRED], "big") if self.untimed else self.t_pub
+        return now_ms // 1000 - at
 
 
-def open_m3(ring: Keyring, seen: Delivered, topic: bytes, payload: bytes) -> Inside:
+def open_m3(
+    ring: Keyring,
+    seen: Delivered,
+    topic: bytes,
+    payload: bytes,
+    known_tlv: tuple[int, ...] = (),
+) -> Inside:
     """Opens the outer layer of a message from the broker. Raises SealError."""
     opener = ring.opener(seen.label, seen.epoch, seen.inst)
     if opener is None:
@@ -216,9 +228,12 @@ def open_m3(ring: Keyring, seen: Delivered, topic: bytes, payload: bytes) -> Ins
     body = opener.open(nonce_m3(payload), payload[M3_HEAD:], aad)
     if body is None:
         raise Unauthentic("m3 from the broker: the tag does not verify")
-    start = 1 if not body[0] else span(body, 0, len(body))[1]
+    first, start = span(body, 0, len(body))
+    tlv = unpack(body, first, start, known_tlv)
     _, kind, untimed, _, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
-    return Inside(body, start, kind, untimed, sender, boot, ctr, t_pub, life)
+    if untimed != (TLV_FIRED in tlv) or (untimed and (kind != WILL or len(tlv[TLV_FIRED]) != 4)):
+        raise Malformed(f"class {kind}, untimed {untimed}, without the time at which it fired")
+    return Inside(body, start, kind, untimed, sender, boot, ctr, t_pub, life, tlv)
 
 
 def rewrap(
@@ -234,14 +249,17 @@ def rewrap(
 
     Raises SealError for what is no such message, or has outlived its life.
     """
-    if retain and inside.kind not in (RETAINED, WILL):
-        raise Malformed(f"RETAIN on a message of class {inside.kind}")
-    allowed = life_s(inside.life)
-    age = inside.age_s(seen, now_ms)
-    if allowed is not None and age > allowed:
-        raise Stale(f"message is {age} s old, its life was {allowed} s")
+    if inside.kind == CLEAR or (retain and inside.kind not in (RETAINED, WILL)):
+        raise Malformed(f"RETAIN {retain:d} on a message of class {inside.kind}")
+    check_fresh("message", inside.age_s(now_ms), life_s(inside.life))
     how = RETAINED if retain else QUEUED
     return seal_m3(ring, ring.labels[seen.label], order, how, topic, inside.body, now_ms)
+
+
+def fired(body: bytes, start: int, tlv: dict[int, bytes], now_ms: int) -> bytes:
+    """TLV and m1 of a will that fires now: the time goes into the TLV block (SPEC.md 3.4)."""
+    items = {**tlv, TLV_FIRED: (now_ms // 1000).to_bytes(4, "big")}
+    return pack(sorted(items.items())) + body[start:]
 
 
 def tag_of(payload: bytes) -> bytes:

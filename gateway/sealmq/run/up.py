@@ -162,7 +162,8 @@ def assemble(
         raise ValueError("neither a port nor an external broker")
     handed_mediator = {
         "cache_key": site.keys.mediator_cache.hex(),
-        "broker": target.handed_over(),
+        # The embedded broker has no shared subscriptions; an external one may.
+        "broker": {**target.handed_over(), "shared": port is None},
     }
     mediator = process_by_file(start("mediator", handed_mediator), site.layout, say)
     return kg, broker, mediator

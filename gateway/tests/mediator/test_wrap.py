@@ -173,17 +173,29 @@ def test_counters_count_once() -> None:
     world = World()
     session = world.session(SENSOR)
     link = world.link(session)
-    assert link.look(5, 1, b"a" * 16) is None
+    link.look(5, 1)
     sent = link.mark(5, b"a" * 16)
-    assert link.look(5, 1, b"a" * 16) is sent
-    with pytest.raises(errors.Replay):
-        link.look(5, 1, b"b" * 16)
-    with pytest.raises(errors.Stale):
-        link.look(3, 4, b"c" * 16)
+    assert link.again(5, b"a" * 16) is sent
+    assert link.again(5, b"b" * 16) is None
+    for ctr, low in ((5, 1), (3, 4)):
+        with pytest.raises(errors.Replay):
+            link.look(ctr, low)
     link.mark(100, b"d" * 16)
     with pytest.raises(errors.Replay):
-        link.look(36, 1, b"e" * 16)
-    assert link.look(37, 1, b"e" * 16) is None
+        link.look(36, 1)
+    link.look(37, 1)
+
+
+def test_a_receipt_says_what_the_broker_has_accepted_and_nothing_else() -> None:
+    world = World()
+    link = world.link(world.session(SENSOR))
+    first, second = link.mark(1, b"a" * 16), link.mark(2, b"b" * 16)
+    assert (link.accepted.top, link.accepted.mask, link.owed) == (0, 0, 0)
+    link.confirm(second)
+    assert (link.accepted.top, link.accepted.mask, link.owed) == (2, 1, 1)
+    link.confirm(first)
+    link.confirm(first)
+    assert (link.accepted.top, link.accepted.mask, link.owed) == (2, 3, 2)
 
 
 def test_retained_and_queued_are_stamped_anew() -> None:
