@@ -8,6 +8,7 @@ from .const import (
     CONTROL,
     DOWN,
     DOWN_HEAD,
+    FRESH_TOKENS,
     M2_HEAD,
     N_CONTROL,
     N_PROOF,
@@ -69,17 +70,22 @@ def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, 
     gen = t[1] << 16 | t[2]
     if (n == _PROOF_CHARS) != (gen == 0):
         raise Malformed("a tag comes with gen > 0 and only then: gen %d" % gen)
-    if t[0] & 15 & ~WANT_KG_TIME:
-        raise Unsupported("flags %d in the proof" % (t[0] & 15))
+    flags, conn, low = t[0] & 15, t[8] << 16 | t[9], t[10] << 16 | t[11]
+    if flags & ~(WANT_KG_TIME | FRESH_TOKENS):
+        raise Unsupported("flags %d in the proof" % flags)
+    if not gen and (flags or conn or low):
+        raise Malformed("gen 0 with flags %d, conn %d, low %d" % (flags, conn, low))
+    if flags & WANT_KG_TIME and conn != 1:
+        raise Malformed("KG time asked for in CONNECT %d, only the first may" % conn)
     return (
         t[0] >> 4,
-        t[0] & 15,
+        flags,
         gen,
         t[3] << 16 | t[4],
         t[5] << 16 | t[6],
         t[7],
-        t[8] << 16 | t[9],
-        t[10] << 16 | t[11],
+        conn,
+        low,
         unb64u(password[_PROOF_CHARS:]),
     )
 
@@ -97,14 +103,20 @@ def _proof_nonce(salt: bytes, conn: int) -> bytes:
 def sign_connect(
     aead: "Any", site: bytes, mediator: int, salt: bytes, conn: int, packet: bytearray
 ) -> None:
-    put_proof(aead, _proof_nonce(salt, conn), proof_aad(site, mediator), packet)
+    aad = proof_aad(site, mediator) + packet[: unsigned(packet)]
+    put_proof(aead, _proof_nonce(salt, conn), aad, packet)
 
 
-# The same with nonce and proof_aad made. The tag lies for a moment where its text will.
-def put_proof(aead: "Any", nonce: "bytes | bytearray", front: bytes, packet: bytearray) -> None:
+# The same with nonce and associated data made. The tag lies for a moment where its text will.
+def put_proof(aead: "Any", nonce: "bytes | bytearray", aad: "Readable", packet: bytearray) -> None:
     end = len(packet) - _TAG_CHARS
-    aead.seal_into(nonce, front + packet[:end], packet, end, 0)
+    aead.seal_into(nonce, aad, packet, end, 0)
     packet[end:] = b64u(packet[end : end + TAG])
+
+
+# How much of a CONNECT packet the proof covers.
+def unsigned(packet: bytearray) -> int:
+    return len(packet) - _TAG_CHARS
 
 
 def check_connect(
@@ -236,17 +248,15 @@ def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int
     n = len(buf) - o - _DOWN_LEAST
     if n < 1:
         raise Malformed("control packet of %d bytes" % (len(buf) - o))
-    second = buf[o + 1]
-    if buf[o] != DOWN or second & 15:
-        raise Malformed("control packet begins with %02x %02x" % (buf[o], second))
+    first, second, order = struct.unpack_from(">BB12s", buf, o)
+    if first != DOWN or second & 15:
+        raise Malformed("control packet begins with %02x %02x" % (first, second))
     if second >> 4 != suite:
         raise Unsupported("control packet of suite %d, the link's is %d" % (second >> 4, suite))
-    head = bytes(buf[o : o + DOWN_HEAD])
-    order = head[2:]
-    aad[:DOWN_HEAD] = head
+    aad[:DOWN_HEAD] = buf[o : o + DOWN_HEAD]
     if not aead.open_into(order, aad, buf, o + DOWN_HEAD, n):
         raise Unauthentic("control packet: the tag does not verify")
-    return order
+    return bytes(order)
 
 
 def welcome(
@@ -264,15 +274,15 @@ def get_welcome(
         end = len(body)
     if end - o < 30 or body[o] != OP_WELCOME:
         raise Malformed("welcome of %d bytes" % (end - o))
-    t = struct.unpack_from(">BBHIBHBHIIBHI", body, o)
+    t = struct.unpack_from(">BBHIBHBHQBHI", body, o)
     return (
         t[1],
         t[2] << 32 | t[3],
         t[4] << 16 | t[5],
         t[6] << 16 | t[7],
-        t[8] << 32 | t[9],
-        t[10] << 16 | t[11],
-        t[12],
+        t[8],
+        t[9] << 16 | t[10],
+        t[11],
         o + 29,
     )
 

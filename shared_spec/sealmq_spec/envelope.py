@@ -45,9 +45,14 @@ def tail_m3(site: bytes, topic: bytes) -> bytes:
     return site + len(topic).to_bytes(2, "big") + topic
 
 
-# The same data up to the topic's length; ctr, t_pub, life, class, boot and salt are still to be
-# written. in_session of keys.py fills in the last two at FRONT_SESSION.
-FRONT_SESSION = 8
+# Where ctr, with t_pub behind it, and life stand in the headers of m1 and m2.
+CTR1 = 19
+LIFE1 = 26
+CTR2 = 2
+
+
+# Associated data up to the topic's length; ctr, t_pub, life, class are still to be written, and
+# boot and salt, which place_session of keys.py fills in.
 
 
 def front_m1(suite: int, epoch: int, sender: int, site: bytes, label: int) -> bytearray:

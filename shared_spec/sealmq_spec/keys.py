@@ -50,11 +50,14 @@ def link_key(
 
 
 # The same for one who needs them for one boot session after the other: all of F's input, with
-# places for boot and salt, which in_session fills, and for use and suite.
+# places for boot and salt, which place_session fills, and at USE_AT for use and suite.
+USE_AT = 6
 _SESSION = 10
-_USE = 6
+_SESSION_END = 21
 _NONCE = 7
 _NONCE_END = 23
+_IN_M1 = 8
+_IN_M1_END = 19
 _ROOM = bytes(11)
 
 
@@ -70,21 +73,18 @@ def time_input(site: bytes, suite: int, ps: bytes) -> bytearray:
     return bytearray(b"t1" + site + bytes((16 | suite,)) + bytes(16) + ps)
 
 
-def in_session(made: bytearray, boot: int, salt: bytes, at: int = _SESSION) -> None:
-    pack_into(">BH8s", made, at, boot >> 16, boot & 0xFFFF, salt)
-
-
-def inner_key_of(made: bytearray) -> bytes:
-    return sha256(made).digest()
+# front: of envelope.front_m1, where the same two stand in m1's header.
+def place_session(
+    boot: int, salt: bytes, link: bytearray, inner: bytearray, front: bytearray
+) -> None:
+    pack_into(">BH8s", link, _SESSION, boot >> 16, boot & 0xFFFF, salt)
+    session = link[_SESSION:_SESSION_END]
+    inner[_SESSION:_SESSION_END] = session
+    front[_IN_M1:_IN_M1_END] = session
 
 
 def time_key_of(made: bytearray, nonce_c: bytes) -> bytes:
     made[_NONCE:_NONCE_END] = nonce_c
-    return sha256(made).digest()
-
-
-def link_key_of(made: bytearray, use: int, suite: int) -> bytes:
-    made[_USE] = use << 4 | suite
     return sha256(made).digest()
 
 

@@ -182,20 +182,24 @@ def open_kg_time(
     nonce_c: bytes,
     packet: bytes,
 ) -> "tuple[int, int, int]":
-    return open_time(make(suite, time_key(site, suite, nonce_c, ps)), site, suite, client, packet)
+    aead = make(suite, time_key(site, suite, nonce_c, ps))
+    return open_time(aead, time_aad(site, client), suite, packet)
 
 
-# The same with the cipher made.
-def open_time(
-    aead: "Any", site: bytes, suite: int, client: int, packet: bytes
-) -> "tuple[int, int, int]":
+# Associated data of KG time, with room for its header.
+def time_aad(site: bytes, client: int) -> bytearray:
+    return bytearray(bytes(_HEAD) + site + u24(client))
+
+
+# The same with the cipher and time_aad made.
+def open_time(aead: "Any", aad: bytearray, suite: int, packet: bytes) -> "tuple[int, int, int]":
     second = packet[1] if len(packet) == KGTIME_LEN and packet[0] == KGTIME else 1
     if second & 15:
         raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
     if second >> 4 != suite:
         raise Unsupported("KG time of suite %d, the link's is %d" % (second >> 4, suite))
     buf = bytearray(packet)
-    aad = packet[:_HEAD] + site + client.to_bytes(3, "big")
+    aad[:_HEAD] = packet[:_HEAD]
     if not aead.open_into(packet[2:_HEAD], aad, buf, _HEAD, _KG_BODY):
         raise Unauthentic("KG time: the tag does not verify")
     ms_high, ms_low, epoch_high, epoch_low, kseq = struct.unpack_from(">HIBHI", buf, _HEAD)

@@ -1,13 +1,17 @@
-# A client's boot session, sans-IO: seals what goes out, opens what the mediator says. Device and
-# host use it alike. No clock and no randomness of its own: `mono` is a millisecond counter that
-# only rises, salt comes from the caller.
+# A client's session with its mediator, sans-IO: seals what goes out, opens what comes in on the
+# control topic. Device and host use it alike. seal_publish runs for each message and the welcome
+# before the first: both are flat on purpose.
 from struct import pack_into
 
 from . import control
+from .bootsession import HALF_MS, NOT_ASKED, USED_UP, BootSession
 from .const import (
     BEHIND,
     DOWN_HEAD,
-    N_PROOF,
+    M1_HEAD,
+    M2_HEAD,
+    N_INNER,
+    N_LINK,
     OP_ASK_TIME,
     OP_EPOCH,
     OP_FETCH,
@@ -18,216 +22,32 @@ from .const import (
     OP_TIME,
     OP_WELCOME,
     READY,
-    ROUND_TRIP_MS,
     SUBSCRIBE,
     TAG,
     TLV_KG_TIME,
     U24,
     UNTIMED,
     USE_CONTROL,
-    USE_DOWN,
-    USE_PUBLISH,
-    WANT_KG_TIME,
     WILL,
-    WINDOW_S,
 )
-from .envelope import FRONT_SESSION, front_m1, front_m2
+from .envelope import CTR1, CTR2, LIFE1
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import (
-    in_session,
-    inner_input,
-    inner_key_of,
-    link_input,
-    link_key_of,
-    time_input,
-    time_key_of,
-    u24,
-)
-from .outgoing import prepare, seal
-from .provision import open_time, time_nonce
+from .keys import time_key_of, u24
+from .provision import open_time
 from .tlv import EMPTY, items
 from .topics import put_token
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Callable
     from typing import Any
-
-    from .identity import Identity
-    from .outgoing import Prepared
 
 _TOPICS = 16
 _KNOWN = (TLV_KG_TIME,)
-_USED_UP = "the boot session's counters are used up; start a new one"
-# W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
-_HALF_MS = WINDOW_S * 500
-_KIND_PROOF = N_PROOF[0]
-_NOT_ASKED = bytes(16)  # no N_c is that
+_KIND_INNER = N_INNER[0]
+_KIND_LINK = N_LINK[0]
 
 
-class Session:
-    # boot: already raised in stable memory. salt: 8 bytes, SPEC.md 5.
-    def __init__(
-        self, ident: "Identity", make: "Callable[[int, bytes], Any]", boot: int, salt: bytes
-    ) -> None:
-        self.make = make
-        self._nonce = bytearray(12)
-        self._prepared: "dict[tuple[bytes, int], Prepared]" = {}
-        self.top = 0
-        self.mask = 0
-        self.epoch_seen = 0
-        self.kseq_seen = 0
-        self.due = False  # what outdated() says, for those who ask before each message
-        self.boot_floor = 0
-        self._sent = 0
-        self._asked = _NOT_ASKED
-        self._order = b""
-        # Every attribute from the start: adding one later costs a device its heap's order.
-        self._last: "Any" = None
-        self._topic: "bytes | None" = None
-        self._flags = 0
-        self._control: "Any" = None
-        self._down: "Any" = None
-        self._publish: "Any" = None
-        self._inner: "Any" = None
-        self._link_input = bytearray()
-        self._inner_input = bytearray()
-        self._front1 = bytearray()
-        self.begin(boot, salt)
-        self.renew(ident)
-
-    # A new boot session: of the last one only what the mediator said of epochs is kept.
-    def begin(self, boot: int, salt: bytes) -> None:
-        if len(salt) != 8:
-            raise Misuse("a salt has 8 bytes, not %d" % len(salt))
-        self.boot = boot
-        self.salt = salt
-        self.conn = 0
-        self.ctr = 0
-        self.top = 0
-        self.mask = 0
-        self.kg_time = False
-        self.clock_conflict = False
-        self._offset: "int | None" = None
-        self._nonce[:8] = salt
-        self._forget()
-
-    # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
-    # nonce again. What of the keys and headers depends on roots alone is laid out here.
-    def renew(self, ident: "Identity") -> None:
-        self.ident = ident
-        site, client, suite = ident.site, ident.client, ident.suite
-        self._proof_aad = control.proof_aad(site, ident.mediator)
-        self._down_aad = control.down_aad(site, client, ident.mediator)
-        control.put_conn(self._down_aad, self.conn)
-        self._time_input = time_input(site, suite, ident.ps)
-        self._front2 = front_m2(suite, site, client, ident.mediator)
-        own = ident.own
-        self._link_input = bytearray()
-        if ident.gen and own:
-            self._link_input = link_input(site, ident.mediator, ident.km)
-            self._inner_input = inner_input(site, own.suite, client, own.r_bar)
-            self._front1 = front_m1(own.suite, own.epoch, client, site, own.label)
-        self.due = self.outdated()
-        self._forget()
-
-    # Keys are made when they are first needed, then kept.
-    def _forget(self) -> None:
-        self._control = None
-        self._topic = None
-        if self._prepared:
-            self._prepared = {}
-
-    # The four that a publisher needs.
-    def _derive(self) -> None:
-        made = self._link_input
-        if not made:
-            raise Misuse("no roots yet: provision first")
-        make, ident, boot, salt = self.make, self.ident, self.boot, self.salt
-        suite = ident.suite
-        in_session(made, boot, salt)
-        self._down = make(suite, link_key_of(made, USE_DOWN, suite))
-        self._publish = make(suite, link_key_of(made, USE_PUBLISH, suite))
-        proofs = make(suite, link_key_of(made, USE_CONTROL, suite))
-        made = self._inner_input
-        in_session(made, boot, salt)
-        self._inner = make(ident.own.suite, inner_key_of(made))
-        in_session(self._front1, boot, salt, FRONT_SESSION)
-        self._control = proofs
-
-    def _link(self, use: int) -> "Any":
-        if self._control is None:
-            self._derive()
-        return {USE_PUBLISH: self._publish, USE_CONTROL: self._control, USE_DOWN: self._down}[use]
-
-    # The next counter. At its end the caller must start a new boot session.
-    def next_ctr(self) -> int:
-        if self.ctr >= U24:
-            raise Misuse(_USED_UP)
-        self.ctr += 1
-        return self.ctr
-
-    # --- time ---
-
-    # Unix time in ms, or None before a welcome.
-    def now_ms(self, mono: int) -> "int | None":
-        return None if self._offset is None else mono + self._offset
-
-    def has_time(self) -> bool:
-        return self._offset is not None
-
-    # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
-    # a mediator has set far ahead cannot be put right, so it never counts as KG time.
-    def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
-        if mono - self._sent > ROUND_TRIP_MS:
-            return
-        offset = ms - mono
-        far = self._offset is not None and abs(offset - self._offset) > _HALF_MS
-        if far and (from_kg or self.kg_time):
-            self.clock_conflict = True
-        if self.kg_time and not from_kg:
-            return
-        if self._offset is None or offset > self._offset:
-            self._offset = offset
-            far = False
-        self.kg_time = from_kg and not far
-
-    # --- CONNECT ---
-
-    # First 32 characters of the password; the packet ends with these and 22 more that `sign` fills
-    # in.
-    def begin_connect(self, want_kg_time: bool, low: int = 0) -> bytes:
-        i = self.ident
-        gen = i.gen
-        salt = self.salt
-        if not gen:
-            return control.proof_head(i.suite, 0, 0, i.client, self.boot, salt, 0, 0)
-        conn = self.conn + 1
-        if conn > U24:
-            raise Misuse("the boot session's connections are used up; start a new one")
-        self.conn = conn
-        control.put_conn(self._down_aad, conn)
-        self._order = b""
-        flags = 0
-        asked = _NOT_ASKED
-        if want_kg_time:
-            flags = WANT_KG_TIME
-            asked = time_nonce(salt, self.boot, conn)
-        self._asked = asked
-        low = low or self.ctr + 1
-        return control.proof_head(i.suite, flags, gen, i.client, self.boot, salt, conn, low)
-
-    # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
-    # to set the clock.
-    def sign(self, packet: bytearray, mono: int) -> None:
-        nonce = self._nonce
-        conn = self.conn
-        pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
-        if self._control is None:
-            self._derive()
-        control.put_proof(self._control, nonce, self._proof_aad, packet)
-        self._sent = mono
-
+class Session(BootSession):
     # --- what goes out ---
 
     # Seals both layers in place. The plaintext's n bytes stand at buf[o + 36 + len(tlv):], behind
@@ -256,22 +76,46 @@ class Session:
             self._prepare(topic, flags)
         ctr = self.ctr + 1
         if ctr > U24:
-            raise Misuse(_USED_UP)
+            raise Misuse(USED_UP)
         self.ctr = ctr
-        return seal(self._last, buf, o, n, kind_class, life, ctr, t_pub, tlv)
+        # What differs from the last message on this topic: counter, time, class, life.
+        first, aad1, head1, aad2, head2 = self._last
+        high = ctr >> 16
+        low = ctr & 0xFFFF
+        nonce = self._nonce
+        aad1[1] = first | kind_class
+        aad1[LIFE1] = life
+        pack_into(">BHI", aad1, CTR1, high, low, t_pub)
+        pack_into(">BBH", nonce, 8, _KIND_INNER, high, low)
+        p = o + M2_HEAD
+        q = p + len(tlv)
+        buf[p:q] = tlv
+        end = q + M1_HEAD
+        buf[q:end] = head1
+        self._inner.seal_into(nonce, aad1, buf, end, n)
+        pack_into(">BHI", aad2, CTR2, high, low, t_pub)
+        buf[o:p] = head2
+        nonce[8] = _KIND_LINK
+        end += n + TAG
+        self._publish.seal_into(nonce, aad2, buf, p, end - p)
+        return end + TAG - o
 
     def _prepare(self, topic: bytes, flags: int) -> None:
         key = topic, flags
-        last = self._prepared.get(key)
+        prepared = self._prepared
+        last = prepared.get(key)
         if last is None:
             if self._control is None:
                 self._derive()
-            if len(self._prepared) >= _TOPICS:
-                self._prepared.clear()
-            front2 = self._front2
-            front2[-1] = flags
-            last = prepare(self._front1, front2, topic, self._nonce, self._inner, self._publish)
-            self._prepared[key] = last
+            if len(prepared) >= _TOPICS:
+                prepared.clear()
+            text = len(topic).to_bytes(2, "big") + topic
+            front = self._front2
+            front[-1] = flags
+            aad2 = front + text
+            aad1 = self._front1 + text
+            last = aad1[1], aad1, memoryview(aad1)[:M1_HEAD], aad2, memoryview(aad2)[:M2_HEAD]
+            prepared[key] = last
         self._last = last
         self._topic = topic
         self._flags = flags
@@ -361,7 +205,7 @@ class Session:
 
     def _welcome(self, buf: bytearray, o: int, end: int, mono: int) -> int:
         status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(buf, o, end)
-        if status != READY and status != BEHIND:
+        if status > BEHIND:
             raise Malformed("welcome with status %d" % status)
         found = items(buf, o, end, _KNOWN)
         if status == READY:
@@ -369,13 +213,14 @@ class Session:
         self.boot_floor = floor
         self.top = top
         self.mask = mask
-        self._saw(epoch, kseq)
-        return int(status)
+        if epoch > self.epoch_seen or kseq > self.kseq_seen:
+            self._saw(epoch, kseq)
+        return status
 
     def _time(self, body: bytes, mono: int) -> int:
         if len(body) < 24:
             raise Malformed("time of %d bytes" % len(body))
-        if self._asked is _NOT_ASKED or bytes(body[1:17]) != self._asked:
+        if self._asked is NOT_ASKED or bytes(body[1:17]) != self._asked:
             raise Stale("time for another request")
         ms = int.from_bytes(body[17:23], "big")
         self._clock(ms, items(body, 23, len(body), _KNOWN), mono)
@@ -383,28 +228,22 @@ class Session:
 
     # The mediator's time, and the KG's where it is there; each request is answered once.
     def _clock(self, ms: int, found: "dict[int, bytes]", mono: int) -> None:
-        i = self.ident
         blob = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
         if blob:
-            suite = i.suite
+            ident = self.ident
+            suite = ident.suite
             aead = self.make(suite, time_key_of(self._time_input, self._asked))
-            kg_ms, epoch, kseq = open_time(aead, i.site, suite, i.client, blob)
-            if kseq < i.kseq:
-                raise Stale("KG time with kseq %d, held: %d" % (kseq, i.kseq))
-            self._saw(epoch, kseq)
-            if abs(kg_ms - ms) > _HALF_MS:
+            kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, blob)
+            if kseq < ident.kseq:
+                raise Stale("KG time with kseq %d, held: %d" % (kseq, ident.kseq))
+            if epoch > self.epoch_seen or kseq > self.kseq_seen:
+                self._saw(epoch, kseq)
+            if not -HALF_MS <= kg_ms - ms <= HALF_MS:
                 self.clock_conflict = True
             self._set_time(kg_ms, mono, True)
         else:
             self._set_time(ms, mono, False)
-        self._asked = _NOT_ASKED
-
-    def _saw(self, epoch: int, kseq: int) -> None:
-        if epoch > self.epoch_seen:
-            self.epoch_seen = epoch
-            self.due = self.outdated()
-        if kseq > self.kseq_seen:
-            self.kseq_seen = kseq
+        self._asked = NOT_ASKED
 
     def _epoch(self, body: bytes) -> "tuple[int, int, int, int]":
         if len(body) != 15:
@@ -414,11 +253,6 @@ class Session:
         if label == self.ident.own.label:
             self._saw(epoch, kseq)
         return label, epoch, kseq, end
-
-    # The label has a newer epoch than the roots we hold: provision again.
-    def outdated(self) -> bool:
-        own = self.ident.own
-        return own is not None and self.epoch_seen > own.epoch
 
     # True when a receipt shows that ctr was accepted.
     def receipted(self, ctr: int) -> bool:

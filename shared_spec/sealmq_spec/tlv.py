@@ -46,10 +46,13 @@ def span(buf: "Readable", o: int, limit: int) -> "tuple[int, int]":
 
 # The items of the block that stands at buf[o] and has to end at `limit`.
 def items(buf: "Readable", o: int, limit: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
-    start, end = span(buf, o, limit)
-    if end != limit:
-        raise Malformed("%d bytes behind the TLV block" % (limit - end))
-    return unpack(buf, start, end, known)
+    if o >= limit or buf[o] != limit - o - 1 or buf[o] > 127:
+        o, end = span(buf, o, limit)
+        if end != limit:
+            raise Malformed("%d bytes behind the TLV block" % (limit - end))
+    else:
+        o += 1
+    return unpack(buf, o, limit, known)
 
 
 # {type: value}; types keep their critical bit. `known`: types that the caller understands (without

@@ -1,0 +1,227 @@
+# One boot session of a client: its counters, its keys, its clock, its CONNECT (SPEC.md 1, 4.1, 5,
+# 7.3). No clock and no randomness of its own: `mono` is a millisecond counter that only rises, salt
+# comes from the caller. Flat on purpose: on a device a call costs as much as ten operations.
+from hashlib import sha256
+from struct import pack_into
+
+from . import control
+from .const import (
+    FRESH_TOKENS,
+    N_PROOF,
+    ROUND_TRIP_MS,
+    U24,
+    USE_CONTROL,
+    USE_DOWN,
+    USE_PUBLISH,
+    WANT_KG_TIME,
+    WINDOW_S,
+)
+from .envelope import front_m1, front_m2
+from .errors import Misuse
+from .keys import USE_AT, inner_input, link_input, place_session, time_input
+from .provision import time_aad, time_nonce
+
+_TYPING = False
+if _TYPING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .identity import Identity
+
+    Prepared = tuple[int, bytearray, memoryview, bytearray, memoryview]
+
+USED_UP = "the boot session's counters are used up; start a new one"
+# W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
+HALF_MS = WINDOW_S * 500
+NOT_ASKED = bytes(16)  # no N_c is that
+_KIND_PROOF = N_PROOF[0]
+_CONTROL = USE_CONTROL << 4
+_DOWN = USE_DOWN << 4
+_PUBLISH = USE_PUBLISH << 4
+
+
+class BootSession:
+    # boot: already raised in stable memory. salt: 8 bytes, SPEC.md 5.
+    def __init__(
+        self, ident: "Identity", make: "Callable[[int, bytes], Any]", boot: int, salt: bytes
+    ) -> None:
+        # All attributes from the start: adding one later costs a device its heap's order.
+        self.make = make
+        self.top = 0
+        self.mask = 0
+        self.epoch_seen = 0
+        self.kseq_seen = 0
+        self.due = False  # what outdated() says, for those who ask before each message
+        self.boot_floor = 0
+        self._nonce = bytearray(12)
+        self._prepared: "dict[tuple[bytes, int], Prepared]" = {}
+        self._last: "Any" = None
+        self._topic: "bytes | None" = None
+        self._flags = 0
+        self._sent = 0
+        self._asked = NOT_ASKED
+        self._order = b""
+        self._control: "Any" = None
+        self._down: "Any" = None
+        self._publish: "Any" = None
+        self._inner: "Any" = None
+        self._link_input = bytearray()
+        self._inner_input = bytearray()
+        self._front1 = bytearray()
+        self.begin(boot, salt)
+        self.renew(ident)
+
+    # A new boot session: of the last one only what the mediator said of epochs is kept.
+    def begin(self, boot: int, salt: bytes) -> None:
+        if len(salt) != 8:
+            raise Misuse("a salt has 8 bytes, not %d" % len(salt))
+        self.boot = boot
+        self.salt = salt
+        self.conn = 0
+        self.ctr = 0
+        self.top = 0
+        self.mask = 0
+        self.kg_time = False
+        self.clock_conflict = False
+        self._offset: "int | None" = None
+        self._nonce[:8] = salt
+        self._control = None
+        self._topic = None
+        if self._prepared:
+            self._prepared = {}
+
+    # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
+    # nonce again. What of keys and headers depends on roots alone is laid out here.
+    def renew(self, ident: "Identity") -> None:
+        self.ident = ident
+        site, client, suite, mediator = ident.site, ident.client, ident.suite, ident.mediator
+        self._proof_front = control.proof_aad(site, mediator)
+        self._down_aad = control.down_aad(site, client, mediator)
+        control.put_conn(self._down_aad, self.conn)
+        self._time_input = time_input(site, suite, ident.ps)
+        self._time_aad = time_aad(site, client)
+        self._front2 = front_m2(suite, site, client, mediator)
+        own = ident.own
+        self._link_input = bytearray()
+        if ident.gen and own:
+            self._link_input = link_input(site, mediator, ident.km)
+            self._inner_input = inner_input(site, own.suite, client, own.r_bar)
+            self._front1 = front_m1(own.suite, own.epoch, client, site, own.label)
+        self.due = self.outdated()
+        self._control = None
+        self._topic = None
+        self._prepared = {}
+
+    # The keys that a publisher needs; made when the first one is needed.
+    def _derive(self) -> None:
+        made = self._link_input
+        if not made:
+            raise Misuse("no roots yet: provision first")
+        make = self.make
+        ident = self.ident
+        suite = ident.suite
+        inner = self._inner_input
+        place_session(self.boot, self.salt, made, inner, self._front1)
+        made[USE_AT] = _DOWN | suite
+        self._down = make(suite, sha256(made).digest())
+        made[USE_AT] = _PUBLISH | suite
+        self._publish = make(suite, sha256(made).digest())
+        made[USE_AT] = _CONTROL | suite
+        aead = make(suite, sha256(made).digest())
+        self._inner = make(ident.own.suite, sha256(inner).digest())
+        self._control = aead
+
+    def _link(self, use: int) -> "Any":
+        if self._control is None:
+            self._derive()
+        return {USE_PUBLISH: self._publish, USE_CONTROL: self._control, USE_DOWN: self._down}[use]
+
+    # The next counter. At its end the caller must start a new boot session.
+    def next_ctr(self) -> int:
+        if self.ctr >= U24:
+            raise Misuse(USED_UP)
+        self.ctr += 1
+        return self.ctr
+
+    # --- CONNECT ---
+
+    # First 32 characters of the password; the packet ends with these and 22 more that `sign` fills
+    # in.
+    def begin_connect(self, want_kg_time: bool, low: int = 0) -> bytes:
+        i = self.ident
+        gen = i.gen
+        boot = self.boot
+        salt = self.salt
+        if not gen:
+            return control.proof_head(i.suite, 0, 0, i.client, boot, salt, 0, 0)
+        conn = self.conn + 1
+        if conn > U24:
+            raise Misuse("the boot session's connections are used up; start a new one")
+        self.conn = conn
+        control.put_conn(self._down_aad, conn)
+        self._order = b""
+        flags = FRESH_TOKENS
+        self._asked = NOT_ASKED
+        # N_c of a later connection can be foreseen: a mediator could have KG time in hand for it.
+        if want_kg_time and conn == 1:
+            flags |= WANT_KG_TIME
+            self._asked = time_nonce(salt, boot, conn)
+        low = low or self.ctr + 1
+        return control.proof_head(i.suite, flags, gen, i.client, boot, salt, conn, low)
+
+    # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
+    # to set the clock.
+    def sign(self, packet: bytearray, mono: int) -> None:
+        self.sign_with(self._proof_front + packet[: control.unsigned(packet)], packet, mono)
+
+    # The same; aad: what the proof covers, control.proof_aad and the packet up to the tag; perhaps
+    # a view of the memory in which the packet stands.
+    def sign_with(self, aad: "bytes | memoryview", packet: bytearray, mono: int) -> None:
+        if self._control is None:
+            self._derive()
+        nonce = self._nonce
+        conn = self.conn
+        pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
+        control.put_proof(self._control, nonce, aad, packet)
+        self._sent = mono
+
+    # --- time ---
+
+    # Unix time in ms, or None before a welcome.
+    def now_ms(self, mono: int) -> "int | None":
+        return None if self._offset is None else mono + self._offset
+
+    # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
+    # a mediator has set far ahead cannot be put right, so it never counts as KG time.
+    def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
+        if mono - self._sent > ROUND_TRIP_MS:
+            return
+        offset = ms - mono
+        held = self._offset
+        if held is None:
+            self._offset = offset
+            self.kg_time = from_kg
+            return
+        far = abs(offset - held) > HALF_MS
+        if far and (from_kg or self.kg_time):
+            self.clock_conflict = True
+        if self.kg_time and not from_kg:
+            return
+        if offset > held:
+            self._offset = offset
+            far = False
+        self.kg_time = from_kg and not far
+
+    # --- epochs ---
+
+    def _saw(self, epoch: int, kseq: int) -> None:
+        if epoch > self.epoch_seen:
+            self.epoch_seen = epoch
+            self.due = self.outdated()
+        if kseq > self.kseq_seen:
+            self.kseq_seen = kseq
+
+    # The label has a newer epoch than the roots we hold: provision again.
+    def outdated(self) -> bool:
+        own = self.ident.own
+        return own is not None and self.epoch_seen > own.epoch
