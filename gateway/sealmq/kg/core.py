@@ -193,7 +193,7 @@ class Kg:
             enrolment = self._enrolment(row, ps)
         ident = Identity(self._config.site.id, row.number, mediator, ps, row.name, row.suite)
         ident.gen, ident.kseq, ident.km = slot.gen, kseq, slot.km
-        ident.own = own  # type: ignore[assignment]  # the portable class has no annotations
+        ident.own = own
         if fresh:
             self._link_changed(kseq, row.number)
         return enrolment, ident.dump()

@@ -81,6 +81,8 @@ def _label(
         "epoch": last.epoch,
         "ek": key(last.epoch),
         "previous": previous,
+        # Back-links keep retained messages of these readable; the mediator has to open them too.
+        "older": [{"epoch": e.epoch, "ek": key(e.epoch)} for e in mine[:-2]],
     }
 
 

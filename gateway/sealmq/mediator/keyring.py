@@ -81,6 +81,8 @@ class Keyring:
             if before:
                 previous = int(before["epoch"]), int(before["handover_end"])
                 self._ek[number, previous[0]] = _key(before["ek"])
+            for old in row.get("older", ()):
+                self._ek[number, int(old["epoch"])] = _key(old["ek"])
             self.labels[number] = Label(number, row["name"], int(row["suite"]), epoch, previous)
         self.label_numbers = {label.name: label.number for label in self.labels.values()}
         self.clients = {c.number: c for c in map(_client, snapshot["clients"])}

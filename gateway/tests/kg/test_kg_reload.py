@@ -40,7 +40,7 @@ def test_what_a_mediator_gets_is_no_root(site: MadeSite, store: KgStore, kg: Kg)
     snapshot = kg.snapshot()
     assert set(snapshot) == {"site", "kseq", "labels", "order", "clients", "records", "manifests"}
     assert {frozenset(r) for r in snapshot["labels"]} == {
-        frozenset(("number", "name", "suite", "epoch", "ek", "previous"))
+        frozenset(("number", "name", "suite", "epoch", "ek", "previous", "older"))
     }
     client = snapshot["clients"][7]
     assert client["name"] == "monitor"
