@@ -210,17 +210,34 @@ class Connection:
     def welcome(self, status: int = const.READY, want_time: bool = False, **change: Any) -> bytes:
         """The body of a welcome."""
         s, w = self.site, self.peer.window
-        items = []
-        if want_time and self.peer.gives_kg_time:
-            nonce = provision.time_nonce(self.salt, self.boot, self.conn)
-            blob = provision.kg_time(
-                make, s.id, s.ps, s.suite, s.client, nonce, s.order(), s.now_ms(), s.own.epoch, s.kseq
-            )
-            items.append((const.TLV_KG_TIME, blob))
+        nonce = provision.time_nonce(self.salt, self.boot, self.conn)
+        items = self.kg_time(nonce) if want_time else []
         at = {"ms": s.now_ms(), "floor": self.peer.highest[1], "epoch": s.own.epoch, **change}
         return control.welcome(
             status, at["ms"], at["floor"], w.top, w.mask, at["epoch"], s.kseq, pack(items)
         )
+
+    def kg_time(self, nonce: bytes) -> list[tuple[int, bytes]]:
+        """The TLV item with KG time, if it is to be had."""
+        s = self.site
+        if not self.peer.gives_kg_time:
+            return []
+        now, epoch = s.now_ms(), s.own.epoch
+        blob = provision.kg_time(
+            make, s.id, s.ps, s.suite, s.client, nonce, s.order(), now, epoch, s.kseq
+        )
+        return [(const.TLV_KG_TIME, blob)]
+
+    def take_up(self, packet: bytes) -> None:
+        """A sealed packet on the control topic; the question for time is answered."""
+        s = self.site
+        body = control.open_up(
+            self.aead(const.USE_CONTROL), self.salt, s.id, s.client, s.mediator, packet
+        )
+        self.peer.log("up", body[0])
+        if body[0] == const.OP_ASK_TIME:
+            said = bytes((const.OP_TIME,)) + body[1:17] + s.now_ms().to_bytes(6, "big")
+            self.tell(said + pack(self.kg_time(body[1:17])))
 
     def m3(self, topic: bytes, m1: bytes, roots: Roots, how: int = 0) -> bytes:
         """m1 sealed for readers of a label."""
@@ -384,6 +401,8 @@ class Peer:
             if payload[0] == const.ASK:
                 self.log("asked", provision.get_ask(payload)[2])
                 c.publish(topic, self.site.answer(payload))
+            elif payload[0] == const.UP:
+                c.take_up(payload)
             return
         ctr, m1, plain = c.unseal(topic, first & 7, payload)
         name = topic.decode()

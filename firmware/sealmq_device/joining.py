@@ -6,17 +6,17 @@ from micropython import const
 
 from sealmq_spec.const import (
     ANSWER,
-    BEHIND,
     CONTROL,
     M1_HEAD,
     M2_HEAD,
     M2_MIN,
     OP_WELCOME,
+    READY,
     U24,
     USER,
     WILL,
 )
-from sealmq_spec.control import proof_head
+from sealmq_spec.control import PROOF_FRONT, proof_aad, proof_head, unsigned
 from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge, Unavailable, Unsupported
 from sealmq_spec.identity import Identity
 from sealmq_spec.provision import ask
@@ -36,7 +36,6 @@ _ROUNDS = const(5)
 _DAY_MS = const(86400000)
 _LATER_MS = const(60000)  # between two attempts to get the roots of a new epoch
 _KG_NONCE = const(12)
-_CONNACK = const(0x20)
 _PUBLISH = const(0x30)
 _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 _CONTROL = text(CONTROL)
@@ -66,11 +65,12 @@ class Joined(Link):
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
-        self._kg_at = 0
+        self._kg_next = 0
+        self._four = bytearray(4)
         self._renew_at = 0
         # All attributes exist before anything large is read: a growing object leaves holes in the
         # heap, and until small things have filled them each larger allocation searches from there.
-        for name in ("_boot", "ident", "session", "reader", "_hello"):
+        for name in ("_boot", "ident", "session", "reader", "_hello", "_hello_view"):
             setattr(self, name, None)
         self._boot = self.store.boot()
         self.ident, at = self._load()
@@ -83,7 +83,7 @@ class Joined(Link):
         self.session = Session(self.ident, make, 0, bytes(8))
         self.reader = Reader(self.ident, make)
         # A CONNECT without a will, the proof's 54 characters still to come.
-        self._hello = self._connect(True, None, bytes(54))
+        self._hello, self._hello_view = self._connect(True, None, bytes(54))
 
     def _load(self) -> "tuple[Identity, dict[str, Any]]":
         enrolment = self.store.enrolment()
@@ -142,13 +142,15 @@ class Joined(Link):
             if not ready:
                 self._close()
                 self._begin(s.boot_floor)
-            elif not s.has_time():
+            elif not s.kg_time and s.now_ms(0) is None:
                 self._close()
                 why = "no answer came within two seconds"
             elif s.due and not provisioned and self._renewed():
                 self.disconnect()
                 provisioned = True
             else:
+                if not s.kg_time:
+                    self._ask_time(s)
                 if self._subscribed and not self._present:
                     self._resubscribe()
                 return self._present
@@ -158,20 +160,16 @@ class Joined(Link):
     def _log_in(self, s: Session, clean: bool) -> bool:
         self._open()
         now = self.mono()
-        want = not s.kg_time or now - self._kg_at > _DAY_MS
-        proof = s.begin_connect(want, min(self.unacked) if self.unacked else 0)
+        proof = s.begin_connect(not s.kg_time, min(self.unacked) if self.unacked else 0)
         if clean and self._will is None:
-            raw = bytearray(self._hello)
-            raw[-54:-22] = proof
+            hello, view = self._hello, self._hello_view
+            hello[-54:-22] = proof
         else:
-            raw = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
-        s.sign(raw, now)
+            hello, view = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
+        s.sign_with(view, hello, now)
         try:
-            self.sock.write(raw)
-            first, body = self._read()
-            if first != _CONNACK or body[1]:
-                raise _refused(first, body)
-            self._present = body[0] & 1 == 1
+            self.sock.write(hello, PROOF_FRONT, len(hello) - PROOF_FRONT)
+            self._connack()
             first, body = self._read()
             if first != _PUBLISH or not body.startswith(_CONTROL):
                 raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
@@ -181,15 +179,32 @@ class Joined(Link):
         except (OSError, SealError):
             self._close()
             raise
-        if want and s.kg_time:
-            self._kg_at = now
-        return status != BEHIND
+        return bool(status == READY)
 
+    # A CONNECT behind what its proof covers besides, and a view of all that the proof covers.
     def _connect(
         self, clean: bool, will: "tuple[bytes, bytes, int] | None", password: bytes
-    ) -> bytearray:
+    ) -> "tuple[bytearray, memoryview]":
+        i = self.ident
         raw = connect_packet(self.client_id, self.keepalive, clean, will, USER, password)
-        return bytearray(raw)
+        hello = bytearray(proof_aad(i.site, i.mediator) + raw)
+        return hello, memoryview(hello)[: unsigned(hello)]
+
+    # Exactly the four bytes that have to come first.
+    def _connack(self) -> None:
+        four = self._four
+        if self.sock.readinto(four) != 4:
+            raise OSError(errno.ECONNRESET)
+        if four[0] != 0x20 or four[1] != 2:
+            raise Malformed("%r instead of a CONNACK" % bytes(four))
+        code = four[3]
+        if code:
+            if code == 3:
+                raise Unavailable("CONNACK 3: the mediator lacks its broker or its store")
+            if code > 3:
+                raise Denied("CONNACK %d: unknown or disabled client, or a bad proof" % code)
+            raise Unsupported("CONNACK %d" % code)
+        self._present = four[2] & 1 == 1
 
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
     def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int] | None":
@@ -204,18 +219,19 @@ class Joined(Link):
 
     # --- provisioning ---
 
+    def _resubscribe(self) -> None:
+        raise NotImplementedError
+
     # In a quarantine connection of its own.
     def _provision_apart(self) -> None:
         s = self.session
         i = self.ident
         self._open()
         proof = proof_head(i.suite, 0, 0, i.client, s.boot, s.salt, 0, 0)
-        raw = self._connect(True, None, proof)
-        self._write(raw, 0, len(raw))
+        hello, _ = self._connect(True, None, proof)
+        self._write(hello, PROOF_FRONT, len(hello) - PROOF_FRONT)
         try:
-            first, body = self._read()
-            if first != _CONNACK or body[1]:
-                raise _refused(first, body)
+            self._connack()
             self._provision(True)
         finally:
             self.disconnect()
@@ -225,9 +241,7 @@ class Joined(Link):
         i = self.ident
         boot = self.session.boot
         nonce_c = entropy.nonce()
-        request = ask(
-            self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator
-        )
+        request = ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator)
         self._send_control(request)
         until = self.mono() + 1000 * self.timeout
         while self.mono() <= until:
@@ -261,6 +275,7 @@ class Joined(Link):
         self.ident = fresh
         self.unacked.clear()
         self.session.renew(fresh)
+        self._hello, self._hello_view = self._connect(True, None, bytes(54))
         self.reader.ident = fresh
         self.reader.reset()
         return True
@@ -277,18 +292,13 @@ class Joined(Link):
             return False
         return True
 
+    # KG time over the session, when the welcome could bring none. check_msg takes the answer.
+    def _ask_time(self, s: Session) -> None:
+        now = self.mono()
+        if s.conn > 1 and now >= self._kg_next:
+            self._kg_next = now + _DAY_MS
+            self._send_control(s.ask_time(entropy.nonce(), now))
+
     def _send_control(self, payload: bytes) -> None:
         raw = packet(_PUBLISH, _CONTROL + payload)
         self._write(raw, 0, len(raw))
-
-
-# What stands for a CONNACK that is none or says no.
-def _refused(first: int, body: bytearray) -> SealError:
-    if first != _CONNACK:
-        return Malformed("packet %02x instead of CONNACK" % first)
-    code = body[1]
-    if code == 3:
-        return Unavailable("CONNACK 3: the mediator lacks its broker or its store")
-    if code > 3:
-        return Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
-    return Unsupported("CONNACK %d" % code)

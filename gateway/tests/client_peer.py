@@ -50,6 +50,7 @@ from sealmq_spec.const import (
     USE_CONTROL,
     USE_DOWN,
     USE_PUBLISH,
+    WANT_KG_TIME,
 )
 from sealmq_spec.envelope import (
     get_m1,
@@ -422,7 +423,7 @@ class Link:
         site, boot = self.site, self.boot
         assert boot is not None
         tlv = EMPTY
-        if flags and self.knobs.kg_time:
+        if flags & WANT_KG_TIME and self.knobs.kg_time:
             nonce = provision.time_nonce(boot.salt, boot.boot, self.conn)
             tlv = pack([(TLV_KG_TIME, self._kg_time(nonce))])
         floor = max(self.peer.highest[1], self.knobs.floor)

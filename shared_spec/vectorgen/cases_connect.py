@@ -65,8 +65,11 @@ def _connect(cases: Cases) -> None:
         topic, plain, wflags = will
         inner = m1(c, topic, plain, 1, 0, WILL, 255)
         sealed = m2(c, topic, inner, 1, 0, wflags, b"\x00")
-        packet = connect_packet(c, 2, 9, 1, will=(topic, sealed, wflags))
-        good(f"{name}-will", "with a will, asking for KG time", c, 2, 9, packet, 1)
+        packet = connect_packet(c, 1, 9, 1, will=(topic, sealed, wflags))
+        good(f"{name}-will", "with a will, asking for KG time", c, 1, 9, packet, 1)
+        what = "low covers tokens as well"
+        good(f"{name}-fresh-tokens", what, c, 3, 9, connect_packet(c, 3, 9, 2), 2)
+    good("both-flags", "both flags", client(), 1, 1, connect_packet(client(), 1, 1, 3), 3)
     c = client()
     packet = connect_packet(c, 0xFFFFFF, 0xFFFFFF, client_id=b"i" * 64)
     good(
@@ -95,7 +98,7 @@ def _connect(cases: Cases) -> None:
     for name, what, other in (
         ("conn-raised", "a higher conn in front of the old tag", proof_head(c, 5, 70)),
         ("low-lowered", "a lower low", proof_head(c, 4, 1)),
-        ("flags-changed", "KG time asked for by somebody else", proof_head(c, 4, 70, 1)),
+        ("flags-changed", "low made to cover tokens", proof_head(c, 4, 70, 2)),
         ("client-changed", "another client number", proof_head(c.but(client=8), 4, 70)),
         ("gen-changed", "another gen", proof_head(c.but(gen=4), 4, 70)),
         ("boot-changed", "another boot", proof_head(c.but(boot=42), 4, 70)),
@@ -112,8 +115,11 @@ def _connect(cases: Cases) -> None:
     aad = u(0x16, 1) + c.site + u(1, 3) + x[2:]
     wrong = x + b64u(tag(1, c.key(2), c.salt + b"\x03" + u(4, 3), aad))
     bad("without-fixed-header", "X without its first two bytes", {"packet": wrong.hex()})
-    flagged = sign_connect(c, 4, x[:-32] + proof_head(c, 4, 70, 2))
-    bad("unknown-flag", "an unknown flag", {"packet": flagged.hex()}, "unsupported")
+    for flag in (4, 8):
+        flagged = sign_connect(c, 4, x[:-32] + proof_head(c, 4, 70, flag)).hex()
+        bad(f"unknown-flag-{flag}", "an unknown flag", {"packet": flagged}, "unsupported")
+    flagged = sign_connect(c, 4, x[:-32] + proof_head(c, 4, 70, 1)).hex()
+    bad("kg-time-later", "KG time asked for with conn 4", {"packet": flagged}, "malformed")
     loose = bytes([packet[-1] + 1 if packet[-1] not in b"Z9z-_" else packet[-1] - 1])
     text = {"packet": (packet[:-1] + loose).hex()}
     bad("unused-bits", "unused bits of the tag's last character", text, "malformed")
@@ -129,6 +135,7 @@ def _password(cases: Cases) -> None:
     given = {"password": head.hex()}
     cases.good("password-quarantine", "4.1", "before provisioning", "password", given, out)
     full = proof_head(client(), 4, 70)
+    pair = [proof_head(client(), conn, 1, 1) + b"A" * 22 for conn in (2, 0)]
     for name, what, text, refuse in (
         ("no-tag", "gen 3 and no tag", full, "malformed"),
         ("tag-in-quarantine", "gen 0 and a tag", head + b"A" * 22, "malformed"),
@@ -139,6 +146,12 @@ def _password(cases: Cases) -> None:
         ("55", "55 characters", full + b"A" * 23, "malformed"),
         ("alphabet", "a character that is none of base64url", b"+" + head[1:], "malformed"),
         ("flags", "an unknown flag", proof_head(c, 0, 0, 8), "unsupported"),
+        ("quarantine-kg-time", "gen 0 and flag 0", proof_head(c, 0, 0, 1), "malformed"),
+        ("quarantine-fresh-tokens", "gen 0 and flag 1", proof_head(c, 0, 0, 2), "malformed"),
+        ("quarantine-conn", "gen 0 and a conn", proof_head(c, 1, 0), "malformed"),
+        ("quarantine-low", "gen 0 and a low", proof_head(c, 0, 1), "malformed"),
+        ("kg-time-later", "KG time for conn 2", pair[0], "malformed"),
+        ("kg-time-conn-0", "KG time for conn 0", pair[1], "malformed"),
     ):
         cases.bad(f"password-{name}", "4.1", what, "password", {"password": text.hex()}, refuse)
 

@@ -73,6 +73,9 @@ def _out(t: Talk) -> None:
     t.tell(
         "reconnect", "4.1", "conn rises, ctr goes on", c, *ready(c), publish(c, 1, 1500, T), *second
     )
+    want = [begin(c, 2, 1, True), sign(c, 2, 1, True, 90000)]
+    what = "KG time in the welcome only once, whatever the caller wants"
+    t.tell("reconnect-kg-time", "4.1", what, c, *ready(c), *want)
     steps = [*ready(c), publish(c, 1, 1500, T, 2), begin(c, 2, 1, ask_low=1)]
     t.tell("reconnect-low", "4.1", "a PUBLISH is still to be sent again", c, *steps)
 

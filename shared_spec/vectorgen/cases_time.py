@@ -105,6 +105,10 @@ def _clocks(t: Talk) -> None:
     tell("kg-unasked", "KG time that nobody asked for", *connect(c), unasked)
     other = down(c, order(0), 1, welcome(MS, block=kg(MS, n_c[:-3] + b"\x02\x00\x00")))
     tell("kg-other-conn", "KG time of another connection", *want, refuse(other, "unauthentic"))
+    second = n_c[:-3] + b"\x02\x00\x00"
+    later = down(c, order(0), 2, welcome(MS + 9000, block=kg(MS + 9000, second)))
+    steps = (*ready(c), *connect(c, 2, want=True, mono=10000), refuse(later, "unauthentic", 10500))
+    tell("kg-later-conn", "KG time that comes with a later welcome", *steps)
     old = down(c, order(0), 1, welcome(MS, block=kg(MS, kseq=89)))
     tell("kg-kseq", "KG time with a kseq below the stored one", *want, refuse(old, "stale"))
     state: Json = {

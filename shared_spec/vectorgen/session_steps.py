@@ -18,15 +18,20 @@ def order(seq: int, ms: int = MS) -> Order:
     return Order(9, ms, seq)
 
 
+def _flags(conn: int, want: bool) -> int:
+    # Bit 1 is always set: every token is sealed anew. Bit 0 is for the first connection alone.
+    return 2 + (want and conn == 1)
+
+
 def begin(c: Client, conn: int = 1, low: int = 1, want: bool = False, ask_low: int = 0) -> Json:
     """The step that makes the first part of the password."""
-    head = proof_head(c, conn, low, int(want))
+    head = proof_head(c, conn, low, _flags(conn, want))
     return {"do": "begin", "want_kg_time": want, "low": ask_low, "out": {"head": head.hex()}}
 
 
 def sign(c: Client, conn: int = 1, low: int = 1, want: bool = False, mono: int = 1000) -> Json:
     """The step that signs a CONNECT; what stands in front of the password does not matter here."""
-    x = b"\x10\x7fin front of it" + proof_head(c, conn, low, int(want))
+    x = b"\x10\x7fin front of it" + proof_head(c, conn, low, _flags(conn, want))
     out = {"packet": sign_connect(c, conn, x).hex()}
     return {"do": "sign", "unsigned": x.hex(), "mono": mono, "out": out}
 

@@ -26,6 +26,7 @@ from .wire import Wire
 Renew = Callable[[], Awaitable[Identity]]
 
 _TRIES = 5
+_LONG_AGO = -(1 << 62)
 _UNKNOWN = "a new boot session began before the answer came; whether it was accepted is unknown"
 
 
@@ -116,11 +117,15 @@ class Door:
         session = self._boots.session or await self._boots.begin()
         wire: Wire | None = None
         core = self._boots.core(session)
-        want_kg_time = not session.kg_time
+        # Only the first CONNECT of a boot session may ask for it; behind others op 0x82 does.
+        want_kg_time = not session.kg_time and not session.conn
         try:
             async with asyncio.timeout(self._options.connect_timeout):
                 wire = await Wire.open(self._host, self._port)
-                self._kg_asked = mono_ms() if want_kg_time else self._kg_asked
+                if want_kg_time:
+                    self._kg_asked = mono_ms()
+                elif not session.kg_time:
+                    self._kg_asked = _LONG_AGO
                 wire.send(self._connect_packet(session, want_kg_time))
                 events: list[ev.Event] = []
                 while not events:

@@ -494,6 +494,19 @@ def test_without_key_generator_the_time_is_the_mediators() -> None:
     play(story)
 
 
+def test_behind_a_later_connect_kg_time_is_asked_for_at_once() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.kg_time = False
+        async with client_of(peer, options=Options(reconnect=True, keepalive=1)) as client:
+            assert client.clock == "mediator"
+            peer.knobs.kg_time = True
+            peer.link.cut()
+            await until(lambda: client.clock == "kg")
+            assert not client.refused
+
+    play(story)
+
+
 def test_a_familys_command_goes_up_sealed_and_is_replied_to() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.refuse["strict"] = (5, "strict", "not you")
