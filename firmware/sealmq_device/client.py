@@ -44,7 +44,6 @@ _NOTICES = const(8)
 _TOPICS = const(32)
 _UNACKED = const(8)
 _START = const(5)  # as in link.py
-_CONNACK = const(0x20)
 _PUBLISH = const(0x30)
 _PUBACK = const(0x40)
 _SUBACK = const(0x90)
@@ -203,7 +202,7 @@ class Client(Joined):
                 raise
         self._awaited = 0
         if self._denied is not None:
-            raise self._denial()
+            raise self._denial(self._denied)
 
     def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
         if len(self.unacked) >= _UNACKED and ctr not in self.unacked:
@@ -258,7 +257,7 @@ class Client(Joined):
         finally:
             self._awaited = 0
         if self._denied is not None:
-            raise self._denial()
+            raise self._denial(self._denied)
         return body
 
     # --- what comes in ---
@@ -290,8 +289,6 @@ class Client(Joined):
 
     def _take(self, first: int, body: bytearray) -> None:
         if first & 0xF0 != _PUBLISH:
-            if first == _CONNACK:
-                raise self._broken("a second CONNACK")
             return  # PINGRESP, or an acknowledgement that nobody waits for any more
         topic, payload = self._split(first, body)
         try:
@@ -331,10 +328,9 @@ class Client(Joined):
         self.refused[name] = self.refused.get(name, 0) + 1
         self.last_refused = error
 
-    def _denial(self) -> SealError:
-        error = from_notice(self._denied)
+    def _denial(self, said: "Notice") -> SealError:
         self._denied = None
-        return error
+        return from_notice(said)
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:

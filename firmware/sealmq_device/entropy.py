@@ -5,7 +5,7 @@ from hashlib import sha256
 from os import urandom
 
 _ticks_ms = time.ticks_ms  # type: ignore[attr-defined]
-_ticks_diff = time.ticks_diff  # type: ignore[attr-defined]
+_PERIOD: int = time.ticks_add(0, -1) + 1  # type: ignore[attr-defined]
 
 try:
     from machine import unique_id
@@ -22,20 +22,21 @@ def nonce() -> bytes:
 # The salt of a boot session, 8 bytes (SPEC.md 5.1). kg_nonce: the last one seen, or empty. Whatever
 # one source lacks, another has: a cloned board differs in its id, a restored flash in its ticks.
 def salt(boot: int, kg_nonce: bytes = b"") -> bytes:
-    numbers = (boot << 32 | _ticks_ms()).to_bytes(7, "big")
+    numbers = (boot << 32 | _ticks_ms() & 0x3FFFFFFF).to_bytes(7, "big")
     return sha256(b"".join((urandom(16), _HARDWARE, numbers, kg_nonce))).digest()[:8]
 
 
 # Milliseconds since it was made, rising for ever though ticks wrap (after 12 days on 32 bits).
-# Somebody must ask at least once in half a wrap, 6 days; a longer silence makes the clock late, and
-# the next welcome corrects that.
+# Somebody must ask at least once in a wrap; a longer silence makes the clock late, and the next
+# welcome corrects that.
 class Mono:
     def __init__(self) -> None:
-        self._last = _ticks_ms()
-        self._ms: int = 0
+        self._last: int = _ticks_ms()
+        self._base: int = -self._last
 
     def ms(self) -> int:
         now: int = _ticks_ms()
-        self._ms = ms = self._ms + _ticks_diff(now, self._last)
+        if now < self._last:
+            self._base += _PERIOD
         self._last = now
-        return ms
+        return self._base + now

@@ -20,9 +20,9 @@ if _TYPING:
 START = const(5)
 
 PUBLISH = const(0x30)
-# What a client may be sent besides PUBLISH, and how long that is: CONNACK, PUBACK, SUBACK, UNSUBACK,
-# PINGRESP.
-_LENGTH = {0x20: 2, 0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
+# What a client may be sent behind CONNACK besides PUBLISH, and how long that is: PUBACK, SUBACK,
+# UNSUBACK, PINGRESP.
+_LENGTH = {0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
 _PIECE = const(256)
 
 

@@ -20,6 +20,7 @@ class FileStore:
         base = path[:-5] if path.endswith(".json") else path
         self._state = base + ".state"
         self._boot = base + ".boot"
+        self._open: "Any" = None  # the boot file, from boot() on: opening costs more than writing
 
     # The parsed enrolment file (SPEC.md 7.1).
     def enrolment(self) -> "dict[str, Any]":
@@ -48,6 +49,7 @@ class FileStore:
     # The last number stored; 0 when there is none or it is torn. No nonce depends on it.
     def boot(self) -> int:
         raw = _read(self._boot)
+        self._open = open(self._boot, "r+b" if raw else "wb")
         number = int.from_bytes(raw, "big")
         boot = number >> 24
         return boot if len(raw) == 6 and number & 0xFFFFFF == boot ^ 0xFFFFFF else 0
@@ -55,10 +57,10 @@ class FileStore:
     # One write, in place: littlefs makes it one step, elsewhere the check tells. u24 boot, u24 its
     # complement: no shorter file, no erased or half-erased one looks like that.
     def put_boot(self, boot: int) -> None:
-        raw = (boot << 24 | boot ^ 0xFFFFFF).to_bytes(6, "big")
-        with open(self._boot, "wb") as f:
-            f.write(raw)
-            f.flush()
+        f = self._open
+        f.seek(0)
+        f.write((boot << 24 | boot ^ 0xFFFFFF).to_bytes(6, "big"))
+        f.flush()
 
 
 def _read(path: str) -> bytes:

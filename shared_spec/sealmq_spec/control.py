@@ -36,6 +36,7 @@ _PROOF_CHARS = 32
 _TAG_CHARS = 22
 _REASON = 200
 _PROOF = bytes((PROOF,))
+PROOF_FRONT = 8
 _CONN = DOWN_HEAD + 10
 _DOWN_LEAST = DOWN_HEAD + TAG
 _CONTROL = len(CONTROL).to_bytes(2, "big") + CONTROL
@@ -90,7 +91,7 @@ def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, 
     )
 
 
-# What stands in front of the CONNECT packet in the proof's associated data.
+# What stands in front of the CONNECT packet in the proof's associated data: PROOF_FRONT bytes.
 def proof_aad(site: bytes, mediator: int) -> bytes:
     return _PROOF + site + u24(mediator)
 
