@@ -2,9 +2,8 @@
 # 7.3). No clock and no randomness of its own: `mono` is a millisecond counter that only rises, salt
 # comes from the caller. Flat on purpose: on a device a call costs as much as ten operations.
 from hashlib import sha256
-from struct import pack_into
+from struct import pack, pack_into
 
-from . import control
 from .const import (
     FRESH_TOKENS,
     N_PROOF,
@@ -16,6 +15,7 @@ from .const import (
     WANT_KG_TIME,
     WINDOW_S,
 )
+from .control import down_aad, proof_aad, proof_head, put_conn, put_proof, unsigned
 from .envelope import front_m1, front_m2
 from .errors import Misuse
 from .keys import USE_AT, inner_input, link_input, place_session, time_input
@@ -95,9 +95,9 @@ class BootSession:
     def renew(self, ident: "Identity") -> None:
         self.ident = ident
         site, client, suite, mediator = ident.site, ident.client, ident.suite, ident.mediator
-        self._proof_front = control.proof_aad(site, mediator)
-        self._down_aad = control.down_aad(site, client, mediator)
-        control.put_conn(self._down_aad, self.conn)
+        self._proof_front = proof_aad(site, mediator)
+        self._down_aad = down_aad(site, client, mediator)
+        put_conn(self._down_aad, self.conn)
         self._time_input = time_input(site, suite, ident.ps)
         self._time_aad = time_aad(site, client)
         self._front2 = front_m2(suite, site, client, mediator)
@@ -121,7 +121,10 @@ class BootSession:
         ident = self.ident
         suite = ident.suite
         inner = self._inner_input
-        place_session(self.boot, self.salt, made, inner, self._front1)
+        boot = self.boot
+        place_session(
+            pack(">BH8s", boot >> 16, boot & 0xFFFF, self.salt), made, inner, self._front1
+        )
         made[USE_AT] = _DOWN | suite
         self._down = make(suite, sha256(made).digest())
         made[USE_AT] = _PUBLISH | suite
@@ -153,12 +156,12 @@ class BootSession:
         boot = self.boot
         salt = self.salt
         if not gen:
-            return control.proof_head(i.suite, 0, 0, i.client, boot, salt, 0, 0)
+            return proof_head(i.suite, 0, 0, i.client, boot, salt, 0, 0)
         conn = self.conn + 1
         if conn > U24:
             raise Misuse("the boot session's connections are used up; start a new one")
         self.conn = conn
-        control.put_conn(self._down_aad, conn)
+        put_conn(self._down_aad, conn)
         self._order = b""
         flags = FRESH_TOKENS
         self._asked = NOT_ASKED
@@ -167,12 +170,12 @@ class BootSession:
             flags |= WANT_KG_TIME
             self._asked = time_nonce(salt, boot, conn)
         low = low or self.ctr + 1
-        return control.proof_head(i.suite, flags, gen, i.client, boot, salt, conn, low)
+        return proof_head(i.suite, flags, gen, i.client, boot, salt, conn, low)
 
     # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
     # to set the clock.
     def sign(self, packet: bytearray, mono: int) -> None:
-        self.sign_with(self._proof_front + packet[: control.unsigned(packet)], packet, mono)
+        self.sign_with(self._proof_front + packet[: unsigned(packet)], packet, mono)
 
     # The same; aad: what the proof covers, control.proof_aad and the packet up to the tag; perhaps
     # a view of the memory in which the packet stands.
@@ -182,7 +185,7 @@ class BootSession:
         nonce = self._nonce
         conn = self.conn
         pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
-        control.put_proof(self._control, nonce, aad, packet)
+        put_proof(self._control, nonce, aad, packet)
         self._sent = mono
 
     # --- time ---
@@ -217,7 +220,8 @@ class BootSession:
     def _saw(self, epoch: int, kseq: int) -> None:
         if epoch > self.epoch_seen:
             self.epoch_seen = epoch
-            self.due = self.outdated()
+            own = self.ident.own
+            self.due = own is not None and epoch > own.epoch
         if kseq > self.kseq_seen:
             self.kseq_seen = kseq
 

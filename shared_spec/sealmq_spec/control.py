@@ -249,6 +249,7 @@ def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int
     n = len(buf) - o - _DOWN_LEAST
     if n < 1:
         raise Malformed("control packet of %d bytes" % (len(buf) - o))
+    order: bytes
     first, second, order = struct.unpack_from(">BB12s", buf, o)
     if first != DOWN or second & 15:
         raise Malformed("control packet begins with %02x %02x" % (first, second))
@@ -257,7 +258,7 @@ def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int
     aad[:DOWN_HEAD] = buf[o : o + DOWN_HEAD]
     if not aead.open_into(order, aad, buf, o + DOWN_HEAD, n):
         raise Unauthentic("control packet: the tag does not verify")
-    return bytes(order)
+    return order
 
 
 def welcome(

@@ -1,7 +1,6 @@
 # Every key derivation, one line each (SPEC.md 2). Roots enter F and nothing else; ciphers get
 # outputs of F.
 from hashlib import sha256
-from struct import pack_into
 
 
 # SHA-256(T, site, ctx, K): at most 55 bytes, so one compression, keyed by the 32 bytes at its end.
@@ -73,12 +72,9 @@ def time_input(site: bytes, suite: int, ps: bytes) -> bytearray:
     return bytearray(b"t1" + site + bytes((16 | suite,)) + bytes(16) + ps)
 
 
-# front: of envelope.front_m1, where the same two stand in m1's header.
-def place_session(
-    boot: int, salt: bytes, link: bytearray, inner: bytearray, front: bytearray
-) -> None:
-    pack_into(">BH8s", link, _SESSION, boot >> 16, boot & 0xFFFF, salt)
-    session = link[_SESSION:_SESSION_END]
+# session: u24 boot ‖ salt. front: of envelope.front_m1, where they stand in m1's header.
+def place_session(session: bytes, link: bytearray, inner: bytearray, front: bytearray) -> None:
+    link[_SESSION:_SESSION_END] = session
     inner[_SESSION:_SESSION_END] = session
     front[_IN_M1:_IN_M1_END] = session
 

@@ -183,7 +183,7 @@ def open_kg_time(
     packet: bytes,
 ) -> "tuple[int, int, int]":
     aead = make(suite, time_key(site, suite, nonce_c, ps))
-    return open_time(aead, time_aad(site, client), suite, packet)
+    return open_time(aead, time_aad(site, client), suite, bytearray(packet), 0, len(packet))
 
 
 # Associated data of KG time, with room for its header.
@@ -191,16 +191,19 @@ def time_aad(site: bytes, client: int) -> bytearray:
     return bytearray(bytes(_HEAD) + site + u24(client))
 
 
-# The same with the cipher and time_aad made.
-def open_time(aead: "Any", aad: bytearray, suite: int, packet: bytes) -> "tuple[int, int, int]":
-    second = packet[1] if len(packet) == KGTIME_LEN and packet[0] == KGTIME else 1
+# The same with the cipher and time_aad made, in place: buf[o:end] is used up.
+def open_time(
+    aead: "Any", aad: bytearray, suite: int, buf: bytearray, o: int, end: int
+) -> "tuple[int, int, int]":
+    second = buf[o + 1] if end - o == KGTIME_LEN and buf[o] == KGTIME else 1
     if second & 15:
-        raise Malformed("no KG time: %d bytes, 43 expected" % len(packet))
+        raise Malformed("no KG time: %d bytes, 43 expected" % (end - o))
     if second >> 4 != suite:
         raise Unsupported("KG time of suite %d, the link's is %d" % (second >> 4, suite))
-    buf = bytearray(packet)
-    aad[:_HEAD] = packet[:_HEAD]
-    if not aead.open_into(packet[2:_HEAD], aad, buf, _HEAD, _KG_BODY):
+    p = o + _HEAD
+    head = buf[o:p]
+    aad[:_HEAD] = head
+    if not aead.open_into(head[2:], aad, buf, p, _KG_BODY):
         raise Unauthentic("KG time: the tag does not verify")
-    ms_high, ms_low, epoch_high, epoch_low, kseq = struct.unpack_from(">HIBHI", buf, _HEAD)
+    ms_high, ms_low, epoch_high, epoch_low, kseq = struct.unpack_from(">HIBHI", buf, p)
     return ms_high << 32 | ms_low, epoch_high << 16 | epoch_low, kseq

@@ -30,11 +30,12 @@ from .const import (
     USE_CONTROL,
     WILL,
 )
+from .control import get_welcome, open_down_at
 from .envelope import CTR1, CTR2, LIFE1
 from .errors import Malformed, Misuse, Replay, Stale
 from .keys import time_key_of, u24
 from .provision import open_time
-from .tlv import EMPTY, items
+from .tlv import EMPTY, block
 from .topics import put_token
 
 _TYPING = False
@@ -176,7 +177,7 @@ class Session(BootSession):
         buf = packet if isinstance(packet, bytearray) else bytearray(packet)
         if self._control is None:
             self._derive()
-        order = control.open_down_at(self._down, self.ident.suite, self._down_aad, buf, o)
+        order = open_down_at(self._down, self.ident.suite, self._down_aad, buf, o)
         if order <= self._order:
             raise Replay("control packet out of order")
         self._order = order
@@ -185,6 +186,8 @@ class Session(BootSession):
         op = buf[o]
         if op == OP_WELCOME:
             return op, self._welcome(buf, o, end, mono)
+        if op == OP_TIME:
+            return op, self._time(buf, o, end, mono)
         body = bytes(buf[o:end])
         if op == OP_RECEIPT:
             self.top, self.mask = control.get_receipt(body)
@@ -195,8 +198,6 @@ class Session(BootSession):
             return op, self._epoch(body)
         if op == OP_RECORD:
             return op, body[1:]
-        if op == OP_TIME:
-            return op, self._time(body, mono)
         if op == OP_REPLY:
             if len(body) < 4:
                 raise Malformed("reply of %d bytes" % len(body))
@@ -204,12 +205,12 @@ class Session(BootSession):
         return op, None
 
     def _welcome(self, buf: bytearray, o: int, end: int, mono: int) -> int:
-        status, ms, floor, top, mask, epoch, kseq, o = control.get_welcome(buf, o, end)
+        status, ms, floor, top, mask, epoch, kseq, o = get_welcome(buf, o, end)
         if status > BEHIND:
             raise Malformed("welcome with status %d" % status)
-        found = items(buf, o, end, _KNOWN)
+        found = block(buf, o, end, _KNOWN)
         if status == READY:
-            self._clock(ms, found, mono)
+            self._clock(ms, buf, found, mono)
         self.boot_floor = floor
         self.top = top
         self.mask = mask
@@ -217,23 +218,25 @@ class Session(BootSession):
             self._saw(epoch, kseq)
         return status
 
-    def _time(self, body: bytes, mono: int) -> int:
-        if len(body) < 24:
-            raise Malformed("time of %d bytes" % len(body))
-        if self._asked is NOT_ASKED or bytes(body[1:17]) != self._asked:
+    def _time(self, buf: bytearray, o: int, end: int, mono: int) -> int:
+        if end - o < 24:
+            raise Malformed("time of %d bytes" % (end - o))
+        if self._asked is NOT_ASKED or buf[o + 1 : o + 17] != self._asked:
             raise Stale("time for another request")
-        ms = int.from_bytes(body[17:23], "big")
-        self._clock(ms, items(body, 23, len(body), _KNOWN), mono)
+        ms = int.from_bytes(buf[o + 17 : o + 23], "big")
+        self._clock(ms, buf, block(buf, o + 23, end, _KNOWN), mono)
         return ms
 
     # The mediator's time, and the KG's where it is there; each request is answered once.
-    def _clock(self, ms: int, found: "dict[int, bytes]", mono: int) -> None:
-        blob = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
-        if blob:
+    def _clock(
+        self, ms: int, buf: bytearray, found: "dict[int, tuple[int, int]]", mono: int
+    ) -> None:
+        at = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
+        if at is not None and at[0] != at[1]:
             ident = self.ident
             suite = ident.suite
             aead = self.make(suite, time_key_of(self._time_input, self._asked))
-            kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, blob)
+            kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, buf, at[0], at[1])
             if kseq < ident.kseq:
                 raise Stale("KG time with kseq %d, held: %d" % (kseq, ident.kseq))
             if epoch > self.epoch_seen or kseq > self.kseq_seen:

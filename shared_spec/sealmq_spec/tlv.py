@@ -1,5 +1,5 @@
 # The authenticated TLV block of m2, m3 and some control bodies (SPEC.md 3.4).
-from .const import MAX_TLV
+from .const import MAX_TLV, TLV_FIRED
 from .errors import Malformed, TooLarge, Unsupported
 
 EMPTY = b"\x00"
@@ -39,37 +39,58 @@ def span(buf: "Readable", o: int, limit: int) -> "tuple[int, int]":
         o += 1
         if n < 128:
             raise Malformed("TLV length %d in two bytes" % n)
+        if n > MAX_TLV:
+            raise TooLarge("TLV block of %d bytes, at most %d are taken" % (n, MAX_TLV))
     if o + n > limit:
         raise Malformed("TLV block of %d bytes, %d are there" % (n, limit - o))
     return o, o + n
 
 
-# The items of the block that stands at buf[o] and has to end at `limit`.
-def items(buf: "Readable", o: int, limit: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
+# {type: (from, to)} of the block that stands at buf[o] and has to end at `limit`.
+def block(
+    buf: "Readable", o: int, limit: int, known: "Sequence[int]" = ()
+) -> "dict[int, tuple[int, int]]":
     if o >= limit or buf[o] != limit - o - 1 or buf[o] > 127:
         o, end = span(buf, o, limit)
         if end != limit:
             raise Malformed("%d bytes behind the TLV block" % (limit - end))
     else:
         o += 1
-    return unpack(buf, o, limit, known)
+    return spans(buf, o, limit, known)
 
 
-# {type: value}; types keep their critical bit. `known`: types that the caller understands (without
-# the bit).
-def unpack(buf: "Readable", o: int, end: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
-    out: dict[int, bytes] = {}
+# Where the values of the items from buf[o] to `end` stand: {type: (from, to)}. Types keep their
+# critical bit. `known`: types that the caller understands (without the bit).
+def spans(
+    buf: "Readable", o: int, end: int, known: "Sequence[int]" = ()
+) -> "dict[int, tuple[int, int]]":
+    out: dict[int, tuple[int, int]] = {}
     while o < end:
         if o + 2 > end:
             raise Malformed("TLV item is cut off")
         t = buf[o]
-        stop = o + 2 + buf[o + 1]
-        if stop > end:
+        start = o + 2
+        o = start + buf[o + 1]
+        if o > end:
             raise Malformed("TLV %d is cut off" % t)
         if t in out or t ^ 0x80 in out:
             raise Malformed("TLV %d occurs twice" % (t & 0x7F))
         if t & 0x80 and t & 0x7F not in known:
             raise Unsupported("critical TLV %d is unknown" % (t & 0x7F))
-        out[t] = bytes(buf[o + 2 : stop])
-        o = stop
+        out[t] = start, o
     return out
+
+
+# The same with the values themselves: {type: value}.
+def unpack(buf: "Readable", o: int, end: int, known: "Sequence[int]" = ()) -> "dict[int, bytes]":
+    found = spans(buf, o, end, known)
+    return {t: bytes(buf[found[t][0] : found[t][1]]) for t in found} if found else {}
+
+
+# When a will fired, u32 seconds; 0 for a message that has a time of its own. An untimed one has the
+# item, others do not (SPEC.md 3.4).
+def fired(found: "dict[int, bytes]", untimed: bool) -> int:
+    value = found.get(TLV_FIRED)
+    if (value is not None) != untimed or (value is not None and len(value) != 4):
+        raise Malformed("untimed %d, TLV %d: %r" % (untimed, TLV_FIRED, value))
+    return int.from_bytes(value, "big") if value else 0
