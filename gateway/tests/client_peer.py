@@ -45,6 +45,7 @@ from sealmq_spec.const import (
     OP_COMMAND,
     SUBSCRIBE,
     TAG,
+    TLV_FIRED,
     TLV_KG_TIME,
     UNSUBSCRIBE,
     USE_CONTROL,
@@ -287,7 +288,9 @@ class Peer:
         m1 = bytes(head) + make(roots.suite, key).seal(
             nonce_m1(head, 0), payload, bytes(head) + tail
         )
-        return self.wrap(topic, roots, EMPTY + m1, how, s2)
+        # A will has the time at which it fired.
+        tlv = EMPTY if t else pack([(TLV_FIRED, (now_ms() // 1000).to_bytes(4, "big"))])
+        return self.wrap(topic, roots, tlv + m1, how, s2)
 
     def wrap(self, topic: str, roots: Roots, body: bytes, how: int, s2: int | None = None) -> bytes:
         ms, seq = self.order.next(now_ms())

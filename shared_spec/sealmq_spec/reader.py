@@ -6,7 +6,7 @@ from .envelope import get_m1, get_m3, nonce_m1, nonce_m3, open_at, tail_m1, tail
 from .errors import Malformed, NoKey, Replay, Stale, Unauthentic, Unsupported, WrongEpoch
 from .keys import inner_key, outer_key, topic_key
 from .records import check_manifest, check_record, derive, get_manifest, get_record
-from .tlv import span, unpack
+from .tlv import fired, span, unpack
 from .window import NEW, Window, check_fresh, life_s
 
 _TYPING = False
@@ -116,7 +116,8 @@ class Reader:
         if epoch < self._now[label][0]:
             raise WrongEpoch("record from epoch %d of label %d, which is over" % (epoch, label))
         seen = self._now.get(n)
-        if seen and (e_n < seen[0] or kseq < seen[2]):
+        # A newer epoch counts whatever its kseq; an older one never does.
+        if seen and (e_n, kseq) < (seen[0], seen[2]):
             raise WrongEpoch(
                 "record of epoch %d kseq %d, seen: %d, %d" % (e_n, kseq, seen[0], seen[2])
             )
@@ -128,7 +129,7 @@ class Reader:
             raise NoKey("manifest of label %d epoch %d, which is not held" % (label, epoch))
         check_manifest(self.make, self.ident.site, roots, p)
         seen = self._now.get(label)
-        if seen and (epoch < seen[0] or kseq < seen[2]):
+        if seen and (epoch, kseq) < (seen[0], seen[2]):
             raise WrongEpoch("manifest of epoch %d kseq %d is older" % (epoch, kseq))
         self._now[label] = (epoch, end, kseq)
 
@@ -174,7 +175,10 @@ class Reader:
         if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
             raise Malformed("class %d, untimed %d in an m3 with how %d" % (kind, untimed, how))
         now = now_ms // 1000
-        age = now - (s2 // 1000 if untimed else t_pub)
+        since = t_pub
+        if untimed or items:
+            since = fired(items, untimed) or t_pub
+        age = now - since
         check_fresh("message", age, life_s(life))
         label = roots.label
         roots = self._roots.get((label, epoch))
@@ -195,7 +199,7 @@ class Reader:
             raise Unauthentic("m1: the tag does not verify")
         _room(self._inner, self.limit, key)
         self._inner[key] = inner
-        order = (t_pub or s2 // 1000, boot, ctr)
+        order = (since, boot, ctr)
         kept = self._kept.get((topic, sender), _NOTHING)
         if how != RETAINED:
             self._check_window((label, sender, boot, salt, kind == WILL), how, ctr, t_pub, s2)

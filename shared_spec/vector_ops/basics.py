@@ -80,6 +80,8 @@ def decode(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
 
 def tlv_unpack(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     block = raw(d["block"])
+    for t, n in d.get("zeros", ()):
+        block += bytes((t, n)) + bytes(n)
     start, end = tlv.span(block, 0, len(block))
     items = tlv.unpack(block, start, end, d["known"])
     wanted = [(t, items[t]) for t in d["order"] if t in items]

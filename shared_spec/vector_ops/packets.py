@@ -29,7 +29,7 @@ from sealmq_spec.envelope import (
     tail_m3,
 )
 from sealmq_spec.errors import NoKey, Unauthentic, Unsupported
-from sealmq_spec.tlv import span, unpack
+from sealmq_spec.tlv import fired, span, unpack
 
 from . import expect_suite, hexed, raw, same, text_of
 
@@ -45,10 +45,12 @@ def _link(make: "Any", d: "dict[str, Any]", use: int) -> "Any":
 
 
 # TLV block and m1 of what m2 or m3 held; unknown critical items are refused.
-def _split(inside: bytes) -> "tuple[str, str]":
+def _split(inside: bytes, to_reader: bool) -> "tuple[str, str]":
     start, end = span(inside, 0, len(inside))
-    unpack(inside, start, end)
-    get_m1(inside, end, len(inside))
+    items = unpack(inside, start, end)
+    untimed = get_m1(inside, end, len(inside))[2]
+    if to_reader:
+        fired(items, untimed)
     return hexed(inside[:end]), hexed(inside[end:])
 
 
@@ -93,7 +95,7 @@ def m2(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     if not open_at(aead, nonce_link(salt, buf), buf, 0, M2_HEAD, len(buf), tail):
         raise Unauthentic("m2")
     n = len(buf) - M2_HEAD - TAG
-    block, inner = _split(bytes(buf[M2_HEAD : M2_HEAD + n]))
+    block, inner = _split(bytes(buf[M2_HEAD : M2_HEAD + n]), False)
     put_m2(buf, 0, 0x12, suite, ctr, s1)
     seal_at(aead, nonce_link(salt, buf), buf, 0, M2_HEAD, n, tail)
     same("m2", buf, packet)
@@ -120,7 +122,7 @@ def m3(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     if not open_at(aead, nonce_m3(buf), buf, 0, M3_HEAD, len(buf), tail):
         raise Unauthentic("m3")
     n = len(buf) - M3_HEAD - TAG
-    block, inner = _split(bytes(buf[M3_HEAD : M3_HEAD + n]))
+    block, inner = _split(bytes(buf[M3_HEAD : M3_HEAD + n]), True)
     put_m3(buf, 0, suite, ref, how, number, epoch, inst, s2, seq)
     seal_at(aead, nonce_m3(buf), buf, 0, M3_HEAD, n, tail)
     same("m3", buf, packet)

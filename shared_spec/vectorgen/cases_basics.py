@@ -68,6 +68,9 @@ def _tlv(c: Cases) -> None:
         "two-byte length beyond what is there",
         b"\x80\x80" + bytes([1, 125]) + bytes(125),
     )
+    over = {"block": "c000", "zeros": [[t, 255] for t in range(32, 95)] + [[95, 191]], "known": []}
+    what = "16,384 bytes, at most 16,383 are taken"
+    c.bad("tlv-over", "3.4", what, "tlv.unpack", {**over, "order": []}, "too-large")
     bad("item-cut", "an item's length is missing", b"\x01\x01")
     bad("value-cut", "an item longer than the block", b"\x03\x01\x02\x00")
     bad("twice", "a type that occurs twice", tlv((5, b"a"), (5, b"b")))

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from .case import Cases, Json, cut, link_json, with_byte
-from .envelopes import CLEAR, QUEUED, RETAINED, WILL, m1, m1_header, m1_seal, m2, m3, m3_link
+from .envelopes import (
+    CLEAR,
+    QUEUED,
+    RETAINED,
+    WILL,
+    fired,
+    m1,
+    m1_header,
+    m1_seal,
+    m2,
+    m3,
+    m3_link,
+)
 from .model import Client, Order, client, lentopic, rnd, roots, seal, tlv, u
 
 T = 1_800_000_000
@@ -236,7 +248,7 @@ def _m3(cases: Cases) -> None:
     c = client()
     good("utf8-topic", "a topic in UTF-8", c, topic=UTF8)
     good("retained", "how retained", c, how=1, kind=RETAINED)
-    good("will", "how will", c, how=2, kind=WILL, t_pub=0)
+    good("will", "how will: with the time at which it fired", c, 2, WILL, block=fired(T), t_pub=0)
     good("queued", "how queued", c, how=QUEUED)
     top = Order(0xFFFFFF, 2**48 - 1, 0xFFFFFF)
     good("limits", "highest inst, ms and seq", c, order=top)
@@ -277,6 +289,17 @@ def _m3(cases: Cases) -> None:
     bad("type", "m1's first byte", {"packet": with_byte(packet, 0, 0x11)}, "malformed")
     two = m3(c.site, c.own, ORDER, TOPIC, inner, block=tlv((0x80 | 99, b"")))
     bad("tlv-critical", "unknown critical type", {"packet": two.hex()}, "unsupported")
+    will = m1(c, TOPIC, PLAIN, 5, 0, WILL)
+    for name, what, body, block in (
+        ("fired-missing", "untimed, and no time at which it fired", will, b"\x00"),
+        ("fired-timed", "a time of its own, and one at which it fired", inner, fired(T)),
+        ("fired-short", "type 2 of three bytes", will, tlv((2, u(T, 4)[1:]))),
+        ("fired-long", "type 2 of five bytes", will, tlv((2, u(T, 5)))),
+    ):
+        raw = m3(c.site, c.own, ORDER, TOPIC, body, block=block)
+        bad(name, what, {"packet": raw.hex()}, "malformed")
+    raw = m3(c.site, c.own, ORDER, TOPIC, will, block=tlv((0x82, u(T, 4))))
+    bad("fired-critical", "type 2 with its critical bit", {"packet": raw.hex()}, "unsupported")
     raw = m3(c.site, c.own, ORDER, TOPIC, inner[:-1] if len(inner) < 44 else inner[:42])
     bad("no-room", "42 bytes for m1", {"packet": raw.hex()}, "malformed")
 

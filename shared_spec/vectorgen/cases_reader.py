@@ -10,6 +10,7 @@ from .envelopes import (
     QUEUED,
     RETAINED,
     WILL,
+    fired,
     m1,
     m1_header,
     m1_seal,
@@ -17,7 +18,7 @@ from .envelopes import (
     m3_link,
     record,
 )
-from .model import Order, rnd, roots, tlv
+from .model import Order, rnd, roots, tlv, u
 from .reader_steps import INST, KG, LOW, OLD, OWN, Story, no, ok, put_record, send, sender, take
 
 
@@ -112,14 +113,50 @@ def _classes(s: Story) -> None:
             packet = send(a, 1, t_pub, T, how, kind, 255)
             title, what = f"how-{word}-class-{name}", f"how {word}, class {name}"
             if kind in allowed[how]:
-                s.tell(title, what, ok(packet, a, how=how))
+                at = T if kind == WILL else None
+                s.tell(title, what, ok(packet, a, how=how, at=at))
             else:
                 s.tell(title, what, no(packet, "malformed"))
     order = Order(INST, T * 1000, 0)
     for kind in (LIVE, RETAINED):
         inner = m1_seal(a, m1_header(a, 1, 0, kind), TOPIC, PLAIN)
-        packet = m3(s.site, OWN, order, TOPIC, inner)
+        packet = m3(s.site, OWN, order, TOPIC, inner, block=fired(T))
         s.tell(f"untimed-{words[kind]}", "untimed, but no will", no(packet, "malformed"))
+
+
+def _fired(s: Story) -> None:
+    a = sender()
+
+    def will(at: int, life: int = 0, how: int = RETAINED, block: bytes = b"") -> bytes:
+        return send(a, 1, 0, T, how, WILL, life, block=block or fired(at))
+
+    def tell(name: str, what: str, *steps: Json) -> None:
+        s.tell(f"fired-{name}", what, *steps, section="3.4, 6.2")
+
+    late = ok(will(T - 3600, 255), a, age=3600, how=RETAINED, at=T - 3600, flip=True)
+    tell("hour-ago", "a retained will that fired an hour ago", late)
+    queued = ok(will(T - 128, 7, QUEUED), a, age=128, how=QUEUED, at=T - 128)
+    tell("life", "128 s ago, life 2^7", queued)
+    tell("life-over", "129 s ago, life 2^7", no(will(T - 129, 7, QUEUED), "stale"))
+    tell("life-0", "61 s ago, life W", no(will(T - 61), "stale"))
+    tell("ahead", "60 s ahead", ok(will(T + 60, 255), a, age=-60, how=RETAINED, at=T + 60))
+    tell("too-far-ahead", "61 s ahead", no(will(T + 61, 255), "stale"))
+    both = tlv((2, u(T, 4)), (40, b"ab"))
+    step = ok(will(T, 0, WILL, both), a, how=WILL, at=T, items={"40": "6162"})
+    tell("with-others", "beside a family's item", step)
+    missing = no(will(T, 0, WILL, b"\x00"), "malformed")
+    tell("missing", "a will without the time at which it fired", missing)
+    instead = no(will(T, 0, WILL, tlv((40, b"ab"))), "malformed")
+    tell("missing-others", "another item in its place", instead)
+    timed = send(a, 1, block=fired(T))
+    tell("timed", "a live message with a time of its own and a second one", no(timed, "malformed"))
+    timed = send(a, 1, T, T, RETAINED, RETAINED, 255, block=fired(T))
+    tell("timed-retained", "a retained one with two times", no(timed, "malformed"))
+    tell("short", "three bytes", no(will(T, 0, WILL, tlv((2, u(T, 4)[1:]))), "malformed"))
+    tell("long", "five bytes", no(will(T, 0, WILL, tlv((2, u(T, 5)))), "malformed"))
+    tell("empty", "no byte", no(will(T, 0, WILL, tlv((2, b""))), "malformed"))
+    critical = no(will(T, 0, WILL, tlv((0x82, u(T, 4)))), "unsupported")
+    tell("critical", "with its critical bit", critical)
 
 
 def _inner(s: Story) -> None:
@@ -169,10 +206,13 @@ def _replays(s: Story) -> None:
     s.tell("same-salt", "another sender, boot and salt alike", ok(first, a), ok(send(b, 1), b))
     will = send(a, 1, 0, T, WILL, WILL)
     s.tell(
-        "will-late", "a will sealed 199 messages ago", ok(send(a, 200), a), ok(will, a, how=WILL)
+        "will-late",
+        "a will sealed 199 messages ago",
+        ok(send(a, 200), a),
+        ok(will, a, how=WILL, at=T),
     )
     second = send(a, 1, 0, T + 1, WILL, WILL)
-    steps = (ok(will, a, how=WILL), no(second, "replay", T + 1))
+    steps = (ok(will, a, how=WILL, at=T), no(second, "replay", T + 1))
     s.tell("will-repeat", "a will that fires twice", *steps)
 
 
@@ -206,10 +246,20 @@ def _retained(s: Story) -> None:
         "retained-will",
         "a retained will behind a retained message",
         fine(old, 200),
-        ok(will, a, how=RETAINED),
+        ok(will, a, how=RETAINED, at=T),
     )
-    steps = (ok(will, a, how=RETAINED), no(new, "stale"))
+    steps = (ok(will, a, how=RETAINED, at=T), no(new, "stale"))
     s.tell("retained-behind-will", "a message older than the retained will", *steps)
+    old_will = send(a, 1, 0, T, RETAINED, WILL, 255, block=fired(T - 200))
+    what = "a retained will comes back behind a newer message"
+    s.tell("retained-will-rolled-back", what, fine(new, 100), no(old_will, "stale"))
+    b = sender(boot=6)
+    newer = send(b, 1, 0, T, RETAINED, WILL, 255, block=fired(T - 50))
+    steps = (ok(newer, b, age=50, how=RETAINED, at=T - 50), no(old_will, "stale"))
+    s.tell("retained-will-older", "a will older than the retained will", *steps)
+    again = send(b, 1, 0, T + 9, RETAINED, WILL, 255, block=fired(T - 50))
+    last = ok(again, b, T + 9, 59, RETAINED, at=T - 50)
+    s.tell("retained-will-again", "the same retained will, sealed again", steps[0], last)
 
 
 def _floors(s: Story) -> None:
@@ -227,12 +277,12 @@ def _floors(s: Story) -> None:
     s.tell("floor-queued-replay", "queued, s2 at the floor", *steps, limit=2)
     steps = (*full, no(send(d, 1, 0, T - 20, WILL, WILL), "replay"))
     s.tell("floor-will-replay", "a will, s2 at the floor", *steps, limit=2)
-    steps = (*full, ok(send(a, 1, 0, T, WILL, WILL), a, how=WILL))
+    steps = (*full, ok(send(a, 1, 0, T, WILL, WILL), a, how=WILL, at=T))
     s.tell("floor-will", "a will, s2 above the floor", *steps, limit=2)
 
 
 def add(cases: Cases) -> None:
     """All cases of this file."""
     story = Story(cases)
-    for group in (_keys, _times, _blocks, _classes, _inner, _replays, _retained, _floors):
+    for group in (_keys, _times, _blocks, _classes, _fired, _inner, _replays, _retained, _floors):
         group(story)

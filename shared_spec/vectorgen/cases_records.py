@@ -52,6 +52,13 @@ def _records(s: Story) -> None:
     newer = put_record(record(site, OWN, LOW, 81, KG, T + 300), False)
     steps = (put_record(now), no_record(forged, "unauthentic"), newer)
     tell("after-forged", "a forged kseq changes nothing", *steps)
+    first = record(site, OWN, LOWER, 99, KG)
+    steps = (put_record(first), put_record(now), ok(send(b2, 1), b2))
+    tell("epoch-higher-kseq-lower", "a newer epoch, lower kseq", *steps)
+    steps = (put_record(now), no_record(fresh, "epoch"), put_record(now, False))
+    tell("epoch-lower-raises-nothing", "behind it the newest is known still", *steps)
+    same = put_record(record(site, OWN, LOW, 80, KG, T + 900), False)
+    tell("kseq-same", "the same epoch and kseq, another hand-over end", put_record(now), same)
     up = record(site, LOW, roots(18, 1, 1), 80, KG)
     tell("not-held", "from a label that is not held", no_record(up, "no-key"))
     tell("chain", "from a label that was derived", put_record(now), put_record(up))
@@ -127,6 +134,13 @@ def _manifests(s: Story) -> None:
     )
     last = bad(manifest(site, OLD, 99, KG, T + 9000), "epoch")
     tell("over-epoch", "of an epoch that is over", put_record(link), last)
+    after = put_manifest(manifest(site, OWN, 85, KG, T + 600))
+    what = "of an epoch that is over: its kseq counts for nothing"
+    tell("over-epoch-raises-nothing", what, put_record(link), last, after)
+    low = put_manifest(manifest(site, LOWER, 99, KG, T + 600))
+    raised = put_record(record(site, OWN, LOW, 81, KG))
+    steps = (put_record(record(site, OWN, LOWER, 80, KG)), low, raised)
+    tell("then-newer-epoch", "its kseq does not hold up a newer epoch", *steps)
     tell("not-held", "of a label that is not held", bad(manifest(site, LOW, 85, KG), "no-key"))
     tell(
         "below",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .model import Client, F, Order, Roots, lentopic, rnd, seal, tag, u, xor
+from .model import Client, F, Order, Roots, lentopic, rnd, seal, tag, tlv, u, xor
 
 LIVE, RETAINED, WILL, CLEAR, QUEUED = 0, 1, 2, 3, 3
 
@@ -45,6 +45,11 @@ def m2(c: Client, topic: bytes, inner: bytes, ctr: int, s1: int, flags: int, blo
     header = u(0x12, 1) + u(16 * c.suite, 1) + u(ctr, 3) + u(s1, 4)
     aad = header + c.site + u(c.client, 3) + u(c.mediator, 3) + u(flags, 1) + lentopic(topic)
     return header + seal(c.suite, c.key(1), c.salt + b"\x01" + u(ctr, 3), block + inner, aad)
+
+
+def fired(at: int) -> bytes:
+    """Section 3.4: the TLV block of a will that fired at `at`, in seconds."""
+    return tlv((2, u(at, 4)))
 
 
 def m3(

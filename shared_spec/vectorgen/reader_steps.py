@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .case import Cases, Json, client_json
 from .cases_envelopes import PLAIN, TOPIC, T
-from .envelopes import LIVE, m1, m3
-from .model import Client, Order, Roots, client, rnd, roots
+from .envelopes import LIVE, fired, m1, m3
+from .model import Client, Order, Roots, client, rnd, roots, u
 
 KG = Order(2, T * 1000, 0)
 INST = 9
@@ -29,11 +29,16 @@ def send(
     life: int = 0,
     topic: bytes = TOPIC,
     outer: Roots | None = None,
-    block: bytes = b"\x00",
+    block: bytes | None = None,
     ms: int = 0,
     seq: int = 0,
 ) -> bytes:
-    """m3 as an honest mediator makes it. s2 in seconds, ms on top of it."""
+    """m3 as an honest mediator makes it: an untimed one (t_pub 0) fired at s2, others fire not.
+
+    s2 in seconds, ms on top of it.
+    """
+    if block is None:
+        block = b"\x00" if t_pub else fired(s2)
     inner = m1(who, topic, PLAIN, ctr, t_pub, kind, life)
     order = Order(INST, s2 * 1000 + ms, seq)
     return m3(who.site, outer or who.own, order, topic, inner, how, block)
@@ -55,8 +60,11 @@ def ok(
     ms: int = 0,
     items: Json | None = None,
     flip: bool = False,
+    at: int | None = None,
 ) -> Json:
-    """The step in which a reader takes m3 and delivers it."""
+    """The step in which a reader takes m3 and delivers it. at: when it fired, seconds."""
+    if at is not None:
+        items = {**(items or {}), "2": u(at, 4).hex()}
     out: Json = {"payload": PLAIN.hex(), "label": who.own.label, "sender": who.client, "age": age}
     out |= {"how": how, "tlv": sorted([int(t), v] for t, v in (items or {}).items())}
     return {**take(packet, now, topic, ms), "out": out, **({"flip": ["packet"]} if flip else {})}
