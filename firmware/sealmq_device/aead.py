@@ -17,10 +17,11 @@ _backends: "dict[int, Any]" = {}
 
 # key: 32 bytes. ValueError for a suite that does not exist, or a key of another length.
 def make(suite: int, key: bytes) -> "Any":
-    backend = _backends.get(suite)
-    if backend is None:
-        backend = _backends[suite] = _load(suite)
-    return backend(key)
+    try:
+        return _backends[suite](key)
+    except KeyError:
+        _backends[suite] = _load(suite)
+        return _backends[suite](key)
 
 
 def _load(suite: int) -> "Any":

@@ -192,7 +192,7 @@ class Client(Joined):
         self._awaited = ctr
         try:
             self.sock.write(buf, at, n)
-            self._await(_PUBACK, pid)
+            self._puback(pid)
         except (OSError, SealError) as error:
             self._awaited = 0
             if self._denied is None:
@@ -203,6 +203,16 @@ class Client(Joined):
         self._awaited = 0
         if self._denied is not None:
             raise self._denial(self._denied)
+
+    # Mostly the four bytes that come next are it, and one read does.
+    def _puback(self, pid: int) -> None:
+        if not self._ahead:
+            four = self._four
+            got = self.sock.readinto(four)
+            if four[0] == _PUBACK and four[1] == 2 and four[2] << 8 | four[3] == pid and got == 4:
+                return
+            self._ahead = bytes(four[:got])
+        self._await(_PUBACK, pid)
 
     def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
         if len(self.unacked) >= _UNACKED and ctr not in self.unacked:

@@ -66,7 +66,6 @@ class Joined(Link):
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
         self._kg_next = 0
-        self._four = bytearray(4)
         self._renew_at = 0
         # All attributes exist before anything large is read: a growing object leaves holes in the
         # heap, and until small things have filled them each larger allocation searches from there.
@@ -109,7 +108,8 @@ class Joined(Link):
         self.store.put_boot(boot)
         self._boot = boot
         self.session.begin(boot, salt)
-        self.unacked.clear()
+        if self.unacked:
+            self.unacked.clear()
         self._begun = True
         if over:
             # Only a higher gen may begin at 1 again (SPEC.md 5.2).
@@ -162,8 +162,9 @@ class Joined(Link):
         now = self.mono()
         proof = s.begin_connect(not s.kg_time, min(self.unacked) if self.unacked else 0)
         if clean and self._will is None:
-            hello, view = self._hello, self._hello_view
+            hello = self._hello
             hello[-54:-22] = proof
+            view = self._hello_view
         else:
             hello, view = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
         s.sign_with(view, hello, now)
@@ -179,7 +180,8 @@ class Joined(Link):
         except (OSError, SealError):
             self._close()
             raise
-        return bool(status == READY)
+        ready: bool = status == READY
+        return ready
 
     # A CONNECT behind what its proof covers besides, and a view of all that the proof covers.
     def _connect(

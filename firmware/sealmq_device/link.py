@@ -36,7 +36,9 @@ class Link(MQTTClient):
         self.limit = limit
         self.timeout = timeout
         self.mono = Mono().ms
-        self._head = bytearray(2)
+        self._two = bytearray(2)
+        self._four = bytearray(4)
+        self._ahead = b""  # bytes of the next packet that were read with the last one
         self._ack = bytearray(b"\x40\x02\0\0")
         self._out = bytearray(192)
 
@@ -58,6 +60,7 @@ class Link(MQTTClient):
     def _close(self) -> None:
         sock = self.sock
         self.sock = None
+        self._ahead = b""
         if sock is not None:
             sock.close()
 
@@ -119,41 +122,53 @@ class Link(MQTTClient):
 
     # --- what comes in ---
 
-    # Reads as much as buf holds, or raises.
+    # Reads as much as buf holds, first what was read ahead, or raises.
     def _fill(self, buf: "bytearray | memoryview") -> None:
-        if self._alive().readinto(buf) != len(buf):
+        sock = self._alive()
+        ahead = self._ahead
+        if ahead:
+            k = min(len(ahead), len(buf))
+            buf[:k] = ahead[:k]
+            self._ahead = ahead[k:]
+            if k == len(buf):
+                return
+            buf = memoryview(buf)[k:]
+        if sock.readinto(buf) != len(buf):
             raise OSError(errno.ECONNRESET)
 
     # The next packet as (first byte, rest), if there is one or wait is set; then without limit.
     def _poll(self, wait: bool) -> "tuple[int, bytearray] | None":
         sock = self._alive()
+        if self._ahead:
+            return self._read()
         try:
             sock.settimeout(None if wait else 0)
-            got = sock.readinto(self._head)
+            got = sock.readinto(self._two)
             sock.settimeout(self.timeout)
         except OSError:
             self._close()
             raise
-        return None if got is None else self._read(got)
+        if got is None:
+            return None
+        if got != 2:
+            self._ahead = bytes(self._two[:got])
+        return self._read(got == 2)
 
-    # The next packet, within the timeout. got: how much of its first two bytes is in _head already.
+    # The next packet, within the timeout. begun: its first two bytes are in _two already.
     # TooLarge: one came and was thrown away; the connection goes on.
-    def _read(self, got: "int | None" = None) -> "tuple[int, bytearray]":
+    def _read(self, begun: bool = False) -> "tuple[int, bytearray]":
         sock = self.sock
         if sock is None:
             raise OSError(errno.ENOTCONN)
-        head = self._head
+        two = self._two
         try:
-            if got is None:
-                got = sock.readinto(head)
-            if got != 2:
-                if got != 1:
+            if not begun:
+                if self._ahead:
+                    self._fill(two)
+                elif sock.readinto(two) != 2:
                     raise OSError(errno.ECONNRESET)
-                one = bytearray(1)
-                self._fill(one)
-                head[1] = one[0]
-            first = head[0]
-            n = head[1]
+            first = two[0]
+            n = two[1]
             if n > 127:
                 n = self._long(n & 127)
             if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
@@ -161,7 +176,9 @@ class Link(MQTTClient):
             if n > self.limit:
                 self._throw_away(first, n)
             body = bytearray(n)
-            if n and sock.readinto(body) != n:
+            if self._ahead:
+                self._fill(body)
+            elif n and sock.readinto(body) != n:
                 raise OSError(errno.ECONNRESET)
         except OSError:
             self._close()
