@@ -44,6 +44,7 @@ class KeySource:
         self._cipher = ChaCha20Poly1305(cache_key)
         self._site = b""
         self._inst = 0
+        self._greeted: KgClient | None = None
         self._reserve: list[int] = []
         self._snapshot: dict[str, Any] = {}
         # Told before each snapshot is asked for: what changes from then on may not be in it.
@@ -71,11 +72,14 @@ class KeySource:
         """A new keyring from the key generator;
         draws instance numbers as needed and renews the copy.
         """
-        if not self._inst:
+        if kg is not self._greeted:
+            # Each connection says hello: provisioning requests are bound to the number it says.
             hello = await kg.hello(self._mediator)
-            self._site, self._inst = hello.site, hello.inst
-        while len(self._reserve) < _RESERVE:
+            self._greeted, self._site = kg, hello.site
+            self._reserve = [*self._reserve, hello.inst][-_RESERVE:]
+        while len(self._reserve) < _RESERVE + (not self._inst):
             self._reserve.append((await kg.hello(self._mediator)).inst)
+        self._inst = self._inst or self._reserve.pop(0)
         self.before_fetch()
         self._snapshot = await kg.snapshot()
         ring = Keyring(self._site, self._inst, self._snapshot)

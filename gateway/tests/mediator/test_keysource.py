@@ -1,0 +1,56 @@
+"""Where the mediator's keys come from: what it says to a key generator that came back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealmq.kgtypes import Hello
+from sealmq.mediator import keysource
+from sealmq.mediator.keysource import KeySource
+
+
+class Kg:
+    """A connection to a key generator, as far as fetching goes."""
+
+    insts = 0
+
+    def __init__(self) -> None:
+        self.greeted: list[int] = []
+
+    async def hello(self, mediator: int) -> Hello:
+        Kg.insts += 1
+        self.greeted.append(mediator)
+        return Hello(b"site", Kg.insts)
+
+    async def snapshot(self) -> dict[str, Any]:
+        assert self.greeted, "asked before it was greeted"
+        return {}
+
+
+class Nowhere:
+    """A store that takes everything."""
+
+    async def commit(self, records: list[Any]) -> None:
+        return
+
+
+def test_each_connection_is_greeted_and_inst_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keysource, "Keyring", lambda site, inst, snapshot: (site, inst))
+    source = KeySource(Path("kg.sock"), 7, Nowhere(), bytes(32))  # type: ignore[arg-type]
+
+    async def fetch(kg: Kg) -> object:
+        return await source.fetch(kg)  # type: ignore[arg-type]
+
+    async def story() -> None:
+        first, second = Kg(), Kg()
+        found = [await fetch(kg) for kg in (first, first, second, second)]
+        assert found == [(b"site", 1)] * 4
+        # One number in use and four in reserve; behind the first connection one a connection.
+        assert first.greeted == [7] * 5
+        assert second.greeted == [7]
+
+    asyncio.run(story())
