@@ -18,8 +18,17 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
 
 from sealmq_spec import const, control, provision
-from sealmq_spec.envelope import get_m1, get_m2, nonce_link, nonce_m1, nonce_m3, put_m3
-from sealmq_spec.envelope import tail_m1, tail_m2, tail_m3
+from sealmq_spec.envelope import (
+    get_m1,
+    get_m2,
+    nonce_link,
+    nonce_m1,
+    nonce_m3,
+    put_m3,
+    tail_m1,
+    tail_m2,
+    tail_m3,
+)
 from sealmq_spec.errors import SealError, Unauthentic
 from sealmq_spec.keys import inner_key, link_key, outer_key, topic_key
 from sealmq_spec.records import Roots, make_record
@@ -89,7 +98,8 @@ class Site:
 
     def order(self) -> bytes:
         self.seq += 1
-        return self.inst.to_bytes(3, "big") + self.now_ms().to_bytes(6, "big") + self.seq.to_bytes(3, "big")
+        time_and_seq = (self.now_ms() << 24 | self.seq).to_bytes(9, "big")
+        return self.inst.to_bytes(3, "big") + time_and_seq
 
     def record(self) -> bytes:
         """The derivation record from the client's label to the lower one."""
@@ -193,9 +203,9 @@ class Connection:
     def down(self, body: bytes) -> bytes:
         """A control packet down, sealed."""
         s = self.site
-        return control.seal_down(
-            self.aead(const.USE_DOWN), s.suite, s.order(), s.id, s.client, s.mediator, self.conn, body
-        )
+        aead = self.aead(const.USE_DOWN)
+        who = s.id, s.client, s.mediator, self.conn
+        return control.seal_down(aead, s.suite, s.order(), *who, body)
 
     def tell(self, body: bytes) -> None:
         self.publish(const.CONTROL, self.down(body))

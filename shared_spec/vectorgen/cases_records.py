@@ -57,8 +57,8 @@ def _records(s: Story) -> None:
     tell("epoch-higher-kseq-lower", "a newer epoch, lower kseq", *steps)
     steps = (put_record(now), no_record(fresh, "epoch"), put_record(now, False))
     tell("epoch-lower-raises-nothing", "behind it the newest is known still", *steps)
-    same = put_record(record(site, OWN, LOW, 80, KG, T + 900), False)
-    tell("kseq-same", "the same epoch and kseq, another hand-over end", put_record(now), same)
+    equal = put_record(record(site, OWN, LOW, 80, KG, T + 900), False)
+    tell("kseq-same", "the same epoch and kseq, another hand-over end", put_record(now), equal)
     up = record(site, LOW, roots(18, 1, 1), 80, KG)
     tell("not-held", "from a label that is not held", no_record(up, "no-key"))
     tell("chain", "from a label that was derived", put_record(now), put_record(up))
@@ -139,8 +139,8 @@ def _manifests(s: Story) -> None:
     tell("over-epoch-raises-nothing", what, put_record(link), last, after)
     low = put_manifest(manifest(site, LOWER, 99, KG, T + 600))
     raised = put_record(record(site, OWN, LOW, 81, KG))
-    steps = (put_record(record(site, OWN, LOWER, 80, KG)), low, raised)
-    tell("then-newer-epoch", "its kseq does not hold up a newer epoch", *steps)
+    was = put_record(record(site, OWN, LOWER, 80, KG))
+    tell("then-newer-epoch", "its kseq does not hold up a newer epoch", was, low, raised)
     tell("not-held", "of a label that is not held", bad(manifest(site, LOW, 85, KG), "no-key"))
     tell(
         "below",
