@@ -141,7 +141,12 @@ class Joined(Link):
                 continue
             if not ready:
                 self._close()
-                self._begin(s.boot_floor)
+                if s.boot > s.boot_floor and not provisioned:
+                    # Not boot is too low, but gen (SPEC.md 4.1).
+                    self._provision_apart()
+                    provisioned = True
+                else:
+                    self._begin(s.boot_floor)
             elif not s.kg_time and s.now_ms(0) is None:
                 self._close()
                 why = "no answer came within two seconds"

@@ -85,8 +85,14 @@ class Door:
                 continue
             if isinstance(opened, Opened):
                 return opened
+            session = self._boots.session
+            above = session is not None and session.boot > opened.floor
             self.end_session()
             self._boots.behind(opened.floor)
+            if above and not asked and self.may_renew:
+                # Not boot is too low, but gen (SPEC.md 4.1).
+                await self._new_roots()
+                asked = True
         raise ConnectFailed(f"the mediator called this client's boot too low {_TRIES} times")
 
     def end_session(self) -> None:

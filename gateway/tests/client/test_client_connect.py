@@ -90,6 +90,20 @@ def test_behind_takes_the_floor_plus_one_and_a_new_salt(tmp_path: Path) -> None:
     play(story)
 
 
+def test_behind_with_a_gen_that_is_too_low_provisions_anew(tmp_path: Path) -> None:
+    async def story(peer: Peer) -> None:
+        path = tmp_path / "app.state"
+        async with client_of(peer, path):
+            pass
+        # The mediator has seen gen 9; this client's state came back from a backup.
+        peer.highest, peer.site.newest = (9, 1, 1), 9
+        async with client_of(peer, path) as client:
+            assert client.identity.gen == 10
+        assert peer.highest == (10, 3, 1)
+
+    play(story)
+
+
 def test_at_the_end_of_boot_a_higher_generation_begins_from_1(tmp_path: Path) -> None:
     async def story(peer: Peer) -> None:
         path = tmp_path / "app.state"
