@@ -177,42 +177,38 @@ class Client(Joined):
             at = self._frame(n)
         buf[at] = _PUBLISH | flags
         n += _START - at
-        if qos:
-            self._deliver(buf, at, n, pid, s.ctr)
-            return s.ctr
+        ctr = s.ctr
         try:
-            sock.write(buf, at, n)
-        except OSError:
-            self._close()
-            raise
-        return s.ctr
-
-    # One PUBLISH with QoS 1, to its PUBACK. Kept for resend() when that does not come.
-    def _deliver(self, buf: bytearray, at: int, n: int, pid: int, ctr: int) -> None:
-        self._awaited = ctr
-        try:
-            self.sock.write(buf, at, n)
-            self._puback(pid)
+            if qos:
+                self._awaited = ctr
+                sock.write(buf, at, n)
+                # Mostly the four bytes that come next are the PUBACK, and one read does.
+                four = self._four
+                got = 0 if self._ahead else sock.readinto(four)
+                if got != 4 or four[0] != _PUBACK or four[2] << 8 | four[3] != pid:
+                    if got:
+                        self._ahead = bytes(four[:got])
+                    self._await(_PUBACK, pid)
+                self._awaited = 0
+            else:
+                sock.write(buf, at, n)
         except (OSError, SealError) as error:
-            self._awaited = 0
-            if self._denied is None:
-                self._keep(ctr, pid, bytes(buf[at : at + n]))
-                if isinstance(error, OSError):
-                    self._close()
-                raise
-        self._awaited = 0
+            self._unacknowledged(error, ctr, pid, buf, at, n)
         if self._denied is not None:
             raise self._denial(self._denied)
+        return ctr
 
-    # Mostly the four bytes that come next are it, and one read does.
-    def _puback(self, pid: int) -> None:
-        if not self._ahead:
-            four = self._four
-            got = self.sock.readinto(four)
-            if four[0] == _PUBACK and four[1] == 2 and four[2] << 8 | four[3] == pid and got == 4:
-                return
-            self._ahead = bytes(four[:got])
-        self._await(_PUBACK, pid)
+    # A PUBACK did not come. Kept for resend(), unless a notice says why.
+    def _unacknowledged(
+        self, error: Exception, ctr: int, pid: int, buf: bytearray, at: int, n: int
+    ) -> None:
+        self._awaited = 0
+        if isinstance(error, OSError):
+            self._close()
+        if self._denied is None:
+            if pid:
+                self._keep(ctr, pid, bytes(buf[at : at + n]))
+            raise error
 
     def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
         if len(self.unacked) >= _UNACKED and ctr not in self.unacked:
@@ -226,7 +222,15 @@ class Client(Joined):
             buf = bytearray(raw)
             buf[0] |= 8
             del self.unacked[ctr]
-            self._deliver(buf, 0, len(buf), pid, ctr)
+            self._awaited = ctr
+            try:
+                self._write(buf, 0, len(buf))
+                self._await(_PUBACK, pid)
+            except (OSError, SealError) as error:
+                self._unacknowledged(error, ctr, pid, buf, 0, len(buf))
+            self._awaited = 0
+            if self._denied is not None:
+                raise self._denial(self._denied)
 
     # The QoS that was granted. Denied when it was refused.
     def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
@@ -344,7 +348,7 @@ class Client(Joined):
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:
-        name = _text(topic)
+        name = topic if isinstance(topic, str) else _text(topic)
         raw = check_topic(name)
         if raw[0] in _RESERVED:
             raise Misuse("topics that begin with $, ! or @ are reserved: %r" % name)

@@ -4,6 +4,10 @@ import time
 from hashlib import sha256
 from os import urandom
 
+_TYPING = False
+if _TYPING:
+    from collections.abc import Callable
+
 _ticks_ms = time.ticks_ms  # type: ignore[attr-defined]
 _PERIOD: int = time.ticks_add(0, -1) + 1  # type: ignore[attr-defined]
 
@@ -26,17 +30,20 @@ def salt(boot: int, kg_nonce: bytes = b"") -> bytes:
     return sha256(b"".join((urandom(16), _HARDWARE, numbers, kg_nonce))).digest()[:8]
 
 
-# Milliseconds since it was made, rising for ever though ticks wrap (after 12 days on 32 bits).
-# Somebody must ask at least once in a wrap; a longer silence makes the clock late, and the next
-# welcome corrects that.
-class Mono:
-    def __init__(self) -> None:
-        self._last: int = _ticks_ms()
-        self._base: int = -self._last
+# A function that gives the milliseconds since it was made, rising for ever though ticks wrap (after
+# 12 days on 32 bits). Somebody must ask at least once in a wrap; a longer silence makes the clock
+# late, and the next welcome corrects that.
+def monotonic() -> "Callable[[], int]":
+    ticks_ms: "Callable[[], int]" = _ticks_ms
+    last = ticks_ms()
+    base = -last
 
-    def ms(self) -> int:
-        now: int = _ticks_ms()
-        if now < self._last:
-            self._base += _PERIOD
-        self._last = now
-        return self._base + now
+    def ms() -> int:
+        nonlocal last, base
+        now = ticks_ms()
+        if now < last:
+            base += _PERIOD
+        last = now
+        return base + now
+
+    return ms

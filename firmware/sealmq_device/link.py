@@ -9,7 +9,7 @@ from umqtt.simple import MQTTClient
 
 from sealmq_spec.errors import Malformed, SealError, TooLarge
 
-from .entropy import Mono
+from .entropy import monotonic
 
 _TYPING = False
 if _TYPING:
@@ -35,7 +35,7 @@ class Link(MQTTClient):
         MQTTClient.__init__(self, client_id, server, port, keepalive=keepalive)
         self.limit = limit
         self.timeout = timeout
-        self.mono = Mono().ms
+        self.mono = monotonic()
         self._two = bytearray(2)
         self._four = bytearray(4)
         self._ahead = b""  # bytes of the next packet that were read with the last one

@@ -37,6 +37,9 @@ _TAG_CHARS = 22
 _REASON = 200
 _PROOF = bytes((PROOF,))
 PROOF_FRONT = 8
+# A welcome up to its TLV block, and its length with the shortest one.
+WELCOME = ">BBHIBHBHQBHI"
+WELCOME_LEAST = 30
 _CONN = DOWN_HEAD + 10
 _DOWN_LEAST = DOWN_HEAD + TAG
 _CONTROL = len(CONTROL).to_bytes(2, "big") + CONTROL
@@ -274,9 +277,9 @@ def get_welcome(
 ) -> "tuple[int, int, int, int, int, int, int, int]":
     if end < 0:
         end = len(body)
-    if end - o < 30 or body[o] != OP_WELCOME:
+    if end - o < WELCOME_LEAST or body[o] != OP_WELCOME:
         raise Malformed("welcome of %d bytes" % (end - o))
-    t = struct.unpack_from(">BBHIBHBHQBHI", body, o)
+    t = struct.unpack_from(WELCOME, body, o)
     return (
         t[1],
         t[2] << 32 | t[3],
@@ -285,7 +288,7 @@ def get_welcome(
         t[8],
         t[9] << 16 | t[10],
         t[11],
-        o + 29,
+        o + WELCOME_LEAST - 1,
     )
 
 

@@ -1,7 +1,7 @@
 # A client's session with its mediator, sans-IO: seals what goes out, opens what comes in on the
 # control topic. Device and host use it alike. seal_publish runs for each message and the welcome
 # before the first: both are flat on purpose.
-from struct import pack_into
+from struct import pack_into, unpack_from
 
 from . import control
 from .bootsession import HALF_MS, NOT_ASKED, USED_UP, BootSession
@@ -30,7 +30,7 @@ from .const import (
     USE_CONTROL,
     WILL,
 )
-from .control import get_welcome, open_down_at
+from .control import WELCOME, WELCOME_LEAST, open_down_at
 from .envelope import CTR1, CTR2, LIFE1
 from .errors import Malformed, Misuse, Replay, Stale
 from .keys import time_key_of, u24
@@ -204,16 +204,21 @@ class Session(BootSession):
             return op, (int.from_bytes(body[1:4], "big"), body[4:])
         return op, None
 
+    # Fields as get_welcome has them; taken apart here because this stands before the first message.
     def _welcome(self, buf: bytearray, o: int, end: int, mono: int) -> int:
-        status, ms, floor, top, mask, epoch, kseq, o = get_welcome(buf, o, end)
+        status: int
+        if end - o < WELCOME_LEAST:
+            raise Malformed("welcome of %d bytes" % (end - o))
+        _, status, ms, ms_low, a, floor, b, top, mask, c, epoch, kseq = unpack_from(WELCOME, buf, o)
         if status > BEHIND:
             raise Malformed("welcome with status %d" % status)
-        found = block(buf, o, end, _KNOWN)
+        found = block(buf, o + WELCOME_LEAST - 1, end, _KNOWN)
         if status == READY:
-            self._clock(ms, buf, found, mono)
-        self.boot_floor = floor
-        self.top = top
+            self._clock(ms << 32 | ms_low, buf, found, mono)
+        self.boot_floor = a << 16 | floor
+        self.top = b << 16 | top
         self.mask = mask
+        epoch |= c << 16
         if epoch > self.epoch_seen or kseq > self.kseq_seen:
             self._saw(epoch, kseq)
         return status
