@@ -197,7 +197,7 @@ class Joined(Link):
         hello = bytearray(proof_aad(i.site, i.mediator) + raw)
         return hello, memoryview(hello)[: unsigned(hello)]
 
-    # Exactly the four bytes that have to come first.
+    # The four bytes that have to come first.
     def _connack(self) -> None:
         four = self._four
         if self.sock.readinto(four) != 4:
@@ -206,11 +206,7 @@ class Joined(Link):
             raise Malformed("%r instead of a CONNACK" % bytes(four))
         code = four[3]
         if code:
-            if code == 3:
-                raise Unavailable("CONNACK 3: the mediator lacks its broker or its store")
-            if code > 3:
-                raise Denied("CONNACK %d: unknown or disabled client, or a bad proof" % code)
-            raise Unsupported("CONNACK %d" % code)
+            raise _refusal(code)
         self._present = four[2] & 1 == 1
 
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
@@ -309,3 +305,11 @@ class Joined(Link):
     def _send_control(self, payload: bytes) -> None:
         raw = packet(_PUBLISH, _CONTROL + payload)
         self._write(raw, 0, len(raw))
+
+
+def _refusal(code: int) -> SealError:
+    if code == 3:
+        return Unavailable("CONNACK 3: the mediator lacks its broker or its store")
+    if code > 3:
+        return Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
+    return Unsupported("CONNACK %d" % code)

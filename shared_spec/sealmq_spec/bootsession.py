@@ -15,11 +15,19 @@ from .const import (
     WANT_KG_TIME,
     WINDOW_S,
 )
-from .control import down_aad, proof_aad, proof_head, put_conn, put_proof, unsigned
+from .control import (
+    CONN_AT,
+    down_aad,
+    proof_aad,
+    proof_head,
+    put_conn,
+    put_proof,
+    unsigned,
+)
 from .envelope import front_m1, front_m2
 from .errors import Misuse
-from .keys import USE_AT, inner_input, link_input, place_session, time_input
-from .provision import time_aad, time_nonce
+from .keys import NONCE_AT, USE_AT, inner_input, link_input, place_session, time_input
+from .provision import time_aad
 
 _TYPING = False
 if _TYPING:
@@ -34,6 +42,7 @@ USED_UP = "the boot session's counters are used up; start a new one"
 # W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
 HALF_MS = WINDOW_S * 500
 NOT_ASKED = bytes(16)  # no N_c is that
+IN_WELCOME = b""  # asked with the CONNECT; N_c stands in _time_input
 _KIND_PROOF = N_PROOF[0]
 _CONTROL = USE_CONTROL << 4
 _DOWN = USE_DOWN << 4
@@ -161,14 +170,19 @@ class BootSession:
         if conn > U24:
             raise Misuse("the boot session's connections are used up; start a new one")
         self.conn = conn
-        put_conn(self._down_aad, conn)
+        high = conn >> 16
+        low16 = conn & 0xFFFF
+        pack_into(">BH", self._down_aad, CONN_AT, high, low16)
         self._order = b""
         flags = FRESH_TOKENS
         self._asked = NOT_ASKED
         # N_c of a later connection can be foreseen: a mediator could have KG time in hand for it.
         if want_kg_time and conn == 1:
             flags |= WANT_KG_TIME
-            self._asked = time_nonce(salt, boot, conn)
+            self._asked = IN_WELCOME
+            # As time_nonce of provision.py has it.
+            made = self._time_input
+            pack_into(">8sBHBI", made, NONCE_AT, salt, boot >> 16, boot & 0xFFFF, high, low16 << 16)
         low = low or self.ctr + 1
         return proof_head(i.suite, flags, gen, i.client, boot, salt, conn, low)
 

@@ -40,7 +40,7 @@ PROOF_FRONT = 8
 # A welcome up to its TLV block, and its length with the shortest one.
 WELCOME = ">BBHIBHBHQBHI"
 WELCOME_LEAST = 30
-_CONN = DOWN_HEAD + 10
+CONN_AT = DOWN_HEAD + 10
 _DOWN_LEAST = DOWN_HEAD + TAG
 _CONTROL = len(CONTROL).to_bytes(2, "big") + CONTROL
 
@@ -215,7 +215,7 @@ def down_aad(site: bytes, client: int, mediator: int) -> bytearray:
 
 
 def put_conn(aad: bytearray, conn: int) -> None:
-    struct.pack_into(">BH", aad, _CONN, conn >> 16, conn & 0xFFFF)
+    struct.pack_into(">BH", aad, CONN_AT, conn >> 16, conn & 0xFFFF)
 
 
 # order: 12 bytes (inst, ms, seq), which is the nonce.

@@ -53,8 +53,7 @@ def link_key(
 USE_AT = 6
 _SESSION = 10
 _SESSION_END = 21
-_NONCE = 7
-_NONCE_END = 23
+NONCE_AT = 7  # of time_input: N_c, 16 bytes
 _IN_M1 = 8
 _IN_M1_END = 19
 _ROOM = bytes(11)
@@ -77,11 +76,6 @@ def place_session(session: bytes, link: bytearray, inner: bytearray, front: byte
     link[_SESSION:_SESSION_END] = session
     inner[_SESSION:_SESSION_END] = session
     front[_IN_M1:_IN_M1_END] = session
-
-
-def time_key_of(made: bytearray, nonce_c: bytes) -> bytes:
-    made[_NONCE:_NONCE_END] = nonce_c
-    return sha256(made).digest()
 
 
 def record_key(site: bytes, suite: int, label: int, epoch: int, root_bar: bytes) -> bytes:

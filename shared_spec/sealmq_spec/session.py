@@ -1,10 +1,11 @@
 # A client's session with its mediator, sans-IO: seals what goes out, opens what comes in on the
 # control topic. Device and host use it alike. seal_publish runs for each message and the welcome
 # before the first: both are flat on purpose.
+from hashlib import sha256
 from struct import pack_into, unpack_from
 
 from . import control
-from .bootsession import HALF_MS, NOT_ASKED, USED_UP, BootSession
+from .bootsession import HALF_MS, IN_WELCOME, NOT_ASKED, USED_UP, BootSession
 from .const import (
     BEHIND,
     DOWN_HEAD,
@@ -33,7 +34,7 @@ from .const import (
 from .control import WELCOME, WELCOME_LEAST, open_down_at
 from .envelope import CTR1, CTR2, LIFE1
 from .errors import Malformed, Misuse, Replay, Stale
-from .keys import time_key_of, u24
+from .keys import NONCE_AT, u24
 from .provision import open_time
 from .tlv import EMPTY, block
 from .topics import put_token
@@ -226,7 +227,11 @@ class Session(BootSession):
     def _time(self, buf: bytearray, o: int, end: int, mono: int) -> int:
         if end - o < 24:
             raise Malformed("time of %d bytes" % (end - o))
-        if self._asked is NOT_ASKED or buf[o + 1 : o + 17] != self._asked:
+        if (
+            self._asked is NOT_ASKED
+            or self._asked is IN_WELCOME
+            or buf[o + 1 : o + 17] != self._asked
+        ):
             raise Stale("time for another request")
         ms = int.from_bytes(buf[o + 17 : o + 23], "big")
         self._clock(ms, buf, block(buf, o + 23, end, _KNOWN), mono)
@@ -240,12 +245,18 @@ class Session(BootSession):
         if at is not None and at[0] != at[1]:
             ident = self.ident
             suite = ident.suite
-            aead = self.make(suite, time_key_of(self._time_input, self._asked))
+            made = self._time_input
+            if self._asked is not IN_WELCOME:
+                made[NONCE_AT : NONCE_AT + 16] = self._asked
+            aead = self.make(suite, sha256(made).digest())
             kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, buf, at[0], at[1])
             if kseq < ident.kseq:
                 raise Stale("KG time with kseq %d, held: %d" % (kseq, ident.kseq))
-            if epoch > self.epoch_seen or kseq > self.kseq_seen:
-                self._saw(epoch, kseq)
+            if epoch > self.epoch_seen:
+                self.epoch_seen = epoch
+                self.due = ident.own is not None and epoch > ident.own.epoch
+            if kseq > self.kseq_seen:
+                self.kseq_seen = kseq
             if not -HALF_MS <= kg_ms - ms <= HALF_MS:
                 self.clock_conflict = True
             self._set_time(kg_ms, mono, True)
