@@ -128,6 +128,7 @@ def test_no_proof_no_entry(scene: Scene) -> None:
 def test_an_unknown_client(scene: Scene) -> None:
     stranger = scene.spare()
     stranger.ident.client = 999
+    stranger.session.renew(stranger.ident)
     made = bytes(stranger.connect_packet())
     scene.one_record(lambda: _refused(scene, made), "mediator.connect.denied")
 

@@ -113,7 +113,7 @@ def test_a_sleeping_reader_gets_what_mosquitto_queued(site: Site, mosquitto: int
         for n in range(20):
             publisher.publish("machine/1/temperature", f"reading {n}")
     assert raw.connect(flags=clean_off)[0] == 1, "session present"
-    seen = []
+    seen: list[bytes] = []
     while len(seen) < 20:
         got = raw.wire.read()
         assert got is not None

@@ -105,6 +105,10 @@ class Channel(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._unread = True
+        if self.small:
+            # Before a proof the answers are few and short: no honest peer leaves them unread.
+            self.gone("answers unread before a proof")
+            return
         self.slow(True)
         self._throttle()
 

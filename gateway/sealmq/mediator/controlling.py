@@ -76,9 +76,7 @@ class Controlling:
             ctr, s1, body = self._conn.link.open_control(packet.payload)
             self._conn.link.look(ctr, self._conn.low)
             check_fresh("control packet", self._conn.hub.now_ms() // 1000 - s1)
-            sent = self._conn.link.mark(ctr, tag_of(packet.payload))
-            sent.done = True
-            self._conn.link.confirm(sent)
+            self._conn.link.mark(ctr, tag_of(packet.payload)).done = True
             return self._operation(ctr, body)
         except SealError as error:
             self._refuse(ctr, error)

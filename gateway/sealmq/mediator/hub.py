@@ -21,7 +21,7 @@ from sealmq.kglink import KgError, KgUnavailable
 from sealmq.order import Order
 from sealmq.site.config import Config
 from sealmq.store import Store, StoreRecord
-from sealmq_spec.const import RECORD, TLV_FIRED
+from sealmq_spec.const import RECORD, TLV_FIRED, WINDOW_S
 from sealmq_spec.errors import Unavailable
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
@@ -81,6 +81,10 @@ class Hub:
     def now_ms(self) -> int:
         """The gateway's clock, Unix milliseconds."""
         return time.time_ns() // 1_000_000
+
+    def clock_fell(self) -> bool:
+        """Whether our stamps are so far ahead of the clock that readers would refuse them."""
+        return self.order.ms - self.now_ms() > WINDOW_S * 500
 
     def next_order(self) -> bytes:
         """12 bytes that no other packet of this mediator carries."""
@@ -224,6 +228,8 @@ class Hub:
             ring.set_links(client, links)
         if ring.public() != self.ring.public():
             self.house.republish()
+        if ring.inst != self.order.inst:
+            self.order = Order(ring.inst)
         before, self.ring = self.ring, ring
         for connection in list(self.connections):
             connection.keys_changed(before)

@@ -86,6 +86,14 @@ class KeySource:
         await self._keep()
         return ring
 
+    async def renew(self) -> Keyring | None:
+        """The same keys under another instance number, one of those in reserve; None if none is."""
+        if not self._reserve:
+            return None
+        self._inst = self._reserve.pop(0)
+        await self._keep()
+        return Keyring(self._site, self._inst, self._snapshot)
+
     async def _keep(self) -> None:
         copy = {"site": self._site.hex(), "reserve": self._reserve, "snapshot": self._snapshot}
         nonce = os.urandom(12)

@@ -127,9 +127,24 @@ class Mediator:
         while True:
             await asyncio.sleep(1.0)
             self._hub.engine.tick(self._hub.now_ms())
+            if self._hub.clock_fell():
+                await self._follow_clock()
             now = loop.time()
             for connection in list(self._hub.connections):
                 connection.beat(now)
+
+    # The clock was set back: stamps of our own past would lead it for long (SPEC.md 5, point 4).
+    async def _follow_clock(self) -> None:
+        try:
+            ring = await self._keys.renew()
+        except StoreError as error:
+            log.error("the clock was set back, and no new instance number can be stored: %s", error)
+            return
+        if ring is None:
+            log.error("the clock was set back, and no instance number is in reserve")
+            return
+        log.warning("the clock was set back; going on as instance %d", ring.inst)
+        self._hub.take_ring(ring)
 
 
 async def serve(layout: Layout, secrets: dict[str, object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from sealmq.families.api import CutTlv, PutTlv, SealTo
 from sealmq.families.engine import Decision
@@ -203,6 +203,14 @@ class Publishing:
             else:
                 conn.close("one message under two packet ids")
             return
+        where = cast("Connection | None", sent.where)
+        if where is not None and where.state == "open":
+            # Two connections of one boot session: the newer one counts, else whoever held on to
+            # the older one could have a message move twice.
+            if where.conn_no > conn.conn_no:
+                conn.close("a message that is under way in a newer connection of this session")
+                return
+            where.close("the boot session goes on in a newer connection")
         opened = self._open(packet, now_ms)
         decision = self._ask(packet, opened, now_ms)
         if not decision.allow or decision.label is not None:

@@ -41,6 +41,7 @@ from sealmq_spec.errors import (
     Unsupported,
     WrongEpoch,
 )
+from sealmq_spec.tlv import fired as fired_at
 from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
@@ -193,24 +194,25 @@ def is_live(seen: Delivered, retain: bool, now_ms: int) -> bool:
 
 
 class Inside(NamedTuple):
-    """What m3 holds, opened with the topic key: TLV and m1, and what m1's header says."""
+    """What m3 holds, opened with the topic key: TLV and m1, and what m1's header says.
+
+    `at`: Unix seconds of publishing, or of a will's firing.
+    """
 
     body: bytes
     start: int
     kind: int
-    untimed: bool
     sender: int
     boot: int
     ctr: int
-    t_pub: int
+    at: int
     life: int
 
     tlv: dict[int, bytes]
 
     def age_s(self, now_ms: int) -> int:
         """Seconds since it was published, or, of a will, since it fired (SPEC.md 6.2)."""
-        at = int.from_bytes(self.tlv[TLV_FIRED], "big") if self.untimed else self.t_pub
-        return now_ms // 1000 - at
+        return now_ms // 1000 - self.at
 
 
 def open_m3(
@@ -231,9 +233,10 @@ def open_m3(
     first, start = span(body, 0, len(body))
     tlv = unpack(body, first, start, known_tlv)
     _, kind, untimed, _, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
-    if untimed != (TLV_FIRED in tlv) or (untimed and (kind != WILL or len(tlv[TLV_FIRED]) != 4)):
-        raise Malformed(f"class {kind}, untimed {untimed}, without the time at which it fired")
-    return Inside(body, start, kind, untimed, sender, boot, ctr, t_pub, life, tlv)
+    if untimed and kind != WILL:
+        raise Malformed(f"class {kind}, untimed")
+    at = fired_at(tlv, untimed) or t_pub
+    return Inside(body, start, kind, sender, boot, ctr, at, life, tlv)
 
 
 def rewrap(
