@@ -4,6 +4,7 @@
 from hashlib import sha256
 from struct import pack, pack_into
 
+from .b64 import b64u
 from .const import (
     FRESH_TOKENS,
     N_PROOF,
@@ -17,9 +18,12 @@ from .const import (
 )
 from .control import (
     CONN_AT,
+    PROOF_CONN,
+    PROOF_SESSION,
     down_aad,
     proof_aad,
     proof_head,
+    proof_input,
     put_conn,
     put_proof,
     unsigned,
@@ -94,6 +98,7 @@ class BootSession:
         self.clock_conflict = False
         self._offset: "int | None" = None
         self._nonce[:8] = salt
+        self._session = pack(">BH8s", boot >> 16, boot & 0xFFFF, salt)
         self._control = None
         self._topic = None
         if self._prepared:
@@ -107,6 +112,7 @@ class BootSession:
         self._proof_front = proof_aad(site, mediator)
         self._down_aad = down_aad(site, client, mediator)
         put_conn(self._down_aad, self.conn)
+        self._proof_input = proof_input(suite, ident.gen, client)
         self._time_input = time_input(site, suite, ident.ps)
         self._time_aad = time_aad(site, client)
         self._front2 = front_m2(suite, site, client, mediator)
@@ -130,10 +136,7 @@ class BootSession:
         ident = self.ident
         suite = ident.suite
         inner = self._inner_input
-        boot = self.boot
-        place_session(
-            pack(">BH8s", boot >> 16, boot & 0xFFFF, self.salt), made, inner, self._front1
-        )
+        place_session(self._session, made, inner, self._front1)
         made[USE_AT] = _DOWN | suite
         self._down = make(suite, sha256(made).digest())
         made[USE_AT] = _PUBLISH | suite
@@ -171,8 +174,8 @@ class BootSession:
             raise Misuse("the boot session's connections are used up; start a new one")
         self.conn = conn
         high = conn >> 16
-        low16 = conn & 0xFFFF
-        pack_into(">BH", self._down_aad, CONN_AT, high, low16)
+        rest = conn & 0xFFFF
+        pack_into(">BH", self._down_aad, CONN_AT, high, rest)
         self._order = b""
         flags = FRESH_TOKENS
         self._asked = NOT_ASKED
@@ -182,9 +185,13 @@ class BootSession:
             self._asked = IN_WELCOME
             # As time_nonce of provision.py has it.
             made = self._time_input
-            pack_into(">8sBHBI", made, NONCE_AT, salt, boot >> 16, boot & 0xFFFF, high, low16 << 16)
+            pack_into(">8sBHBI", made, NONCE_AT, salt, boot >> 16, boot & 0xFFFF, high, rest << 16)
         low = low or self.ctr + 1
-        return proof_head(i.suite, flags, gen, i.client, boot, salt, conn, low)
+        made = self._proof_input
+        made[0] = i.suite << 4 | flags
+        made[PROOF_SESSION:PROOF_CONN] = self._session
+        pack_into(">BHBH", made, PROOF_CONN, high, rest, low >> 16, low & 0xFFFF)
+        return b64u(made)
 
     # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
     # to set the clock.

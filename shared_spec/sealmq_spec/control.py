@@ -64,6 +64,17 @@ def proof_head(
     return b64u(p)
 
 
+# P of one who connects again and again. What its first byte, what stands from PROOF_SESSION to
+# PROOF_CONN (u24 boot ‖ salt) and the u24 conn ‖ u24 low behind that say is still to be written.
+PROOF_SESSION = 7
+PROOF_CONN = 18
+
+
+def proof_input(suite: int, gen: int, client: int) -> bytearray:
+    head = struct.pack(">IHB", suite << 28 | gen, client >> 8, client & 255)
+    return bytearray(head + bytes(24 - PROOF_SESSION))
+
+
 # (suite, flags, gen, client, boot, salt, conn, low, tag or b"") of a CONNECT password.
 def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, int, bytes]":
     n = len(password)
