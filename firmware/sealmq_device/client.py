@@ -58,9 +58,15 @@ if _PLAIN + _TAGS != publish_overhead():
 
 
 class Client(Joined):
-    # store: path of the enrolment file, or an object with the port of store.py. limit: bytes of the
-    # largest packet. timeout: seconds. make: the cipher backend, for hosts.
+    # store: path of the enrolment file, or an object with the port of store.py. make: the cipher
+    # backend, for hosts. keepalive: seconds, 0 for none. limit: bytes of the largest packet.
+    # timeout: seconds for one read. By position or by name, in this order.
     def __init__(self, *args: "Any", **kw: "Any") -> None:
+        self._attributes()
+        self._set_up(*args, **kw)
+        self._enrol()
+
+    def _attributes(self) -> None:
         # {class name: count} of what came and was not accepted; the last such error.
         self.refused: "dict[str, int]" = {}
         self.last_refused: "SealError | None" = None
@@ -71,7 +77,6 @@ class Client(Joined):
         self._awaited = 0
         self._denied: "Notice | None" = None
         self._last = b""  # the topic that stands in the publish buffer
-        Joined.__init__(self, *args, **kw)
 
     # --- session ---
 

@@ -6,6 +6,7 @@ from micropython import const
 
 from sealmq_spec.const import (
     ANSWER,
+    CCM,
     CONTROL,
     M1_HEAD,
     M2_HEAD,
@@ -44,7 +45,10 @@ _TAG_ROOM = bytes(22)
 
 
 class Joined(Link):
-    def __init__(
+    # Objects first, then, in steps that keep nothing, what they hold: a growing object and a long
+    # function leave holes in the heap when they are done, and until small things have filled these
+    # each larger allocation searches from the lowest one.
+    def _set_up(
         self,
         store: "str | Any" = "/sealmq.json",
         make: "Any" = None,
@@ -58,6 +62,8 @@ class Joined(Link):
         self.store = FileStore(store) if isinstance(store, str) else store
         self.make = make
         self._kg_nonce = b""
+        self._kg_next = 0
+        self._boot = 0
         self._begun = False
         self._clean = True
         self._present = False
@@ -65,32 +71,39 @@ class Joined(Link):
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
-        self._kg_next = 0
         self._renew_at = 0
-        # All attributes exist before anything large is read: a growing object leaves holes in the
-        # heap, and until small things have filled them each larger allocation searches from there.
-        for name in ("_boot", "ident", "session", "reader", "_hello", "_hello_view"):
-            setattr(self, name, None)
+        self._hello = bytearray()
+        self._hello_view = memoryview(self._hello)
+        self.ident = Identity(bytes(4), 0, 0, bytes(32))
+        self.session = Session(self.ident, make, 0, bytes(8))
+        self.reader = Reader(self.ident, make)
+        make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
+
+    def _enrol(self) -> None:
         self._boot = self.store.boot()
-        self.ident, at = self._load()
-        make(self.ident.suite, bytes(32))  # loads the suite's code now, not while connecting
+        ident = self._load(self.store.enrolment())
+        self._use(ident)
+
+    def _load(self, enrolment: "dict[str, Any]") -> Identity:
+        ident = Identity.from_enrolment(enrolment)
         try:
+            at = enrolment["mediator"]
             self.server, self.port = at["host"], at["port"]
         except KeyError:
             raise Malformed("enrolment file: the mediator's host or port is missing") from None
-        self.client_id = ("sealmq-%d" % self.ident.client).encode()
-        self.session = Session(self.ident, make, 0, bytes(8))
-        self.reader = Reader(self.ident, make)
-        # A CONNECT without a will, the proof's 54 characters still to come.
-        self._hello, self._hello_view = self._connect(True, None, bytes(54))
-
-    def _load(self) -> "tuple[Identity, dict[str, Any]]":
-        enrolment = self.store.enrolment()
-        ident = Identity.from_enrolment(enrolment)
+        self.client_id = ("sealmq-%d" % ident.client).encode()
         blob = self.store.state()
         if ident.load(blob[:-_KG_NONCE]):
             self._kg_nonce = blob[-_KG_NONCE:]
-        return ident, enrolment["mediator"]
+        return ident
+
+    def _use(self, ident: Identity) -> None:
+        self.ident = ident
+        self.session.renew(ident)
+        self.reader.ident = ident
+        self.reader.reset()
+        # A CONNECT without a will, the proof's 54 characters still to come.
+        self._hello, self._hello_view = self._connect(True, None, bytes(54))
 
     # --- boot session ---
 
@@ -263,7 +276,7 @@ class Joined(Link):
 
     # Takes roots over, stored first. False: a packet that only looks like an answer.
     def _answered(self, nonce_c: bytes, answer: bytes) -> bool:
-        fresh = self._load()[0]
+        fresh = self._load(self.store.enrolment())
         try:
             fresh.accept(self.make, nonce_c, answer)
         except (Denied, Unavailable):
@@ -275,12 +288,8 @@ class Joined(Link):
         blob = fresh.dump()
         if blob != self.store.state()[:-_KG_NONCE]:
             self.store.put_state(blob + self._kg_nonce)
-        self.ident = fresh
         self.unacked.clear()
-        self.session.renew(fresh)
-        self._hello, self._hello_view = self._connect(True, None, bytes(54))
-        self.reader.ident = fresh
-        self.reader.reset()
+        self._use(fresh)
         return True
 
     # The roots of a new epoch over the session that is open. False: none to be had now; the old
