@@ -40,6 +40,7 @@ if _TYPING:
     Notice = tuple[int, int, int, str, str]
 
 _QUEUE = const(16)
+_WHAT_PUBLISH = 1
 _NOTICES = const(8)
 _TOPICS = const(32)
 _UNACKED = const(8)
@@ -76,6 +77,7 @@ class Client(Joined):
         self._topics: "dict[str | bytes, bytes]" = {}
         self._awaited = 0
         self._denied: "Notice | None" = None
+        self._doubt: "Notice | None" = None
         self._last = b""  # the topic that stands in the publish buffer
 
     # --- session ---
@@ -335,6 +337,16 @@ class Client(Joined):
             self.notices.append(said)
             if said[1] and said[1] == self._awaited:
                 self._denied = said
+            elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
+                self._doubt = said
+
+    # A PUBLISH whose tag did not verify is not acknowledged (SPEC.md 4.4): ours was changed on its
+    # way, or another was put beside it. The stored packet can be sent again.
+    def _check(self) -> None:
+        said = self._doubt
+        if said is not None:
+            self._doubt = None
+            raise from_notice(said)
 
     def _record(self, p: "bytes | bytearray") -> None:
         if p[:1] == b"\x19":

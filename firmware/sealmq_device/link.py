@@ -246,6 +246,7 @@ class Link(MQTTClient):
                 self._take(first, body)
             except TooLarge as error:
                 self._refuse(error)
+            self._check()
             now = self.mono()
             if not until:
                 until = now + 1000 * self.timeout
@@ -258,6 +259,10 @@ class Link(MQTTClient):
         raise NotImplementedError
 
     def _refuse(self, error: SealError) -> None:
+        raise NotImplementedError
+
+    # While an acknowledgement is awaited: raises when none will come.
+    def _check(self) -> None:
         raise NotImplementedError
 
 

@@ -187,14 +187,20 @@ def test_a_replayed_connect_touches_nothing(scene: Scene) -> None:
 # --- what is published ---
 
 
-def _notice(scene: Scene, made: bytes, code: int, rule: str) -> None:
-    """Refused with a notice of this class, acknowledged so that libraries stop, recorded once."""
+def _notice(scene: Scene, made: bytes, code: int, rule: str, verified: bool = False) -> None:
+    """Refused with a notice of this class, recorded once.
+
+    Only a packet whose own tag has verified is named by its counter, and acknowledged so that
+    libraries stop sending it.
+    """
+    ctr = scene.raw.session.ctr if verified else 0
 
     def act() -> None:
         scene.raw.notices.clear()
         scene.raw.wire.send(made)
-        assert scene.raw.barrier() == ([PUBACK] if made[0] & 6 else [])
+        assert scene.raw.barrier() == ([PUBACK] if verified and made[0] & 6 else [])
         assert [(n[0], n[2], n[3]) for n in scene.raw.notices] == [(1, code, rule)]
+        assert [n[1] for n in scene.raw.notices] == [ctr]
 
     scene.one_record(act, rule)
 
@@ -202,7 +208,7 @@ def _notice(scene: Scene, made: bytes, code: int, rule: str) -> None:
 def test_a_foreign_topic(scene: Scene) -> None:
     topic = b"machine/2/temperature"
     sealed = scene.raw.seal(topic, b"99")
-    _notice(scene, publish(topic, sealed, 0x32, 1), 5, "labels.publish.other-label")
+    _notice(scene, publish(topic, sealed, 0x32, 1), 5, "labels.publish.other-label", True)
 
 
 @pytest.mark.parametrize("topic", [b"$SYS/x", b"!c2", b"@sm1/m/16"])
@@ -237,7 +243,7 @@ def test_a_replay_at_qos_0_and_a_retransmission_at_qos_1(scene: Scene) -> None:
     first = publish(TOPIC, scene.raw.seal(TOPIC, b"21.5", flags=0), 0x30)
     scene.raw.wire.send(first)
     assert scene.raw.barrier() == []
-    _notice(scene, first, 4, "mediator.publish.replay")
+    _notice(scene, first, 4, "mediator.publish.replay", True)
     again = publish(TOPIC, scene.raw.seal(TOPIC, b"21.5"), 0x32, 1)
     for made in (again, again, bytes((again[0] | 8,)) + again[1:]):
         scene.raw.wire.send(made)
@@ -250,7 +256,7 @@ def test_an_old_message(scene: Scene) -> None:
     scene.raw.session._offset = offset - 61_000
     sealed = scene.raw.seal(TOPIC, b"21.5")
     scene.raw.session._offset = offset
-    _notice(scene, publish(TOPIC, sealed, 0x32, 1), 3, "mediator.publish.stale")
+    _notice(scene, publish(TOPIC, sealed, 0x32, 1), 3, "mediator.publish.stale", True)
 
 
 @pytest.mark.parametrize("topic", [b"a/+", b"a/#", b"", b"a\x00b", b"\xc3\x28"])
@@ -281,7 +287,7 @@ def test_empty_and_largest_payloads_pass(scene: Scene, size: int) -> None:
 
 def test_one_byte_more_does_not(scene: Scene) -> None:
     sealed = scene.raw.seal(TOPIC, bytes((1 << 20) + 1))
-    _notice(scene, publish(TOPIC, sealed, 0x32, 1), 8, "mediator.publish.toolarge")
+    _notice(scene, publish(TOPIC, sealed, 0x32, 1), 8, "mediator.publish.toolarge", True)
 
 
 # --- what is subscribed to ---
