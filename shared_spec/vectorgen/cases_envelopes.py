@@ -259,7 +259,7 @@ def _m3(cases: Cases) -> None:
         packet = m3_link(link, ORDER, TOPIC, inner)
         out = {"how": 0, "inst": 9, "s2": ORDER.ms, "seq": 4, "tlv": "00", "m1": inner.hex()}
         given = {**link_json(link), "ref": 1, "topic": TOPIC.hex(), "packet": packet.hex()}
-        what = "ref 1: under the link's delivery key"
+        what = "ref 1 (reserved): under the link's delivery key"
         cases.good(f"m3-{name}-link", "3.3", what, "m3", given, out, "packet")
     given = {**given, "client": 8}
     cases.bad("m3-link-other-client", "3.3", "another client's number", "m3", given, "no-key")
