@@ -94,7 +94,7 @@ class Controlling:
             for record in records:
                 self._conn.down(bytes((OP_RECORD,)) + record)
             return None
-        if op in (OP_ASK_TIME, OP_FETCH):
+        if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND):
             raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
         if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
             return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])

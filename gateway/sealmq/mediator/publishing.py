@@ -189,11 +189,11 @@ class Publishing:
         packet_id = packet.packet_id
         if not packet.qos:
             raise _numbered(Replay(f"counter {sent.ctr} came before"), sent.ctr)
+        if sent.ctr < conn.low:
+            raise Replay(f"counter {sent.ctr} is below {conn.low}, which this connection announced")
         if sent.done:
             self._end_here(packet)
             return
-        if sent.ctr < conn.low:
-            raise Replay(f"counter {sent.ctr} is below {conn.low}, which this connection announced")
         if self._underway.get(packet_id) is sent:
             return
         if sent.where is conn:
