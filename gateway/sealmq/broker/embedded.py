@@ -7,18 +7,19 @@ pins the exact version, and a test compares it.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
 from amqtt.broker import Broker, Server
 from amqtt.contexts import Action, BrokerConfig, ListenerConfig, ListenerType
+from amqtt.errors import BrokerError
+from amqtt.mqtt.disconnect import DisconnectPacket
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
-from amqtt.session import Session
+from amqtt.session import ApplicationMessage, Session
 
 from .credentials import Credentials
 from .handler import MediatorHandler, outbox_of
 from .plugins import MEDIATOR
-from .stream import GuardedReader
 
 AMQTT = "0.12.1"
 REFUSED = 0x80
@@ -70,9 +71,7 @@ class MediatorBroker(Broker):
         _, session = await super()._initialize_client_session(
             reader, writer, remote_address, remote_port
         )
-        if isinstance(reader, GuardedReader):
-            reader.backlog = session.delivered_message_queue.qsize
-        return MediatorHandler(self.plugins_manager), session
+        return MediatorHandler(self.plugins_manager, self), session
 
     async def _handle_client_session(
         self,
@@ -114,19 +113,34 @@ class MediatorBroker(Broker):
     ) -> None:
         """Nothing. amqtt calls this at each CONNECT for the filters of every client there is."""
 
-    async def _handle_subscription(
-        self,
-        client_session: Session,
-        handler: BrokerProtocolHandler,
-        subscribe_waiter: asyncio.Future[Any],
+    async def _client_message_loop(
+        self, client_session: Session, handler: BrokerProtocolHandler
     ) -> None:
-        """SUBACK, then the retained messages of the granted filters [MQTT-3.8.4-3]."""
-        asked = subscribe_waiter.result()
-        codes = [await self.add_subscription(topic, client_session) for topic in asked.topics]
-        await handler.mqtt_acknowledge_subscription(asked.packet_id, codes)
-        for (topic_filter, _), code in zip(asked.topics, codes, strict=True):
+        """Serve the connection to its end, then end it: its will, where it left without a word."""
+        if not isinstance(handler, MediatorHandler):
+            raise BrokerError("a connection that did not come through the door")
+        ended: asyncio.Future[DisconnectPacket | None] = asyncio.get_running_loop().create_future()
+        ended.set_result(DisconnectPacket() if await handler.serve() else None)
+        await self._handle_disconnect(client_session, handler, ended)
+
+    async def subscribe(self, session: Session, filters: Sequence[tuple[str, int]]) -> list[int]:
+        """The granted QoS of each filter, or 0x80."""
+        return [await self.add_subscription(wanted, session) for wanted in filters]
+
+    async def send_retained(
+        self, session: Session, filters: Sequence[tuple[str, int]], codes: Sequence[int]
+    ) -> None:
+        """What is retained for the granted filters, repeated ones included [MQTT-3.8.4-3]."""
+        for (topic_filter, _), code in zip(filters, codes, strict=True):
             if code != REFUSED:
-                await self._send_retained(topic_filter, code, client_session)
+                await self._send_retained(topic_filter, code, session)
+
+    def unsubscribe(self, session: Session, filters: Sequence[str]) -> None:
+        """Forget these filters. amqtt keeps, and walks for ever, one that nobody holds."""
+        for topic_filter in filters:
+            self._del_subscription(topic_filter, session)
+            if self._subscriptions.get(topic_filter) == []:
+                del self._subscriptions[topic_filter]
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
         """amqtt keeps the old QoS when a filter is subscribed to again [MQTT-3.8.4-3]."""
@@ -146,21 +160,12 @@ class MediatorBroker(Broker):
             ):
                 box.put(topic, kept.data, min(granted, kept.qos or 0), retain=True)
 
-    async def _handle_message_delivery(
-        self,
-        client_session: Session,
-        handler: BrokerProtocolHandler,
-        wait_deliver: asyncio.Future[Any],
-    ) -> bool:
-        """Route a PUBLISH; False ends the connection. amqtt forgets the QoS it came with."""
-        message = wait_deliver.result()
-        if message is None:
-            return True
-        if await self._topic_filtering(client_session, message.topic, Action.PUBLISH):
-            await self._broadcast_message(client_session, message.topic, message.data, message.qos)
+    async def route(self, session: Session, message: ApplicationMessage) -> None:
+        """Route a PUBLISH. amqtt forgets the QoS it came with."""
+        if await self._topic_filtering(session, message.topic, Action.PUBLISH):
+            await self._broadcast_message(session, message.topic, message.data, message.qos)
             if message.retain:
                 await self.retain_message(None, message.topic, message.data, message.qos)
-        return True
 
     async def _broadcast_message(
         self,

@@ -17,10 +17,10 @@ from typing import Protocol
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
 
-from sealmq.mqtt import Connect, Decoder, ProtocolError, build
+from sealmq.mqtt import Connect, Decoder, Packet, ProtocolError, build
 
 from .credentials import ID_PREFIX, PROBE_PREFIX, Credentials
-from .stream import CHUNK, MAX_PACKET, GuardedReader, GuardedWriter, check
+from .stream import CHUNK, MAX_PACKET, Arriving, GuardedReader, GuardedWriter
 
 log = logging.getLogger("sealmq.broker")
 
@@ -61,7 +61,10 @@ class Gate:
 
     async def open(self, sock: socket.socket) -> None:
         """Listen on a bound socket."""
-        self._server = await asyncio.start_server(self._arrive, sock=sock, backlog=512)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: asyncio.StreamReaderProtocol(Arriving(), self._arrive), sock=sock, backlog=512
+        )
 
     async def close(self) -> None:
         """Accept nothing more; end what is there."""
@@ -128,7 +131,7 @@ class Gate:
     async def _admit(
         self,
         connect: Connect,
-        rest: bytes,
+        rest: list[Packet],
         reader: asyncio.StreamReader,
         decoder: Decoder,
         writer: GuardedWriter,
@@ -145,8 +148,7 @@ class Gate:
                 writer.write(build.connack(False, UNAVAILABLE))
                 return
         live = self._live[name] = _Live(writer, asyncio.Event())
-        # Without a keep alive amqtt sets no timers of its own, one of which can tear a header in
-        # two; GuardedReader keeps the time.
+        # Without a keep alive amqtt sets no timers of its own; GuardedReader keeps the time.
         first = build.connect(
             name,
             clean_session=connect.clean_session,
@@ -155,9 +157,7 @@ class Gate:
             username=connect.username,
             password=connect.password,
         )
-        guarded = GuardedReader(
-            reader, decoder, first + rest, connect.keepalive, name, writer.abort
-        )
+        guarded = GuardedReader(reader, decoder, first, rest, connect.keepalive, name, writer.abort)
         try:
             await self._behind.external_connected(guarded, writer, LISTENER)
         finally:
@@ -166,16 +166,15 @@ class Gate:
             live.over.set()
 
 
-async def _first(reader: asyncio.StreamReader, decoder: Decoder) -> tuple[Connect | None, bytes]:
-    """The CONNECT, and what has come behind it; None when the peer left without one."""
-    seen = b""
+async def _first(
+    reader: asyncio.StreamReader, decoder: Decoder
+) -> tuple[Connect | None, list[Packet]]:
+    """The CONNECT, and what has come with it; None when the peer left without one."""
     while chunk := await reader.read(CHUNK):
-        seen += chunk
         packets = decoder.feed(chunk)
         if packets:
             connect = packets[0]
             if not isinstance(connect, Connect):  # the decoder lets nothing else come first
                 raise ProtocolError(f"{type(connect).__name__} before CONNECT [MQTT-3.1.0-1]")
-            check(packets[1:])
-            return connect, seen[len(connect.raw) :]
-    return None, b""
+            return connect, packets[1:]
+    return None, []

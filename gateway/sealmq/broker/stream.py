@@ -1,8 +1,9 @@
-"""What amqtt reads and writes: only bytes that our own decoder has passed, and never for ever.
+"""A mediator's connection: only packets that our own decoder has passed, and never for ever.
 
 amqtt has no limit on a packet's size, loses its place in the stream behind a packet that it
 refuses, and keeps a silent client for ever whatever its keep alive says (MQTT 3.1.1 section
-3.1.2.10). So each connection goes through here: a broken packet or too long a silence ends it.
+3.1.2.10). So each connection goes through here: a broken packet or too long a silence ends it. What
+came before the end is handed out first, whatever the end is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from amqtt.adapters import ReaderAdapter, WriterAdapter
@@ -23,41 +25,46 @@ log = logging.getLogger("sealmq.broker")
 # again for what policy families will add.
 MAX_PACKET = 2 * 1024 * 1024
 CHUNK = 64 * 1024
-MOST_BACKLOG = 256
-BACKLOG_S = 0.002
+# Packets of one connection in a row, before the others have their turn.
+TURN = 64
+# Unsent bytes: one packet of the outbox, and as much again in answers.
+MOST_UNSENT = 2 * MAX_PACKET
 CLOSE_S = 5.0
 
 
-def check(packets: Iterable[Packet]) -> None:
-    """ProtocolError for what a mediator never sends though it is MQTT."""
-    for packet in packets:
-        # amqtt would stop to serve the connection without closing it.
-        if isinstance(packet, Publish) and packet.topic.startswith("$"):
-            raise ProtocolError("PUBLISH to a topic of the server's own ('$...') [MQTT-4.7.2-1]")
+class Arriving(asyncio.StreamReader):
+    """A stream whose reset is an end like any other; asyncio forgets what came before a reset."""
+
+    def set_exception(self, exc: BaseException) -> None:
+        """The connection is lost."""
+        self.feed_eof()
 
 
 class GuardedReader(ReaderAdapter):
-    """amqtt's reader. `first` is handed out before what comes from `stream`.
+    """The CONNECT as bytes for amqtt, what follows it as packets for ourselves.
 
-    `keepalive` is the client's, in seconds; 0 means none. `abort` closes the connection.
+    `first` are the packets that have come with the CONNECT. `keepalive` is the client's, in
+    seconds; 0 means none. `abort` closes the connection.
     """
 
     def __init__(
         self,
         stream: asyncio.StreamReader,
         decoder: Decoder,
-        first: bytes,
+        connect: bytes,
+        first: Iterable[Packet],
         keepalive: int,
         name: str,
         abort: Callable[[], None],
     ) -> None:
         self._stream = stream
         self._decoder = decoder
-        self._held = bytearray(first)
+        self._connect = bytearray(connect)
+        self._packets = deque(first)
+        self._fault = ""
+        self._taken = 0
         self._name = name
         self._abort = abort
-        # How many messages of this connection wait to be routed; set once there is a session.
-        self.backlog: Callable[[], int] = lambda: 0
         self._loop = asyncio.get_running_loop()
         self._silence = keepalive * 1.5
         self._heard = self._loop.time()
@@ -66,12 +73,36 @@ class GuardedReader(ReaderAdapter):
             self._timer = self._loop.call_later(self._silence, self._listen)
 
     async def read(self, n: int = -1) -> bytes:
-        """Exactly n bytes; IncompleteReadError, which amqtt takes for the end."""
-        while len(self._held) < n:
-            await self._more(n)
-        data = bytes(self._held[:n])
-        del self._held[:n]
+        """Exactly n bytes of the CONNECT; IncompleteReadError behind it."""
+        data = bytes(self._connect[:n])
+        if len(data) < n:
+            raise asyncio.IncompleteReadError(data, n)
+        del self._connect[:n]
         return data
+
+    async def next(self) -> Packet | None:
+        """The next packet behind the CONNECT; None at the end."""
+        self._taken += 1
+        if self._taken % TURN == 0:
+            await asyncio.sleep(0)
+        while not self._packets:
+            if self._fault or not (chunk := await self._stream.read(CHUNK)):
+                self._end()
+                return None
+            self._heard = self._loop.time()
+            try:
+                self._packets.extend(self._decoder.feed(chunk))
+            except ProtocolError as error:
+                self._packets.extend(error.packets)
+                self._fault = str(error)
+        packet = self._packets.popleft()
+        if isinstance(packet, Publish) and packet.topic.startswith("$"):
+            # MQTT, but nothing that a mediator ever sends.
+            self._fault = "PUBLISH to a topic of the server's own ('$...') [MQTT-4.7.2-1]"
+            self._packets.clear()
+            self._end()
+            return None
+        return packet
 
     def feed_eof(self) -> None:
         """End the connection."""
@@ -83,22 +114,10 @@ class GuardedReader(ReaderAdapter):
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _more(self, wanted: int) -> None:
-        # amqtt takes in what comes as fast as it comes, and routes it more slowly.
-        while self.backlog() > MOST_BACKLOG:  # noqa: ASYNC110 - amqtt's queue tells nobody
-            await asyncio.sleep(BACKLOG_S)
-        chunk = await self._stream.read(CHUNK)
-        self._heard = self._loop.time()
-        if chunk:
-            try:
-                check(self._decoder.feed(chunk))
-            except ProtocolError as error:
-                log.warning("closing %s: %s", self._name, error)
-                self.feed_eof()
-                chunk = b""
-        if not chunk:
-            raise asyncio.IncompleteReadError(bytes(self._held), wanted)
-        self._held += chunk
+    def _end(self) -> None:
+        if self._fault:
+            log.warning("closing %s: %s", self._name, self._fault)
+            self.feed_eof()
 
     def _listen(self) -> None:
         left = self._heard + self._silence - self._loop.time()
@@ -124,6 +143,16 @@ class GuardedWriter(WriterAdapter):
         """Wait while too much is queued."""
         if not self._stream.is_closing():
             await self._stream.drain()
+
+    async def relieve(self) -> None:
+        """Wait only while far too much is queued.
+
+        A client may read nothing until we have read what it sends. One that is gone is no error
+        here: its end shows in what is read.
+        """
+        if self._stream.transport.get_write_buffer_size() > MOST_UNSENT:
+            with contextlib.suppress(OSError):
+                await self.drain()
 
     def get_peer_info(self) -> tuple[str, int] | None:
         """Address and port."""

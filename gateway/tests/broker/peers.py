@@ -18,7 +18,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
 from sealmq.broker.credentials import Credentials
-from sealmq.mqtt import Connack, Decoder, Packet, build
+from sealmq.mqtt import Connack, Decoder, Packet, Will, build
 from sealmq.run import secrets
 
 WAIT_S = 30.0
@@ -124,7 +124,9 @@ class Peer:
 class Raw:
     """A mediator's connection, packet by packet."""
 
-    def __init__(self, broker: BrokerProcess, name: str, *, clean: bool = False) -> None:
+    def __init__(
+        self, broker: BrokerProcess, name: str, *, clean: bool = False, will: Will | None = None
+    ) -> None:
         self.sock = socket.create_connection(("127.0.0.1", broker.port), WAIT_S)
         self.decoder = Decoder(2 * 1024 * 1024, "client")
         self.packets: list[Packet] = []
@@ -132,6 +134,7 @@ class Raw:
             build.connect(
                 name,
                 clean_session=clean,
+                will=will,
                 username=broker.credentials.user,
                 password=broker.credentials.password.encode(),
             )
