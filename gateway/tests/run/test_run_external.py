@@ -99,6 +99,7 @@ def test_an_external_broker_is_used_and_none_started(
         "port": guarded.port,
         "user": "sealmq",
         "password": PASSWORD,
+        "shared": True,
     }
     assert "sealmq/probe/" in guarded.log()
     assert up.end() == 0
