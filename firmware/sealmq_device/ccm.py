@@ -45,6 +45,18 @@ class Ccm:
         # [CBC, ECB, key, CBC's next IV (its last block) and a word: 1 CBC is usable, 2 ECB exists]
         self._s: "list[Any]" = [None, None, _bytes(key), _bytearray(20)]
 
+    # From here on under another key. Cheaper than another object, and leaves nothing to collect.
+    @micropython.viper
+    def rekey(self, key: object) -> None:
+        if int(_len(key)) != 32:
+            raise ValueError("an AES-256 key has 32 bytes")
+        s = self._s
+        s[0] = None
+        s[1] = None
+        s[2] = _bytes(key)
+        state = ptr32(s[3])
+        state[4] = 0
+
     # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     @micropython.viper

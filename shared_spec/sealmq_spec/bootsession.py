@@ -74,6 +74,9 @@ class BootSession:
         self._sent = 0
         self._asked = NOT_ASKED
         self._order = b""
+        self._derived = False
+        self._rekey = False
+        self._time_aead: "Any" = None
         self._control: "Any" = None
         self._down: "Any" = None
         self._publish: "Any" = None
@@ -99,7 +102,7 @@ class BootSession:
         self._offset: "int | None" = None
         self._nonce[:8] = salt
         self._session = pack(">BH8s", boot >> 16, boot & 0xFFFF, salt)
-        self._control = None
+        self._derived = False
         self._topic = None
         if self._prepared:
             self._prepared = {}
@@ -122,8 +125,9 @@ class BootSession:
             self._link_input = link_input(site, mediator, ident.km)
             self._inner_input = inner_input(site, own.suite, client, own.r_bar)
             self._front1 = front_m1(own.suite, own.epoch, client, site, own.label)
+            self._make_ciphers(suite, own.suite)
         self.due = self.outdated()
-        self._control = None
+        self._derived = False
         self._topic = None
         self._prepared = {}
 
@@ -132,22 +136,43 @@ class BootSession:
         made = self._link_input
         if not made:
             raise Misuse("no roots yet: provision first")
-        make = self.make
-        ident = self.ident
-        suite = ident.suite
+        suite = self.ident.suite
         inner = self._inner_input
         place_session(self._session, made, inner, self._front1)
         made[USE_AT] = _DOWN | suite
-        self._down = make(suite, sha256(made).digest())
-        made[USE_AT] = _PUBLISH | suite
-        self._publish = make(suite, sha256(made).digest())
-        made[USE_AT] = _CONTROL | suite
-        aead = make(suite, sha256(made).digest())
-        self._inner = make(ident.own.suite, sha256(inner).digest())
-        self._control = aead
+        key = sha256(made).digest()
+        if self._rekey:
+            self._down.rekey(key)
+            made[USE_AT] = _PUBLISH | suite
+            self._publish.rekey(sha256(made).digest())
+            made[USE_AT] = _CONTROL | suite
+            self._control.rekey(sha256(made).digest())
+            self._inner.rekey(sha256(inner).digest())
+        else:
+            make = self.make
+            self._down = make(suite, key)
+            made[USE_AT] = _PUBLISH | suite
+            self._publish = make(suite, sha256(made).digest())
+            made[USE_AT] = _CONTROL | suite
+            self._control = make(suite, sha256(made).digest())
+            self._inner = make(self.ident.own.suite, sha256(inner).digest())
+        self._derived = True
+
+    # Ciphers that can be given another key are kept from one boot session to the next.
+    def _make_ciphers(self, suite: int, own_suite: int) -> None:
+        make = self.make
+        none = bytes(32)
+        self._time_aead = make(suite, none)
+        self._rekey = hasattr(self._time_aead, "rekey")
+        if self._rekey:
+            self._down = make(suite, none)
+            self._publish = make(suite, none)
+            self._control = make(suite, none)
+            self._inner = make(own_suite, none)
+            self._rekey = hasattr(self._inner, "rekey")
 
     def _link(self, use: int) -> "Any":
-        if self._control is None:
+        if not self._derived:
             self._derive()
         return {USE_PUBLISH: self._publish, USE_CONTROL: self._control, USE_DOWN: self._down}[use]
 
@@ -201,7 +226,7 @@ class BootSession:
     # The same; aad: what the proof covers, control.proof_aad and the packet up to the tag; perhaps
     # a view of the memory in which the packet stands.
     def sign_with(self, aad: "bytes | memoryview", packet: bytearray, mono: int) -> None:
-        if self._control is None:
+        if not self._derived:
             self._derive()
         nonce = self._nonce
         conn = self.conn

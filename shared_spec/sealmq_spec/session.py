@@ -107,7 +107,7 @@ class Session(BootSession):
         prepared = self._prepared
         last = prepared.get(key)
         if last is None:
-            if self._control is None:
+            if not self._derived:
                 self._derive()
             if len(prepared) >= _TOPICS:
                 prepared.clear()
@@ -176,7 +176,7 @@ class Session(BootSession):
     # bytes). Unknown ops -> (op, None). o: where the packet begins. A bytearray is used up.
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
         buf = packet if isinstance(packet, bytearray) else bytearray(packet)
-        if self._control is None:
+        if not self._derived:
             self._derive()
         order = open_down_at(self._down, self.ident.suite, self._down_aad, buf, o)
         if order <= self._order:
@@ -248,7 +248,11 @@ class Session(BootSession):
             made = self._time_input
             if self._asked is not IN_WELCOME:
                 made[NONCE_AT : NONCE_AT + 16] = self._asked
-            aead = self.make(suite, sha256(made).digest())
+            aead = self._time_aead
+            if self._rekey:
+                aead.rekey(sha256(made).digest())
+            else:
+                aead = self.make(suite, sha256(made).digest())
             kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, buf, at[0], at[1])
             if kseq < ident.kseq:
                 raise Stale("KG time with kseq %d, held: %d" % (kseq, ident.kseq))
