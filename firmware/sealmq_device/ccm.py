@@ -47,7 +47,7 @@ class Ccm:
 
     # From here on under another key. Cheaper than another object, and leaves nothing to collect.
     @micropython.viper
-    def rekey(self, key: object) -> None:
+    def rekey(self, key: object) -> object:
         if int(_len(key)) != 32:
             raise ValueError("an AES-256 key has 32 bytes")
         s = self._s
