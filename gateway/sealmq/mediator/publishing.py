@@ -190,7 +190,8 @@ class Publishing:
         if not packet.qos:
             raise _numbered(Replay(f"counter {sent.ctr} came before"), sent.ctr)
         if sent.ctr < conn.low:
-            raise Replay(f"counter {sent.ctr} is below {conn.low}, which this connection announced")
+            text = f"counter {sent.ctr} is below {conn.low}, which this connection announced"
+            raise _numbered(Replay(text), sent.ctr)
         if sent.done:
             self._end_here(packet)
             return
