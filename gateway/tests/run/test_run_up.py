@@ -61,6 +61,7 @@ def test_secrets_come_through_the_pipe_only_each_to_whom_it_is_for(site: Site) -
     broker = mediator["secrets"]["broker"]
     assert broker["host"] == "127.0.0.1"
     assert len(broker["password"]) > 40
+    assert broker["shared"] is False
     kept = {site.root / "state" / role / "told.jsonl" for role in ("kg", "mediator")}
     secrets = [kg["secrets"]["key"], mediator["secrets"]["cache_key"], broker["password"]]
     texts = [
