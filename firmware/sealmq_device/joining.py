@@ -17,7 +17,7 @@ from sealmq_spec.const import (
     USER,
     WILL,
 )
-from sealmq_spec.control import PROOF_FRONT, proof_aad, proof_head, unsigned
+from sealmq_spec.control import PROOF_FRONT, TAG_CHARS, proof_aad, proof_head
 from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge, Unavailable, Unsupported
 from sealmq_spec.identity import Identity
 from sealmq_spec.provision import ask
@@ -42,6 +42,9 @@ _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 _CONTROL = text(CONTROL)
 _ANSWER = _CONTROL + bytes((ANSWER,))
 _TAG_ROOM = bytes(22)
+_FRONT = const(8)  # what the proof covers in front of a CONNECT
+if PROOF_FRONT != _FRONT or len(_TAG_ROOM) != TAG_CHARS:
+    raise ImportError("joining.py and SPEC.md 4.1 differ")
 
 
 class Joined(Link):
@@ -187,7 +190,7 @@ class Joined(Link):
             hello, view = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
         s.sign_with(view, hello, now)
         try:
-            self.sock.write(hello, PROOF_FRONT, len(hello) - PROOF_FRONT)
+            self.sock.write(hello, _FRONT, len(hello) - _FRONT)
             self._connack()
             first, body = self._read()
             if first != _PUBLISH or not body.startswith(_CONTROL):
@@ -208,7 +211,7 @@ class Joined(Link):
         i = self.ident
         raw = connect_packet(self.client_id, self.keepalive, clean, will, USER, password)
         hello = bytearray(proof_aad(i.site, i.mediator) + raw)
-        return hello, memoryview(hello)[: unsigned(hello)]
+        return hello, memoryview(hello)[:-22]
 
     # The four bytes that have to come first.
     def _connack(self) -> None:
@@ -245,7 +248,7 @@ class Joined(Link):
         self._open()
         proof = proof_head(i.suite, 0, 0, i.client, s.boot, s.salt, 0, 0)
         hello, _ = self._connect(True, None, proof)
-        self._write(hello, PROOF_FRONT, len(hello) - PROOF_FRONT)
+        self._write(hello, _FRONT, len(hello) - _FRONT)
         try:
             self._connack()
             self._provision(True)

@@ -9,6 +9,7 @@ from .const import (
     FRESH_TOKENS,
     N_PROOF,
     ROUND_TRIP_MS,
+    TAG,
     U24,
     USE_CONTROL,
     USE_DOWN,
@@ -20,13 +21,12 @@ from .control import (
     CONN_AT,
     PROOF_CONN,
     PROOF_SESSION,
+    TAG_CHARS,
     down_aad,
     proof_aad,
     proof_head,
     proof_input,
     put_conn,
-    put_proof,
-    unsigned,
 )
 from .envelope import front_m1, front_m2
 from .errors import Misuse
@@ -221,7 +221,7 @@ class BootSession:
     # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
     # to set the clock.
     def sign(self, packet: bytearray, mono: int) -> None:
-        self.sign_with(self._proof_front + packet[: unsigned(packet)], packet, mono)
+        self.sign_with(self._proof_front + packet[:-TAG_CHARS], packet, mono)
 
     # The same; aad: what the proof covers, control.proof_aad and the packet up to the tag; perhaps
     # a view of the memory in which the packet stands.
@@ -231,7 +231,10 @@ class BootSession:
         nonce = self._nonce
         conn = self.conn
         pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
-        put_proof(self._control, nonce, aad, packet)
+        end = len(packet) - TAG_CHARS
+        # The tag lies for a moment where its text will.
+        self._control.seal_into(nonce, aad, packet, end, 0)
+        packet[end:] = b64u(packet[end : end + TAG])
         self._sent = mono
 
     # --- time ---

@@ -33,7 +33,7 @@ if _TYPING:
     Readable = bytes | bytearray | memoryview
 
 _PROOF_CHARS = 32
-_TAG_CHARS = 22
+TAG_CHARS = 22
 _REASON = 200
 _PROOF = bytes((PROOF,))
 PROOF_FRONT = 8
@@ -78,7 +78,7 @@ def proof_input(suite: int, gen: int, client: int) -> bytearray:
 # (suite, flags, gen, client, boot, salt, conn, low, tag or b"") of a CONNECT password.
 def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, int, bytes]":
     n = len(password)
-    if n != _PROOF_CHARS and n != _PROOF_CHARS + _TAG_CHARS:
+    if n != _PROOF_CHARS and n != _PROOF_CHARS + TAG_CHARS:
         raise Malformed("the password has %d characters, not 32 or 54" % n)
     p = unb64u(password[:_PROOF_CHARS])
     t = struct.unpack(">BBHBHBH8sBHBH", p)
@@ -118,26 +118,14 @@ def _proof_nonce(salt: bytes, conn: int) -> bytes:
 def sign_connect(
     aead: "Any", site: bytes, mediator: int, salt: bytes, conn: int, packet: bytearray
 ) -> None:
-    aad = proof_aad(site, mediator) + packet[: unsigned(packet)]
-    put_proof(aead, _proof_nonce(salt, conn), aad, packet)
-
-
-# The same with nonce and associated data made. The tag lies for a moment where its text will.
-def put_proof(aead: "Any", nonce: "bytes | bytearray", aad: "Readable", packet: bytearray) -> None:
-    end = len(packet) - _TAG_CHARS
-    aead.seal_into(nonce, aad, packet, end, 0)
-    packet[end:] = b64u(packet[end : end + TAG])
-
-
-# How much of a CONNECT packet the proof covers.
-def unsigned(packet: bytearray) -> int:
-    return len(packet) - _TAG_CHARS
+    aad = proof_aad(site, mediator) + packet[:-TAG_CHARS]
+    packet[-TAG_CHARS:] = b64u(tag(aead, _proof_nonce(salt, conn), aad))
 
 
 def check_connect(
     aead: "Any", site: bytes, mediator: int, salt: bytes, conn: int, packet: bytes, given: bytes
 ) -> None:
-    aad = proof_aad(site, mediator) + packet[: len(packet) - _TAG_CHARS]
+    aad = proof_aad(site, mediator) + packet[: len(packet) - TAG_CHARS]
     check_tag(aead, _proof_nonce(salt, conn), aad, given, "CONNECT")
 
 
@@ -263,13 +251,13 @@ def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int
     n = len(buf) - o - _DOWN_LEAST
     if n < 1:
         raise Malformed("control packet of %d bytes" % (len(buf) - o))
-    order: bytes
-    first, second, order = struct.unpack_from(">BB12s", buf, o)
-    if first != DOWN or second & 15:
-        raise Malformed("control packet begins with %02x %02x" % (first, second))
+    second = buf[o + 1]
+    if buf[o] != DOWN or second & 15:
+        raise Malformed("control packet begins with %02x %02x" % (buf[o], second))
     if second >> 4 != suite:
         raise Unsupported("control packet of suite %d, the link's is %d" % (second >> 4, suite))
     aad[:DOWN_HEAD] = buf[o : o + DOWN_HEAD]
+    order = bytes(aad[2:DOWN_HEAD])
     if not aead.open_into(order, aad, buf, o + DOWN_HEAD, n):
         raise Unauthentic("control packet: the tag does not verify")
     return order

@@ -9,6 +9,7 @@ from .bootsession import HALF_MS, IN_WELCOME, NOT_ASKED, USED_UP, BootSession
 from .const import (
     BEHIND,
     DOWN_HEAD,
+    KGTIME_LEN,
     M1_HEAD,
     M2_HEAD,
     N_INNER,
@@ -45,6 +46,7 @@ if _TYPING:
 
 _TOPICS = 16
 _KNOWN = (TLV_KG_TIME,)
+_KG_ALONE = KGTIME_LEN + 3  # a block that holds KG time and nothing else, the usual one
 _KIND_INNER = N_INNER[0]
 _KIND_LINK = N_LINK[0]
 
@@ -213,7 +215,11 @@ class Session(BootSession):
         _, status, ms, ms_low, a, floor, b, top, mask, c, epoch, kseq = unpack_from(WELCOME, buf, o)
         if status > BEHIND:
             raise Malformed("welcome with status %d" % status)
-        found = block(buf, o + WELCOME_LEAST - 1, end, _KNOWN)
+        o += WELCOME_LEAST - 1
+        if end - o == _KG_ALONE and buf[o + 1] == TLV_KG_TIME and buf[o] == buf[o + 2] + 2:
+            found = {TLV_KG_TIME: (o + 3, end)}
+        else:
+            found = block(buf, o, end, _KNOWN)
         if status == READY:
             self._clock(ms << 32 | ms_low, buf, found, mono)
         self.boot_floor = a << 16 | floor
@@ -263,10 +269,11 @@ class Session(BootSession):
                 self.kseq_seen = kseq
             if not -HALF_MS <= kg_ms - ms <= HALF_MS:
                 self.clock_conflict = True
-            self._set_time(kg_ms, mono, True)
+            ms = kg_ms
         else:
-            self._set_time(ms, mono, False)
+            at = None
         self._asked = NOT_ASKED
+        self._set_time(ms, mono, at is not None)
 
     def _epoch(self, body: bytes) -> "tuple[int, int, int, int]":
         if len(body) != 15:
