@@ -33,13 +33,21 @@ from attack_scene import (
 from running_site import Site, until
 from wire import CONTROL, RawClient, mono, packet, publish, text
 
+FOREIGN = b"machine/2/temperature"
 UNAUTHENTIC, DENIED, TOO_LARGE, UNSUPPORTED = 2, 5, 8, 10
 
 
 @pytest.fixture(scope="module")
-def stage(shared_site: Site) -> Iterator[Scene]:
+def running(shared_site: Site) -> Iterator[Scene]:
     with scene(shared_site) as made:
         yield made
+
+
+@pytest.fixture
+def stage(running: Scene) -> Scene:
+    """The scene, and nothing left to hear of the test before."""
+    running.heard()
+    return running
 
 
 @pytest.fixture
@@ -67,22 +75,43 @@ def test_qos_2_cut_between_pubrec_and_pubrel_arrives_once(stage: Scene, flags: i
     assert [payload for _, payload, _ in stage.heard()] == [b"cut"]
 
 
+def _foreign(raw: RawClient, pid: int) -> bytes:
+    """A QoS 2 message whose tag verifies, on a topic that is another label's."""
+    return publish(FOREIGN, raw.seal(FOREIGN, b"99", flags=4), QOS2, pid)
+
+
 def test_a_refused_packet_leaves_its_id_to_an_honest_message(stage: Scene, raw: RawClient) -> None:
     raw.wire.send(publish(TOPIC, garbage(1, 0), QOS2, 7))
+    assert raw.barrier() == []
+    hand_over(raw, raw.seal(TOPIC, b"behind garbage", flags=4), 7)
+    raw.wire.send(_foreign(raw, 7))
     assert answer(raw) == (0x50, pid_of(7))
-    hand_over(raw, raw.seal(TOPIC, b"same id", flags=4), 7)
-    assert [payload for _, payload, _ in stage.heard()] == [b"same id"]
+    hand_over(raw, raw.seal(TOPIC, b"behind a refusal", flags=4), 7)
+    assert [p for _, p, _ in stage.heard()] == [b"behind garbage", b"behind a refusal"]
 
 
-def test_garbage_under_an_id_that_is_under_way_ends_the_connection(
+def test_garbage_under_an_id_that_is_under_way_changes_nothing(
+    stage: Scene, raw: RawClient
+) -> None:
+    raw.wire.send(publish(TOPIC, raw.seal(TOPIC, b"under way", flags=4), QOS2, 7))
+    assert answer(raw) == (0x50, pid_of(7))
+    raw.wire.send(publish(TOPIC, garbage(2, 0), QOS2, 7))
+    assert raw.barrier() == []
+    raw.wire.send(packet(0x62, pid_of(7)))
+    assert answer(raw) == (0x70, pid_of(7))
+    assert [payload for _, payload, _ in stage.heard()] == [b"under way"]
+
+
+def test_a_refusal_under_an_id_that_is_under_way_ends_the_connection(
     stage: Scene, raw: RawClient
 ) -> None:
     sealed = raw.seal(TOPIC, b"under way", flags=4)
+    low = raw.session.ctr
     raw.wire.send(publish(TOPIC, sealed, QOS2, 7))
     assert answer(raw) == (0x50, pid_of(7))
-    raw.wire.send(publish(TOPIC, garbage(2, 0), QOS2, 7))
+    raw.wire.send(_foreign(raw, 7))
     assert raw.wire.closed()
-    again(raw, raw.session.ctr)
+    again(raw, low)
     hand_over(raw, sealed, 7, QOS2 | DUP)
     assert [payload for _, payload, _ in stage.heard()] == [b"under way"]
 
@@ -98,8 +127,7 @@ def test_a_notice_names_a_counter_only_behind_a_verified_tag(stage: Scene, raw: 
         raw.wire.send(publish(TOPIC, garbage(ctr, now_ms // 1000)))
         raw.barrier()
         assert notices(raw) == [(1, 0, UNAUTHENTIC, "mediator.publish.unauthentic")]
-    foreign = b"machine/2/temperature"
-    raw.wire.send(publish(foreign, raw.seal(foreign, b"99", flags=0)))
+    raw.wire.send(publish(FOREIGN, raw.seal(FOREIGN, b"99", flags=0)))
     raw.barrier()
     assert notices(raw) == [(1, raw.session.ctr, DENIED, "labels.publish.other-label")]
     stage.heard()

@@ -34,7 +34,7 @@ from wire import Wire, packet, publish, text
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder: Path = tmp_path_factory.mktemp("slow")
     with mosquitto(folder) as broker:
         site = Site(folder)
@@ -44,6 +44,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
                 yield made
         finally:
             site.down()
+
+
+@pytest.fixture
+def stage(running: Scene) -> Scene:
+    """The scene, and nothing left to hear of the test before."""
+    running.heard()
+    return running
 
 
 @pytest.mark.parametrize("flags", [CLEAN, KEPT])
