@@ -148,6 +148,32 @@ def text(raw: bytes) -> bytes:
     return len(raw).to_bytes(2, "big") + raw
 
 
+class ConnectionClosed(Exception):
+    """The client is gone, or says what no client may."""
+
+
+def _exactly(sock: socket.socket, n: int) -> bytes:
+    out = b""
+    while len(out) < n:
+        piece = sock.recv(n - len(out))
+        if not piece:
+            raise ConnectionClosed("closed")
+        out += piece
+    return out
+
+
+def read_packet(sock: socket.socket) -> tuple[bytes, int, bytes]:
+    """(the whole packet, its first byte, its body)"""
+    raw = _exactly(sock, 2)
+    n, shift = raw[1] & 127, 7
+    while raw[-1] > 127:
+        raw += _exactly(sock, 1)
+        n |= (raw[-1] & 127) << shift
+        shift += 7
+    body = _exactly(sock, n)
+    return raw + body, raw[0], body
+
+
 class Connection:
     """One TCP connection of the client."""
 
@@ -162,25 +188,9 @@ class Connection:
 
     # --- MQTT ---
 
-    def _exactly(self, n: int) -> bytes:
-        out = b""
-        while len(out) < n:
-            piece = self.sock.recv(n - len(out))
-            if not piece:
-                raise ConnectionError("closed")
-            out += piece
-        return out
-
     def read(self) -> tuple[bytes, int, bytes]:
         """(the whole packet, its first byte, its body)"""
-        raw = self._exactly(2)
-        n, shift = raw[1] & 127, 7
-        while raw[-1] > 127:
-            raw += self._exactly(1)
-            n |= (raw[-1] & 127) << shift
-            shift += 7
-        body = self._exactly(n)
-        return raw + body, raw[0], body
+        return read_packet(self.sock)
 
     def send(self, first: int, body: bytes) -> None:
         self.sock.sendall(frame(first, body))
@@ -266,12 +276,12 @@ class Connection:
         try:
             raw, first, body = self.read()
             if first != 0x10:
-                raise ConnectionError("no CONNECT")
+                raise ConnectionClosed("no CONNECT")
             if self._connect(raw, body):
                 while True:
                     _, first, body = self.read()
                     self.peer.on_packet(self, first, body)
-        except (OSError, SealError) as error:
+        except (OSError, SealError, ConnectionClosed) as error:
             self.peer.log("end", type(error).__name__, str(error))
         finally:
             self.sock.close()
@@ -398,9 +408,9 @@ class Peer:
         elif kind == 0x40:
             self.log("puback", int.from_bytes(body, "big"))
         elif kind == 0xE0:
-            raise ConnectionError("disconnect")
+            raise ConnectionClosed("disconnect")
         else:
-            raise ConnectionError(f"packet {first:02x}")
+            raise ConnectionClosed(f"packet {first:02x}")
 
     def _publish(self, c: Connection, first: int, body: bytes) -> None:
         n = int.from_bytes(body[:2], "big")

@@ -153,10 +153,10 @@ class Client(Joined):
         k = len(raw)
         at = _START + 2 + k + qos + qos
         p = at + _PLAIN
-        buf = self._out
-        if p + n + _TAGS > len(buf):
-            buf = self._room(p + n + _TAGS - _START)
+        if p + n + _TAGS > self._end:
+            self._room(p + n + _TAGS)
             self._last = b""
+        buf = self._out
         if self._last is not raw:
             self._last = raw
             buf[_START] = k >> 8

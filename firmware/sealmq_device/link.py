@@ -41,6 +41,7 @@ class Link(MQTTClient):
         self._ahead = b""  # bytes of the next packet that were read with the last one
         self._ack = bytearray(b"\x40\x02\0\0")
         self._out = bytearray(192)
+        self._end = 192
 
     # --- socket ---
 
@@ -76,13 +77,12 @@ class Link(MQTTClient):
 
     # --- what goes out ---
 
-    # The publish buffer with room for n bytes from START on.
-    def _room(self, n: int) -> bytearray:
-        if n > self.limit:
-            raise TooLarge("a packet of %d bytes, the limit is %d" % (n, self.limit))
-        if START + n > len(self._out):
-            self._out = bytearray(START + n)
-        return self._out
+    # Makes the publish buffer one of `end` bytes.
+    def _room(self, end: int) -> None:
+        if end - START > self.limit:
+            raise TooLarge("a packet of %d bytes, the limit is %d" % (end - START, self.limit))
+        self._out = bytearray(end)
+        self._end = end
 
     # Writes n, the remaining length, in front of START. Gives where the packet begins.
     def _frame(self, n: int) -> int:

@@ -1,0 +1,13 @@
+# MicroPython 1.25's module under `ssl`, as far as SealMQ uses it.
+from typing import Any
+
+PROTOCOL_TLS_CLIENT: int
+CERT_REQUIRED: int
+
+class SSLContext:
+    verify_mode: int
+    def __init__(self, protocol: int) -> None: ...
+    def load_verify_locations(self, cadata: bytes) -> None: ...
+    def wrap_socket(
+        self, sock: Any, server_side: bool = ..., server_hostname: str | None = ...
+    ) -> Any: ...
