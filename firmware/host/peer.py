@@ -6,17 +6,13 @@ that talks to it talks to the protocol. What a test wants to go wrong is an attr
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
-
+from peer_site import Aead, Site, make
 from sealmq_spec import const, control, provision
 from sealmq_spec.envelope import (
     get_m1,
@@ -31,105 +27,10 @@ from sealmq_spec.envelope import (
 )
 from sealmq_spec.errors import SealError, Unauthentic
 from sealmq_spec.keys import inner_key, link_key, outer_key, topic_key
-from sealmq_spec.records import Roots, make_record
+from sealmq_spec.records import Roots
 from sealmq_spec.tlv import pack
 from sealmq_spec.topics import matches, split_token
 from sealmq_spec.window import Window
-
-
-class Aead:
-    """The cipher port of sealmq_spec over `cryptography`."""
-
-    def __init__(self, suite: int, key: bytes) -> None:
-        self._cipher: AESCCM | ChaCha20Poly1305
-        self._cipher = AESCCM(key, 16) if suite == const.CCM else ChaCha20Poly1305(key)
-
-    def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
-        data = bytes(buf[start : start + n])
-        buf[start : start + n + 16] = self._cipher.encrypt(nonce, data, aad)
-
-    def open_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bool:
-        data = bytes(buf[start : start + n + 16])
-        try:
-            buf[start : start + n] = self._cipher.decrypt(nonce, data, aad)
-        except InvalidTag:
-            buf[start : start + n] = bytes(n)
-            return False
-        return True
-
-
-def make(suite: int, key: bytes) -> Aead:
-    """The backend's `make(suite, key)`."""
-    return Aead(suite, key)
-
-
-class Site:
-    """What the key generator knows of one client and its label, and of one label below it."""
-
-    def __init__(self, suite: int = const.CCM) -> None:
-        self.id = os.urandom(4)
-        self.client = 7
-        self.mediator = 1
-        self.ps = os.urandom(32)
-        self.suite = suite
-        self.gen = 0
-        self.km: dict[int, bytes] = {}
-        self.kseq = 1
-        self.inst = 5
-        self.seq = 0
-        self.epochs: dict[int, Roots] = {}
-        self.new_epoch()
-        self.lower = Roots(17, 1, suite, os.urandom(32), os.urandom(32))
-        self.answer_status = provision.OK
-        self.clock_error_ms = 0
-
-    @property
-    def own(self) -> Roots:
-        """The client's label in its current epoch."""
-        return self.epochs[max(self.epochs)]
-
-    def new_epoch(self) -> None:
-        epoch = len(self.epochs) + 1
-        self.kseq += 1
-        self.epochs[epoch] = Roots(20, epoch, self.suite, os.urandom(32), os.urandom(32))
-
-    def now_ms(self) -> int:
-        return int(time.time() * 1000) + self.clock_error_ms
-
-    def order(self) -> bytes:
-        self.seq += 1
-        time_and_seq = (self.now_ms() << 24 | self.seq).to_bytes(9, "big")
-        return self.inst.to_bytes(3, "big") + time_and_seq
-
-    def record(self) -> bytes:
-        """The derivation record from the client's label to the lower one."""
-        kids = os.urandom(8), os.urandom(8)
-        return make_record(make, self.id, self.own, self.lower, *kids, self.kseq, 0, self.order())
-
-    def answer(self, packet: bytes) -> bytes:
-        """The answer to a provisioning request: always a new generation."""
-        provision.check_ask(make, self.id, self.ps, packet, self.mediator)
-        suite, client, _, _, nonce = provision.get_ask(packet)
-        plain = b""
-        if self.answer_status == provision.OK:
-            self.gen += 1
-            self.km[self.gen] = os.urandom(32)
-            o = self.own
-            plain = provision.body(
-                self.gen, o.label, o.epoch, o.suite, self.suite, self.mediator, self.kseq,
-                self.now_ms(), o.r, o.r_bar, self.km[self.gen], b"\x00",
-            )  # fmt: skip
-        status = self.answer_status
-        return provision.answer(
-            make, self.id, self.ps, suite, status, client, nonce, self.order(), plain
-        )
-
-    def enrolment(self, port: int) -> dict[str, Any]:
-        at = {"number": self.mediator, "host": "127.0.0.1", "port": port}
-        return {
-            "sealmq": 1, "site": self.id.hex(), "client": self.client, "name": "c7",
-            "ps": self.ps.hex(), "suite": self.suite, "mediator": at,
-        }  # fmt: skip
 
 
 def frame(first: int, body: bytes) -> bytes:
@@ -367,8 +268,15 @@ class Peer:
         self.on_publish: Callable[[Connection, str, bytes, int, int], bool] | None = None
         self.on_subscribe: Callable[[Connection, str, int], bool] | None = None
         self.on_ping: Callable[[Connection], bool] | None = None
+        self.on_ask: Callable[[Connection, bytes], bool] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
+        self._threads: list[threading.Thread] = []
+
+    def settle(self) -> None:
+        """Waits until every connection that a client has ended is seen to be over."""
+        for thread in self._threads:
+            thread.join(10)
 
     def log(self, *event: Any) -> None:
         self.events.append(event)
@@ -393,7 +301,9 @@ class Peer:
             except OSError:
                 return
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=Connection(self, sock).run, daemon=True).start()
+            thread = threading.Thread(target=Connection(self, sock).run, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def on_packet(self, c: Connection, first: int, body: bytes) -> None:
         kind = first & 0xF0
@@ -420,7 +330,8 @@ class Peer:
         if topic == const.CONTROL:
             if payload[0] == const.ASK:
                 self.log("asked", provision.get_ask(payload)[2])
-                c.publish(topic, self.site.answer(payload))
+                if self.on_ask is None or not self.on_ask(c, payload):
+                    c.publish(topic, self.site.answer(payload))
             elif payload[0] == const.UP:
                 c.take_up(payload)
             return
