@@ -83,7 +83,7 @@ class Listener:
     def __init__(self, raw: RawClient, filt: str) -> None:
         self._raw = raw
         self._reader = Reader(raw.ident, Cipher)
-        raw.connect()
+        raw.connect(keepalive=0)
         raw.subscribe(filt)
 
     def until(self, last: bytes) -> list[tuple[bytes, bytes, int]]:
@@ -124,7 +124,7 @@ class Scene:
         self.made: list[RawClient] = []
         self._listener = Listener(self.client("monitor"), "#")
         self._teller = self.client("m2-temp-sensor")
-        self._teller.connect()
+        self._teller.connect(keepalive=0)
         self._words = 0
 
     @property
