@@ -222,14 +222,15 @@ class Publishing:
         conn = self._conn
         event = event or _EVENT_OF_CODE.get(error.code, "publish-refused")
         conn.refuse(_PUBLISH, error.ctr, error, rule, packet.topic[:200], event)
+        if conn.hub.config.mediator.on_denied == "disconnect":
+            conn.close(f"refused: {rule}")
+            return
         if not error.ctr:
             # Nobody knows whose packet it was: an acknowledgement could meet another one.
             return
         if packet.qos and packet.packet_id in self._underway:
             # An answer to this packet would be taken for one to the message under way.
             conn.close(f"refused under a packet id that is in use: {rule}")
-        elif conn.hub.config.mediator.on_denied == "disconnect":
-            conn.close(f"refused: {rule}")
         else:
             self._end_here(packet)
 

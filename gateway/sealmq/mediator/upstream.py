@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
 
-from .limits import KEEPALIVE_UPSTREAM_S, MAX_PACKET, OPENING_S
+from .limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
 
 
 class BrokerAway(Exception):
@@ -53,6 +53,7 @@ class Upstream(asyncio.Protocol):
         self._closed = False
         self._quiet = False
         self._heard = False
+        self._paused = False
 
     @property
     def up(self) -> bool:
@@ -67,6 +68,8 @@ class Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
+        if self._closed:
+            return
         try:
             packets = self._decoder.feed(data)
         except ProtocolError as error:
@@ -113,12 +116,10 @@ class Upstream(asyncio.Protocol):
 
     def pause(self, full: bool) -> None:
         """Stops or goes on reading: whoever gets these packets is full."""
-        if self._transport is None or self._closed:
+        if self._transport is None or self._closed or full == self._paused:
             return
-        if full:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+        self._paused = full
+        (self._transport.pause_reading if full else self._transport.resume_reading)()
 
     def beat(self) -> None:
         """Called every KEEPALIVE_UPSTREAM_S:
@@ -133,12 +134,19 @@ class Upstream(asyncio.Protocol):
         self.send(build.pingreq())
 
     def close(self) -> None:
-        """Ends the connection with DISCONNECT; `on_lost` is not called."""
+        """Ends the connection with DISCONNECT; `on_lost` is not called.
+
+        The broker closes: if we did while it still writes, the system could throw away what it has
+        not read of ours.
+        """
         self._quiet = True
         if self._transport is not None and not self._closed:
-            self._transport.write(build.disconnect())
             self._closed = True
-            self._transport.close()
+            if self._paused:
+                self._transport.resume_reading()
+            self._transport.write(build.disconnect())
+            self._transport.write_eof()
+            asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     async def open(self, address: BrokerAddress, client_id: str, clean: bool) -> bool:
         """Connects and gives the broker's session-present flag. Raises BrokerAway."""
