@@ -39,9 +39,10 @@ from .keyring import Client, Keyring
 from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
 from .link import Link
 from .opening import open_session
-from .publishing import Publishing, StoredWill
+from .publishing import Publishing
 from .subscribing import Subscribing
 from .upstream import Upstream
+from .wills import StoredWill, fire
 
 Handler = Callable[[Any], Work]
 
@@ -288,6 +289,6 @@ class Connection(Channel):
             "disconnect", client=self.client.name, reason=reason[:500], clean=clean
         )
         if self.will is not None and not clean:
-            self.hub.spawn(self.publishing.fire(self.will), f"will of {self.client.name}")
+            self.hub.spawn(fire(self, self.will), f"will of {self.client.name}")
         else:
             self.policy.close(self.hub.now_ms())

@@ -18,6 +18,7 @@ from sealmq_spec.tlv import pack
 
 from .proof import Claim, Newest, claim_of, is_behind, verify
 from .upstream import BrokerAway, Upstream
+from .wills import accept_will
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -48,7 +49,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         _ask(conn)
         await _commit(conn, packet, claim)
         if packet.will is not None:
-            conn.will = await conn.publishing.accept_will(packet.will)
+            conn.will = await accept_will(conn, packet.will)
         await _reach_broker(conn, packet, claim)
     except _Behind:
         _behind(conn, packet, claim)

@@ -7,35 +7,25 @@ or came before.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sealmq.families.api import CutTlv, PutTlv, SealTo
 from sealmq.families.engine import Decision
-from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, Will, build
+from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq.store import StoreUnavailable
-from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, U24, WILL
+from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, U24
 from sealmq_spec.errors import Denied, Malformed, Replay, SealError, Unavailable
-from sealmq_spec.tlv import pack, span, unpack
-from sealmq_spec.topics import check_topic, is_reserved
+from sealmq_spec.tlv import pack
+from sealmq_spec.topics import check_topic
 
 from .link import Sent
-from .upstream import BrokerAway
-from .wrap import Opened, fired, open_m2, seal_m3, tag_of
+from .wrap import Opened, open_m2, seal_m3, tag_of
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 _PUBLISH = 1
-_WILL_BIT = 0x80
-
-
-class StoredWill(NamedTuple):
-    """A will that was judged with its CONNECT, as it stood there."""
-
-    packet: Publish
-    opened: Opened
 
 
 class Publishing:
@@ -65,7 +55,7 @@ class Publishing:
             if sent is not None:
                 self._again(packet, sent, now_ms)
                 return None
-            opened = self._open(packet, now_ms)
+            opened = self.open(packet, now_ms)
             try:
                 conn.link.look(opened.ctr, conn.low)
             except SealError as error:
@@ -74,13 +64,14 @@ class Publishing:
         except SealError as error:
             self._refuse(packet, error, "mediator.publish." + type(error).__name__.lower())
             return None
-        decision = self._ask(packet, opened, now_ms)
+        decision = self.ask(packet, opened, now_ms)
         if decision.allow and decision.label is not None:
             return self._label_first(packet, opened, tag, decision, now_ms)
         self._finish(packet, opened, tag, decision, now_ms)
         return None
 
-    def _open(self, packet: Publish, now_ms: int, will_bit: int = 0) -> Opened:
+    def open(self, packet: Publish, now_ms: int, will_bit: int = 0) -> Opened:
+        """What m2 says; will_bit: 0x80 for a will. Raises SealError."""
         conn = self._conn
         return open_m2(
             conn.link,
@@ -93,7 +84,8 @@ class Publishing:
             conn.hub.known_tlv,
         )
 
-    def _ask(self, packet: Publish, opened: Opened, now_ms: int) -> Decision:
+    def ask(self, packet: Publish, opened: Opened, now_ms: int) -> Decision:
+        """The policy's question `publish`."""
         conn = self._conn
         return conn.policy.publish(
             packet.topic,
@@ -118,7 +110,7 @@ class Publishing:
             self._refuse(packet, told, "mediator.publish.unavailable", event)
             return
         if conn.state == "open":
-            self._finish(packet, opened, tag, self._ask(packet, opened, now_ms), now_ms)
+            self._finish(packet, opened, tag, self.ask(packet, opened, now_ms), now_ms)
 
     def _finish(
         self, packet: Publish, opened: Opened, tag: bytes, decision: Decision, now_ms: int
@@ -158,7 +150,7 @@ class Publishing:
             hub.keep_order(decision.topic, now_ms, U24)
         else:
             label = hub.ring.labels[self._conn.client.label]
-            body = _with_duties(opened, decision)
+            body = with_duties(opened, decision)
             payload = seal_m3(hub.ring, label, hub.order, LIVE, raw, body, now_ms)
             if packet.retain:
                 hub.keep_order(decision.topic, hub.order.ms, hub.order.seq)
@@ -212,8 +204,8 @@ class Publishing:
                 conn.close("a message that is under way in a newer connection of this session")
                 return
             where.close("the boot session goes on in a newer connection")
-        opened = self._open(packet, now_ms)
-        decision = self._ask(packet, opened, now_ms)
+        opened = self.open(packet, now_ms)
+        decision = self.ask(packet, opened, now_ms)
         if not decision.allow or decision.label is not None:
             raise _of(opened, Denied(decision.reason))
         self._forward(packet, sent, self._wire(packet, opened, decision, now_ms))
@@ -273,81 +265,6 @@ class Publishing:
         if conn.link.receipt_due():
             conn.down(conn.link.receipt())
 
-    # --- wills ---
-
-    async def accept_will(self, will: Will) -> StoredWill:
-        """Judges a will with its CONNECT; labels its topic. Raises SealError, StoreUnavailable."""
-        conn = self._conn
-        now_ms = conn.hub.now_ms()
-        raw = check_topic(will.topic)
-        if is_reserved(will.topic):
-            raise Denied("a will on a reserved topic")
-        packet = Publish(will.topic, raw, will.payload, will.qos, will.retain)
-        opened = self._open(packet, now_ms, _WILL_BIT)
-        decision = self._ask(packet, opened, now_ms)
-        if decision.allow and decision.label is not None:
-            await conn.hub.label_topic(conn.policy, decision, now_ms)
-            decision = self._ask(packet, opened, now_ms)
-        if not decision.allow or decision.label is not None:
-            raise Denied(f"the will's topic: {decision.reason}")
-        return StoredWill(packet, opened)
-
-    async def fire(self, will: StoredWill) -> None:
-        """The client is gone without DISCONNECT: its will is judged again, sealed, published."""
-        conn = self._conn
-        hub = conn.hub
-        now_ms = hub.now_ms()
-        client = hub.ring.clients.get(conn.client.number)
-        label = hub.ring.labels.get(client.label) if client else None
-        if client is None or client.disabled or label is None or client.label != conn.client.label:
-            hub.audit.write(
-                "publish-refused",
-                client=conn.client.name,
-                topic=will.packet.topic[:200],
-                rule="mediator.will.disabled",
-                reason="the client was disabled or relabelled since its CONNECT",
-            )
-            return
-        decision = self._ask(will.packet, will.opened, now_ms)
-        conn.policy.close(now_ms)
-        if not decision.allow or decision.label is not None:
-            hub.audit.write(
-                "publish-refused",
-                client=client.name,
-                topic=will.packet.topic[:200],
-                rule=decision.rule,
-                reason=f"will: {decision.reason}",
-            )
-            return
-        raw = decision.topic.encode()
-        body = _with_duties(will.opened, decision)
-        first, start = span(body, 0, len(body))
-        items = unpack(body, first, start, hub.known_tlv)
-        body = fired(body, start, items, now_ms)
-        payload = seal_m3(hub.ring, label, hub.order, WILL, raw, body, now_ms)
-        if will.packet.retain:
-            hub.keep_order(decision.topic, hub.order.ms, hub.order.seq)
-        if await self._deliver_will(will, raw, payload):
-            hub.audit.count_accepted(client.name, decision.topic, label.name)
-
-    # The broker may be away for a moment, and all clients with it.
-    async def _deliver_will(self, will: StoredWill, raw: bytes, payload: bytes) -> bool:
-        hub = self._conn.hub
-        reason = ""
-        for pause in _WILL_PAUSES_S:
-            try:
-                await hub.house.publish(raw, payload, min(will.packet.qos, 1), will.packet.retain)
-            except BrokerAway as error:
-                reason = f"will: {error}"
-            else:
-                return True
-            await asyncio.sleep(pause)
-        hub.audit.write("broker-away", client=self._conn.client.name, reason=reason[:500])
-        return False
-
-
-# About W in all: behind that a will's m3 is stale.
-_WILL_PAUSES_S = (0.5, 1, 2, 4, 8, 15, 15)
 
 # Malformed, unauthentic, stale, replay: nothing that a policy has judged.
 _EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
@@ -363,8 +280,8 @@ def _numbered(error: SealError, ctr: int) -> SealError:
     return error
 
 
-# TLV and m1 as they go into m3: the publisher's items, and what the families put or cut.
-def _with_duties(opened: Opened, decision: Decision) -> bytes:
+def with_duties(opened: Opened, decision: Decision) -> bytes:
+    """TLV and m1 as they go into m3: the publisher's items, and what the families put or cut."""
     if not decision.duties:
         return opened.body
     items = dict(opened.tlv)
