@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from sealmq_spec.envelope import (
     nonce_link,
     nonce_m1,
     nonce_m3,
+    put_m1,
     put_m3,
     tail_m1,
     tail_m2,
@@ -160,6 +162,19 @@ class Connection:
             said = bytes((const.OP_TIME,)) + body[1:17] + s.now_ms().to_bytes(6, "big")
             self.tell(said + pack(self.kg_time(body[1:17])))
 
+    def m1(self, topic: bytes, plain: bytes, roots: Roots, ctr: int) -> bytes:
+        """A message of this client as a publisher at another label would seal it."""
+        s = self.site
+        now = s.now_ms() // 1000
+        buf = bytearray(27 + len(plain) + 16)
+        suite, epoch = roots.suite, roots.epoch
+        put_m1(buf, 0, suite, const.LIVE, epoch, s.client, self.boot, self.salt, ctr, now, 0)
+        buf[27 : 27 + len(plain)] = plain
+        key = inner_key(s.id, suite, s.client, self.boot, self.salt, roots.r_bar)
+        aad = bytes(buf[:27]) + tail_m1(s.id, roots.label, topic)
+        make(suite, key).seal_into(nonce_m1(buf, 0), aad, buf, 27, len(plain))
+        return bytes(buf)
+
     def m3(self, topic: bytes, m1: bytes, roots: Roots, how: int = 0) -> bytes:
         """m1 sealed for readers of a label."""
         s = self.site
@@ -277,6 +292,10 @@ class Peer:
         """Waits until every connection that a client has ended is seen to be over."""
         for thread in self._threads:
             thread.join(10)
+
+    def settle_after(self, seconds: float) -> None:
+        """Holds back what comes next."""
+        time.sleep(seconds)
 
     def log(self, *event: Any) -> None:
         self.events.append(event)

@@ -138,6 +138,16 @@ class Joined(Link):
     # OSError say why not.
     def connect(self, clean_session: bool = True) -> bool:
         self._clean = clean_session
+        try:
+            self._join()
+        except (OSError, SealError):
+            self._close()
+            raise
+        if self._subscribed and not self._present:
+            self._resubscribe()
+        return self._present
+
+    def _join(self) -> None:
         s = self.session
         if not self._begun or s.conn >= U24:
             self._begin()
@@ -147,7 +157,7 @@ class Joined(Link):
         why = "the mediator calls this client's boot counter behind"
         for _ in range(_ROUNDS):
             try:
-                ready = self._log_in(s, clean_session)
+                ready = self._log_in(s)
             except Denied:
                 # Perhaps the roots are of an enrolment that is over: ask once for others.
                 if provisioned:
@@ -172,35 +182,29 @@ class Joined(Link):
             else:
                 if not s.kg_time:
                     self._ask_time(s)
-                if self._subscribed and not self._present:
-                    self._resubscribe()
-                return self._present
+                return
         raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
 
     # False: genuine, but this boot session is behind.
-    def _log_in(self, s: Session, clean: bool) -> bool:
+    def _log_in(self, s: Session) -> bool:
         self._open()
         now = self.mono()
         proof = s.begin_connect(not s.kg_time, min(self.unacked) if self.unacked else 0)
-        if clean and self._will is None:
+        if self._clean and self._will is None:
             hello = self._hello
             hello[-54:-22] = proof
             view = self._hello_view
         else:
-            hello, view = self._connect(clean, self._sealed_will(s), proof + _TAG_ROOM)
+            hello, view = self._connect(self._clean, self._sealed_will(s), proof + _TAG_ROOM)
         s.sign_with(view, hello, now)
-        try:
-            self.sock.write(hello, _FRONT, len(hello) - _FRONT)
-            self._connack()
-            first, body = self._read()
-            if first != _PUBLISH or not body.startswith(_CONTROL):
-                raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
-            op, status = s.down(body, self.mono(), _PAYLOAD)
-            if op != OP_WELCOME:
-                raise Malformed("control operation %d instead of a welcome" % op)
-        except (OSError, SealError):
-            self._close()
-            raise
+        self.sock.write(hello, _FRONT, len(hello) - _FRONT)
+        self._connack()
+        first, body = self._read()
+        if first != _PUBLISH or not body.startswith(_CONTROL):
+            raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
+        op, status = s.down(body, self.mono(), _PAYLOAD)
+        if op != OP_WELCOME:
+            raise Malformed("control operation %d instead of a welcome" % op)
         ready: bool = status == READY
         return ready
 

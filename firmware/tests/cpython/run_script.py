@@ -1,0 +1,75 @@
+"""Runs a device script under CPython, the oracle: `run_script.py SCRIPT ARGUMENTS`.
+
+CPython gets what MicroPython has besides: `micropython`, the u-modules, ticks, and sockets that
+read exactly and write from an offset. The cipher backend is the scripted peer's.
+"""
+
+from __future__ import annotations
+
+import binascii
+import errno
+import runpy
+import socket
+import struct
+import sys
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = ("firmware", "shared_spec", "build/micropython/lib", "firmware/host")
+
+
+class Socket(socket.socket):
+    """A socket with MicroPython's stream methods."""
+
+    def readinto(self, buf: Any) -> int | None:
+        """How many bytes were read: len(buf), less at the end; None when none are there yet."""
+        view = memoryview(buf)
+        done = 0
+        while done < len(view):
+            try:
+                n = self.recv_into(view[done:])
+            except BlockingIOError:
+                return done or None
+            except TimeoutError as error:
+                raise OSError(errno.ETIMEDOUT) from error
+            if not n:
+                break
+            done += n
+        return done
+
+    def write(self, buf: Any, at: int = 0, n: int | None = None) -> None:
+        """Sends buf[at:at+n], all of it."""
+        view = memoryview(buf)[at:]
+        self.sendall(view if n is None else view[:n])
+
+
+def module(name: str, **content: Any) -> None:
+    """Makes a module importable."""
+    made = types.ModuleType(name)
+    made.__dict__.update(content)
+    sys.modules[name] = made
+
+
+def main() -> None:
+    """Sets the interpreter up and runs the script."""
+    sys.path[:0] = [str(ROOT / folder) for folder in FOLDERS]
+    ticks = 1 << 30
+    vars(time)["ticks_ms"] = lambda: time.monotonic_ns() // 1_000_000 % ticks
+    vars(time)["ticks_add"] = lambda a, b: (a + b) % ticks
+    module("micropython", const=lambda value: value)
+    module("ustruct", **vars(struct))
+    module("ubinascii", **vars(binascii))
+    vars(socket)["socket"] = Socket
+    module("usocket", **vars(socket))
+    from peer_site import make
+
+    module("sealmq_device.aead", make=make)
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Runs small device scripts against a scripted peer, on MicroPython (both widths) and on CPython.
+
+A script sees `c`, a client with the enrolment, and `say`, which prints. What it prints comes back
+as a list of lines; a traceback fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from peer import Peer
+from peer_site import Site
+from real_micropython import ROOT
+
+INTERPRETERS = ("64", "32", "cpython")
+
+PRELUDE = """
+import errno, sys
+from sealmq_device import Client
+from sealmq_spec import errors
+say = print
+def client(**options):
+    options.setdefault("timeout", 3)
+    return Client(sys.argv[1], **options)
+def caught(what, *args, **kw):
+    try:
+        return what(*args, **kw)
+    except errors.SealError as error:
+        say(type(error).__name__, getattr(error, "rule", ""), getattr(error, "reason", ""))
+    except OSError as error:
+        say("OSError", errno.errorcode.get(error.errno or error.args[0]))
+c = client()
+"""
+
+
+class Board:
+    """A folder with an enrolment, state and boot counter, and the peer that it talks to."""
+
+    def __init__(self, folder: Path, peer: Peer) -> None:
+        self.peer = peer
+        self.enrolment = folder / "board.json"
+        self.state = folder / "board.state"
+        self.boot = folder / "board.boot"
+        self._script = folder / "script.py"
+        self.enrolment.write_text(json.dumps(peer.site.enrolment(peer.port)), encoding="utf-8")
+
+    def run(self, interpreter: str, script: str, prelude: str = PRELUDE) -> list[str]:
+        """The lines that `script` prints."""
+        self._script.write_text(prelude + script, encoding="utf-8")
+        words = [str(self._script), str(self.enrolment)]
+        if interpreter == "cpython":
+            argv = [sys.executable, str(Path(__file__).with_name("cpython") / "run_script.py")]
+        else:
+            argv = [str(ROOT / "build" / "micropython" / "bin" / f"micropython{interpreter}")]
+        folders = (ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib")
+        done = subprocess.run(
+            [*argv, *words],
+            env={**os.environ, "MICROPYPATH": ":".join(map(str, folders))},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.peer.settle()
+        return done.stdout.splitlines()
+
+    def provision(self) -> None:
+        """Roots in place, so that the next run finds them."""
+        assert self.run("64", "c.connect()\nc.disconnect()\n") == []
+        self.peer.events.clear()
+
+
+@contextmanager
+def board(folder: Path, site: Site | None = None) -> Iterator[Board]:
+    """A board and a serving peer."""
+    peer = Peer(site)
+    with peer.serving():
+        yield Board(folder, peer)

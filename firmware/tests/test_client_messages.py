@@ -1,0 +1,407 @@
+"""Publishing, receiving, refusing: the device client against a scripted peer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from device_script import INTERPRETERS, Board, board
+from peer import Connection
+from peer_site import Site
+from sealmq_spec import const
+
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
+suites = pytest.mark.parametrize("suite", [const.CCM, const.CHACHA])
+
+LISTEN = """
+got = []
+c.set_callback(got.append)
+c.connect()
+"""
+
+
+def told(b: Board, what: int, code: int, said: str) -> None:
+    """From now on a PUBLISH gets a notice and no PUBACK, and the connection ends."""
+
+    def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+        c.notice(what, ctr, code, "labels.writer", said)
+        c.sock.close()
+        return True
+
+    b.peer.on_publish = on_publish
+
+
+@every
+@suites
+def test_a_reading_comes_back(interpreter: str, suite: int, tmp_path: Path) -> None:
+    with board(tmp_path, Site(suite)) as b:
+        said = b.run(
+            interpreter,
+            LISTEN
+            + """
+say(c.subscribe("machine/+/temperature", 1), c.subscribe(b"machine/1/#"))
+say(c.publish("machine/1/temperature", b"21.5", qos=1))
+c.wait_msg(); c.wait_msg()
+m = got[0]
+say(m.topic == b"machine/1/temperature", m.payload == b"21.5", m.label, m.sender, m.age, m.how)
+say(len(got), c.refused)
+c.unsubscribe("machine/+/temperature")
+c.unsubscribe(b"machine/1/#")
+c.publish("machine/1/temperature", b"21.5", qos=1)
+say(c.check_msg(), c.check_msg())
+""",
+        )
+        # Two overlapping subscriptions, so the same message twice: the second is a replay.
+        assert said == ["1 0", "3", "True True 20 7 0 0", "1 {'Replay': 1}", "False False"]
+        assert b.peer.said("unsubscribe") == [("machine/+/temperature", 0), ("machine/1/#", 0)]
+        assert b.peer.said("puback") == [(1,)]
+
+
+@every
+def test_a_denied_publish_raises_rule_and_reason(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.peer.denied = {"machine/2/x": (5, "labels.writer", "it is machine 2's, señor")}
+        said = b.run(
+            interpreter,
+            """
+c.connect()
+caught(c.publish, "machine/2/x", b"1", qos=1)
+say(c.publish("machine/2/x", b"1"), c.publish("machine/1/x", b"1", qos=1))
+say(c.notices[0][:4], c.notices[1][:4], c.unacked)
+""",
+        )
+        assert said == [
+            "Denied labels.writer it is machine 2's, señor",
+            "2 3",
+            "(1, 1, 5, 'labels.writer') (1, 2, 5, 'labels.writer') {}",
+        ]
+
+
+@every
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(1, "Malformed"), (3, "Stale"), (4, "Replay"), (6, "WrongEpoch"), (7, "Unavailable")]
+    + [(8, "TooLarge"), (9, "RateLimited"), (10, "Unsupported"), (77, "SealError")],
+)
+def test_a_notice_counts_even_if_the_connection_ends(
+    interpreter: str, code: int, name: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        told(b, 1, code, "so it is")
+        script = "c.connect()\ncaught(c.publish, 't', b'x', qos=1)\nsay(c.unacked, c.sock)"
+        assert b.run(interpreter, script) == [f"{name} labels.writer so it is", "{} None"]
+
+
+@every
+def test_a_refused_subscription(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.peer.denied = {"machine/2/#": (5, "labels.reader", "not yours")}
+        silent = [False]
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            if silent[0]:
+                c.send(0x90, b"\x00\x02\x80")
+            silent[0] = True
+            return len(b.peer.said("subscribe")) > 1
+
+        b.peer.on_subscribe = on_subscribe
+        said = b.run(
+            interpreter,
+            LISTEN
+            + """
+caught(c.subscribe, "machine/2/#")
+caught(c.subscribe, "machine/2/x")
+c.disconnect(); c.connect()
+""",
+        )
+        assert said == ["Denied labels.reader not yours", "Denied  "]
+        assert len(b.peer.said("subscribe")) == 2  # what was refused is not tried again
+
+
+@every
+def test_subscriptions_are_made_again_when_the_session_is_gone(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        script = LISTEN + "c.subscribe('a/#')\nc.subscribe('b')\nc.unsubscribe('b')\n"
+        again = "c.disconnect()\nsay(c.connect(False))\n"
+        b.run(interpreter, script + again)
+        assert [filt for filt, _ in b.peer.said("subscribe")] == ["a/#", "b", "a/#"]
+        b.peer.present = 1
+        b.peer.events.clear()
+        assert b.run(interpreter, script + again) == ["True"]
+        assert [filt for filt, _ in b.peer.said("subscribe")] == ["b"]
+
+
+@every
+def test_long_filters_are_subscribed(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        filt = "ü" * 500 + "/#"
+        assert b.run(interpreter, LISTEN + "say(c.subscribe('\\u00fc' * 500 + '/#', 1))") == ["1"]
+        assert b.peer.said("subscribe") == [(filt, 1)]
+
+
+@every
+def test_lower_labels_open_by_pushed_records(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        lower = b.peer.site.lower
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            plain = b.peer.said("publish")[-1][1]
+            sealed = c.m1(topic.encode(), plain, lower, ctr)
+            if plain == b"record":
+                c.tell(b"\x05" + c.site.record())
+            c.publish(topic.encode(), c.m3(topic.encode(), sealed, lower), 0)
+            return False
+
+        b.peer.on_publish = on_publish
+        said = b.run(
+            interpreter,
+            LISTEN
+            + """
+c.publish("t", b"no key", qos=1); c.wait_msg()
+say(len(got), c.refused)
+c.publish("t", b"record", qos=1); c.wait_msg()
+say(got[0].payload == b"record", got[0].label, c.refused)
+""",
+        )
+        assert said == ["0 {'NoKey': 1}", f"True {lower.label} {{'NoKey': 1}}"]
+
+
+@every
+def test_public_records_by_subscription(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+
+        def on_subscribe(c: Connection, filt: str, ctr: int) -> bool:
+            record = bytearray(c.site.record())
+            c.publish(b"@sm1/z/20/17", bytes(record), 1)
+            record[40] ^= 1
+            c.publish(b"@sm1/z/20/17", bytes(record))
+            c.publish(b"@sm1/m/20", b"\x19nonsense")
+            return False
+
+        b.peer.on_subscribe = on_subscribe
+        said = b.run(
+            interpreter,
+            LISTEN + "c.subscribe('@sm1/#')\nsay(sorted(c.refused.items()), len(c.reader._roots))",
+        )
+        assert said == ["[('Malformed', 1), ('Unauthentic', 1)] 2"]
+
+
+@every
+def test_refused_packets_are_acknowledged_first_and_counted(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            t = topic.encode()
+            good = c.m3(t, m1, c.site.own)
+            changed = bytearray(good)
+            changed[30] ^= 1
+            for payload in (bytes(changed), b"", b"plain text", good[:40], good, good):
+                c.publish(t, payload, 1)
+            c.publish(const.CONTROL, b"\x15 no genuine one at all, but as long as one")
+            c.publish(const.CONTROL, c.down(b"\x63unknown op"))
+            c.publish(const.CONTROL, b"", 1)
+            return False
+
+        b.peer.on_publish = on_publish
+        said = b.run(
+            interpreter,
+            LISTEN
+            + """
+c.publish("t", b"x", qos=1)
+say(len(got), sorted(c.refused.items()), type(c.last_refused).__name__)
+say(c.check_msg(), len(got))
+c.disconnect()
+""",
+        )
+        assert said == [
+            "0 [('Malformed', 5), ('Replay', 1), ('Unauthentic', 1)] Malformed",
+            "True 1",
+        ]
+        assert b.peer.said("puback") == [(n,) for n in range(1, 8)]
+
+
+@every
+def test_a_callback_that_raises_comes_after_the_acknowledgement(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        said = b.run(
+            interpreter,
+            """
+def angry(m):
+    raise ValueError("I do not like " + m.payload.decode())
+c.set_callback(angry)
+c.connect()
+c.subscribe("t", 1)
+c.publish("t", b"this", qos=1)
+c.publish("t", b"that", qos=1)
+for _ in range(2):
+    try:
+        c.wait_msg()
+    except ValueError as error:
+        say(error)
+say(c.check_msg(), c.publish("t", b"the other", qos=1))
+c.disconnect()
+""",
+        )
+        assert said == ["I do not like this", "I do not like that", "False 4"]
+        assert b.peer.said("puback") == [(1,), (2,), (3,)]
+
+
+@every
+def test_a_callback_may_publish_what_comes_back_for_ever(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        said = b.run(
+            interpreter,
+            """
+depth, deepest, calls = 0, 0, 0
+def echo(m):
+    global depth, deepest, calls
+    depth += 1
+    deepest = max(deepest, depth)
+    calls += 1
+    c.publish("t", b"again", qos=1)
+    depth -= 1
+c.set_callback(echo)
+c.connect()
+c.subscribe("t", 1)
+c.publish("t", b"first", qos=1)
+for _ in range(60):
+    c.wait_msg()
+say(deepest, calls, c.refused)
+""",
+        )
+        assert said == ["1 60 {}"]
+
+
+@every
+def test_more_than_the_queue_holds_is_counted(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        said = b.run(
+            interpreter,
+            LISTEN
+            + """
+c.subscribe("t", 1)
+for n in range(20):
+    c.publish("t", b"%d" % n, qos=1)
+say(c.refused)
+while c.check_msg():
+    pass
+say(len(got), got[0].payload == b"0", got[-1].payload == b"15")
+""",
+        )
+        assert said == ["{'RateLimited': 3}", "17 True False"] or said == [
+            "{'RateLimited': 4}",
+            "16 True True",
+        ]
+
+
+@every
+def test_receipts(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.peer.on_ping = lambda c: bool(c.receipt())
+        said = b.run(
+            interpreter,
+            """
+c.connect()
+ctrs = [c.publish("t", b"x", qos=1) for _ in range(3)]
+say([c.receipted(n) for n in ctrs])
+c.ping(); c.wait_msg(); c.wait_msg()
+say([c.receipted(n) for n in ctrs + [4]])
+c.disconnect(); c.connect()
+say(c.receipted(3))
+""",
+        )
+        assert said == ["[False, False, False]", "[True, True, True, False]", "True"]
+
+
+@every
+def test_an_unacknowledged_publish_is_kept_and_sent_again_as_it_was(
+    interpreter: str, tmp_path: Path
+) -> None:
+    packets = []
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            packets.append((m1, ctr))
+            if len(packets) < 2:
+                c.sock.close()
+            return len(packets) < 2
+
+        b.peer.on_publish = on_publish
+        said = b.run(
+            interpreter,
+            """
+c.connect()
+caught(c.publish, "t", b"x", qos=1)
+caught(c.publish, "t", b"not even sealed", qos=1)
+say(list(c.unacked), c.session.ctr)
+c.connect()
+c.resend()
+say(c.unacked, c.publish("t", b"y", qos=1))
+""",
+        )
+        assert said == ["OSError ECONNRESET", "OSError ENOTCONN", "[1] 1", "{} 2"]
+        assert packets[0] == packets[1]
+        low = [event[1:] for event in b.peer.events if event[0] == "publish"]
+        assert [event[3] for event in low] == [1, 1, 2]
+
+
+@every
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ('"t/+", b""', "Malformed"),
+        ('"", b""', "Malformed"),
+        ('"t" * 1025, b""', "Malformed"),
+        ('b"\\xff\\xfe", b""', "Malformed"),
+        ('"$SYS/x", b""', "Misuse"),
+        ('"!c1", b""', "Misuse"),
+        ('"@sm1/z/1/2", b""', "Misuse"),
+        ('"t", b"", qos=2', "Misuse"),
+        ('"t", b"", qos=-1', "Misuse"),
+        ('"t", b"", life=32', "Misuse"),
+        ('"t", b"", life=-1', "Misuse"),
+        ('"t", bytes(4096), qos=1', "TooLarge"),
+    ],
+)
+def test_what_cannot_be_published(interpreter: str, call: str, error: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        script = f"c.connect()\ncaught(c.publish, {call})\nsay(c.session.ctr, c.publish('t', b'x', qos=1))"
+        assert b.run(interpreter, script) == [f"{error}  ", "0 1"]
+
+
+@every
+def test_sizes_up_to_the_limit(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        said = b.run(
+            interpreter,
+            """
+c = client(limit=70000)
+c.connect()
+for n in (0, 1, 40, 50, 60, 61, 200, 16300, 16310, 66000, 3):
+    c.publish("t", bytes(n), qos=1)
+    c.publish("t", bytes(n))
+c.publish("t", b"", qos=1)
+""",
+        )
+        assert said == []
+        sizes = [len(plain) for _, plain, _, _, _, _ in b.peer.said("publish")]
+        assert sizes[::2] == [0, 1, 40, 50, 60, 61, 200, 16300, 16310, 66000, 3, 0]
+
+
+@every
+def test_not_without_a_callback(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        script = (
+            "c.connect()\ncaught(c.subscribe, 't')\nc.set_callback(say)\ncaught(c.subscribe, 'a+')"
+        )
+        assert b.run(interpreter, script) == ["Misuse  ", "Malformed  "]
+        assert not b.peer.said("subscribe")
