@@ -24,6 +24,8 @@ PUBLISH = const(0x30)
 # UNSUBACK, PINGRESP.
 _LENGTH = {0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
 _PIECE = const(256)
+_TCP = const(6)
+_NODELAY = const(1)
 
 
 class Link(MQTTClient):
@@ -53,6 +55,8 @@ class Link(MQTTClient):
         try:
             sock.settimeout(self.timeout)
             sock.connect(address)
+            # Each write is a whole packet: none has to wait for the acknowledgement of the last.
+            sock.setsockopt(_TCP, _NODELAY, 1)
         except OSError:
             sock.close()
             raise

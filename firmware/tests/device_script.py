@@ -64,7 +64,7 @@ class Board:
             env={**os.environ, "MICROPYPATH": ":".join(map(str, folders))},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=30,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -224,7 +224,13 @@ def test_connack_5_asks_once_for_other_roots(interpreter: str, tmp_path: Path) -
         b.peer.site.km.clear()
         assert b.run(interpreter, "c.connect()\nsay(c.ident.gen)") == ["2"]
         assert b.peer.said("proof fails") == [(1,)]
-        b.peer.on_connect = lambda c: bool(c.gen) and (c.send(0x20, b"\0\x05") or True)
+
+        def on_connect(c: Connection) -> bool:
+            if c.gen:
+                c.send(0x20, b"\0\x05")
+            return bool(c.gen)
+
+        b.peer.on_connect = on_connect
         b.peer.events.clear()
         assert b.run(interpreter, "caught(c.connect)") == ["Denied  "]
         assert b.peer.said("asked") == [(2,)]
@@ -321,7 +327,12 @@ def test_kg_time_is_asked_for_over_the_session_when_the_first_welcome_lacked_it(
     with board(tmp_path) as b:
         b.provision()
         b.peer.gives_kg_time = False
-        b.peer.on_ping = lambda c: bool(setattr(b.peer, "gives_kg_time", True))
+
+        def on_ping(c: Connection) -> bool:
+            b.peer.gives_kg_time = True
+            return False
+
+        b.peer.on_ping = on_ping
         said = b.run(
             interpreter,
             """

@@ -42,7 +42,9 @@ def test_a_reading_comes_back(interpreter: str, suite: int, tmp_path: Path) -> N
             + """
 say(c.subscribe("machine/+/temperature", 1), c.subscribe(b"machine/1/#"))
 say(c.publish("machine/1/temperature", b"21.5", qos=1))
-c.wait_msg(); c.wait_msg()
+for _ in range(5000):
+    if got and c.refused: break
+    c.check_msg()
 m = got[0]
 say(m.topic == b"machine/1/temperature", m.payload == b"21.5", m.label, m.sender, m.age, m.how)
 say(len(got), c.refused)
@@ -131,7 +133,7 @@ def test_subscriptions_are_made_again_when_the_session_is_gone(
         b.peer.present = 1
         b.peer.events.clear()
         assert b.run(interpreter, script + again) == ["True"]
-        assert [filt for filt, _ in b.peer.said("subscribe")] == ["b"]
+        assert [filt for filt, _ in b.peer.said("subscribe")] == ["a/#", "b"]
 
 
 @every
@@ -160,9 +162,9 @@ def test_lower_labels_open_by_pushed_records(interpreter: str, tmp_path: Path) -
             interpreter,
             LISTEN
             + """
-c.publish("t", b"no key", qos=1); c.wait_msg()
+c.publish("t", b"no key", qos=1); c.check_msg()
 say(len(got), c.refused)
-c.publish("t", b"record", qos=1); c.wait_msg()
+c.publish("t", b"record", qos=1); c.check_msg()
 say(got[0].payload == b"record", got[0].label, c.refused)
 """,
         )
@@ -186,7 +188,7 @@ def test_public_records_by_subscription(interpreter: str, tmp_path: Path) -> Non
             interpreter,
             LISTEN + "c.subscribe('@sm1/#')\nsay(sorted(c.refused.items()), len(c.reader._roots))",
         )
-        assert said == ["[('Malformed', 1), ('Unauthentic', 1)] 2"]
+        assert said == ["[('Malformed', 1)] 2"]
 
 
 @every
@@ -219,7 +221,7 @@ c.disconnect()
 """,
         )
         assert said == [
-            "0 [('Malformed', 5), ('Replay', 1), ('Unauthentic', 1)] Malformed",
+            "0 [('Malformed', 4), ('Replay', 1), ('Unauthentic', 1), ('Unsupported', 1)] Malformed",
             "True 1",
         ]
         assert b.peer.said("puback") == [(n,) for n in range(1, 8)]
@@ -295,10 +297,7 @@ while c.check_msg():
 say(len(got), got[0].payload == b"0", got[-1].payload == b"15")
 """,
         )
-        assert said == ["{'RateLimited': 3}", "17 True False"] or said == [
-            "{'RateLimited': 4}",
-            "16 True True",
-        ]
+        assert said == ["{'RateLimited': 4}", "16 True True"]
 
 
 @every
@@ -373,7 +372,8 @@ say(c.unacked, c.publish("t", b"y", qos=1))
 def test_what_cannot_be_published(interpreter: str, call: str, error: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         b.provision()
-        script = f"c.connect()\ncaught(c.publish, {call})\nsay(c.session.ctr, c.publish('t', b'x', qos=1))"
+        script = f"c.connect()\ncaught(c.publish, {call})\n"
+        script += "say(c.session.ctr, c.publish('t', b'x', qos=1))"
         assert b.run(interpreter, script) == [f"{error}  ", "0 1"]
 
 
