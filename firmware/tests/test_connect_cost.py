@@ -9,14 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from real_micropython import ROOT
 
 MOST = 360_000
 LEAST_RATIO = 120
 
 
-@pytest.mark.full
 def test_connect_within_its_budget_and_beside_tls(tmp_path: Path) -> None:
     out = tmp_path / "connect.json"
     script = ROOT / "firmware" / "host" / "measure_connect.py"
