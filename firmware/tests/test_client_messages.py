@@ -303,7 +303,12 @@ say(len(got), got[0].payload == b"0", got[-1].payload == b"15")
 @every
 def test_receipts(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
-        b.peer.on_ping = lambda c: bool(c.receipt())
+
+        def on_ping(c: Connection) -> bool:
+            c.receipt()
+            return False
+
+        b.peer.on_ping = on_ping
         said = b.run(
             interpreter,
             """
