@@ -1,17 +1,12 @@
-# The client that applications use: umqtt.simple's operations, sealed. What arrives is acknowledged,
-# then judged, then delivered; a refusal is counted and never raised out of a wait. Messages that
-# come while something else is awaited are queued, so a callback may publish without recursing.
+# The client that applications use: umqtt.simple's operations, sealed. publish is one long function
+# on purpose: on a device a call costs as much as ten operations.
 import errno
 
 from micropython import const
 
 from sealmq_spec.const import (
     CLEAR,
-    CONTROL,
     LIFE_FOREVER,
-    OP_NOTICE,
-    OP_RECORD,
-    PUBLIC,
     RETAINED,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -21,27 +16,18 @@ from sealmq_spec.errors import (
     Denied,
     Malformed,
     Misuse,
-    RateLimited,
     SealError,
     TooLarge,
-    from_notice,
 )
 from sealmq_spec.topics import check_filter, check_topic
 
-from .joining import Joined
+from .incoming import Incoming
 from .link import packet, text
 
 _TYPING = False
 if _TYPING:
     from typing import Any
 
-    from sealmq_spec.reader import Message
-
-    Notice = tuple[int, int, int, str, str]
-
-_QUEUE = const(16)
-_WHAT_PUBLISH = 1
-_NOTICES = const(8)
 _TOPICS = const(32)
 _UNACKED = const(8)
 _START = const(5)  # as in link.py
@@ -58,7 +44,7 @@ if _PLAIN + _TAGS != publish_overhead():
     raise ImportError("client.py and SPEC.md 3 differ")
 
 
-class Client(Joined):
+class Client(Incoming):
     # store: path of the enrolment file, or an object with the port of store.py. make: the cipher
     # backend, for hosts. keepalive: seconds, 0 for none. limit: bytes of the largest packet.
     # timeout: seconds for one read. By position or by name, in this order.
@@ -68,16 +54,8 @@ class Client(Joined):
         self._enrol()
 
     def _attributes(self) -> None:
-        # {class name: count} of what came and was not accepted; the last such error.
-        self.refused: "dict[str, int]" = {}
-        self.last_refused: "SealError | None" = None
-        # The mediator's last notices, oldest first: (what, ctr, code, rule, reason).
-        self.notices: "list[Notice]" = []
-        self._queue: "list[Message]" = []
+        Incoming._attributes(self)
         self._topics: "dict[str | bytes, bytes]" = {}
-        self._awaited = 0
-        self._denied: "Notice | None" = None
-        self._doubt: "Notice | None" = None
         self._last = b""  # the topic that stands in the publish buffer
 
     # --- session ---
@@ -89,32 +67,6 @@ class Client(Joined):
             except SealError as error:
                 del self._subscribed[filt]
                 self._refuse(error)
-
-    # When due: new roots or a new boot session, then a connection that uses them.
-    def _upkeep(self) -> None:
-        s = self.session
-        if self.sock is None:
-            return
-        if s.ctr > _LAST_CTR:
-            self.disconnect()
-            self._begin()
-        elif s.due and self._renewed():
-            self.disconnect()
-        else:
-            return
-        self.connect(self._clean)
-
-    # Unix time in ms, None before the first connect. By the key generator's clock or a mediator's?
-    def now_ms(self) -> "int | None":
-        now: "int | None" = self.session.now_ms(self.mono())
-        return now
-
-    def has_kg_time(self) -> bool:
-        return bool(self.session.kg_time)
-
-    # Whether a receipt proves that the mediator accepted ctr; a PUBACK alone can be forged.
-    def receipted(self, ctr: int) -> bool:
-        return bool(self.session.receipted(ctr))
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(
@@ -268,100 +220,22 @@ class Client(Joined):
         self._subscribed.pop(filt, None)
         self._request(0xA2, text(token.encode()), _UNSUBACK, ctr)
 
-    def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> bytearray:
+    def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> "bytes | bytearray":
         pid = self._pid()
         raw = packet(first, pid.to_bytes(2, "big") + fields)
+        body: "bytes | bytearray" = raw
         self._awaited = ctr
         try:
             self._write(raw, 0, len(raw))
             body = self._await(kind, pid)
+        except (OSError, SealError):
+            if self._denied is None:
+                raise
         finally:
             self._awaited = 0
         if self._denied is not None:
             raise self._denial(self._denied)
         return body
-
-    # --- what comes in ---
-
-    # Handles one packet that is there, or delivers one queued message. False: nothing to do.
-    def check_msg(self) -> bool:
-        return self._step(False)
-
-    # The same, but waits for a packet.
-    def wait_msg(self) -> bool:
-        return self._step(True)
-
-    def _step(self, wait: bool) -> bool:
-        if not self._queue:
-            self._upkeep()
-            try:
-                got = self._poll(wait)
-            except TooLarge as error:
-                self._refuse(error)
-                return True
-            if got is None:
-                return False
-            self._take(got[0], got[1])
-        if self._queue:
-            message = self._queue.pop(0)
-            if self.cb is not None:
-                self.cb(message)
-        return True
-
-    def _take(self, first: int, body: bytearray) -> None:
-        if first & 0xF0 != _PUBLISH:
-            return  # PINGRESP, or an acknowledgement that nobody waits for any more
-        topic, payload = self._split(first, body)
-        try:
-            if topic == CONTROL:
-                self._control(first, payload)
-            elif topic.startswith(PUBLIC):
-                self._record(payload)
-            else:
-                message = self.reader.open(topic, payload, self.now_ms())
-                if len(self._queue) >= _QUEUE:
-                    raise RateLimited("%d messages wait for check_msg already" % _QUEUE)
-                self._queue.append(message)
-        except SealError as error:
-            self._refuse(error)
-
-    def _control(self, first: int, payload: bytearray) -> None:
-        if first != _PUBLISH:
-            raise Malformed("control packet with flags %d" % (first & 15))
-        op, said = self.session.down(bytes(payload), self.mono())
-        if op == OP_RECORD:
-            self._record(said)
-        elif op == OP_NOTICE:
-            if len(self.notices) >= _NOTICES:
-                self.notices.pop(0)
-            self.notices.append(said)
-            if said[1] and said[1] == self._awaited:
-                self._denied = said
-            elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
-                self._doubt = said
-
-    # A PUBLISH whose tag did not verify is not acknowledged (SPEC.md 4.4): ours was changed on its
-    # way, or another was put beside it. The stored packet can be sent again.
-    def _check(self) -> None:
-        said = self._doubt
-        if said is not None:
-            self._doubt = None
-            raise from_notice(said)
-
-    def _record(self, p: "bytes | bytearray") -> None:
-        if p[:1] == b"\x19":
-            self.reader.add_manifest(p)
-        else:
-            self.reader.add_record(p)
-
-    def _refuse(self, error: SealError) -> None:
-        name = type(error).__name__
-        self.refused[name] = self.refused.get(name, 0) + 1
-        self.last_refused = error
-
-    def _denial(self, said: "Notice") -> SealError:
-        self._denied = None
-        return from_notice(said)
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:

@@ -1,0 +1,141 @@
+# What comes in: acknowledged first (link.py), then judged, then delivered; a refusal is counted and
+# never raised out of a wait. Messages that come while something else is awaited are queued, so a
+# callback may publish without recursing.
+from micropython import const
+
+from sealmq_spec.const import CONTROL, OP_NOTICE, OP_RECORD, PUBLIC
+from sealmq_spec.errors import Malformed, RateLimited, SealError, TooLarge, from_notice
+
+from .joining import Joined
+
+_TYPING = False
+if _TYPING:
+    from sealmq_spec.reader import Message
+
+    Notice = tuple[int, int, int, str, str]
+
+_QUEUE = const(16)
+_NOTICES = const(8)
+_PUBLISH = const(0x30)
+_MANIFEST = const(0x19)
+_WHAT_PUBLISH = const(1)
+_LAST_CTR = const(0xFFFFFD)
+
+
+class Incoming(Joined):
+    def _attributes(self) -> None:
+        # {class name: count} of what came and was not accepted; the last such error.
+        self.refused: "dict[str, int]" = {}
+        self.last_refused: "SealError | None" = None
+        # The mediator's last notices, oldest first: (what, ctr, code, rule, reason).
+        self.notices: "list[Notice]" = []
+        self._queue: "list[Message]" = []
+        self._awaited = 0  # ctr of what is being acknowledged
+        self._denied: "Notice | None" = None
+        self._doubt: "Notice | None" = None
+
+    # Unix time in ms, None before the first connect. By the key generator's clock or a mediator's?
+    def now_ms(self) -> "int | None":
+        now: "int | None" = self.session.now_ms(self.mono())
+        return now
+
+    def has_kg_time(self) -> bool:
+        return bool(self.session.kg_time)
+
+    # Whether a receipt proves that the mediator accepted ctr; a PUBACK alone can be forged.
+    def receipted(self, ctr: int) -> bool:
+        return bool(self.session.receipted(ctr))
+
+    # When due: new roots or a new boot session, then a connection that uses them.
+    def _upkeep(self) -> None:
+        s = self.session
+        if self.sock is None:
+            return
+        if s.ctr > _LAST_CTR:
+            self.disconnect()
+            self._begin()
+        elif s.due and self._renewed():
+            self.disconnect()
+        else:
+            return
+        self.connect(self._clean)
+
+    # Handles one packet that is there, or delivers one queued message. False: nothing to do.
+    def check_msg(self) -> bool:
+        return self._step(False)
+
+    # The same, but waits for a packet.
+    def wait_msg(self) -> bool:
+        return self._step(True)
+
+    def _step(self, wait: bool) -> bool:
+        if not self._queue:
+            self._upkeep()
+            try:
+                got = self._poll(wait)
+            except TooLarge as error:
+                self._refuse(error)
+                return True
+            if got is None:
+                return False
+            self._take(got[0], got[1])
+        if self._queue:
+            message = self._queue.pop(0)
+            if self.cb is not None:
+                self.cb(message)
+        return True
+
+    def _take(self, first: int, body: bytearray) -> None:
+        if first & 0xF0 != _PUBLISH:
+            return  # PINGRESP, or an acknowledgement that nobody waits for any more
+        topic, payload = self._split(first, body)
+        try:
+            if topic == CONTROL:
+                self._control(first, payload)
+            elif topic.startswith(PUBLIC):
+                self._record(payload)
+            else:
+                message = self.reader.open(topic, payload, self.now_ms())
+                if len(self._queue) >= _QUEUE:
+                    raise RateLimited("%d messages wait for check_msg already" % _QUEUE)
+                self._queue.append(message)
+        except SealError as error:
+            self._refuse(error)
+
+    def _control(self, first: int, payload: bytearray) -> None:
+        if first != _PUBLISH:
+            raise Malformed("control packet with flags %d" % (first & 15))
+        op, said = self.session.down(bytes(payload), self.mono())
+        if op == OP_RECORD:
+            self._record(said)
+        elif op == OP_NOTICE:
+            if len(self.notices) >= _NOTICES:
+                self.notices.pop(0)
+            self.notices.append(said)
+            if said[1] and said[1] == self._awaited:
+                self._denied = said
+            elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
+                self._doubt = said
+
+    # A PUBLISH whose tag did not verify is not acknowledged (SPEC.md 4.4): ours was changed on its
+    # way, or another was put beside it. The stored packet can be sent again.
+    def _check(self) -> None:
+        said = self._doubt
+        if said is not None:
+            self._doubt = None
+            raise from_notice(said)
+
+    def _record(self, p: "bytes | bytearray") -> None:
+        if p and p[0] == _MANIFEST:
+            self.reader.add_manifest(p)
+        else:
+            self.reader.add_record(p)
+
+    def _refuse(self, error: SealError) -> None:
+        name = type(error).__name__
+        self.refused[name] = self.refused.get(name, 0) + 1
+        self.last_refused = error
+
+    def _denial(self, said: "Notice") -> SealError:
+        self._denied = None
+        return from_notice(said)

@@ -1,0 +1,189 @@
+# What a client is made of, and where its roots come from: enrolment and state files, the packets of
+# SPEC.md 7.2. Every loop is bounded; roots are stored before they are used.
+import errno
+
+from micropython import const
+
+from sealmq_spec.const import ANSWER, CCM, CONTROL, USER
+from sealmq_spec.control import PROOF_FRONT, proof_aad, proof_head
+from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge, Unavailable, Unsupported
+from sealmq_spec.identity import Identity
+from sealmq_spec.provision import ask
+from sealmq_spec.reader import Reader
+from sealmq_spec.session import Session
+
+from . import entropy
+from .link import Link, connect_packet, packet, text
+from .store import FileStore
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+_LATER_MS = const(60000)  # between two attempts to get the roots of a new epoch
+_KG_NONCE = const(12)
+_PUBLISH = const(0x30)
+_PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
+CONTROL_TOPIC = text(CONTROL)
+_ANSWER = CONTROL_TOPIC + bytes((ANSWER,))
+
+
+class Provisioned(Link):
+    # Objects first, then, in steps that keep nothing, what they hold: a growing object and a long
+    # function leave holes in the heap when they are done, and until small things have filled these
+    # each larger allocation searches from the lowest one.
+    def _set_up(
+        self,
+        store: "str | Any" = "/sealmq.json",
+        make: "Any" = None,
+        keepalive: int = 0,
+        limit: int = 4096,
+        timeout: int = 10,
+    ) -> None:
+        if make is None:
+            from .aead import make
+        Link.__init__(self, b"", "", 0, keepalive, limit, timeout)
+        self.store = FileStore(store) if isinstance(store, str) else store
+        self.make = make
+        self._kg_nonce = b""
+        self._kg_next = 0
+        self._boot = 0
+        self._begun = False
+        self._clean = True
+        self._present = False
+        self._subscribed: "dict[str, int]" = {}  # {filter: QoS}
+        # What no PUBACK came for: {ctr: (packet identifier, packet)}.
+        self.unacked: "dict[int, tuple[int, bytes]]" = {}
+        self._will: "tuple[bytes, bytes, int, int] | None" = None
+        self._renew_at = 0
+        self._hello = bytearray()
+        self._hello_view = memoryview(self._hello)
+        self.ident = Identity(bytes(4), 0, 0, bytes(32))
+        self.session = Session(self.ident, make, 0, bytes(8))
+        self.reader = Reader(self.ident, make)
+        make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
+
+    def _enrol(self) -> None:
+        self._boot = self.store.boot()
+        ident = self._load(self.store.enrolment())
+        self._use(ident)
+
+    def _load(self, enrolment: "dict[str, Any]") -> Identity:
+        ident = Identity.from_enrolment(enrolment)
+        try:
+            at = enrolment["mediator"]
+            self.server, self.port = at["host"], at["port"]
+        except KeyError:
+            raise Malformed("enrolment file: the mediator's host or port is missing") from None
+        self.client_id = ("sealmq-%d" % ident.client).encode()
+        blob = self.store.state()
+        if ident.load(blob[:-_KG_NONCE]):
+            self._kg_nonce = blob[-_KG_NONCE:]
+        return ident
+
+    def _use(self, ident: Identity) -> None:
+        self.ident = ident
+        self.session.renew(ident)
+        self.reader.ident = ident
+        self.reader.reset()
+        # A CONNECT without a will, the proof's 54 characters still to come.
+        self._hello, self._hello_view = self._connect(True, None, bytes(54))
+
+    # In a quarantine connection of its own.
+    def _provision_apart(self) -> None:
+        s = self.session
+        i = self.ident
+        self._open()
+        proof = proof_head(i.suite, 0, 0, i.client, s.boot, s.salt, 0, 0)
+        hello, _ = self._connect(True, None, proof)
+        self._write(hello, PROOF_FRONT, len(hello) - PROOF_FRONT)
+        try:
+            self._connack()
+            self._provision(True)
+        finally:
+            self.disconnect()
+
+    # On the connection that is open. apart: nothing but the answer means anything.
+    def _provision(self, apart: bool) -> None:
+        i = self.ident
+        boot = self.session.boot
+        nonce_c = entropy.nonce()
+        request = ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator)
+        self._send_control(request)
+        until = self.mono() + 1000 * self.timeout
+        while self.mono() <= until:
+            try:
+                first, body = self._read()
+            except TooLarge as error:
+                self._refuse(error)
+                continue
+            if first == _PUBLISH and body.startswith(_ANSWER):
+                if self._answered(nonce_c, bytes(body[_PAYLOAD:])):
+                    return
+            elif not apart:
+                self._take(first, body)
+        self._close()
+        raise OSError(errno.ETIMEDOUT)
+
+    # Takes roots over, stored first. False: a packet that only looks like an answer.
+    def _answered(self, nonce_c: bytes, answer: bytes) -> bool:
+        fresh = self._load(self.store.enrolment())
+        try:
+            fresh.accept(self.make, nonce_c, answer)
+        except (Denied, Unavailable):
+            raise
+        except SealError as error:
+            self._refuse(error)
+            return False
+        self._kg_nonce = answer[2 : 2 + _KG_NONCE]
+        blob = fresh.dump()
+        if blob != self.store.state()[:-_KG_NONCE]:
+            self.store.put_state(blob + self._kg_nonce)
+        self.unacked.clear()
+        self._use(fresh)
+        return True
+
+    # The roots of a new epoch over the session that is open. False: none to be had now; the old
+    # ones serve until their hand-over ends.
+    def _renewed(self) -> bool:
+        if self.mono() < self._renew_at:
+            return False
+        self._renew_at = self.mono() + _LATER_MS
+        try:
+            self._provision(False)
+        except Unavailable:
+            return False
+        return True
+
+    def _send_control(self, payload: bytes) -> None:
+        raw = packet(_PUBLISH, CONTROL_TOPIC + payload)
+        self._write(raw, 0, len(raw))
+
+    # A CONNECT behind what its proof covers besides, and a view of all that the proof covers.
+    def _connect(
+        self, clean: bool, will: "tuple[bytes, bytes, int] | None", password: bytes
+    ) -> "tuple[bytearray, memoryview]":
+        i = self.ident
+        raw = connect_packet(self.client_id, self.keepalive, clean, will, USER, password)
+        hello = bytearray(proof_aad(i.site, i.mediator) + raw)
+        return hello, memoryview(hello)[:-22]
+
+    # The four bytes that have to come first.
+    def _connack(self) -> None:
+        four = self._four
+        if self.sock.readinto(four) != 4:
+            raise OSError(errno.ECONNRESET)
+        if four[0] != 0x20 or four[1] != 2:
+            raise Malformed("%r instead of a CONNACK" % bytes(four))
+        code = four[3]
+        if code:
+            raise _refusal(code)
+        self._present = four[2] & 1 == 1
+
+
+def _refusal(code: int) -> SealError:
+    if code == 3:
+        return Unavailable("CONNACK 3: the mediator lacks its broker or its store")
+    if code > 3:
+        return Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
+    return Unsupported("CONNACK %d" % code)
