@@ -186,8 +186,14 @@ class Hub:
         """
         if config == self.config:
             return
+        if config.site.id != self.ring.site:
+            # The key generator refuses it too: nothing of such a file counts.
+            log.error("sealmq.toml is not taken over: it names another site's id")
+            return
         if config.policy.order != self.config.policy.order:
             log.warning("[policy] order is taken over at the next start")
+        if config.mediator != self.config.mediator:
+            log.warning("[mediator] is taken over at the next start, but for on_denied")
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
         await self.commit(list(reloaded.records))
         self.config = config
