@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from peer import ConnectionClosed, frame, read_packet
+from mqtt_frames import ConnectionClosed, frame, read_packet
 
 HOSTNAME = "mediator.test"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_script import INTERPRETERS, Board, board
-from peer import Connection
+from peer_connection import Connection
 from peer_site import Site
 from sealmq_spec import const
 

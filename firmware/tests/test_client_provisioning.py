@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_script import INTERPRETERS, board
-from peer import Connection
+from peer_connection import Connection
 from sealmq_spec import provision
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)

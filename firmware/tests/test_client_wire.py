@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from device_script import INTERPRETERS, Board, board
-from peer import Connection, frame, text
+from mqtt_frames import frame, text
+from peer_connection import Connection
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
