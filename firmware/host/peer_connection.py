@@ -1,4 +1,4 @@
-"""One TCP connection of a client with the scripted peer, from the mediator's side (SPEC.md 3, 4)."""
+"""One TCP connection of a client with the scripted peer, as the mediator has it (SPEC.md 3, 4)."""
 
 from __future__ import annotations
 
