@@ -84,7 +84,6 @@ class Keyring:
             for old in row.get("older", ()):
                 self._ek[number, int(old["epoch"])] = _key(old["ek"])
             self.labels[number] = Label(number, row["name"], int(row["suite"]), epoch, previous)
-        self.label_numbers = {label.name: label.number for label in self.labels.values()}
         self.clients = {c.number: c for c in map(_client, snapshot["clients"])}
         self.records: dict[tuple[int, int], bytes] = {}
         self.back_links: dict[int, list[bytes]] = {}

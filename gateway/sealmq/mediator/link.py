@@ -12,7 +12,7 @@ from hmac import compare_digest
 
 from sealmq.aead import Aead, make
 from sealmq_spec import control
-from sealmq_spec.const import RECEIPT_EVERY, SUBSCRIBE, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from sealmq_spec.const import RECEIPT_EVERY, USE_CONTROL, USE_DOWN, USE_PUBLISH
 from sealmq_spec.envelope import tail_m2
 from sealmq_spec.errors import Replay, TooLarge, Unsupported
 from sealmq_spec.keys import link_key
@@ -168,10 +168,6 @@ class Link:
             raise TooLarge(f"{_FILTERS} filters in one boot session; no more are taken")
         self._filters[plain] = (op, ctr, tag)
         return plain, ctr
-
-    def subscriptions(self) -> list[str]:
-        """Filters whose newest token subscribes."""
-        return [filt for filt, (op, _, _) in self._filters.items() if op == SUBSCRIBE]
 
     def open_control(self, packet: bytes) -> tuple[int, int, bytes]:
         """(ctr, s1, body) of a control packet up; raises SealError. Marks nothing."""
