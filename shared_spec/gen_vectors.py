@@ -20,6 +20,7 @@ from vectorgen import (  # noqa: E402
     cases_connect,
     cases_control,
     cases_envelopes,
+    cases_handover,
     cases_keys,
     cases_kg,
     cases_reader,
@@ -40,6 +41,7 @@ PARTS = (
     cases_records,
     cases_session,
     cases_time,
+    cases_handover,
 )
 
 

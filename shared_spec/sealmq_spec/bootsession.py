@@ -131,6 +131,26 @@ class BootSession:
         self._topic = None
         self._prepared = {}
 
+    # Roots of a new epoch of σ(c), in the connection that is open: it keeps the gen, link root,
+    # mediator and link suite of its CONNECT, and the next one needs renew() (SPEC.md 7.2). ident:
+    # what the answer made, another object than the one in use. Misuse for another label.
+    def turn(self, ident: "Identity") -> None:
+        link = self.ident
+        own = ident.own
+        if ident is link or own.label != link.own.label:
+            raise Misuse("only other roots of the same label are taken in a connection")
+        suite = link.own.suite
+        link.own = own
+        link.kseq = ident.kseq
+        self._inner_input = inner_input(link.site, own.suite, link.client, own.r_bar)
+        self._front1 = front_m1(own.suite, own.epoch, link.client, link.site, own.label)
+        if own.suite != suite:
+            self._make_ciphers(link.suite, own.suite)
+        self.due = self.outdated()
+        self._derived = False
+        self._topic = None
+        self._prepared = {}
+
     # The keys that a publisher needs; made when the first one is needed.
     def _derive(self) -> None:
         made = self._link_input
@@ -246,10 +266,14 @@ class BootSession:
     # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
     # a mediator has set far ahead cannot be put right, so it never counts as KG time.
     def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
-        if mono - self._sent > ROUND_TRIP_MS:
-            return
         offset = ms - mono
         held = self._offset
+        late = mono - self._sent
+        if late > ROUND_TRIP_MS:
+            # Too late to set a clock by, and yet it may show that ours is wrong.
+            if held is not None and abs(offset - held) > HALF_MS + late:
+                self.clock_conflict = True
+            return
         if held is None:
             self._offset = offset
             self.kg_time = from_kg

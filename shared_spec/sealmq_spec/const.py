@@ -93,6 +93,8 @@ LABEL_FIRST = 16
 U24 = 0xFFFFFF
 WINDOW_S = 60
 ROUND_TRIP_MS = 2000
+# Later times are refused: t_pub and s1 are u32 seconds, and clocks go on (2096).
+TIME_MAX_MS = 4000000000000
 LIFE_FOREVER = 255
 MAX_TOPIC = 1024
 MAX_PAYLOAD = 1048576

@@ -2,7 +2,7 @@
 import struct
 
 from .aead import check_tag, seal, tag, unseal
-from .const import ANSWER, ASK, ASK_LEN, KGTIME, KGTIME_LEN, TAG
+from .const import ANSWER, ASK, ASK_LEN, CCM, CHACHA, KGTIME, KGTIME_LEN, TAG
 from .errors import Malformed, Misuse, Unauthentic, Unsupported
 from .keys import provisioning_key, time_key, u24
 from .tlv import span, unpack
@@ -97,6 +97,9 @@ def get_body(
     if end != len(b):
         raise Malformed("provisioning answer with %d bytes behind its TLV block" % (len(b) - end))
     unpack(b, start, end)
+    for suite in (b[9] >> 4, b[9] & 15):
+        if suite != CCM and suite != CHACHA:
+            raise Unsupported("provisioning answer with suite %d" % suite)
     return (
         _int(b[0:3]),
         _int(b[3:6]),

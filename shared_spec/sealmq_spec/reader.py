@@ -3,8 +3,18 @@
 # bounded.
 from .const import LIVE, M1_HEAD, M3_HEAD, MANIFEST, REF_LABEL, RETAINED, TAG, WILL
 from .envelope import get_m1, get_m3, nonce_m1, nonce_m3, open_at, tail_m1, tail_m3
-from .errors import Malformed, NoKey, Replay, Stale, Unauthentic, Unsupported, WrongEpoch
+from .errors import (
+    Denied,
+    Malformed,
+    NoKey,
+    Replay,
+    Stale,
+    Unauthentic,
+    Unsupported,
+    WrongEpoch,
+)
 from .keys import inner_key, outer_key, topic_key
+from .newest import Newest
 from .records import check_manifest, check_record, derive, get_manifest, get_record
 from .tlv import fired, span, unpack
 from .window import NEW, Window, check_fresh, life_s
@@ -19,7 +29,6 @@ if _TYPING:
 
 # Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
 _CLASSES = (0b011, 0b110, 0b100, 0b111)
-_NOTHING = (0, 0, 0)
 
 
 class Message:
@@ -45,7 +54,8 @@ class Message:
 
 
 class Reader:
-    # limit: how many ciphers, windows and topics are kept of each kind.
+    # limit: how many roots, ciphers, windows and topics are kept of each kind. A reader of more
+    # labels than that goes on fetching their records (SPEC.md 4.4, op 0x83).
     def __init__(
         self, ident: "Identity", make: "Make", limit: int = 64, known_tlv: "Sequence[int]" = ()
     ) -> None:
@@ -56,24 +66,36 @@ class Reader:
         self.floor = 0
         self.floor_s2 = 0
         self._windows: dict[Any, Any] = {}
-        self._kept: dict[Any, Any] = {}
-        # label: (newest epoch, hand-over end of the one before, kseq) of records and manifests.
-        self._now: dict[int, Any] = {}
+        self._kept = Newest(limit)
+        # label: (newest epoch, hand-over end of the one before, kseq), of labels with roots, by
+        # records and manifests.
+        self._now: dict[Any, Any] = {}
+        self._roots: dict[Any, Any] = {}
+        self._uses = 0
         self.reset()
 
-    # After provisioning: new roots, so nothing derived from the old ones is kept. What was seen of
-    # other labels is kept under the same own epoch, whose records could still be rolled back.
+    # After provisioning. With another epoch of σ(c) nothing is kept that records brought, since who
+    # was put out of it could have forged them. What provisioning brought of this label stays, so
+    # that what its old epochs sealed can be read.
     def reset(self) -> None:
-        self._roots: dict[Any, Any] = {}
+        own = self.ident.own
+        kept = {}
+        if own:
+            held = self._roots.get((own.label, own.epoch))
+            if held and held.given and (held.r, held.r_bar) == (own.r, own.r_bar):
+                self._roots[(own.label, own.epoch)] = own
+                return
+            for key, roots in self._roots.items():
+                if roots.given and key[0] == own.label and key[1] < own.epoch:
+                    kept[key] = roots
+            kept[(own.label, own.epoch)] = own
+            self._use(own)
+        self._roots = kept
+        self._now = {own.label: (own.epoch, 0, 0)} if own else {}
         self._outer: dict[Any, Any] = {}
         self._inner: dict[Any, Any] = {}
-        own = self.ident.own
-        if not own:
-            return
-        self._roots[(own.label, own.epoch)] = own
-        seen = self._now.get(own.label)
-        if seen is None or seen[0] != own.epoch:
-            self._now = {own.label: (own.epoch, 0, 0)}
+        while len(kept) > self.limit and self._make_room(True):
+            pass
 
     # What op 5 or a topic under @sm1 brought, record or manifest. Refusals raise and change
     # nothing.
@@ -89,20 +111,28 @@ class Reader:
         top = self._roots.get((label, epoch))
         if top is None:
             raise NoKey("record from label %d epoch %d, which is not held" % (label, epoch))
-        known = (n, e_n) in self._roots
+        own = self.ident.own
         back_link = n == label
+        if not back_link and label != own.label:
+            raise Denied("derivation from label %d, not from our own %d" % (label, own.label))
+        if epoch < self._now[label][0]:
+            raise WrongEpoch("record from epoch %d of label %d, which is over" % (epoch, label))
+        fresh = (n, e_n) not in self._roots
         if back_link:
             if e_n >= epoch:
                 raise WrongEpoch("back-link to epoch %d from %d" % (e_n, epoch))
+            if not fresh:
+                return False
         else:
-            self._check_newest(n, e_n, label, epoch, kseq)
-            known = known and self._now.get(n) == (e_n, end, kseq)
-        if known:
-            return False
-        fresh = (n, e_n) not in self._roots
+            self._check_newest(n, e_n, kseq)
+            if not fresh and self._now.get(n) == (e_n, end, kseq):
+                return False
         if fresh:
             roots = derive(self.make, self.ident.site, top, p)
-            _room(self._roots, self.limit, (n, e_n), (self.ident.own.label, self.ident.own.epoch))
+            roots.given = False
+            self._use(roots)
+            if not self._make_room(back_link):
+                return False
             self._roots[(n, e_n)] = roots
         else:
             check_record(self.make, self.ident.site, top, p)
@@ -110,17 +140,44 @@ class Reader:
             self._now[n] = (e_n, end, kseq)
         return fresh
 
-    # Who was put out of a label still holds its old roots: they no longer say anything about other
-    # labels.
-    def _check_newest(self, n: int, e_n: int, label: int, epoch: int, kseq: int) -> None:
-        if epoch < self._now[label][0]:
-            raise WrongEpoch("record from epoch %d of label %d, which is over" % (epoch, label))
+    # A newer epoch counts whatever its kseq; an older one never does.
+    def _check_newest(self, n: int, e_n: int, kseq: int) -> None:
         seen = self._now.get(n)
-        # A newer epoch counts whatever its kseq; an older one never does.
         if seen and (e_n, kseq) < (seen[0], seen[2]):
             raise WrongEpoch(
                 "record of epoch %d kseq %d, seen: %d, %d" % (e_n, kseq, seen[0], seen[2])
             )
+
+    def _use(self, roots: "Roots") -> None:
+        self._uses += 1
+        roots.used = self._uses
+
+    # Roots of old epochs go first, those longest unused, and for current ones current ones, never
+    # our own; with a label's last roots goes what was seen of it. False: there is no room.
+    def _make_room(self, for_old: bool) -> bool:
+        if len(self._roots) < self.limit:
+            return True
+        oldest = None
+        least = (False, 0)
+        for roots in self._roots.values():
+            current = roots.epoch == self._now[roots.label][0]
+            rank = (current, roots.used)
+            if roots is self.ident.own or (for_old and current):
+                continue
+            if oldest is None or rank < least:
+                oldest = roots
+                least = rank
+        if oldest is None:
+            return False
+        label, epoch = oldest.label, oldest.epoch
+        del self._roots[(label, epoch)]
+        for cache in (self._outer, self._inner):
+            for key in list(cache):
+                if key[0] == label and key[1] == epoch:
+                    del cache[key]
+        if not [1 for key in self._roots if key[0] == label]:
+            self._now.pop(label, None)
+        return True
 
     def add_manifest(self, p: "bytes | bytearray") -> None:
         _, label, epoch, kseq, end = get_manifest(p)
@@ -146,6 +203,10 @@ class Reader:
             raise NoKey("no key for label %d epoch %d" % (label, epoch))
         if suite != roots.suite:
             raise Unsupported("m3 of suite %d, the label's is %d" % (suite, roots.suite))
+        # Who was put out of the label could seal under any how.
+        self._check_epoch(label, epoch, now_ms // 1000)
+        self._uses += 1
+        roots.used = self._uses
         end = len(payload)
         tail = tail_m3(self.ident.site, topic)
         key = (label, epoch, inst)
@@ -181,13 +242,16 @@ class Reader:
         age = now - since
         check_fresh("message", age, life_s(life))
         label = roots.label
-        roots = self._roots.get((label, epoch))
-        if roots is None:
-            raise NoKey("no key for label %d epoch %d" % (label, epoch))
+        if epoch != roots.epoch:
+            roots = self._roots.get((label, epoch))
+            if roots is None:
+                raise NoKey("no key for label %d epoch %d" % (label, epoch))
+            self._use(roots)
+            if how == LIVE:
+                # By the mediator's time: what it took before the hand-over ended may arrive later.
+                self._check_epoch(label, epoch, s2 // 1000)
         if suite != roots.suite:
             raise Unsupported("m1 of suite %d, the label's is %d" % (suite, roots.suite))
-        if how == LIVE:
-            self._check_epoch(label, epoch, now)
         key = (label, epoch, sender, boot, salt)
         inner = self._inner.get(key)
         if inner is None:
@@ -200,14 +264,12 @@ class Reader:
         _room(self._inner, self.limit, key)
         self._inner[key] = inner
         order = (since, boot, ctr)
-        kept = self._kept.get((topic, sender), _NOTHING)
-        if how != RETAINED:
+        if how == RETAINED:
+            self._kept.look((topic, sender), order)
+        else:
             self._check_window((label, sender, boot, salt, kind == WILL), how, ctr, t_pub, s2)
-        elif order < kept:
-            raise Stale("an older retained message came back")
-        if how == RETAINED or (kind == RETAINED and order > kept):
-            _room(self._kept, self.limit, (topic, sender))
-            self._kept[(topic, sender)] = order
+        if how == RETAINED or kind == RETAINED:
+            self._kept.mark((topic, sender), order)
         plain = bytes(payload[o + M1_HEAD : end - TAG])
         return Message(topic, plain, label, sender, age, how, items)
 
@@ -217,10 +279,10 @@ class Reader:
         k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, ek)
         return self.make(roots.suite, k)
 
-    # Live messages of an epoch whose hand-over is over are refused (SPEC.md 8).
-    def _check_epoch(self, label: int, epoch: int, now: int) -> None:
-        current, end, _ = self._now.get(label, (epoch, 0, 0))
-        if epoch < current and (epoch < current - 1 or now >= end):
+    # An epoch is over when the hand-over to the next one is (SPEC.md 6.2, 8).
+    def _check_epoch(self, label: int, epoch: int, at: int) -> None:
+        current, end, _ = self._now[label]
+        if epoch < current and (epoch < current - 1 or at >= end):
             raise WrongEpoch("epoch %d of label %d, current is %d" % (epoch, label, current))
 
     # Wills have windows of their own: their counters are as old as the connection.
@@ -251,11 +313,10 @@ class Reader:
         self.floor_s2 = max(self.floor_s2, entry[2])
 
 
-# Makes room for `key`: a full cache loses one entry, but never `keep`.
-def _room(cache: "dict[Any, Any]", limit: int, key: "Any", keep: "Any" = None) -> None:
+# Makes room for `key`: a full cache loses one entry.
+def _room(cache: "dict[Any, Any]", limit: int, key: "Any") -> None:
     if len(cache) < limit or key in cache:
         return
     for old in cache:
-        if old != keep:
-            del cache[old]
-            return
+        del cache[old]
+        return

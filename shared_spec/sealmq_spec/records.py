@@ -2,7 +2,7 @@
 import struct
 
 from .aead import check_tag, tag
-from .const import MANIFEST, MANIFEST_LEN, RECORD, RECORD_LEN, TAG
+from .const import CCM, CHACHA, MANIFEST, MANIFEST_LEN, RECORD, RECORD_LEN, TAG
 from .errors import Malformed, NoKey, Unsupported
 from .keys import pad, record_key, u24, xor32
 
@@ -23,6 +23,9 @@ class Roots:
         self.suite = suite
         self.r = r
         self.r_bar = r_bar
+        # For a reader: when it needed them last; whether provisioning brought them, not a record.
+        self.used = 0
+        self.given = True
 
 
 # top opens n. kid, kid_bar: 8 random bytes each, never used before. order: the KG's 12 bytes.
@@ -77,6 +80,8 @@ def check_record(make: "Make", site: bytes, top: Roots, p: "bytes | bytearray") 
 def derive(make: "Make", site: bytes, top: Roots, p: "bytes | bytearray") -> Roots:
     check_record(make, site, top, p)
     _, suite_n, n, e_n, _, _, _, _ = get_record(p)
+    if suite_n != CCM and suite_n != CHACHA:
+        raise Unsupported("record for label %d of suite %d" % (n, suite_n))
     p = bytes(p)
     r = xor32(p[30:62], pad(site, 0, n, e_n, p[14:22], top.r))
     r_bar = xor32(p[62:94], pad(site, 1, n, e_n, p[22:30], top.r_bar))

@@ -26,6 +26,7 @@ from .const import (
     READY,
     SUBSCRIBE,
     TAG,
+    TIME_MAX_MS,
     TLV_KG_TIME,
     U24,
     UNTIMED,
@@ -247,8 +248,13 @@ class Session(BootSession):
     def _clock(
         self, ms: int, buf: bytearray, found: "dict[int, tuple[int, int]]", mono: int
     ) -> None:
+        if ms > TIME_MAX_MS:
+            raise Malformed("a time that no message can carry")
         at = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
         if at is not None and at[0] != at[1]:
+            # Else it would be taken for the N_c that no question is: sixteen zeros.
+            if self._asked is NOT_ASKED:
+                raise Stale("KG time that nobody asked for")
             ident = self.ident
             suite = ident.suite
             made = self._time_input
@@ -260,6 +266,8 @@ class Session(BootSession):
             else:
                 aead = self.make(suite, sha256(made).digest())
             kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, buf, at[0], at[1])
+            if kg_ms > TIME_MAX_MS:
+                raise Malformed("a KG time that no message can carry")
             if kseq < ident.kseq:
                 raise Stale("KG time with kseq %d, held: %d" % (kseq, ident.kseq))
             if epoch > self.epoch_seen:

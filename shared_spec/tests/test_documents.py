@@ -44,6 +44,13 @@ def test_cited_vectors_exist(pattern: str) -> None:
     assert fnmatch.filter(VECTORS, pattern)
 
 
+def test_rekeying_cites_tests_that_exist() -> None:
+    cited = set(re.findall(r"`(test_\w+)`", (SPEC / "REKEYING.md").read_text(encoding="utf-8")))
+    file = (SPEC / "tests" / "test_rekeying.py").read_text(encoding="utf-8")
+    assert len(cited) > 10
+    assert {name for name in cited if f"\ndef {name}(" not in file} == set()
+
+
 def test_the_readme_names_every_operation() -> None:
     readme = (SPEC / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w.*-]+)`", readme.partition("| op |")[2])
@@ -51,7 +58,7 @@ def test_the_readme_names_every_operation() -> None:
     assert {op for op in used if not any(fnmatch.fnmatch(op, n) for n in named)} == set()
 
 
-@pytest.mark.parametrize("name", ["README.md", "THREATS.md"])
+@pytest.mark.parametrize("name", ["README.md", "THREATS.md", "REKEYING.md"])
 def test_links_lead_somewhere(name: str) -> None:
     text = (SPEC / name).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sealmq_spec import const
-from sealmq_spec.errors import Misuse, NoKey, Replay, Stale, Unauthentic
+from sealmq_spec.errors import Misuse, NoKey, Replay, Stale, Unauthentic, WrongEpoch
 from sealmq_spec.reader import Reader
 from sealmq_spec.records import Roots, make_record
 from sealmq_spec.session import Session
@@ -87,7 +87,7 @@ def test_refused_packets_leave_no_trace() -> None:
         assert type(caught.value).__module__ == "sealmq_spec.errors"
     reader = world.beside
     assert not reader._windows
-    assert not reader._kept
+    assert not reader._kept.of
     assert not reader._outer
     assert not reader._inner
     assert reader.open(TOPIC, bytearray(good), NOW * 1000).payload == b"good"
@@ -106,7 +106,7 @@ def test_everything_remembered_is_bounded() -> None:
         body = world.mediator.open_m2(session, packet, topic, 1)
         sent = world.mediator.seal_m3(world.low, topic, body)
         assert reader.open(topic, bytearray(sent), world.mediator.ms).sender == 100 + n
-    sizes = [reader._windows, reader._kept, reader._inner, reader._outer, reader._roots]
+    sizes = [reader._windows, reader._kept.of, reader._inner, reader._outer, reader._roots]
     assert max(map(len, sizes)) <= 4
     assert reader.floor >= NOW + 15
 
@@ -123,7 +123,7 @@ def test_what_was_seen_of_other_labels_survives_a_new_generation() -> None:
     reader.add(record(world.high, new, 2))
     reader.ident.own = new_roots(16, 2)
     reader.reset()
-    with pytest.raises(NoKey):
+    with pytest.raises(WrongEpoch):
         reader.add(record(world.high, new, 2))
 
 

@@ -1,8 +1,9 @@
 # Operations on what everything else is made of: keys, ciphers, texts, TLV, topics, windows, ages.
 from sealmq_spec import keys, tlv, topics, window
 from sealmq_spec.b64 import b64u, unb64u
-from sealmq_spec.errors import Unauthentic
+from sealmq_spec.errors import Stale, Unauthentic
 from sealmq_spec.identity import Identity
+from sealmq_spec.newest import Newest
 
 from . import hexed, raw, same, text_of
 
@@ -137,7 +138,23 @@ def enrolment(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     return out
 
 
+def retained_order(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
+    newest = Newest(d["limit"])
+    passes = []
+    for topic, sender, time, boot, ctr in d["messages"]:
+        key, order = (raw(topic), sender), (time, boot, ctr)
+        try:
+            newest.look(key, order)
+        except Stale:
+            passes.append(False)
+        else:
+            newest.mark(key, order)
+            passes.append(True)
+    return {"passes": passes}
+
+
 OPS = {
+    "retained-order": retained_order,
     "key.pad": pad,
     "key.topic": topic_key,
     "key.outer": outer_key,

@@ -29,9 +29,10 @@ from sealmq_spec.envelope import (
     tail_m3,
 )
 from sealmq_spec.errors import NoKey, Unauthentic, Unsupported
+from sealmq_spec.relink import relink
 from sealmq_spec.tlv import fired, span, unpack
 
-from . import expect_suite, hexed, raw, same, text_of
+from . import expect_suite, hexed, ident_of, raw, same, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,7 +198,17 @@ def down(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     return {"order": hexed(order), "body": hexed(body)}
 
 
+def relinked(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
+    old, new = ident_of(d["old"]), ident_of(d["new"])
+    topic, flags, packet = raw(d["topic"]), d["flags"], raw(d["packet"])
+    boot, salt = d["boot"], raw(d["salt"])
+    again = relink(make, old, new, boot, salt, topic, flags, packet)
+    same("relink back", relink(make, new, old, boot, salt, topic, flags, again), packet)
+    return {"packet": hexed(again)}
+
+
 OPS = {
+    "relink": relinked,
     "m1": m1,
     "m2": m2,
     "m3": m3,

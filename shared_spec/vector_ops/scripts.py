@@ -4,7 +4,7 @@ from sealmq_spec.errors import SealError
 from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
-from . import Wrong, hexed, ident_of, raw, text_of
+from . import Wrong, hexed, ident_of, raw, roots_of, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ class ReaderScript:
     def step(self, s: "dict[str, Any]") -> "dict[str, Any]":
         if s["do"] == "record":
             return {"added": self.reader.add_record(raw(s["packet"]))}
+        if s["do"] == "roots":
+            self.reader.ident.own = roots_of(s["own"])
+            self.reader.reset()
+            return {}
         if s["do"] == "manifest":
             self.reader.add_manifest(raw(s["packet"]))
             return {}
@@ -104,6 +108,8 @@ class SessionScript:
 
     def do_state(self, s: "dict[str, Any]") -> "dict[str, Any]":
         n = self.session
+        if n.due != n.outdated():
+            raise Wrong("due and outdated() differ")
         return {
             "boot_floor": n.boot_floor,
             "top": n.top,
@@ -112,6 +118,14 @@ class SessionScript:
             "kseq": n.kseq_seen,
             "outdated": n.outdated(),
         }
+
+    def do_turn(self, s: "dict[str, Any]") -> "dict[str, Any]":
+        self.session.turn(ident_of(s["client"]))
+        return {}
+
+    def do_renew(self, s: "dict[str, Any]") -> "dict[str, Any]":
+        self.session.renew(ident_of(s["client"]))
+        return {}
 
     def do_publish(self, s: "dict[str, Any]") -> "dict[str, Any]":
         plain, block = raw(s["plain"]), raw(s["tlv"])

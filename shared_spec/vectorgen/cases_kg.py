@@ -251,10 +251,22 @@ def _identities(cases: Cases) -> None:
     body = answer_body(c, 4, 95, MS, roots(16, 5, 2), 2)
     suites = c.but(own=roots(16, 5, 2))
     put("suites", "new suites", answer(c, N_C, ORDER, body), _accepted(suites, 4, 95, 2))
+    unknown: Json = {"refuse": "unsupported"}
+    body = answer_body(c, 4, 95, MS, roots(16, 5, 5))
+    put("label-suite-5", "an unknown suite of the label", answer(c, N_C, ORDER, body), unknown)
+    body = answer_body(c, 4, 95, MS, None, 5)
+    put("link-suite-5", "an unknown suite of the link", answer(c, N_C, ORDER, body), unknown)
     stale: Json = {"refuse": "stale"}
     put("gen-lower", "gen below the stored one", of(2, 95), stale)
     put("kseq-lower", "kseq below the stored one", of(4, 89), stale)
     put("epoch-lower", "the same label's epoch below the stored one", of(4, 95, 4), stale)
+    steps = [
+        _accept(c, of(4, 95, 6), _accepted(up, 4, 95)),
+        _accept(c, of(5, 96, 5), stale),
+    ]
+    what = "in a session: the epoch that the last answer brought is not given back"
+    given = {"client": client_json(c)}
+    cases.script("identity-in-session", "7.2", what, "identity", given, steps)
     put("disabled", "status 1", answer(c, N_C, ORDER, b"", 1), {"refuse": "denied"})
     put("later", "status 2", answer(c, N_C, ORDER, b"", 2), {"refuse": "unavailable"})
     put("unknown-status", "status 9", answer(c, N_C, ORDER, b"", 9), {"refuse": "unavailable"})

@@ -234,6 +234,9 @@ def _retained(s: Story) -> None:
         fine(new, 100),
         no(old, "stale"),
     )
+    late = ok(send(a, 8, T - 200, T, LIVE, RETAINED, 255), a, age=200)
+    what = "an older live one in between changes nothing"
+    s.tell("retained-live-between", what, fine(new, 100), late, no(old, "stale"))
     lower = kept(7, T - 100)
     s.tell("retained-same-second", "same t_pub, lower ctr", fine(new, 100), no(lower, "stale"))
     elsewhere = kept(8, T - 200, b"other/topic")

@@ -61,7 +61,8 @@ def _records(s: Story) -> None:
     tell("kseq-same", "the same epoch and kseq, another hand-over end", put_record(now), equal)
     up = record(site, LOW, roots(18, 1, 1), 80, KG)
     tell("not-held", "from a label that is not held", no_record(up, "no-key"))
-    tell("chain", "from a label that was derived", put_record(now), put_record(up))
+    what = "from a label that was derived, not from the own one"
+    tell("intermediate", what, put_record(now), no_record(up, "denied"))
     link = record(site, OWN, OLD, 80, KG)
     tell("back-link", "a back-link", put_record(link, flip=True))
     turned = record(site, OWN, roots(16, 6, 1), 80, KG)
@@ -71,12 +72,19 @@ def _records(s: Story) -> None:
     over = record(site, OLD, LOW, 99, KG)
     last = no_record(over, "epoch")
     tell("over-epoch", "a derivation from an epoch that is over", put_record(link), last)
-    chained = put_record(record(site, OLD, OLDER, 60, KG))
-    tell("back-link-chain", "a back-link from an epoch that is over", put_record(link), chained)
+    last = no_record(record(site, OLD, OLDER, 60, KG), "epoch")
+    tell("back-link-over-epoch", "a back-link from an epoch that is over", put_record(link), last)
+    deep = put_record(record(site, OWN, OLDER, 80, KG))
     a = sender(OLDER)
     kept = send(a, 1, T - 9000, T, RETAINED, RETAINED, 255, outer=OWN)
     last = ok(kept, a, age=9000, how=RETAINED)
-    tell("back-link-retained", "old retained data stays readable", put_record(link), chained, last)
+    tell("back-link-retained", "old retained data stays readable", deep, last)
+    low = put_record(record(site, LOW, LOWER, 80, KG))
+    last = ok(send(b1, 1, T - 90, T, QUEUED, life=255, outer=LOW), b1, age=90, how=QUEUED)
+    tell("back-link-below", "a back-link of a label below", put_record(now), low, last)
+    unknown = roots(17, 2, 5)
+    last = no_record(record(site, OWN, unknown, 80, KG), "unsupported")
+    tell("suite-5", "a target of a suite that nobody knows", last)
     odd = roots(16, 4, 2)
     a = sender(odd)
     other = put_record(record(site, OWN, odd, 80, KG))
@@ -101,7 +109,7 @@ def _records(s: Story) -> None:
 
 def _manifests(s: Story) -> None:
     site = s.site
-    link, deep = record(site, OWN, OLD, 80, KG), record(site, OLD, OLDER, 60, KG)
+    link, deep = record(site, OWN, OLD, 80, KG), record(site, OWN, OLDER, 80, KG)
     a, old = sender(OLD), sender(OLDER)
     m = put_manifest(manifest(site, OWN, 85, KG, T + 600), flip=True)
 

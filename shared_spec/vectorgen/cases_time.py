@@ -65,7 +65,7 @@ def _welcomes(t: Talk) -> None:
             "malformed",
         ),
     ):
-        steps = [*connect(c), refuse(down(c, order(0), 1, body), why)]
+        steps = [*connect(c, want=True), refuse(down(c, order(0), 1, body), why)]
         t.tell(f"welcome-{name}", "4.4", what, c, *steps)
         steps = [*steps, {"do": "state", "out": nothing}, clock(None)]
         t.tell(f"welcome-{name}-trace", "1", what + ": nothing is remembered", c, *steps)
@@ -89,8 +89,30 @@ def _clocks(t: Talk) -> None:
     tell("mediator", "the mediator's time", *ready(c), clock(MS + 700, 2200))
     late = hear(down(c, order(0), 1, welcome(MS)), 1, 0, 3001)
     tell("late", "an answer after 2.001 s sets no clock", *connect(c), late, clock(None, 3001))
+    later_on = connect(c, 2, mono=9000)
+    behind = 33000  # W/2 and the three seconds that the answer takes
+    near = hear(down(c, order(0), 2, welcome(MS + 10500 + behind)), 1, 0, 12000)
+    what = "a late answer that may be right sets no clock and says nothing"
+    tell("late-near", what, *ready(c), *later_on, near, clock(MS + 10500, 12000))
+    wrong_by_now = hear(down(c, order(0), 2, welcome(MS + 10501 + behind)), 1, 0, 12000)
+    what = "a late one that cannot be right is reported"
+    tell(
+        "late-far",
+        what,
+        *ready(c),
+        *later_on,
+        wrong_by_now,
+        clock(MS + 10500, 12000, conflict=True),
+    )
     edge = hear(down(c, order(0), 1, welcome(MS)), 1, 0, 3000)
     tell("edge", "an answer after 2.000 s does", *connect(c), edge, clock(MS, 3000))
+    last = 4_000_000_000_000
+    edge = hear(down(c, order(0), 1, welcome(last)), 1, 0)
+    tell("last", "the last time that there is", *connect(c), edge, clock(last))
+    beyond = refuse(down(c, order(0), 1, welcome(last + 1)), "malformed")
+    tell("beyond", "a time that no message can carry", *connect(c), beyond, clock(None))
+    beyond = refuse(down(c, order(0), 1, welcome(MS, block=kg(last + 1))), "malformed")
+    tell("kg-beyond", "KG time that no message can carry", *want, beyond, clock(None))
     both = hear(down(c, order(0), 1, welcome(MS, block=kg(MS + 90))), 1, 0, flip=True)
     tell("kg", "KG time in the welcome", *want, both, clock(MS + 90, kg=True))
     crit = hear(down(c, order(0), 1, welcome(MS, block=kg(MS + 90, kind=0x81))), 1, 0)
@@ -101,13 +123,18 @@ def _clocks(t: Talk) -> None:
     tell(
         "kg-far", "30.001 s apart: reported", *want, wide, clock(MS + 30001, kg=True, conflict=True)
     )
-    unasked = refuse(down(c, order(0), 1, welcome(MS, block=kg(MS))), "unauthentic")
+    unasked = refuse(down(c, order(0), 1, welcome(MS, block=kg(MS))), "stale")
     tell("kg-unasked", "KG time that nobody asked for", *connect(c), unasked)
+    zeros = refuse(down(c, order(0), 1, welcome(MS, block=kg(MS, bytes(16)))), "stale")
+    what = "KG time for an N_c of zeros that nobody asked for"
+    t.tell("welcome-kg-time-unasked-zeros", "7.3", what, c, *connect(c), zeros)
+    never = refuse(down(c, order(9), 1, time_body(MS, kg(MS, bytes(16)), bytes(16))), "stale", 5500)
+    tell("unasked-zeros", "the same with op 6", *ready(c), never)
     other = down(c, order(0), 1, welcome(MS, block=kg(MS, n_c[:-3] + b"\x02\x00\x00")))
     tell("kg-other-conn", "KG time of another connection", *want, refuse(other, "unauthentic"))
     second = n_c[:-3] + b"\x02\x00\x00"
     later = down(c, order(0), 2, welcome(MS + 9000, block=kg(MS + 9000, second)))
-    steps = (*ready(c), *connect(c, 2, want=True, mono=10000), refuse(later, "unauthentic", 10500))
+    steps = (*ready(c), *connect(c, 2, want=True, mono=10000), refuse(later, "stale", 10500))
     tell("kg-later-conn", "KG time that comes with a later welcome", *steps)
     old = down(c, order(0), 1, welcome(MS, block=kg(MS, kseq=89)))
     tell("kg-kseq", "KG time with a kseq below the stored one", *want, refuse(old, "stale"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Cases, Json, client_json
+from .case import Cases, Json, client_json, roots_json
 from .cases_envelopes import PLAIN, TOPIC, T
 from .envelopes import LIVE, fired, m1, m3
 from .model import Client, Order, Roots, client, rnd, roots, u
@@ -90,6 +90,11 @@ def put_manifest(packet: bytes, flip: bool = False) -> Json:
     """A manifest that is accepted."""
     step: Json = {"do": "manifest", "packet": packet.hex(), "out": {}}
     return {**step, **({"flip": ["packet"]} if flip else {})}
+
+
+def take_roots(own: Roots) -> Json:
+    """Provisioning has brought the reader's client these roots."""
+    return {"do": "roots", "own": roots_json(own), "out": {}}
 
 
 class Story:

@@ -60,6 +60,11 @@ def clock(now_ms: int | None, mono: int = 1500, kg: bool = False, conflict: bool
     return {"do": "clock", "mono": mono, "out": out}
 
 
+def turn(c: Client, kseq: int) -> Json:
+    """An answer in the session has brought this state."""
+    return {"do": "turn", "client": client_json(c, kseq=kseq), "out": {}}
+
+
 class Talk:
     """Writes session cases."""
 
