@@ -101,6 +101,7 @@ class Peer:
         topic, rest = body[2 : 2 + n], body[2 + n :]
         qos = first >> 1 & 3
         pid, payload = (rest[:2], rest[2:]) if qos else (b"", rest)
+        c.publish_pid = pid
         if topic == const.CONTROL:
             if payload[0] == const.ASK:
                 self.log("asked", provision.get_ask(payload)[2])

@@ -41,6 +41,7 @@ class Connection:
         self.salt = b""
         self.filters: dict[str, int] = {}
         self.pid = 0
+        self.publish_pid = b""  # of the PUBLISH that is being looked at
 
     # --- MQTT ---
 

@@ -18,6 +18,7 @@ from sealmq_spec.errors import (
     Misuse,
     SealError,
     TooLarge,
+    WrongEpoch,
 )
 from sealmq_spec.topics import check_filter, check_topic
 
@@ -57,6 +58,7 @@ class Client(Incoming):
         Incoming._attributes(self)
         self._topics: "dict[str | bytes, bytes]" = {}
         self._last = b""  # the topic that stands in the publish buffer
+        self._again = False  # publishing anew what was refused for its epoch
 
     # --- session ---
 
@@ -96,7 +98,7 @@ class Client(Incoming):
         if qos != 1 or retain or life:
             flags = _flags(qos, retain, life)
         s = self.session
-        if s.due or s.ctr > _LAST_CTR:
+        if s.due or s.ctr > _LAST_CTR or self._astray:
             self._upkeep()
         sock = self.sock
         if sock is None:
@@ -154,8 +156,32 @@ class Client(Incoming):
         except (OSError, SealError) as error:
             self._unacknowledged(error, ctr, pid, buf, at, n)
         if self._denied is not None:
-            raise self._denial(self._denied)
+            why = self._denial(self._denied)
+            if isinstance(why, WrongEpoch) and not self._again:
+                return self._anew(why, topic, msg, retain, qos, life)
+            raise why
         return ctr
+
+    # A message refused for its epoch was not forwarded: it is published anew, once, under the roots
+    # of the new one, which are asked for first (SPEC.md 7.4).
+    def _anew(
+        self,
+        why: SealError,
+        topic: "str | bytes",
+        msg: bytes,
+        retain: bool,
+        qos: int,
+        life: int,
+    ) -> int:
+        epoch = self.ident.own.epoch
+        self._renew_at = 0
+        if self.sock is None or not self._renewed() or self.ident.own.epoch == epoch:
+            raise why
+        self._again = True
+        try:
+            return self.publish(topic, msg, retain, qos, life)
+        finally:
+            self._again = False
 
     # A PUBACK did not come. Kept for resend(), unless a notice says why.
     def _unacknowledged(

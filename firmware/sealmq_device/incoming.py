@@ -4,7 +4,7 @@
 from micropython import const
 
 from sealmq_spec.const import CONTROL, OP_NOTICE, OP_RECORD, PUBLIC
-from sealmq_spec.errors import Malformed, RateLimited, SealError, TooLarge, from_notice
+from sealmq_spec.errors import Malformed, NoKey, RateLimited, SealError, TooLarge, from_notice
 
 from .joining import Joined
 
@@ -17,8 +17,11 @@ if _TYPING:
 _QUEUE = const(16)
 _NOTICES = const(8)
 _PUBLISH = const(0x30)
-_MANIFEST = const(0x19)
 _WHAT_PUBLISH = const(1)
+_WHAT_CONTROL = const(4)
+_STALE = const(3)
+_LABEL = const(2)  # where m3 has its label
+_FETCH_MS = const(1000)  # between two questions for a label's records
 _LAST_CTR = const(0xFFFFFD)
 
 
@@ -33,6 +36,7 @@ class Incoming(Joined):
         self._awaited = 0  # ctr of what is being acknowledged
         self._denied: "Notice | None" = None
         self._doubt: "Notice | None" = None
+        self._fetch_at = 0
 
     # Unix time in ms, None before the first connect. By the key generator's clock or a mediator's?
     def now_ms(self) -> "int | None":
@@ -46,15 +50,16 @@ class Incoming(Joined):
     def receipted(self, ctr: int) -> bool:
         return bool(self.session.receipted(ctr))
 
-    # When due: new roots or a new boot session, then a connection that uses them.
+    # When due: new roots, which the open connection takes unless they are of another label; a new
+    # boot session, in a new connection, when counters end or the clock has to be put right.
     def _upkeep(self) -> None:
         s = self.session
         if self.sock is None:
             return
-        if s.ctr > _LAST_CTR:
+        if s.ctr > _LAST_CTR or (self._astray and self._may_reset()):
             self.disconnect()
             self._begin()
-        elif s.due and self._renewed():
+        elif s.due and self._renewed() and s.ident.own is not self.ident.own:
             self.disconnect()
         else:
             return
@@ -93,7 +98,7 @@ class Incoming(Joined):
             if topic == CONTROL:
                 self._control(first, payload)
             elif topic.startswith(PUBLIC):
-                self._record(payload)
+                self.reader.add(payload)
             else:
                 message = self.reader.open(topic, payload, self.now_ms())
                 if len(self._queue) >= _QUEUE:
@@ -101,21 +106,35 @@ class Incoming(Joined):
                 self._queue.append(message)
         except SealError as error:
             self._refuse(error)
+            if isinstance(error, NoKey) and topic != CONTROL and not topic.startswith(PUBLIC):
+                self._fetch(int.from_bytes(payload[_LABEL : _LABEL + 3], "big"))
+
+    # The reader keeps so many roots, and a record comes once in a connection: one that was given up
+    # has to be asked for, so that the label's next messages open.
+    def _fetch(self, label: int) -> None:
+        now = self.mono()
+        if now >= self._fetch_at and self.now_ms() is not None:
+            self._fetch_at = now + _FETCH_MS
+            self._send_control(self.session.fetch(label, now))
 
     def _control(self, first: int, payload: bytearray) -> None:
         if first != _PUBLISH:
             raise Malformed("control packet with flags %d" % (first & 15))
         op, said = self.session.down(bytes(payload), self.mono())
         if op == OP_RECORD:
-            self._record(said)
+            self.reader.add(said)
         elif op == OP_NOTICE:
             if len(self.notices) >= _NOTICES:
                 self.notices.pop(0)
             self.notices.append(said)
+            if said[2] == _STALE and said[0] == _WHAT_PUBLISH and said[1] > self._since:
+                self._astray = True
             if said[1] and said[1] == self._awaited:
                 self._denied = said
             elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
                 self._doubt = said
+            elif not said[1] and said[0] == _WHAT_CONTROL:
+                self._in_vain = said
 
     # A PUBLISH whose tag did not verify is not acknowledged (SPEC.md 4.4): ours was changed on its
     # way, or another was put beside it. The stored packet can be sent again.
@@ -124,12 +143,6 @@ class Incoming(Joined):
         if said is not None:
             self._doubt = None
             raise from_notice(said)
-
-    def _record(self, p: "bytes | bytearray") -> None:
-        if p and p[0] == _MANIFEST:
-            self.reader.add_manifest(p)
-        else:
-            self.reader.add_record(p)
 
     def _refuse(self, error: SealError) -> None:
         name = type(error).__name__

@@ -16,6 +16,7 @@ if _TYPING:
 # Provision, jump the boot counter, a slow answer, a new epoch: each costs one round.
 _ROUNDS = const(5)
 _DAY_MS = const(86400000)
+_MINUTE_MS = const(60000)
 _PUBLISH = const(0x30)
 _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 _TAG_ROOM = bytes(22)
@@ -48,6 +49,16 @@ class Joined(Provisioned):
             # Only a higher gen may begin at 1 again (SPEC.md 5.2).
             self._provision_apart()
 
+    # A clock that is ahead can only be left with its boot session, at most once a minute (SPEC.md
+    # 7.4).
+    def _may_reset(self) -> bool:
+        now = self.mono()
+        if now < self._reset_at:
+            return False
+        self._reset_at = now + _MINUTE_MS
+        self._astray = False
+        return True
+
     # --- connect ---
 
     # A session that the mediator has proved and that has time. False: it holds nothing of an
@@ -73,6 +84,7 @@ class Joined(Provisioned):
             self._provision_apart()
         why = "the mediator calls this client's boot counter behind"
         for _ in range(_ROUNDS):
+            conflict = s.clock_conflict
             try:
                 ready = self._log_in(s)
             except Denied:
@@ -90,10 +102,15 @@ class Joined(Provisioned):
                     provisioned = True
                 else:
                     self._begin(s.boot_floor)
+            elif s.clock_conflict and not conflict and s.conn > 1 and self._may_reset():
+                self._close()
+                self._begin()
             elif not s.kg_time and s.now_ms(0) is None:
                 self._close()
                 why = "no answer came within two seconds"
-            elif s.due and not provisioned and self._renewed():
+            elif (
+                s.due and not provisioned and self._renewed() and s.ident.own is not self.ident.own
+            ):
                 self.disconnect()
                 provisioned = True
             else:
@@ -104,6 +121,8 @@ class Joined(Provisioned):
 
     # False: genuine, but this boot session is behind.
     def _log_in(self, s: "Session") -> bool:
+        if s.ident is not self.ident:
+            self._use(self.ident)
         self._open()
         now = self.mono()
         proof = s.begin_connect(not s.kg_time, min(self.unacked) if self.unacked else 0)
@@ -116,6 +135,7 @@ class Joined(Provisioned):
         s.sign_with(view, hello, now)
         self.sock.write(hello, _FRONT, len(hello) - _FRONT)
         self._connack()
+        self._since = s.ctr
         first, body = self._read()
         if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):
             raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))

@@ -6,7 +6,15 @@ from micropython import const
 
 from sealmq_spec.const import ANSWER, CCM, CONTROL, USER
 from sealmq_spec.control import PROOF_FRONT, proof_aad, proof_head
-from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge, Unavailable, Unsupported
+from sealmq_spec.errors import (
+    Denied,
+    Malformed,
+    SealError,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+    from_notice,
+)
 from sealmq_spec.identity import Identity
 from sealmq_spec.provision import ask
 from sealmq_spec.reader import Reader
@@ -20,7 +28,9 @@ _TYPING = False
 if _TYPING:
     from typing import Any
 
-_LATER_MS = const(60000)  # between two attempts to get the roots of a new epoch
+# Between two attempts to get the roots of a new epoch: at first, at most.
+_SOON_MS = const(5000)
+_LATER_MS = const(60000)
 _KG_NONCE = const(12)
 _PUBLISH = const(0x30)
 _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
@@ -56,6 +66,14 @@ class Provisioned(Link):
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
         self._renew_at = 0
+        self._renew_wait = _SOON_MS
+        # The clock is wrong for the mediator; when that may be put right again; the ctr from which
+        # on a message went out as soon as it was sealed.
+        self._astray = False
+        self._reset_at = 0
+        self._since = 0
+        # The notice that refused a request for roots.
+        self._in_vain: "tuple[int, int, int, str, str] | None" = None
         self._hello = bytearray()
         self._hello_view = memoryview(self._hello)
         self.ident = Identity(bytes(4), 0, 0, bytes(32))
@@ -81,13 +99,36 @@ class Provisioned(Link):
             self._kg_nonce = blob[-_KG_NONCE:]
         return ident
 
+    # For a connection that is still to come.
     def _use(self, ident: Identity) -> None:
         self.ident = ident
-        self.session.renew(ident)
+        s = self.session
+        if self.unacked:
+            self._relink(s.ident, ident)
+        s.renew(ident)
         self.reader.ident = ident
         self.reader.reset()
         # A CONNECT without a will, the proof's 54 characters still to come.
         self._hello, self._hello_view = self._connect(True, None, bytes(54))
+
+    # What was stored under the last gen goes on under this one: boot and salt stay.
+    def _relink(self, old: Identity, new: Identity) -> None:
+        from .stored import relinked
+
+        s = self.session
+        for ctr in list(self.unacked):
+            pid, raw = self.unacked[ctr]
+            self.unacked[ctr] = pid, relinked(self.make, old, new, s.boot, s.salt, raw)
+
+    # In the connection that is open, which keeps its link; the new one begins with the next
+    # CONNECT. Another label has to wait for that.
+    def _turn(self, ident: Identity) -> None:
+        self.ident = ident
+        s = self.session
+        if ident.own.label == s.ident.own.label:
+            s.turn(ident)
+            self.reader.ident = ident
+            self.reader.reset()
 
     # In a quarantine connection of its own.
     def _provision_apart(self) -> None:
@@ -118,15 +159,20 @@ class Provisioned(Link):
                 self._refuse(error)
                 continue
             if first == _PUBLISH and body.startswith(_ANSWER):
-                if self._answered(nonce_c, bytes(body[_PAYLOAD:])):
+                if self._answered(nonce_c, bytes(body[_PAYLOAD:]), apart):
                     return
             elif not apart:
                 self._take(first, body)
+                said = self._in_vain
+                if said is not None:
+                    raise from_notice(said)
+        if not apart:
+            raise Unavailable("no answer from the key generator")
         self._close()
         raise OSError(errno.ETIMEDOUT)
 
     # Takes roots over, stored first. False: a packet that only looks like an answer.
-    def _answered(self, nonce_c: bytes, answer: bytes) -> bool:
+    def _answered(self, nonce_c: bytes, answer: bytes, apart: bool) -> bool:
         fresh = self._load(self.store.enrolment())
         try:
             fresh.accept(self.make, nonce_c, answer)
@@ -139,20 +185,34 @@ class Provisioned(Link):
         blob = fresh.dump()
         if blob != self.store.state()[:-_KG_NONCE]:
             self.store.put_state(blob + self._kg_nonce)
-        self.unacked.clear()
-        self._use(fresh)
+        if apart:
+            self._use(fresh)
+        else:
+            self._turn(fresh)
         return True
 
     # The roots of a new epoch over the session that is open. False: none to be had now; the old
     # ones serve until their hand-over ends.
     def _renewed(self) -> bool:
-        if self.mono() < self._renew_at:
+        now = self.mono()
+        if now < self._renew_at:
             return False
-        self._renew_at = self.mono() + _LATER_MS
+        # First, as the connection may end before there is an answer.
+        self._renew_at = now + self._renew_wait
+        self._renew_wait = min(2 * self._renew_wait, _LATER_MS)
+        self._in_vain = None
         try:
             self._provision(False)
-        except Unavailable:
+        except Denied:
+            raise
+        except SealError as error:
+            self._refuse(error)
             return False
+        s = self.session
+        if s.due and s.ident.own is self.ident.own:
+            return False
+        self._renew_at = 0
+        self._renew_wait = _SOON_MS
         return True
 
     def _send_control(self, payload: bytes) -> None:

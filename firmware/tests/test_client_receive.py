@@ -8,7 +8,7 @@ import pytest
 
 from device_script import INTERPRETERS, board
 from peer_connection import Connection
-from sealmq_spec import const
+from sealmq_spec import const, control
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 suites = pytest.mark.parametrize("suite", [const.CCM, const.CHACHA])
@@ -45,6 +45,47 @@ say(got[0].payload == b"record", got[0].label, c.refused)
 """,
         )
         assert said == ["0 {'NoKey': 1}", f"True {lower.label} {{'NoKey': 1}}"]
+
+
+@every
+def test_a_label_whose_roots_were_given_up_is_asked_for(
+    interpreter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def take_up(c: Connection, packet: bytes) -> None:
+        aead, s = c.aead(const.USE_CONTROL), c.site
+        body = control.open_up(aead, c.salt, s.id, s.client, s.mediator, packet)
+        asked.append((body[0], int.from_bytes(body[1:4], "big")))
+
+    monkeypatch.setattr(Connection, "take_up", take_up)
+    with board(tmp_path) as b:
+        lower = b.peer.site.lower
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            plain = b.peer.said("publish")[-1][1]
+            if asked and plain == b"5":
+                c.tell(b"\x05" + c.site.record())
+            sealed = c.m1(topic.encode(), plain, lower, ctr)
+            c.publish(topic.encode(), c.m3(topic.encode(), sealed, lower), 0)
+            return False
+
+        b.peer.on_publish = on_publish
+        said = b.run(
+            interpreter,
+            LISTEN
+            + """
+now = c.mono()
+c.mono = lambda: now
+for n in range(6):
+    c.publish("t", b"%d" % n, qos=1)
+c.check_msg()
+say(got[0].payload == b"5", got[0].label, c.refused)
+""",
+        )
+        assert said == [f"True {lower.label} {{'NoKey': 5}}"]
+        # One question, however many messages came.
+        assert asked == [(const.OP_FETCH, lower.label)]
 
 
 @every
