@@ -3,6 +3,15 @@
 Frames are u32 length and a UTF-8 JSON object, both ways. Calls may overlap on one connection; each
 answer carries its call's id. Nothing of the key generator's own code is imported here. Key
 material passes through as hex in dicts: do not log them.
+
+A link slot, in a snapshot's clients and beside a provisioning answer, is
+`{"gen": n, "epoch": e, "km": hex, "pending": bool}`. `epoch` is that of the client's label whose
+roots went out with this gen, and no other epoch ever did: the key generator makes a new gen when
+the label's epoch has risen. So a proof's gen, and the gen of an answer that was passed on, tell
+which epoch the client holds. A client has at most one slot that is not pending, the oldest.
+
+A client in a snapshot has, besides, `ended`: connections of generations up to that one are over,
+because the client was disabled, removed, rotated or relabelled since; 0 if it never was.
 """
 
 from __future__ import annotations
@@ -20,6 +29,7 @@ from typing import Any
 from .kgtypes import (
     KINDS,
     Answer,
+    Applied,
     Change,
     Hello,
     KgBad,
@@ -29,12 +39,13 @@ from .kgtypes import (
     KgUnauthentic,
     KgUnavailable,
     KgUnknown,
-    Reload,
+    NewEpoch,
 )
 
 __all__ = [
     "MAX_FRAME",
     "Answer",
+    "Applied",
     "Change",
     "Hello",
     "KgBad",
@@ -45,7 +56,7 @@ __all__ = [
     "KgUnauthentic",
     "KgUnavailable",
     "KgUnknown",
-    "Reload",
+    "NewEpoch",
     "short_path",
 ]
 
@@ -168,7 +179,7 @@ class KgClient:
         """The answer to a client's provisioning request (SPEC.md 7.2)."""
         got = await self._call("answer", packet=packet.hex())
         packet = bytes.fromhex(got["packet"])
-        return Answer(packet, int(got["client"]), int(got["kseq"]), got["links"])
+        return Answer(packet, int(got["client"]), int(got["kseq"]), int(got["gen"]), got["links"])
 
     async def time(self, client: int, nonce: bytes, suite: int) -> bytes:
         """KG time for a client (SPEC.md 7.3): 43 bytes. nonce: N_c, 16 bytes."""
@@ -198,15 +209,20 @@ class KgClient:
 
     # --- what the operator's commands ask -------------------------------------------------------
 
-    async def reload(self) -> Reload:
+    async def reload(self) -> Applied:
         """Read sealmq.toml again. KgBad, with nothing changed, when it is wrong."""
-        got = await self._call("reload", wait=RELOAD_S)
-        return Reload(int(got["kseq"]), bool(got["changed"]), list(got["notes"]))
+        return _applied(await self._call("reload", wait=RELOAD_S))
 
-    async def rotate(self, labels: list[str], handover_s: int) -> int:
-        """New epochs for labels; the old ones stay good that long. Returns kseq."""
-        got = await self._call("rotate", wait=RELOAD_S, labels=labels, handover_s=handover_s)
-        return int(got["kseq"])
+    async def rekey(self, labels: list[str], handover_s: int, below: bool = False) -> Applied:
+        """New epochs for labels, with `below` for all that they dominate as well.
+
+        The old ones stay good for live messages that many seconds.
+        """
+        return _applied(
+            await self._call(
+                "rekey", wait=RELOAD_S, labels=labels, handover_s=handover_s, below=below
+            )
+        )
 
     async def enrol(self, client: str) -> dict[str, Any]:
         """The enrolment of a client (SPEC.md 7.1). It holds the client's secret."""
@@ -220,7 +236,10 @@ class KgClient:
         return got["enrolment"], bytes.fromhex(got["identity"])
 
     async def clients(self) -> list[dict[str, Any]]:
-        """number, name, label, kind, suite, disabled, removed, gen (confirmed, 0 if none)."""
+        """number, name, label, kind, suite, disabled, removed, rotation, gen, pending.
+
+        gen: the confirmed one; pending: the newest that is not; 0 for none.
+        """
         got = await self._call("clients")
         rows: list[dict[str, Any]] = got["clients"]
         return rows
@@ -293,6 +312,16 @@ class KgClient:
         for done in self._calls.values():
             if not done.done():
                 done.set_exception(error)
+
+
+def _applied(got: Mapping[str, Any]) -> Applied:
+    return Applied(
+        int(got["kseq"]),
+        bool(got["changed"]),
+        list(got["notes"]),
+        [(row["client"], row["label"], row["why"]) for row in got["left"]],
+        [NewEpoch(row["label"], int(row["epoch"]), int(row["until"])) for row in got["epochs"]],
+    )
 
 
 def _checked(frame: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+_SHOWN = 12
+
 
 class KgError(Exception):
     """The key generator refused. `kind` is the `code` of its answer."""
@@ -72,13 +74,15 @@ class Hello:
 class Answer:
     """A provisioning answer for the client, and that client's link slots as they are from now on.
 
-    `links` is as in a snapshot: [{"gen", "km", "pending"}]; so the mediator can verify the first
-    proof under the new generation before it has fetched a new snapshot.
+    `gen` is the one that the packet brings; 0 when it brings none ("disabled", "try later").
+    `links` is as in a snapshot: [{"gen", "epoch", "km", "pending"}]; so the mediator can verify the
+    first proof under the new generation before it has fetched a new snapshot.
     """
 
     packet: bytes
     client: int
     kseq: int
+    gen: int
     links: list[dict[str, Any]] = field(repr=False)
 
 
@@ -91,9 +95,34 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Reload:
-    """What re-reading sealmq.toml has led to. `notes` are for the operator."""
+class NewEpoch:
+    """A label's new epoch. `until`: Unix time at which live messages of the one before end."""
+
+    label: str
+    epoch: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a change of keys has led to. `notes`: what the operator should know.
+
+    left: (client, label, why) of those who may not read any more what that label reads. epochs: the
+    labels that got a new one.
+    """
 
     kseq: int
     changed: bool
     notes: list[str]
+    left: list[tuple[str, str, str]]
+    epochs: list[NewEpoch]
+
+    def words(self) -> list[str]:
+        """What happened, a line each."""
+        lines = [f"{client} has left label {label}: {why}" for client, label, why in self.left]
+        if self.epochs:
+            names = [f"{new.label} {new.epoch}" for new in self.epochs[:_SHOWN]]
+            more = len(self.epochs) - len(names)
+            listed = ", ".join(names) + (f" and {more} more" if more else "")
+            lines.append(f"new epochs: {listed}")
+        return lines + self.notes

@@ -43,6 +43,7 @@ from sealmq_spec.const import (
     M3_HEAD,
     OP_ASK_TIME,
     OP_COMMAND,
+    OP_FETCH,
     SUBSCRIBE,
     TAG,
     TLV_FIRED,
@@ -77,8 +78,12 @@ CLIENT, WRITER = 5, 9
 MEDIATOR = 1
 
 
+# By how much the gateway's time differs from this machine's.
+SKEW_MS = [0]
+
+
 def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return time.time_ns() // 1_000_000 + SKEW_MS[0]
 
 
 QUICK = Options(connect_timeout=5, timeout=5)
@@ -199,9 +204,14 @@ class Knobs:
         self.receipts = True
         self.pong = True
         self.records = True
+        self.fetches = True
         # CONNACK codes and answers to come first, one a connection.
         self.first_connacks: list[int] = []
         self.spoil_answer = False
+        # Sent in one piece with a provisioning answer; notices in place of the next answers.
+        self.before_answer: Callable[[], bytes] = bytes
+        self.behind_answer: Callable[[], bytes] = bytes
+        self.no_answers: list[tuple[int, str, str]] = []
         self.own_epoch: int | None = None
 
 
@@ -276,9 +286,11 @@ class Peer:
         t_pub: int | None = None,
         boot: int = 3,
         sender: int = WRITER,
+        inner: Roots | None = None,
     ) -> bytes:
-        """A message of another client, sealed under both layers."""
-        roots, raw, salt = self.site.roots[label], topic.encode(), b"writer!!"
+        """A message of another client, sealed under both layers. inner: of an earlier epoch."""
+        now, raw, salt = self.site.roots[label], topic.encode(), b"writer!!"
+        roots = inner or now
         ctr = ctr or next(_COUNTERS)
         t = now_ms() // 1000 if t_pub is None else t_pub
         head = bytearray(M1_HEAD)
@@ -290,7 +302,7 @@ class Peer:
         )
         # A will has the time at which it fired.
         tlv = EMPTY if t else pack([(TLV_FIRED, (now_ms() // 1000).to_bytes(4, "big"))])
-        return self.wrap(topic, roots, tlv + m1, how, s2)
+        return self.wrap(topic, now, tlv + m1, how, s2)
 
     def wrap(self, topic: str, roots: Roots, body: bytes, how: int, s2: int | None = None) -> bytes:
         ms, seq = self.order.next(now_ms())
@@ -340,6 +352,7 @@ class Link:
         self.connect: Connect | None = None
         self.quarantine = False
         self.goodbye = False
+        self.fetched: list[int] = []
 
     def cut(self) -> None:
         self._writer.transport.abort()
@@ -490,7 +503,11 @@ class Link:
             answer = bytearray(self.site.answer(payload))
             if self.knobs.spoil_answer:
                 answer[-1] ^= 1
-            self.send(build.publish(CONTROL, bytes(answer)))
+            if self.knobs.no_answers and not self.quarantine:
+                self.notice(4, 0, *self.knobs.no_answers.pop(0))
+                return
+            before, behind = self.knobs.before_answer(), self.knobs.behind_answer()
+            self.send(before + build.publish(CONTROL, bytes(answer)) + behind)
             return
         assert self.boot is not None
         body = control.open_up(
@@ -499,6 +516,13 @@ class Link:
         if body[0] == OP_ASK_TIME:
             tlv = pack([(TLV_KG_TIME, self._kg_time(body[1:17]))])
             self.down(b"\x06" + body[1:17] + now_ms().to_bytes(6, "big") + tlv)
+        elif body[0] == OP_FETCH:
+            label = int.from_bytes(body[1:], "big")
+            self.fetched.append(label)
+            if label == OTHER and self.knobs.fetches:
+                self.record()
+            elif label != OTHER:
+                self.notice(4, control.up_header(payload)[1], 5, "fetch", "nothing leads there")
         elif body[0] == OP_COMMAND:
             ctr, end = control.up_header(payload)[1], 2 + body[1]
             family = body[2:end].decode()
@@ -637,7 +661,7 @@ def play(story: Callable[[Peer], Awaitable[None]], suite: int = 1) -> None:
     async def whole() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: overlooked.append(str(context)))
-        async with Peer(suite) as peer:
+        async with Peer(suite) as peer, asyncio.timeout(60):
             await story(peer)
         for error in peer.errors:
             raise error

@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from sealmq.site.layout import sync_folder
+
 OPEN = ".jsonl.open"
 CLOSED = ".jsonl"
 
@@ -32,7 +34,7 @@ class Segment:
         self.size = 0
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _sync(folder)
+            sync_folder(folder)
         except OSError:
             os.close(self._fd)
             self._open.unlink()
@@ -58,7 +60,7 @@ class Segment:
                 raise FileExistsError(self._closed)
             os.rename(self._open, self._closed)
             self._renamed = True
-        _sync(self._folder)
+        sync_folder(self._folder)
         os.close(self._fd)
 
     def abandon(self) -> None:
@@ -89,7 +91,7 @@ def recover(folder: Path, role: str) -> list[Recovered]:
         finally:
             os.close(fd)
     if found:
-        _sync(folder)
+        sync_folder(folder)
     return found
 
 
@@ -115,11 +117,3 @@ def _whole(data: bytes) -> tuple[int, int]:
         at = end + 1
         lines += 1
     return at, lines
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

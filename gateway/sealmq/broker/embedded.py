@@ -21,7 +21,6 @@ from .credentials import Credentials
 from .handler import MediatorHandler, outbox_of
 from .plugins import MEDIATOR
 
-AMQTT = "0.12.1"
 REFUSED = 0x80
 # A session that nobody came back for is forgotten after a week.
 SESSION_S = 7 * 24 * 3600
@@ -164,8 +163,11 @@ class MediatorBroker(Broker):
         """Route a PUBLISH. amqtt forgets the QoS it came with."""
         if await self._topic_filtering(session, message.topic, Action.PUBLISH):
             await self._broadcast_message(session, message.topic, message.data, message.qos)
-            if message.retain:
+            if message.retain and message.data:
                 await self.retain_message(None, message.topic, message.data, message.qos)
+            elif message.retain:
+                # amqtt keeps the topic, with an empty message for each new subscriber.
+                self._retained_messages.pop(message.topic, None)
 
     async def _broadcast_message(
         self,

@@ -19,6 +19,18 @@ class Unreachable(BrokerError):
     """No MQTT broker answers there, or it closed without a CONNACK."""
 
 
+class Silent(Unreachable):
+    """It takes a connection, or did, and says nothing within the time."""
+
+
+class Closed(Unreachable):
+    """It took a connection, and closed it."""
+
+
+class Untrusted(Unreachable):
+    """TLS failed: it is not who it should be, or does not take our certificate."""
+
+
 class Refused(BrokerError):
     """A broker answers there, and refuses. `code` is its CONNACK's (MQTT 3.1.1 section 3.2.2.3)."""
 

@@ -24,6 +24,8 @@ from .errors import BrokerError
 
 LISTEN_FD = "SEALMQ_LISTEN_FD"
 HOST = "127.0.0.1"
+# The version that embedded.py is written for; here, since that module takes long to import.
+AMQTT = "0.12.1"
 # Descriptors that are not connections.
 _SPARE_FDS = 64
 
@@ -81,7 +83,7 @@ async def serve(credentials: Credentials, sock: socket.socket) -> None:
     # Late: amqtt takes most of the start-up time, and the rest of this module does not need it.
     import amqtt
 
-    from .embedded import AMQTT, MediatorBroker, config
+    from .embedded import MediatorBroker, config
     from .gate import Gate
 
     if amqtt.__version__ != AMQTT:

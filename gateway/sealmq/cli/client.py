@@ -1,4 +1,4 @@
-"""`sealmq client add` and `client list`. A secret goes into a file of mode 0600, never on a screen.
+"""`sealmq client`: the parsers of all its verbs; `add` and `list` (the others: leave.py).
 
 `add` first changes sealmq.toml, then the key generator, then writes the file. Cut off anywhere, the
 same command again finishes the work: what is there already is found, not made twice.
@@ -7,26 +7,22 @@ same command again finishes the work: what is there already is found, not made t
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import os
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sealmq.kg.core import list_clients
-from sealmq.kg.errors import StoreBusy
 from sealmq.kg.local import local
 from sealmq.kg.store import KgStore
-from sealmq.kglink import KgClient, KgUnavailable
+from sealmq.kglink import KgClient
 from sealmq.site import values
+from sealmq.site.canary import is_canary
 from sealmq.site.config import KINDS, SUITES, Config, load
-from sealmq.site.edit import add_client
-from sealmq.site.layout import Layout, sync_folder
+from sealmq.site.edit import add_client, set_rotations
+from sealmq.site.layout import Layout
 
-from .errors import OperatorError, UsageError
-
-T = TypeVar("T")
+from . import enrolment, leave
+from .errors import UsageError
+from .keygen import add_key_file, ask, key_file
 
 _EXAMPLES = """\
 examples:
@@ -35,6 +31,9 @@ examples:
   sealmq client add factory m1-temp-sensor --label m1-temp   again: its enrolment file once more
   sealmq client list site
   sealmq client list site --json
+  sealmq client disable site thermometer                     out, and its keys open nothing new
+  sealmq client enable site thermometer
+  sealmq client rotate site thermometer                      a new secret, when the old one is known
 """
 _ADD_EXAMPLES = """\
 examples:
@@ -53,14 +52,16 @@ examples:
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq client add|list"""
+    """sealmq client add|list|disable|enable|rotate"""
     parser = sub.add_parser(
         "client",
-        help="add a client and write its enrolment file; list clients",
-        description="Add clients and list them.",
+        help="add a client and write its enrolment file; list, disable, enable, rotate",
+        description="Add clients, list them, take them out, give them new secrets.",
         epilog=_EXAMPLES,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="add|list", required=True)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="add|list|disable|enable|rotate", required=True
+    )
     adding = verbs.add_parser(
         "add", help="add a client", description="Add a client.", epilog=_ADD_EXAMPLES
     )
@@ -70,25 +71,44 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     adding.add_argument("--kind", choices=KINDS, help="default: device")
     adding.add_argument("--suite", choices=tuple(SUITES), help="default: ccm")
     adding.add_argument("-o", "--output", metavar="FILE", help="default: ./NAME.sealmq.json")
-    adding.add_argument("--key-file", metavar="FILE", help="instead of the one in sealmq.toml")
+    add_key_file(adding)
     adding.add_argument("--json", action="store_true", help="say what was made as JSON")
     listing = verbs.add_parser(
         "list", help="list clients", description="List the clients.", epilog=_LIST_EXAMPLES
     )
     listing.add_argument("site", metavar="SITE", help="the site's folder")
     listing.add_argument("--json", action="store_true", help="as JSON, for scripts")
+    for verb, told, epilog in (
+        ("disable", "take a client out", leave.DISABLE_EXAMPLES),
+        ("enable", "let a disabled client in again", leave.ENABLE_EXAMPLES),
+        ("rotate", "give a client a new secret", leave.ROTATE_EXAMPLES),
+    ):
+        more = verbs.add_parser(verb, help=told, description=told.capitalize() + ".", epilog=epilog)
+        more.add_argument("site", metavar="SITE", help="the site's folder")
+        more.add_argument("name", metavar="NAME", help="the client's name")
+        if verb == "rotate":
+            more.add_argument("-o", "--output", metavar="FILE", help="default: ./NAME.sealmq.json")
+        add_key_file(more)
+        more.add_argument("--json", action="store_true", help="say what was done as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Add or list."""
-    return _add(args) if args.verb == "add" else _list(args)
+    """Do what the verb says."""
+    verbs = {
+        "add": _add,
+        "list": _list,
+        "disable": leave.disable,
+        "enable": leave.enable,
+        "rotate": leave.rotate,
+    }
+    return verbs[args.verb](args)
 
 
 def _add(args: argparse.Namespace) -> int:
     layout = Layout.open(args.site)
     if not values.is_name(args.name):
         raise UsageError(f"{args.name!r} is no name", hint=values.NAME_RULE)
-    output = _output(args, layout)
+    output = enrolment.path_for(args.name, args.output, layout)
 
     def into_toml() -> tuple[Config, bool]:
         return add_client(layout, args.name, args.label, args.kind, args.suite)
@@ -97,82 +117,37 @@ def _add(args: argparse.Namespace) -> int:
     async def over_socket(kg: KgClient) -> tuple[Config, bool, dict[str, Any]]:
         config, added = into_toml()
         await kg.reload()
+        config = _noted(layout, config, await kg.clients(), args.name)
         return config, added, await kg.enrol(args.name)
 
     def by_ourselves() -> tuple[Config, bool, dict[str, Any]]:
-        key_file = Path(args.key_file).absolute() if args.key_file else None
-        with local(layout, load(layout.config), key_file) as kg:
+        with local(layout, load(layout.config), key_file(args)) as kg:
             config, added = into_toml()
             kg.apply(config)
+            config = _noted(layout, config, kg.clients(), args.name)
             return config, added, kg.enrol(args.name)
 
-    config, added, enrolment = _ask(layout, over_socket, by_ourselves)
-    _write(output, enrolment)
+    with enrolment.reserve(output) as room:
+        config, added, drawn = ask(layout, over_socket, by_ourselves)
+        again = f"sealmq client add {args.site} {args.name} --label {args.label}"
+        enrolment.write(room, drawn, again)
     client = config.clients[args.name]
     if args.json:
-        said = {"name": client.name, "number": enrolment["client"], "label": client.label}
+        said = {"name": client.name, "number": drawn["client"], "label": client.label}
         print(json.dumps(said | {"added": added, "file": str(output)}))
     else:
-        print(f"{client.name}: number {enrolment['client']}, label {client.label}")
+        print(f"{client.name}: number {drawn['client']}, label {client.label}")
         print(f"enrolment file (secret, mode 0600): {output}")
     return 0
 
 
-def _output(args: argparse.Namespace, layout: Layout) -> Path:
-    if args.output == "-":
-        raise UsageError("an enrolment holds a secret and is not printed", hint="-o FILE")
-    path = Path(args.output or f"{args.name}.sealmq.json").absolute()
-    if values.is_inside(path, layout.root):
-        raise OperatorError(
-            f"{path} lies inside the site, whose copy would then reveal the client's secret",
-            hint="-o FILE, in a folder outside the site",
-        )
-    if path.exists() or path.is_symlink():
-        raise OperatorError(f"{path} is there already", hint="remove it first, or give -o FILE")
-    if not path.parent.is_dir():
-        raise OperatorError(f"{path.parent} is no folder", hint=f"mkdir -p {path.parent}")
-    return path
-
-
-# The running key generator if there is one, else the store itself; never both.
-def _ask(
-    layout: Layout,
-    over_socket: Callable[[KgClient], Coroutine[None, None, T]],
-    by_ourselves: Callable[[], T],
-) -> T:
-    async def ask() -> T:
-        async with await KgClient.connect(layout.kg_socket) as kg:
-            return await over_socket(kg)
-
-    try:
-        return asyncio.run(ask())
-    except KgUnavailable as error:
-        try:
-            return by_ourselves()
-        except StoreBusy:
-            raise OperatorError(
-                f"the key generator runs, but: {error}", hint=f"sealmq status {layout.root}"
-            ) from None
-
-
-# The name appears when the file is whole and on disk; one that appeared meanwhile is not replaced.
-def _write(path: Path, enrolment: dict[str, Any]) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)
-            json.dump(enrolment, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            raise OperatorError(f"{path} is there already", hint="remove it first") from None
-    finally:
-        os.unlink(draft)
-    sync_folder(path.parent)
+# One that was removed and comes back has another secret. sealmq.toml has to say so, or a backup
+# from before would bring the old one back.
+def _noted(layout: Layout, config: Config, rows: list[dict[str, Any]], name: str) -> Config:
+    rotation = next(row["rotation"] for row in rows if row["name"] == name)
+    if rotation <= config.clients[name].rotation:
+        return config
+    return set_rotations(layout, {name: rotation})
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -188,7 +163,9 @@ def _list(args: argparse.Namespace) -> int:
         finally:
             store.close()
 
-    found = _ask(layout, over_socket, by_ourselves)
+    found = ask(layout, over_socket, by_ourselves)
+    # The doctor's own leave no trace; their numbers wait for its next visit.
+    found = [row for row in found if not (row["removed"] and is_canary(row["name"]))]
     clients = [_shown(row) for row in found] + _not_yet(layout, found)
     if args.json:
         print(json.dumps({"clients": clients}))

@@ -33,6 +33,7 @@ examples:
   sealmq init site                                    a site without labels and clients yet
   sealmq init factory --example factory               two machines and a control room, ready to run
   sealmq init site --key-file /media/stick/site.key   the key on a stick (made there if missing)
+  sealmq init site --broker mosquitto                 with a Mosquitto of its own (recommended)
   sealmq init site --listen 0.0.0.0:1883              for clients on other hosts
 
 The key file opens the site's secrets. It lies outside SITE, by default in ~/.config/sealmq (for
@@ -59,6 +60,13 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         default="127.0.0.1:1883",
         help="where clients connect (default: %(default)s)",
     )
+    parser.add_argument(
+        "--broker",
+        choices=("embedded", "mosquitto"),
+        default="embedded",
+        help="what runs behind the mediator: embedded, for a first look (default), or a private "
+        "Mosquitto, which keeps sessions",
+    )
     parser.add_argument("--json", action="store_true", help="say what was made as JSON")
 
 
@@ -77,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
                 "name": name,
                 "id": site.hex(),
                 "listen": args.listen,
+                "broker": args.broker,
                 **({} if key_file is None else {"key_file": str(key_file)}),
                 **({"advertise": _told(args.listen)} if host in values.ANYWHERE else {}),
             },

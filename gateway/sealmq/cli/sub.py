@@ -11,15 +11,21 @@ import json
 import signal
 import sys
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from .errors import OK
+from .errors import OK, OperatorError
+
+if TYPE_CHECKING:
+    from sealmq.client import Client
 
 _EXAMPLES = """\
 examples:
   sealmq sub factory --client monitor -t 'machine/+/temperature' -v
   sealmq sub factory --client monitor -t machine/1/temperature -C 1 -W 10
   sealmq sub factory --client monitor -t '#' --json | jq -r .topic
+  sealmq sub factory --client monitor -t '#' -q 1 -c -i night-shift    what came while it was away
   sealmq sub --enrolment panel.sealmq.json -t machine/1/setpoint
 
 The payload is printed with a line end behind it, with -v the topic before it. An empty payload
@@ -52,6 +58,14 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "-W", "--timeout", metavar="SECONDS", help="end after so many seconds, with exit code 27"
     )
     parser.add_argument("-q", "--qos", metavar="QOS", default="0", help="0 (default), 1 or 2")
+    parser.add_argument(
+        "-c",
+        "--disable-clean-session",
+        action="store_true",
+        help="a session that goes on where the last one with the same -i ended; the embedded "
+        "broker keeps none",
+    )
+    parser.add_argument("-i", "--id", metavar="ID", help="the MQTT client id (default: random)")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the topic as well")
     parser.add_argument(
         "-N", "--no-eol", action="store_true", help="no line end behind the payload"
@@ -90,6 +104,10 @@ def _check(args: argparse.Namespace) -> None:
     if args.qos not in ("0", "1", "2"):
         raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
     args.qos = int(args.qos)
+    if args.disable_clean_session and not args.id:
+        raise wrong(args, "-c without -i", "a session goes on under the id that it began with")
+    if args.id is not None and not 0 < len(args.id.encode()) <= 64:
+        raise wrong(args, f"client id {args.id!r}", "it has 1 to 64 bytes")
     if args.count is not None:
         if not args.count.isdecimal() or int(args.count) < 1:
             raise wrong(args, f"message count {args.count}", "it is a number above 0")
@@ -137,8 +155,9 @@ async def _receive(args: argparse.Namespace) -> int:
         text = f"{notice.what or 'packet'} refused{by}: {notice.reason}"
         print(f"sealmq: {printable(text)}", file=sys.stderr)
 
-    options = Options(reconnect=True, inbox_messages=256)
-    async with await client_of(args, options, on_notice, on_state) as client:
+    clean = not args.disable_clean_session
+    options = Options(client_id=args.id, clean=clean, reconnect=True, inbox_messages=256)
+    async with _connected(args, await client_of(args, options, on_notice, on_state)) as client:
         answers = await client.subscribe_each(*args.topic, qos=args.qos)
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         if len(refused) == len(answers):
@@ -163,6 +182,37 @@ async def _receive(args: argparse.Namespace) -> int:
             if args.debug and client.refused:
                 print(f"sealmq: packets refused here: {_counts(client.refused)}", file=sys.stderr)
     return OK
+
+
+@asynccontextmanager
+async def _connected(args: argparse.Namespace, client: Client) -> AsyncIterator[Client]:
+    from sealmq.client import NotAuthorised
+
+    try:
+        await client.connect()
+    except NotAuthorised as error:
+        if client.options.clean:
+            raise
+        raise OperatorError(str(error), hint=_no_session(args), code=error.return_code) from None
+    try:
+        yield client
+    finally:
+        await client.disconnect()
+
+
+# CONNACK 5 has no room for a reason; beside the site we can see that it was not the keys.
+def _no_session(args: argparse.Namespace) -> str:
+    from sealmq.broker.promises import CURE
+    from sealmq.run.ready import read
+    from sealmq.site.layout import Layout
+
+    broker = read(Layout.open(args.site), "broker") if args.site else None
+    if broker is not None and broker.kind == "embedded":
+        return f"its embedded broker keeps no sessions: leave out -c; {CURE}"
+    return (
+        "does its broker keep sessions? The site's audit log says why (broker.promise."
+        "persistent-session if not); without -c it need not"
+    )
 
 
 def _print(args: argparse.Namespace, message: Any) -> None:

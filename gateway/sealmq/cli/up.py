@@ -12,12 +12,15 @@ from .errors import UsageError
 _EXAMPLES = """\
 examples:
   sealmq up factory
+  sealmq up factory --broker mosquitto          a Mosquitto of the site's own, where it is installed
   sealmq up factory --broker mqtt://mediator@localhost:1884 --broker-password-file ~/broker.pw
   sealmq up factory --key-file /media/stick/factory.key
 
-Without --broker an embedded broker runs on the loopback and takes the mediator only. An external
-broker is used as it is; let it accept mediators only. As root, with the users that
-`sealmq system-users` makes, each process runs as its own user.
+Without --broker it is what [broker] in sealmq.toml says. The embedded broker and a Mosquitto of the
+site's own run on the loopback and take the mediator only; the latter keeps sessions and retained
+messages over restarts. An external broker is used as it is; let it accept mediators only.
+
+As root, with the users that `sealmq system-users` makes, each process runs as its own user.
 
 SIGTERM and Ctrl-C stop everything, SIGHUP reads sealmq.toml again.
 """
@@ -30,7 +33,9 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument(
-        "--broker", metavar="URL", help="use this broker: mqtt://[USER[:PASSWORD]@]HOST[:PORT]"
+        "--broker",
+        metavar="BROKER",
+        help="embedded, mosquitto, or an external one's URL: mqtt://[USER[:PASSWORD]@]HOST[:PORT]",
     )
     parser.add_argument(
         "--broker-password-file",
@@ -43,7 +48,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         metavar="PORT",
         type=_port,
         default=0,
-        help="the embedded broker's port on the loopback (default: a free one)",
+        help="the port of the site's own broker on the loopback (default: a free one)",
     )
     parser.add_argument(
         "--key-file",
@@ -56,9 +61,10 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the site."""
-    if args.broker and args.broker_port:
+    if args.broker and "://" in args.broker and args.broker_port:
         raise UsageError(
-            "--broker and --broker-port", "the port is the embedded broker's: give one of the two"
+            "--broker URL and --broker-port",
+            "the port is that of the site's own broker: give one of the two",
         )
     from sealmq.run.up import Options, bring_up
 

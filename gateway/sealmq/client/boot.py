@@ -7,13 +7,16 @@ before anything of them is used.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections import Counter
+from functools import partial
 
 from sealmq.mqtt import QoS2Receiver
 from sealmq_spec.const import U24
 from sealmq_spec.identity import Identity
 from sealmq_spec.reader import Reader
+from sealmq_spec.relink import relink
 from sealmq_spec.session import Session
 
 from .cipher import make
@@ -84,25 +87,62 @@ class Boots:
         """A new boot session. StateError when boot cannot be stored."""
         boot = self._boot + 1
         await self._store(self.identity, boot)
-        if self.reader.ident is not self.identity:
-            self.reader.ident = self.identity
-            self.reader.reset()
+        self._read_with(self.identity)
         self.outbox = Outbox()
-        self.session = Session(self.identity, make, boot, new_salt(boot, self._kg_nonce))
+        # A copy: a session that is given new roots keeps its link, the identity has the newest.
+        ident = copy.copy(self.identity)
+        self.session = Session(ident, make, boot, new_salt(boot, self._kg_nonce))
         return self.session
 
     def core(self, session: Session) -> Core:
         """The sans-IO side of a new connection."""
         return Core(session, self.reader, self.outbox, self.received, self.refused)
 
+    def turn(self, session: Session) -> bool:
+        """The newest roots for the open connection, which keeps its link (SPEC.md 7.2).
+
+        False when they are another label's: then it takes a new connection.
+        """
+        if not self._same_label(session):
+            return False
+        if self.identity.own is not session.ident.own:
+            session.turn(self.identity)
+            self._read_with(self.identity)
+        return True
+
+    def take_up(self, session: Session) -> Session | None:
+        """The boot session for a new connection, under the newest generation.
+
+        boot, salt and counters go on, so what is under way is sealed for the new link as it is.
+        None when another boot session has to begin, with another label's roots.
+        """
+        if session.ident.gen == self.identity.gen:
+            return session
+        if not self._same_label(session):
+            return None
+        old, new = session.ident, copy.copy(self.identity)
+        self.outbox.relink(partial(relink, make, old, new, session.boot, session.salt))
+        session.renew(new)
+        self._read_with(self.identity)
+        return session
+
+    def _same_label(self, session: Session) -> bool:
+        fresh, used = own_roots(self.identity), own_roots(session.ident)
+        return fresh is not None and used is not None and fresh.label == used.label
+
+    def _read_with(self, identity: Identity) -> None:
+        if self.reader.ident is not identity:
+            self.reader.ident = identity
+            self.reader.reset()
+
     async def take_answer(self, nonce_c: bytes, packet: bytes) -> None:
-        """New roots for the next boot session, stored first. Raises SealError, StateError."""
+        """New roots, stored first. Raises SealError, StateError."""
         fresh = take_answer(self.identity, nonce_c, packet)
         self._kg_nonce = packet[2:14]
         await self.adopt(fresh)
 
     async def adopt(self, fresh: Identity) -> None:
-        """Roots for the next boot session; the present one goes on with the old ones."""
+        """New roots; `turn` and the next connection use them."""
         higher = fresh.gen > self.identity.gen
         await self._store(fresh, 0 if self._boot >= U24 and higher else self._boot)
         self.identity = fresh

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sealmq_spec.const import CLEAR, CONTROL, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
-from sealmq_spec.errors import Malformed, TooLarge
+from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
+from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
-from sealmq_spec.topics import check_filter, check_topic
+from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
 from .boot import Boots
 from .desk import Desk
@@ -337,8 +337,10 @@ def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
 
 def _checked(topic: str) -> bytes:
     raw = check_topic(_text(topic))
-    if raw == CONTROL:
-        raise Malformed(f"{topic} is the control topic; nobody publishes there")
+    if is_reserved(topic):
+        # The mediator could not say whose packet it refuses: it looks no further than the topic.
+        reason = f"topics that begin with {topic[0]} are reserved"
+        raise from_notice((1, 0, Denied.code, "labels.publish.reserved", reason))
     return raw
 
 

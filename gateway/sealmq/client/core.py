@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from sealmq.mqtt import (
@@ -35,7 +35,6 @@ from sealmq_spec.const import (
     M2_HEAD,
     M2_MIN,
     M3_HEAD,
-    MANIFEST,
     MAX_PAYLOAD,
     MAX_TLV,
     MAX_TOPIC,
@@ -44,19 +43,21 @@ from sealmq_spec.const import (
     OP_RECEIPT,
     OP_RECORD,
     OP_REPLY,
+    OP_TIME,
     OP_WELCOME,
     PUBLIC,
     UNSUBSCRIBE,
 )
-from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.errors import Malformed, SealError, WrongEpoch
 from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
 from . import events as ev
 from .errors import BadWelcome, ClientError, PeerFault, connect_refused
+from .intake import Intake, ack
 from .outbox import Outbox
 from .seal import seal_message
-from .values import WHAT, Message, Notice
+from .values import WHAT, Notice
 
 log = logging.getLogger("sealmq.client")
 
@@ -90,14 +91,19 @@ class Core:
         self._received = received
         self._present = False
         self._decoder = Decoder(MAX_PACKET, role="client")
+        # What came in and has not been looked at, and what the peer broke behind it.
+        self._packets: deque[Packet] = deque()
+        self._broken: Exception | None = None
         self._out = bytearray()
+        self._intake = Intake(session, reader, received, refused)
         # packet id -> ctrs of the tokens that the answer speaks of.
         self._asked: dict[int, tuple[int, ...]] = {}
 
     def take(self) -> bytes:
         """What the protocol itself wants sent; empty afterwards."""
-        out = bytes(self._out)
+        out = bytes(self._out + self._intake.out)
         self._out.clear()
+        self._intake.out.clear()
         return out
 
     # --- operations: each gives the bytes to send ------------------------------------------------
@@ -137,8 +143,10 @@ class Core:
         return build.publish(CONTROL, packet)
 
     def close(self) -> None:
-        """The connection is over: ids of unanswered SUBSCRIBEs are free again."""
+        """The connection is over: ids of unanswered SUBSCRIBEs are free again, and messages that
+        were not acknowledged come again."""
         self.stage = Stage.DEAD
+        self._intake.close()
         for packet_id in self._asked:
             self.outbox.ids.release(packet_id)
         self._asked.clear()
@@ -146,28 +154,45 @@ class Core:
     # --- what comes in ---------------------------------------------------------------------------
 
     def receive(self, data: bytes, mono: int) -> list[ev.Event]:
-        """What `data` means. A Fault, always the last event, ends the connection."""
-        out: list[ev.Event] = []
+        """What `data` means. A Fault, always the last event, ends the connection.
+
+        An Answer is the last event as well: what came behind it may need the roots that it brings,
+        and waits for `go_on`.
+        """
         if self.stage is Stage.DEAD:
-            return out
-        fault: Exception | None = None
+            return []
         try:
-            packets: Sequence[Packet] = self._decoder.feed(data)
+            self._packets.extend(self._decoder.feed(data))
         except MqttFault as error:
-            packets = error.packets
-            fault = PeerFault(f"the mediator broke MQTT: {error}")
-        for packet in packets:
+            self._packets.extend(error.packets)
+            self._broken = PeerFault(f"the mediator broke MQTT: {error}")
+        return self.go_on(mono)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether something waits for `go_on`."""
+        return bool(self._packets) or self._broken is not None
+
+    def go_on(self, mono: int) -> list[ev.Event]:
+        """What came behind an Answer means."""
+        out: list[ev.Event] = []
+        fault: Exception | None = None
+        while self._packets and fault is None:
+            packet = self._packets.popleft()
             try:
                 self._take(packet, mono, out)
             except (ClientError, SealError) as error:
                 fault = error
-                break
             except Exception as error:  # a defect of ours must not outlive the connection
                 log.exception("a %s that this client cannot handle", type(packet).__name__)
                 fault = PeerFault(f"a packet that this client fails on: {type(error).__name__}")
-                break
+            if out and isinstance(out[-1], ev.Answer):
+                return out
+        fault = fault or self._broken
         if fault is not None:
             self.stage = Stage.DEAD
+            self._packets.clear()
+            self._broken = None
             out.append(ev.Fault(fault))
         return out
 
@@ -199,6 +224,10 @@ class Core:
             return
         if self.session.now_ms(mono) is None:
             raise BadWelcome("the welcome took longer than 2 s, too long to set the clock by it")
+        if self.session.clock_conflict and self.session.conn > 1:
+            out.append(ev.OtherTime())
+            self.stage = Stage.DEAD
+            return
         self.stage = Stage.READY
         if not self._present:
             self._received.clear()
@@ -210,6 +239,8 @@ class Core:
             out.append(ev.Outdated())
 
     def _take_ready(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
+        if not (isinstance(packet, Publish) and packet.topic_raw == CONTROL):
+            self._intake.no_record(mono, out)
         match packet:
             case Publish():
                 self._publish(packet, mono, out)
@@ -256,37 +287,24 @@ class Core:
     # --- PUBLISH ---------------------------------------------------------------------------------
 
     def _publish(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
-        ack = b""
-        if packet.qos == 1:
-            ack = build.puback(packet.packet_id)
-        elif packet.qos == 2:
-            ack = build.pubrec(packet.packet_id)
-            if not self._received.accept(packet.packet_id):
-                self._out += ack
-                return
+        known = packet.qos == 2 and not self._received.accept(packet.packet_id)
+        # Without DUP it is another message: of a broker that was killed and counts ids on from its
+        # last save. What came before all the same, the reader's windows drop.
+        if known and packet.dup:
+            self._out += ack(packet)
+            return
         try:
             if packet.topic_raw == CONTROL:
                 self._control(packet, mono, out)
             elif packet.topic_raw.startswith(PUBLIC):
-                self._public(packet.payload)
+                self._intake.record(packet.payload, mono, out)
             else:
-                now = self.session.now_ms(mono)
-                opened = self.reader.open(packet.topic_raw, bytearray(packet.payload), now)
-                message = Message.of(opened, packet.topic, packet.qos, packet.retain)
-                out.append(ev.Arrived(message, ack))
+                self._intake.message(packet, mono, out)
                 return
         except SealError as error:
-            self.refused[type(error).__name__] += 1
-            out.append(ev.Dismissed(packet.topic, error, ack))
+            self._intake.dismiss(packet, error, out)
             return
-        self._out += ack
-
-    def _public(self, payload: bytes) -> None:
-        """A record or a manifest, from wherever it comes: what verifies counts (SPEC.md 8)."""
-        if payload[:1] == bytes((MANIFEST,)):
-            self.reader.add_manifest(payload)
-        else:
-            self.reader.add_record(payload)
+        self._out += ack(packet)
 
     def _control(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
         if not _is_control(packet):
@@ -297,18 +315,24 @@ class Core:
         if packet.payload[:1] != bytes((DOWN,)):
             raise Malformed(f"control packet begins with {packet.payload[:1].hex()}")
         op, said = self.session.down(packet.payload, mono)
+        if op != OP_RECORD:
+            self._intake.no_record(mono, out)
         if op == OP_RECEIPT:
             out.append(ev.Receipted())
         elif op == OP_NOTICE:
             what, ctr, code, rule, reason = said
-            if what == 1:
-                self.outbox.refuse(ctr)
-            out.append(ev.Told(Notice(WHAT.get(what, ""), ctr, code, rule, reason)))
+            again = what == 1 and self.outbox.refuse(ctr)
+            if again and code == WrongEpoch.code:
+                # An earlier connection may have taken it, and the mediator have been restarted.
+                out.append(ev.Doubtful(ctr))
+                return
+            if what != 4 or not self._intake.denied(ctr, mono, out):
+                out.append(ev.Told(Notice(WHAT.get(what, ""), ctr, code, rule, reason)))
         elif op == OP_RECORD:
-            self._public(said)
+            self._intake.record(said, mono, out)
         elif op == OP_REPLY:
             out.append(ev.Replied(*said))
-        elif op == OP_EPOCH and self.session.outdated():
+        elif op in (OP_EPOCH, OP_TIME) and self.session.outdated():
             out.append(ev.Outdated())
         elif op == OP_WELCOME:
             raise Malformed("a second welcome in one connection")

@@ -66,6 +66,9 @@ class Desk:
             case ev.Lost():
                 broke = ConnectionLost("the connection broke within an exchange of QoS 2")
                 self.acks.reject(event.ctr, broke)
+            case ev.Doubtful():
+                text = "refused for its old epoch when it was sent again; whether it was accepted "
+                self.acks.reject(event.ctr, ConnectionLost(text + "before is unknown"))
             case ev.Fault():
                 raise event.error
             case _:

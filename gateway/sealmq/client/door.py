@@ -9,6 +9,8 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 
+from sealmq.mqtt import build
+from sealmq_spec.errors import Malformed, SealError, Unauthentic
 from sealmq_spec.identity import Identity
 from sealmq_spec.session import Session
 
@@ -16,10 +18,18 @@ from . import events as ev
 from .boot import Boots
 from .core import Core
 from .desk import Desk
-from .errors import ConnectFailed, ConnectionLost, NotAuthorised, StateError, TimedOut
+from .errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    NotAuthorised,
+    StateError,
+    TimedOut,
+    refusal,
+)
 from .opening import Quarantine, ask, connect
 from .randomness import mono_ms, new_nonce
-from .values import Options
+from .values import Notice, Options
 from .wire import Wire
 
 # New roots by another way than ps: the operator's tools are lent them anew.
@@ -37,7 +47,9 @@ class Opened:
         self.wire, self.core, self.early = wire, core, early
         # mono of the last request for KG time.
         self.kg_asked = kg_asked
-        self.answer: asyncio.Future[bytes] | None = None
+        # N_c of the provisioning request that is open, and who waits for its answer.
+        self.asked = b""
+        self.answered: asyncio.Future[None] | None = None
 
 
 class Door:
@@ -81,10 +93,12 @@ class Door:
                 # The roots may be of a generation that has ended (SPEC.md 7.2).
                 await self._new_roots()
                 asked = True
-                self.end_session()
                 continue
             if isinstance(opened, Opened):
                 return opened
+            if isinstance(opened, ev.OtherTime):
+                self.end_session()
+                continue
             session = self._boots.session
             above = session is not None and session.boot > opened.floor
             self.end_session()
@@ -93,7 +107,7 @@ class Door:
                 # Not boot is too low, but gen (SPEC.md 4.1).
                 await self._new_roots()
                 asked = True
-        raise ConnectFailed(f"the mediator called this client's boot too low {_TRIES} times")
+        raise ConnectFailed(f"the mediator called this client's boot or time wrong {_TRIES} times")
 
     def end_session(self) -> None:
         """The boot session is over: nothing of it is sent again, and no answer to it will come."""
@@ -101,26 +115,57 @@ class Door:
         self._boots.end()
 
     async def renew(self, opened: Opened) -> None:
-        """New roots while a connection is open. Raises ClientError, SealError."""
-        if self._renew is not None:
-            await self._boots.adopt(await self._renew())
-            return
-        nonce_c = new_nonce()
-        opened.answer = asyncio.get_running_loop().create_future()
-        request = ask(self._boots.identity, opened.core.session.boot, nonce_c)
+        """New roots while a connection is open, stored and in use there. Raises ClientError,
+        SealError.
+
+        Asked for with the pre-shared secret also where roots are lent: by the answer the mediator
+        knows what this client can read.
+        """
+        opened.asked = new_nonce()
+        opened.answered = asyncio.get_running_loop().create_future()
+        request = ask(self._boots.identity, opened.core.session.boot, opened.asked)
         opened.wire.send(opened.core.control(request))
         try:
             async with asyncio.timeout(self._options.connect_timeout):
-                packet = await opened.answer
+                await opened.answered
         except TimeoutError:
             raise TimedOut("no answer to the request for new roots") from None
         finally:
-            opened.answer = None
-        await self._boots.take_answer(nonce_c, packet)
+            opened.asked, opened.answered = b"", None
 
-    async def _connect(self) -> Opened | ev.Behind:
+    async def answered(self, opened: Opened, packet: bytes) -> None:
+        """An answer has come. What is none to our question changes nothing, and is counted."""
+        waiting = opened.answered
+        if waiting is None or waiting.done():
+            self._boots.refused["Stale"] += 1
+            return
+        try:
+            await self._boots.take_answer(opened.asked, packet)
+        except (Malformed, Unauthentic) as error:
+            self._boots.refused[type(error).__name__] += 1
+        except (ClientError, SealError) as error:
+            if not waiting.done():
+                waiting.set_exception(error)
+        else:
+            self._boots.turn(opened.core.session)
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def refused(self, opened: Opened, notice: Notice) -> None:
+        """A notice that may be about our request for roots."""
+        waiting = opened.answered
+        if notice.what == "control" and not notice.ctr and waiting and not waiting.done():
+            waiting.set_exception(
+                refusal("provisioning", "", notice.code, notice.rule, notice.reason)
+            )
+
+    async def _connect(self) -> Opened | ev.Behind | ev.OtherTime:
         """One TCP connection up to its welcome. Raises ClientError."""
-        session = self._boots.session or await self._boots.begin()
+        session = self._boots.session
+        if session is not None and self._boots.take_up(session) is None:
+            self.end_session()
+            session = None
+        session = session or await self._boots.begin()
         wire: Wire | None = None
         core = self._boots.core(session)
         # Only the first CONNECT of a boot session may ask for it; behind others op 0x82 does.
@@ -144,7 +189,10 @@ class Door:
                 opened = Opened(wire, core, early, self._kg_asked)
                 wire = None
                 return opened
-            if isinstance(first, ev.Behind):
+            if isinstance(first, ev.OtherTime):
+                # A goodbye: the will is for those who vanish.
+                wire.send(build.disconnect())
+            if isinstance(first, ev.Behind | ev.OtherTime):
                 return first
             raise ConnectFailed(f"{type(first).__name__} where a welcome was due")
         except TimeoutError:

@@ -23,6 +23,12 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherTime:
+    """A valid welcome with another time than this boot session has: begin a new one. Nothing that
+    came behind it was looked at or acknowledged, since by the old time it is stale."""
+
+
+@dataclass(frozen=True, slots=True)
 class Arrived:
     """A message to deliver. `ack` is sent once it is queued."""
 
@@ -49,6 +55,13 @@ class Acked:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """The message `ctr` of QoS 2 cannot be finished: the other side forgot the exchange."""
+
+    ctr: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """The message `ctr` was refused when it was sent again; what became of it before is unknown."""
 
     ctr: int
 
@@ -115,10 +128,12 @@ class Fault:
 Event: TypeAlias = (
     Ready
     | Behind
+    | OtherTime
     | Arrived
     | Dismissed
     | Acked
     | Lost
+    | Doubtful
     | Granted
     | Removed
     | Told

@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from sealmq.mqtt import build
-from sealmq_spec.errors import Denied, SealError, Unavailable
-from sealmq_spec.identity import Identity
+from sealmq_spec.errors import Denied, SealError, Stale, Unavailable
 
 from . import events as ev
 from .boot import Boots
@@ -21,14 +20,19 @@ from .desk import Desk
 from .door import Door, Opened
 from .errors import ClientError, Closed, ConnectionLost, NotAuthorised, StateError
 from .randomness import mono_ms, new_nonce
-from .state import own_roots
+from .state import own_epoch
 from .values import Options
 
 log = logging.getLogger("sealmq.client")
 
 _DRAIN_S = 10.0
 _RETRY_S = 30.0
+# Between two requests for new roots: at first, and at most (SPEC.md 7.4).
+_ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
+# Between two boot sessions that begin for the clock alone.
+_CLOCK_MS = 60_000
+_LONG_AGO = -(1 << 62)
 _BACKLOG = 4 * 1024 * 1024
 # Trying again would not help with these.
 _FINAL = (NotAuthorised, StateError, Denied)
@@ -57,7 +61,11 @@ class Life:
         self._usable = False
         self._task: asyncio.Task[None] | None = None
         self._stale = asyncio.Event()
-        self._want_roots = False
+        # The epoch of the client's label that is needed.
+        self._wanted = 0
+        self._worn = False
+        # When a boot session was begun anew for its clock.
+        self._clocked = _LONG_AGO
         self._heard = 0
         self._paused = False
         # filter -> QoS, to subscribe again in a new connection.
@@ -85,9 +93,22 @@ class Life:
         if self._opened is not None:
             await self._opened.wire.flush()
 
-    def outdated(self, want_roots: bool) -> None:
-        """Begin a new boot session once what is underway is done; with new roots where wanted."""
-        self._want_roots |= want_roots
+    def outdated(self, wanted: int) -> None:
+        """The client's label has this epoch, or a newer one: new roots are needed."""
+        self._wanted = max(self._wanted, wanted)
+        self._stale.set()
+
+    def _doubt_clock(self) -> None:
+        """The gateway has another time than this boot session: one that begins anew asks for it."""
+        now = mono_ms()
+        if now - self._clocked > _CLOCK_MS:
+            self._clocked = now
+            self._tell("the gateway has another time; a new boot session begins")
+            self.worn()
+
+    def worn(self) -> None:
+        """Begin a new boot session once what is underway is done."""
+        self._worn = True
         self._stale.set()
 
     # --- start and end ---------------------------------------------------------------------------
@@ -106,10 +127,11 @@ class Life:
         """Say goodbye, end every task, give the state file back."""
         if self._usable:
             self.send(build.disconnect())
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        task, self._task = self._task, None
+        while task is not None and not task.done():
+            # A connection that ends in this very moment can swallow it.
+            task.cancel()
+            await asyncio.wait([task], timeout=0.2)
         await self._drop()
         self._boots.close()
         self._end(Closed("the client is disconnected"))
@@ -126,7 +148,7 @@ class Life:
         self._desk.resumed(opened.core.session)
         self._subscribe_again(opened.core)
         # The welcome says whether the roots held are the newest; what was wanted before is over.
-        self._want_roots = False
+        self._wanted, self._worn = 0, False
         self._stale.clear()
         self._heard = mono_ms()
         self._tell("connected")
@@ -192,14 +214,20 @@ class Life:
             for event in events:
                 wire.send(self._desk.handle(event, core.session))
                 if isinstance(event, ev.Outdated):
-                    self.outdated(want_roots=True)
-                elif isinstance(event, ev.Answer) and opened.answer is not None:
-                    if not opened.answer.done():
-                        opened.answer.set_result(event.packet)
+                    self.outdated(core.session.epoch_seen)
+                elif isinstance(event, ev.Told):
+                    self._door.refused(opened, event.notice)
+                    if event.notice.what == "publish" and event.notice.code == Stale.code:
+                        self._doubt_clock()
+                elif isinstance(event, ev.Answer):
+                    await self._door.answered(opened, event.packet)
             wire.send(core.take())
             self._desk.bell.ring()
             if wire.backlog > _BACKLOG:
                 await wire.flush()
+            if core.stopped:
+                events = core.go_on(mono_ms())
+                continue
             if not self._may_read():
                 self._paused = True
                 await self._desk.bell.until(self._may_read)
@@ -236,39 +264,50 @@ class Life:
                 wire.send(core.control(core.session.ask_time(new_nonce(), now)))
 
     async def _renewal(self, opened: Opened) -> None:
-        """A new boot session behind what is underway: new roots, or counters that run out."""
-        while True:
+        """New roots for the connection as it is. A new boot session, behind what is underway, only
+        where they are another label's, and where counters run out."""
+        session = opened.core.session
+        while not self._worn:
             await self._stale.wait()
-            if not self._want_roots:
-                break
-            if self._door.may_renew:
-                await self._new_roots(opened)
-                break
-            self._want_roots = False
             self._stale.clear()
-            self._tell("the client's label has a newer epoch, and this client has no way to it")
+            if own_epoch(session.ident) >= self._wanted:
+                continue
+            if not self._door.may_renew:
+                self._tell("the client's label has a newer epoch, and this client has no way to it")
+            elif not await self._new_roots(opened):
+                break
         self._usable = False
         try:
             async with asyncio.timeout(_DRAIN_S):
-                await self._desk.bell.until(lambda: not self._boots.outbox)
+                await self._desk.bell.until(self._settled)
         except TimeoutError:
             self._tell("messages are still unacknowledged; they are given up")
         opened.wire.send(build.disconnect())
         raise _Fresh
 
-    async def _new_roots(self, opened: Opened) -> None:
+    def _settled(self) -> bool:
+        return not self._boots.outbox and not self._desk.receipts
+
+    async def _new_roots(self, opened: Opened) -> bool:
+        """False when the roots that came are another label's."""
+        session = opened.core.session
+        pause = _ASK_AGAIN_S
         while True:
             try:
                 await self._door.renew(opened)
-                if _roots(self._boots.identity) == _roots(opened.core.session.ident):
-                    raise Unavailable("the key generator has no newer epoch yet")
-                return
+                if not self._boots.turn(session):
+                    return False
+                if own_epoch(session.ident) >= self._wanted:
+                    self._desk.bell.ring()
+                    return True
+                raise Unavailable("the key generator has no newer epoch yet")
             except _FINAL:
                 raise
             except (ClientError, SealError) as error:
                 # The epoch held is good until its hand-over ends: time to try again.
                 self._tell(f"no new roots: {error}")
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _ASK_AGAIN_MOST_S)
 
     def _tell(self, what: str) -> None:
         log.info("%s", what)
@@ -278,11 +317,6 @@ class Life:
 
 # Filters in one SUBSCRIBE.
 FILTERS = 50
-
-
-def _roots(identity: Identity) -> tuple[int, int]:
-    own = own_roots(identity)
-    return (0, 0) if own is None else (own.label, own.epoch)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

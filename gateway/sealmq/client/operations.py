@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from sealmq.mqtt import build
 from sealmq_spec.errors import WrongEpoch
-from sealmq_spec.identity import Identity
 
 from .boot import Boots
 from .core import Core
@@ -21,6 +20,7 @@ from .errors import Closed, ConnectionLost, Refused, Unconfirmed
 from .life import Life
 from .limit import Limit
 from .randomness import mono_ms
+from .state import own_epoch
 from .values import Message, Options
 
 _PING_AGAIN_S = 1.0
@@ -50,23 +50,27 @@ class Operations:
 
     async def publish(self, draft: Draft, confirm: float | None, within: float | None) -> None:
         """Publish and wait for what is due. Refused for an old epoch: once more with new roots."""
-        used = self._boots.identity
+        used: list[int] = []
         try:
-            await self._publish(draft, confirm, within)
+            await self._publish(draft, confirm, within, used)
         except WrongEpoch as error:
             if not isinstance(error, Refused) or not self._life.may_renew:
                 raise
             # Nothing was forwarded, so it may be sealed once more.
-            await self._new_roots(used, within)
-            await self._publish(draft, confirm, within)
+            await self._new_roots(used[0], within)
+            await self._publish(draft, confirm, within, used)
 
-    async def _publish(self, draft: Draft, confirm: float | None, within: float | None) -> None:
+    async def _publish(
+        self, draft: Draft, confirm: float | None, within: float | None, used: list[int]
+    ) -> None:
+        """used: the epoch that the message is sealed under comes to its end."""
         acks, receipts = self._desk.acks, self._desk.receipts
         ctr = 0
         try:
             async with self._limit(within, f"publish to {draft.topic}"):
                 async with self._gate:
                     core = await self._core(draft.qos)
+                    used.append(own_epoch(core.session.ident))
                     ctr, packet = core.publish(
                         draft.raw,
                         draft.payload,
@@ -109,13 +113,14 @@ class Operations:
                 f"publish to {topic}: no receipt of the gateway within {seconds:g} s"
             ) from None
 
-    async def _new_roots(self, used: Identity, within: float | None) -> None:
-        if self._boots.identity is used:
-            self._life.outdated(want_roots=True)
+    async def _new_roots(self, used: int, within: float | None) -> None:
+        core = self._life.core
+        if core is not None and own_epoch(core.session.ident) <= used:
+            self._life.outdated(used + 1)
 
         def renewed() -> bool:
             core = self._life.core
-            fresh = core is not None and core.session.ident is not used
+            fresh = core is not None and own_epoch(core.session.ident) > used
             return fresh or self._life.error is not None
 
         async with self._limit(within, "new roots"):
@@ -198,7 +203,7 @@ class Operations:
         if core is None or life.error is not None:
             raise life.error or Closed("the client is not connected")
         if boots.worn():
-            life.outdated(want_roots=False)
+            life.worn()
         return core
 
     def _limit(self, within: float | None, what: str) -> Limit:

@@ -7,9 +7,10 @@ latter (6.1).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sealmq.mqtt import PacketIds, build
+from sealmq.mqtt import Decoder, PacketIds, Publish, build
 from sealmq_spec.window import WIDTH
 
 _DUP = 8
@@ -17,7 +18,8 @@ _DUP = 8
 
 @dataclass(slots=True)
 class Flight:
-    """One message. `released`: PUBREC has come; only PUBREL may be sent now."""
+    """One message. `released`: PUBREC has come; only PUBREL may be sent now. `again`: it was sent
+    in an earlier connection too."""
 
     packet_id: int
     ctr: int
@@ -25,6 +27,7 @@ class Flight:
     packet: bytes = field(repr=False)
     released: bool = False
     refused: bool = False
+    again: bool = False
 
 
 class Outbox:
@@ -69,11 +72,28 @@ class Outbox:
         flight = self._flights.get(packet_id)
         return self._end(packet_id, 2) if flight is not None and flight.released else None
 
-    def refuse(self, ctr: int) -> None:
-        """A notice came for ctr: it is not sent again; its id is free when the answer comes."""
+    def refuse(self, ctr: int) -> bool:
+        """A notice came for ctr: it is not sent again; its id is free when the answer comes.
+
+        True when it was sent in an earlier connection too.
+        """
         for flight in self._flights.values():
             if flight.ctr == ctr:
                 flight.refused, flight.packet = True, b""
+                return flight.again
+        return False
+
+    def relink(self, seal: Callable[[bytes, int, bytes], bytes]) -> None:
+        """Seal what may be sent again for another link. seal: topic, flags, m2 -> m2."""
+        for flight in self._flights.values():
+            if not flight.packet:
+                continue
+            [sent] = Decoder(len(flight.packet), role="server").feed(flight.packet)
+            if isinstance(sent, Publish):
+                sealed = seal(sent.topic_raw, sent.qos << 1 | sent.retain, sent.payload)
+                flight.packet = build.publish(
+                    sent.topic_raw, sealed, sent.qos, sent.retain, packet_id=flight.packet_id
+                )
 
     def resume(self, present: bool) -> tuple[bytes, list[int]]:
         """(what to send first in a new connection, ctrs whose exchange the other side forgot).
@@ -90,6 +110,7 @@ class Outbox:
                     lost.append(flight.ctr)
                 self._drop(flight)
             else:
+                flight.again = True
                 out.append(bytes((flight.packet[0] | _DUP,)) + flight.packet[1:])
         return b"".join(out), lost
 

@@ -29,6 +29,12 @@ def own_roots(identity: Identity) -> Roots | None:
     return own if isinstance(own, Roots) else None
 
 
+def own_epoch(identity: Identity) -> int:
+    """The epoch of these roots, 0 without any."""
+    own = own_roots(identity)
+    return 0 if own is None else own.epoch
+
+
 class State(Protocol):
     """Where a client keeps what outlives it. Each method may raise StateError and may block."""
 

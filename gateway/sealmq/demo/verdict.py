@@ -118,12 +118,13 @@ def _own_refusals(evidence: Evidence, verdict: Verdict) -> None:
                 verdict.failed.append(f"refusals: {part.name} refused {event['refused']}")
 
 
-# A topic's messages carry one label, in the broker's eyes too; the policy was on all the time.
+# A topic's messages carry one label, in the broker's eyes too; the policy was on all the time. What
+# begins with @ is the mediator's own: public records, and what it asks of a broker.
 def _labels(evidence: Evidence, verdict: Verdict) -> None:
     numbers: dict[str, set[int | None]] = {}
     for stream in evidence.broker:
         for packet in stream.published():
-            if not packet.topic.startswith("@sm1/"):
+            if not packet.topic.startswith("@"):
                 numbers.setdefault(packet.topic, set()).add(label_number(packet.payload))
     for topic, seen in sorted(numbers.items()):
         if len(seen) != 1 or None in seen:

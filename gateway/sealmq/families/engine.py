@@ -145,7 +145,7 @@ class Engine:
         known = self._config.clients.get(client) if self._config is not None else None
         if known is None:
             return Who(client, number, client, "unknown", self._site, "none", ())
-        label = known.label
+        label = "none" if known.disabled else known.label
         return Who(client, number, client, known.kind, self._site, label, (label,))
 
     def connection(self, who: Who) -> Conn:

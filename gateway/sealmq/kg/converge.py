@@ -2,20 +2,20 @@
 
 It compares what should be with what is and makes the difference, in one transaction of the caller.
 So it does not matter where an earlier run was cut off: the next one repairs it. Numbers stick to
-names for ever. A client that is relabelled or removed loses its link slots and has to provision
-anew; one that is removed and comes back gets a new secret.
+names for ever. A client that is relabelled, rotated or removed loses its link slots and has to
+provision anew; one that leaves (leaving.py) takes no key along that is good for what comes.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from sealmq.aead import make
-from sealmq.site.model import BOTTOM, NONE, TOP, Config
+from sealmq.kgtypes import NewEpoch
+from sealmq.site.canary import is_canary
+from sealmq.site.model import BOTTOM, NONE, TOP, Client, Config
 from sealmq_spec.const import (
     CCM,
     LABEL_BOTTOM,
@@ -24,42 +24,45 @@ from sealmq_spec.const import (
     LABEL_TOP,
     U24,
 )
-from sealmq_spec.records import Roots, make_manifest, make_record
 
-from . import rows
+from . import leaving, limits, rekey, rows
 from .errors import Bad
-from .rows import ClientRow, EpochRow, LabelRow, Place
-from .seal import Vault
-
-_KID = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a run needs. order: the key generator's next 12 bytes; rise: the next kseq."""
-
-    vault: Vault
-    order: Callable[[], bytes]
-    rise: Callable[[Connection], int]
+from .publish import Publisher
+from .rekey import Asked
+from .rows import ClientRow, EpochRow, LabelRow
+from .store import counter
+from .tools import Tools
 
 
 class Converge:
-    """One run. `kseq` is the new change counter (given if it has risen), None: nothing changed."""
+    """One run. `kseq` is the new change counter; None: nothing changed.
+
+    epochs: what was made anew. left: who has left which label, and why. drawn: clients with a new
+    secret. notes: what the operator should know.
+    """
 
     def __init__(
-        self, tx: Connection, config: Config, tools: Tools, kseq: int | None = None
+        self, tx: Connection, config: Config, tools: Tools, asked: Asked | None = None
     ) -> None:
         self._tx, self._config, self._tools = tx, config, tools
-        self.kseq = kseq
+        self._asked = asked or Asked(frozenset(), 0)
+        self.kseq: int | None = None
+        self.epochs: list[NewEpoch] = []
+        self.left: list[tuple[str, str, str]] = []
+        self.drawn: list[str] = []
         self.notes: list[str] = []
         self._labels: dict[str, LabelRow] = {}
-        self._roots: dict[tuple[int, int], Roots] = {}
+        self._over: set[int] = set()  # labels whose present roots somebody keeps who must not
 
     def run(self) -> None:
         """Bad when sealmq.toml asks for what cannot be; then nothing must be committed."""
+        before = rows.pairs(self._tx)
         self._do_labels()
-        self._do_clients()
-        self._do_records()
+        numbers = {name: row.number for name, row in self._labels.items()}
+        pairs = {(numbers[high], numbers[low]) for high, low in self._config.strict_pairs()}
+        self._do_clients(before, pairs)
+        self._over |= leaving.lost(before, pairs, set(numbers.values()))
+        self._do_keys(pairs)
 
     def _changed(self) -> int:
         if self.kseq is None:
@@ -72,7 +75,7 @@ class Converge:
         have = rows.labels(self._tx)
         want = {BOTTOM: CCM, TOP: CCM}
         want.update((label.name, label.suite) for label in self._config.labels.values())
-        free = _free((row.number for row in have.values()), LABEL_FIRST, "label")
+        free = self._free((row.number for row in have.values()), LABEL_FIRST, "label")
         for name, suite in want.items():
             old = have.get(name)
             if old is None:
@@ -81,6 +84,9 @@ class Converge:
             else:
                 _same_suite("label", name, old.suite, suite)
                 new = replace(old, removed=False)
+                # Nobody looked after its keys meanwhile; nobody but the operator had the doctor's.
+                if old.removed and not is_canary(name):
+                    self._over.add(old.number)
             self._put_label(old, new)
         for name, row in have.items():
             if name not in want:
@@ -95,145 +101,117 @@ class Converge:
 
     # --- clients ----------------------------------------------------------------------------------
 
-    def _do_clients(self) -> None:
+    def _do_clients(self, before: set[leaving.Pair], pairs: set[leaving.Pair]) -> None:
+        def dominates(a: int, b: int) -> bool:
+            return a == b or (a, b) in pairs
+
         have = rows.clients(self._tx)
-        free = _free((row.number for row in have.values()), 1, "client")
+        free = self._free((row.number for row in have.values()), 1, "client")
         for name, client in self._config.clients.items():
             label = LABEL_NONE if client.label == NONE else self._labels[client.label].number
             old = have.get(name)
             if old is None or old.removed:
-                number = free() if old is None else old.number
-                gen = 0 if old is None else old.gen
-                row = ClientRow(
-                    number, name, label, client.kind, client.suite, not label, False, gen
-                )
-                self._changed()
-                sealed = rows.new_ps(self._tools.vault, number, client.suite)
-                rows.put_client(self._tx, row, sealed)
+                self._add_client(old, client, label, free)
                 continue
             _same_suite("client", name, old.suite, client.suite)
-            self._put_client(old, replace(old, label=label, kind=client.kind, disabled=not label))
+            new = replace(
+                old,
+                label=label,
+                kind=client.kind,
+                disabled=client.disabled or not label,
+                rotation=max(old.rotation, client.rotation),
+            )
+            self._put_client(old, new, before, dominates)
         for name, row in have.items():
             if name not in self._config.clients:
-                self._put_client(row, replace(row, removed=True, disabled=True))
+                gone = replace(row, removed=True, disabled=True)
+                self._put_client(row, gone, before, dominates)
 
-    def _put_client(self, old: ClientRow, new: ClientRow) -> None:
+    def _add_client(
+        self, old: ClientRow | None, client: Client, label: int, free: Callable[[], int]
+    ) -> None:
+        new = ClientRow(
+            number=free() if old is None else old.number,
+            name=client.name,
+            label=label,
+            kind=client.kind,
+            suite=client.suite,
+            disabled=client.disabled or not label,
+            removed=False,
+            gen=0 if old is None else old.gen,
+            rotation=client.rotation if old is None else max(client.rotation, old.rotation + 1),
+            ended=0 if old is None else old.ended,
+        )
+        self._changed()
+        rows.put_client(self._tx, new, self._new_ps(new))
+
+    def _new_ps(self, row: ClientRow) -> bytes:
+        self.drawn.append(row.name)
+        return rows.new_ps(self._tools.vault, row.number, row.suite)
+
+    def _put_client(
+        self,
+        old: ClientRow,
+        new: ClientRow,
+        before: set[leaving.Pair],
+        dominates: Callable[[int, int], bool],
+    ) -> None:
         if new == old:
             return
         self._changed()
-        rows.put_client(self._tx, new)
-        if new.label != old.label or new.disabled:
+        rotated = new.rotation != old.rotation
+        if new.label != old.label or new.disabled or rotated:
             rows.drop_links(self._tx, new.number)
-            self._note_lost(old, new)
+            new = replace(new, ended=new.gen)
+        rows.put_client(self._tx, new, self._new_ps(new) if rotated else None)
+        reason = leaving.why(old, new, dominates)
+        if reason is not None:
+            self.left.append((new.name, self._label_name(old.label), reason))
+            self._over |= leaving.at_and_below(old.label, before)
 
-    # What the client's device still has in its flash does not change by itself.
-    def _note_lost(self, old: ClientRow, new: ClientRow) -> None:
-        names = {row.number: row.name for row in rows.labels(self._tx).values()}
-        was, now = names.get(old.label, NONE), NONE if new.disabled else names.get(new.label, NONE)
-        if old.label and not old.disabled and not self._config.dominates(now, was):
-            self.notes.append(
-                f"{new.name}: label {was} became {now}; what it already holds for {was} and below "
-                "still opens what is sealed with the present keys of those labels"
-            )
+    def _label_name(self, number: int) -> str:
+        rows_ = rows.labels(self._tx).values()
+        return next((row.name for row in rows_ if row.number == number), NONE)
 
-    # --- records ----------------------------------------------------------------------------------
+    # --- keys -------------------------------------------------------------------------------------
 
-    def _do_records(self) -> None:
+    def _do_keys(self, pairs: set[leaving.Pair]) -> None:
+        labels = {row.number: row for row in self._labels.values()}
         epochs = rows.epochs(self._tx)
-        for label in self._labels.values():
-            if label.number not in epochs:
-                first = EpochRow(label.number, 1, 0, self._changed())
+        for number, label in labels.items():
+            mine = epochs.setdefault(number, [])
+            if not mine:
+                first = EpochRow(number, 1, 0, self._changed())
                 rows.new_epoch(self._tx, self._tools.vault, label, first)
-                epochs[label.number] = [first]
-        have = rows.records(self._tx)
-        want = self._wanted(epochs)
-        gone = [place for place in have if place not in want]
-        if gone:
+                mine.append(first)
+            elif number in self._over:
+                mine.append(self._next(label, mine[-1], self._tools.now_s, limits.EPOCHS_A_DAY))
+            elif number in self._asked.labels:
+                mine.append(self._next(label, mine[-1], self._asked.until, limits.ASKED_A_DAY))
+            del mine[: -limits.KEPT]
+        publisher = Publisher(self._tx, self._config.site.id, self._tools, labels)
+        publisher.run(epochs, pairs)
+        if publisher.changed:
             self._changed()
-            rows.drop_records(self._tx, gone)
-            self._note_order({(top, n) for top, _, n, _ in want}, gone)
-        missing = [(place, of) for place, of in want.items() if place not in have]
-        if missing:
-            self._changed()
-            rows.put_records(self._tx, {place: self._record(place, of) for place, of in missing})
-        self._do_manifests(epochs)
 
-    # Every place where a record has to be, and the epoch that it opens: one from each strict
-    # dominator to the label's epoch of today, and back-links from that to its earlier epochs.
-    def _wanted(self, epochs: dict[int, list[EpochRow]]) -> dict[Place, EpochRow]:
-        now = {name: epochs[label.number][-1] for name, label in self._labels.items()}
-        out: dict[Place, EpochRow] = {}
-        for high, low in self._config.strict_pairs():
-            top, n = now[high], now[low]
-            out[top.label, top.epoch, n.label, n.epoch] = n
-        for last in now.values():
-            for old in epochs[last.label][:-1]:
-                out[last.label, last.epoch, old.label, old.epoch] = old
-        return out
+    def _next(self, label: LabelRow, last: EpochRow, until: int, most: int) -> EpochRow:
+        fresh = rekey.draw(self._tx, self._tools, label, last, until, self._changed(), most)
+        self.epochs.append(NewEpoch(label.name, fresh.epoch, until))
+        return fresh
 
-    def _record(self, place: Place, of: EpochRow) -> bytes:
-        top, top_epoch, n, n_epoch = place
-        return make_record(
-            make,
-            self._config.site.id,
-            self._load(top, top_epoch),
-            self._load(n, n_epoch),
-            secrets.token_bytes(_KID),
-            secrets.token_bytes(_KID),
-            of.kseq,
-            of.handover_end,
-            self._tools.order(),
-        )
+    # Numbers that were given away since a backup that was restored lie below the counter.
+    def _free(self, taken: Iterable[int], first: int, what: str) -> Callable[[], int]:
+        last = max((number for number in taken if number >= first), default=first - 1)
+        last = max(last, counter(self._tx, what))
 
-    def _load(self, label: int, epoch: int) -> Roots:
-        found = self._roots.get((label, epoch))
-        if found is None:
-            suite = next(row.suite for row in self._labels.values() if row.number == label)
-            found = rows.roots(self._tx, self._tools.vault, label, epoch, suite)
-            self._roots[label, epoch] = found
-        return found
+        def take() -> int:
+            nonlocal last
+            last += 1
+            if last > U24:
+                raise Bad(f"all {what} numbers are used up", "make a new site")
+            return last
 
-    def _do_manifests(self, epochs: dict[int, list[EpochRow]]) -> None:
-        have = rows.manifests(self._tx)
-        numbers = {label.number for label in self._labels.values()}
-        for number in have.keys() - numbers:
-            rows.drop_manifest(self._tx, number)
-        for number in sorted(numbers):
-            last = epochs[number][-1]
-            if have.get(number, (0, b""))[0] != last.epoch:
-                self._changed()
-                packet = make_manifest(
-                    make,
-                    self._config.site.id,
-                    self._load(number, last.epoch),
-                    last.kseq,
-                    last.handover_end,
-                    self._tools.order(),
-                )
-                rows.put_manifest(self._tx, number, last.epoch, packet)
-
-    # An edge that was taken out of the order takes no key back.
-    def _note_order(self, pairs: set[tuple[int, int]], gone: list[Place]) -> None:
-        names = {label.number: label.name for label in self._labels.values()}
-        for top, _, n, _ in gone:
-            if (top, n) not in pairs and top in names and n in names:
-                self.notes.append(
-                    f"{names[top]} does not dominate {names[n]} any more; clients at {names[top]} "
-                    f"can still open what is sealed with the present keys of {names[n]}"
-                )
-
-
-def _free(taken: Iterable[int], first: int, what: str) -> Callable[[], int]:
-    last = max((number for number in taken if number >= first), default=first - 1)
-
-    def take() -> int:
-        nonlocal last
-        last += 1
-        if last > U24:
-            raise Bad(f"all {what} numbers are used up", "make a new site")
-        return last
-
-    return take
+        return take
 
 
 def _same_suite(what: str, name: str, have: int, want: int) -> None:

@@ -6,36 +6,30 @@ method returns, and `on_change` is told after that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
+from sealmq.kgtypes import Applied
 from sealmq.order import Order
+from sealmq.site.canary import is_canary
 from sealmq.site.model import Config
 from sealmq_spec.identity import Identity
 
 from . import rows, snapshot
-from .converge import Converge, Tools
+from .converge import Converge
 from .errors import Bad, Denied, Unknown
 from .provide import Answered, Provider
-from .rows import ClientRow, EpochRow
+from .rekey import Asked, picked
+from .rows import ClientRow
 from .store import Clock, KgStore, clock_ms, counter
+from .tools import Tools
 
 
 class OnChange(Protocol):
     """Told when kseq has risen; `client`: when only that client's link slots changed."""
 
     def __call__(self, kseq: int, client: int | None) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What reading sealmq.toml has led to. `notes`: what the operator should know."""
-
-    kseq: int
-    changed: bool
-    notes: list[str]
 
 
 class Kg:
@@ -72,38 +66,48 @@ class Kg:
                 "put the id back, under [site]",
             )
         with self._store.transaction() as tx:
-            run = Converge(tx, config, self._tools())
-            run.run()
-            kseq = run.kseq or counter(tx, "kseq")
+            done = self._converge(tx, config)
         self._config = config
         self._whole = None
-        if run.kseq is not None:
-            self._on_change(kseq, None)
-        return Applied(kseq, run.kseq is not None, run.notes)
+        if done.changed:
+            self._changed(done.kseq, None)
+        return done
 
-    def rotate(self, names: list[str], handover_s: int) -> Applied:
-        """New epochs for labels; the old ones stay good for live messages for `handover_s`."""
-        end = self._clock() // 1000 + handover_s
+    def rekey(self, names: list[str], handover_s: int, below: bool) -> Applied:
+        """New epochs for labels, with `below` for all that they dominate as well.
+
+        The old ones stay good for live messages for `handover_s` more seconds.
+        """
+        until = self._clock() // 1000 + handover_s
         with self._store.transaction() as tx:
-            labels = rows.labels(tx)
-            kseq = self._store.rise(tx)
-            for name in names:
-                label = labels.get(name)
-                if label is None or label.removed:
-                    raise Unknown(f"there is no label {name}")
-                last = rows.current_epoch(tx, label.number)
-                fresh = EpochRow(label.number, last.epoch + 1, end, kseq)
-                rows.new_epoch(tx, self._store.vault, label, fresh)
-            run = Converge(tx, self._config, self._tools(), kseq)
-            run.run()
-        self._whole = None
-        self._on_change(kseq, None)
-        return Applied(kseq, True, run.notes)
+            numbers = rows.labels(tx)
+            wanted = frozenset(numbers[n].number for n in picked(self._config, names, below))
+            done = self._converge(tx, self._config, Asked(wanted, until))
+        self._changed(done.kseq, None)
+        return done
+
+    def _converge(self, tx: Connection, config: Config, asked: Asked | None = None) -> Applied:
+        run = Converge(tx, config, self._tools(), asked)
+        run.run()
+        kseq = run.kseq or counter(tx, "kseq")
+        return Applied(kseq, run.kseq is not None, run.notes, run.left, run.epochs)
 
     def _tools(self) -> Tools:
+        order = self._order
         return Tools(
-            self._store.vault, lambda: self._order.next_bytes(self._clock()), self._store.rise
+            self._store.vault,
+            lambda: order.next_bytes(self._clock()),
+            self._store.rise,
+            self._clock() // 1000,
         )
+
+    def _changed(self, kseq: int, client: int | None) -> None:
+        if client is None:
+            self._whole = None
+        elif self._whole is not None:  # with many labels it takes a while to make
+            links = self.links(client)
+            self._whole = snapshot.with_links(self._whole, kseq, client, links)
+        self._on_change(kseq, client)
 
     # --- for mediators ----------------------------------------------------------------------------
 
@@ -130,8 +134,8 @@ class Kg:
         """
         self._known(mediator)
         done = self._provider.answer(packet, mediator)
-        if done.fresh:
-            self._link_changed(done.kseq, done.client.number)
+        if done.changed:
+            self._changed(done.kseq, done.client.number)
         return done, self.links(done.client.number)
 
     def time(self, number: int, nonce_c: bytes, suite: int) -> bytes:
@@ -150,7 +154,7 @@ class Kg:
                 return False
             rows.confirm_link(tx, number, gen)
             kseq = self._store.rise(tx)
-        self._link_changed(kseq, number)
+        self._changed(kseq, number)
         return True
 
     def links(self, number: int) -> list[dict[str, Any]]:
@@ -159,14 +163,12 @@ class Kg:
             found = rows.links(tx, self._store.vault, number)
         return snapshot.link_list(found.get(number, []))
 
-    def _link_changed(self, kseq: int, number: int) -> None:
-        self._whole = None
-        self._on_change(kseq, number)
-
     # --- for the operator -------------------------------------------------------------------------
 
     def enrol(self, name: str) -> dict[str, Any]:
         """The enrolment of a client (SPEC.md 7.1). It holds the secret: never log it."""
+        if is_canary(name):
+            raise Denied(f"client {name} is the doctor's, and is never enrolled")
         with self._store.transaction() as tx:
             row = self._named(tx, name)
             return self._enrolment(row, rows.ps(tx, self._store.vault, row))
@@ -174,7 +176,8 @@ class Kg:
     def lend(self, name: str) -> tuple[dict[str, Any], bytes]:
         """(enrolment, identity dump) to act as that client without a new generation.
 
-        A client that has none yet gets one, confirmed; so does one whose only one is pending.
+        A client that has none yet gets one, confirmed; so does one whose only one is pending. Where
+        the confirmed one is of an older epoch, the pending one is lent, and stays pending.
         """
         mediator = self._config.mediator.number
         with self._store.transaction() as tx:
@@ -182,20 +185,23 @@ class Kg:
             if row.disabled:
                 raise Denied(f"client {name} is disabled: its label is none")
             slots = rows.links(tx, self._store.vault, row.number).get(row.number, [])
-            slot = next((s for s in slots if not s.pending and s.mediator == mediator), None)
-            fresh = slot is None
-            if slot is None:
-                slot, _ = self._provider.pending(tx, row, 0, mediator)
-                rows.confirm_link(tx, row.number, slot.gen)
-            kseq = self._store.rise(tx) if fresh else counter(tx, "kseq")
             ps = rows.ps(tx, self._store.vault, row)
             own = rows.current_roots(tx, self._store.vault, row.label)
+            slot = next((s for s in slots if not s.pending and s.mediator == mediator), None)
+            fresh = False
+            if slot is None or slot.epoch != own.epoch:
+                first = slot is None
+                slot, fresh = self._provider.pending(tx, row, 0, mediator)
+                if first:
+                    rows.confirm_link(tx, row.number, slot.gen)
+                    fresh = True
+            kseq = self._store.rise(tx) if fresh else counter(tx, "kseq")
             enrolment = self._enrolment(row, ps)
         ident = Identity(self._config.site.id, row.number, mediator, ps, row.name, row.suite)
         ident.gen, ident.kseq, ident.km = slot.gen, kseq, slot.km
         ident.own = own
         if fresh:
-            self._link_changed(kseq, row.number)
+            self._changed(kseq, row.number)
         return enrolment, ident.dump()
 
     def _named(self, tx: Connection, name: str) -> ClientRow:
@@ -228,18 +234,7 @@ class Kg:
 
     def labels(self) -> list[dict[str, Any]]:
         """Every label, removed ones included; nothing secret."""
-        with self._store.transaction() as tx:
-            epochs = rows.epochs(tx)
-            return [
-                {
-                    "number": row.number,
-                    "name": row.name,
-                    "suite": row.suite,
-                    "epoch": epochs[row.number][-1].epoch,
-                    "removed": row.removed,
-                }
-                for row in rows.labels(tx).values()
-            ]
+        return list_labels(self._store)
 
     def status(self) -> dict[str, Any]:
         """site, kseq, inst and how many there are."""
@@ -251,6 +246,22 @@ class Kg:
                 "labels": sum(not row.removed for row in rows.labels(tx).values()),
                 "clients": sum(not row.removed for row in rows.clients(tx).values()),
             }
+
+
+def list_labels(store: KgStore) -> list[dict[str, Any]]:
+    """Every label; also of a store that was opened without its key."""
+    with store.transaction() as tx:
+        epochs = rows.epochs(tx)
+        return [
+            {
+                "number": row.number,
+                "name": row.name,
+                "suite": row.suite,
+                "epoch": epochs[row.number][-1].epoch,
+                "removed": row.removed,
+            }
+            for row in rows.labels(tx).values()
+        ]
 
 
 def list_clients(store: KgStore) -> list[dict[str, Any]]:
@@ -267,6 +278,7 @@ def list_clients(store: KgStore) -> list[dict[str, Any]]:
                 "suite": row.suite,
                 "disabled": row.disabled,
                 "removed": row.removed,
+                "rotation": row.rotation,
                 "gen": slots.get(row.number, (0, 0))[0],
                 "pending": slots.get(row.number, (0, 0))[1],
             }

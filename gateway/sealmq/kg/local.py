@@ -5,7 +5,6 @@ The store's lock keeps this and the process apart.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from sealmq.site.model import Config
 
 from .core import Kg
 from .seal import Vault
-from .store import KgStore
+from .store import KgStore, give_back
 
 
 def create(layout: Layout, config: Config, key: bytes) -> None:
@@ -30,26 +29,22 @@ def create(layout: Layout, config: Config, key: bytes) -> None:
 
 @contextmanager
 def local(layout: Layout, config: Config, key_file: Path | None = None) -> Iterator[Kg]:
-    """A key generator on the site's store, brought up to date with `config`.
+    """As `opened`, brought up to date with `config`."""
+    with opened(layout, config, key_file) as kg:
+        kg.apply(config)
+        yield kg
+
+
+@contextmanager
+def opened(layout: Layout, config: Config, key_file: Path | None = None) -> Iterator[Kg]:
+    """A key generator on the site's store, as it was left.
 
     StoreBusy when its process runs; KeyFileError and StoreBroken say what is wrong with the key.
     """
     keys = masterkey.role_keys(layout, config, key_file)
     store = KgStore.open(layout.kg_db, keys.kg, config.site.id)
     try:
-        kg = Kg(store, config)
-        kg.apply(config)
-        yield kg
+        yield Kg(store, config)
     finally:
         store.close()
-        _give_back(layout)
-
-
-# What root has made here belongs to the folder's owner, who must be able to open it again.
-def _give_back(layout: Layout) -> None:
-    if os.geteuid() != 0:
-        return
-    folder = layout.kg_db.parent
-    owner = folder.stat()
-    for path in folder.iterdir():
-        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        give_back(layout)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sealmq.kgtypes import Applied
 from sealmq.site.config import load
 from sealmq.site.errors import ConfigError
 from sealmq_spec.const import ASK_LEN, U24
 
-from .core import Applied, Kg
+from .core import Kg
 from .errors import Bad, Denied, Unknown
 
 MEDIATOR = "mediator"
@@ -23,7 +24,7 @@ ADMIN = "admin"
 _U32 = 0xFFFF_FFFF
 _MAX_ENTRIES = 10_000_000
 _MAX_NAME = 64
-_MAX_HANDOVER_S = 366 * 86400
+MAX_HANDOVER_S = 366 * 86400
 
 Fields = Mapping[str, Any]
 # event, and public fields
@@ -96,6 +97,7 @@ class Ops:
             "packet": done.packet.hex(),
             "client": client.number,
             "kseq": done.kseq,
+            "gen": done.gen,
             "links": links,
         }
 
@@ -116,8 +118,7 @@ class Ops:
     # --- admin ------------------------------------------------------------------------------------
 
     def reload(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        done = self.reread()
-        return {"kseq": done.kseq, "changed": done.changed, "notes": done.notes}
+        return _told(self.reread())
 
     def reread(self) -> Applied:
         """Read sealmq.toml again and apply it; Bad when it is wrong, and then nothing changed."""
@@ -127,19 +128,29 @@ class Ops:
             raise Bad(str(error), error.hint) from None
         except OSError as error:
             raise Bad(f"sealmq.toml cannot be read: {error.strerror}") from None
-        done = self._kg.apply(config)
-        if done.changed:
-            self._event("keys-changed", kseq=done.kseq, notes=done.notes)
-        return done
+        return self._write(self._kg.apply(config))
 
-    def rotate(self, peer: Peer, f: Fields) -> dict[str, Any]:
+    def rekey(self, peer: Peer, f: Fields) -> dict[str, Any]:
         names = f.get("labels")
         if not isinstance(names, list) or not names:
             raise Bad("labels is a list of names")
         picked = sorted({_checked_name(name) for name in names})
-        done = self._kg.rotate(picked, _number(f, "handover_s", 0, _MAX_HANDOVER_S))
-        self._event("keys-changed", kseq=done.kseq, notes=[f"new epoch: {', '.join(picked)}"])
-        return {"kseq": done.kseq}
+        below = f.get("below", False)
+        if type(below) is not bool:
+            raise Bad("below is true or false")
+        handover_s = _number(f, "handover_s", 0, MAX_HANDOVER_S)
+        return _told(self._write(self._kg.rekey(picked, handover_s, below)))
+
+    def _write(self, done: Applied) -> Applied:
+        if done.changed:
+            self._event("keys-changed", kseq=done.kseq, notes=done.notes)
+        for client, label, why in done.left:
+            self._event("client-left", client=client, label=label, reason=why)
+        for new in done.epochs:
+            self._event(
+                "epoch", label=new.label, epoch=new.epoch, kseq=done.kseq, handover_end_s=new.until
+            )
+        return done
 
     def enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
         name = _checked_name(f.get("client"))
@@ -171,13 +182,25 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "watch": (MEDIATOR, Ops.watch),
     "confirm": (MEDIATOR, Ops.confirm),
     "reload": (ADMIN, Ops.reload),
-    "rotate": (ADMIN, Ops.rotate),
+    "rekey": (ADMIN, Ops.rekey),
     "enrol": (ADMIN, Ops.enrol),
     "lend": (ADMIN, Ops.lend),
     "clients": (ADMIN, Ops.clients),
     "labels": (ADMIN, Ops.labels),
     "status": (ADMIN, Ops.status),
 }
+
+
+def _told(done: Applied) -> dict[str, Any]:
+    return {
+        "kseq": done.kseq,
+        "changed": done.changed,
+        "notes": done.notes,
+        "left": [
+            {"client": client, "label": label, "why": why} for client, label, why in done.left
+        ],
+        "epochs": [{"label": e.label, "epoch": e.epoch, "until": e.until} for e in done.epochs],
+    }
 
 
 # --- fields -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pwd
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,6 +79,10 @@ class Process:
         kg = Kg(self._store, self._config, on_change=on_change)
         audit = Audit(self._layout.audit("kg"), "kg", kg.inst, self._config.site.id.hex())
         try:
+            made_s = self._store.news()
+            if made_s is not None:
+                made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made_s))
+                audit.write("keys-restored", notes=[f"from a backup of {made}"])
             ops = Ops(kg, self._layout.config, audit.write)
             await loop.run_in_executor(worker, self._reread, ops)
             server = Server(self._layout, ops, worker)
@@ -109,9 +114,8 @@ class Process:
                     log.error("sealmq.toml is not taken over: %s", error)
 
     def _reread(self, ops: Ops) -> None:
-        done = ops.reread()
-        for note in done.notes:
-            log.warning("%s", note)
+        for line in ops.reread().words():
+            log.warning("%s", line)
 
     def _announce(self) -> None:
         user = pwd.getpwuid(os.geteuid()).pw_name

@@ -27,12 +27,13 @@ from .store import Clock, KgStore, counter
 
 _BURST = 20
 _EVERY_MS = 1000
+_LEAP = 1024
 # Requests of a client whose repetition gets the same bytes again, and costs no token.
 _REMEMBERED = 4
 
 
 class Answered(NamedTuple):
-    """A provisioning answer. `fresh`: it made a new generation, so kseq has risen."""
+    """A provisioning answer. fresh: it made a new generation. changed: link slots did change."""
 
     packet: bytes
     client: ClientRow
@@ -40,6 +41,7 @@ class Answered(NamedTuple):
     gen: int
     kseq: int
     fresh: bool
+    changed: bool
 
 
 class Provider:
@@ -79,7 +81,7 @@ class Provider:
         # Behind the transaction: what is remembered and sent is on disk.
         if done.status == provision.OK:
             recent = self._recent.setdefault(number, deque(maxlen=_REMEMBERED))
-            recent.append((packet, done._replace(fresh=False)))
+            recent.append((packet, done._replace(fresh=False, changed=False)))
         return done
 
     def _check(self, ps: bytes, row: ClientRow, suite: int, packet: bytes, mediator: int) -> None:
@@ -100,7 +102,7 @@ class Provider:
         self, row: ClientRow, ps: bytes, nonce_c: bytes, status: int, kseq: int, now: int
     ) -> Answered:
         packet = self._seal(row, ps, nonce_c, status, b"", now)
-        return Answered(packet, row, status, 0, kseq, False)
+        return Answered(packet, row, status, 0, kseq, False, False)
 
     def _seal(
         self, row: ClientRow, ps: bytes, nonce_c: bytes, status: int, body: bytes, now: int
@@ -120,8 +122,9 @@ class Provider:
         mediator: int,
         now: int,
     ) -> Answered:
+        ended = rows.end_before(tx, row.number, held)
         link, fresh = self.pending(tx, row, held, mediator)
-        kseq = self._store.rise(tx) if fresh else counter(tx, "kseq")
+        kseq = self._store.rise(tx) if fresh or ended else counter(tx, "kseq")
         own = rows.current_roots(tx, self._store.vault, row.label)
         body = provision.body(
             link.gen,
@@ -138,23 +141,28 @@ class Provider:
             EMPTY,
         )
         packet = self._seal(row, ps, nonce_c, provision.OK, body, now)
-        return Answered(packet, row, provision.OK, link.gen, kseq, fresh)
+        return Answered(packet, row, provision.OK, link.gen, kseq, fresh, fresh or ended)
 
     def pending(
         self, tx: Connection, row: ClientRow, held: int, mediator: int
     ) -> tuple[LinkRow, bool]:
         """The client's pending link slot, and whether it was made just now.
 
+        It goes with the current epoch of the client's label: one that was made before that epoch is
+        replaced, so that a generation tells which epoch the client holds.
         `held` is the generation that the client holds. It is above ours only when our store came
-        back from a backup; then a pending one below it would be refused, so a new one is made.
+        back from a backup and has not begun high enough; then a pending one below it would be
+        refused, and those right above it may have been issued.
         """
+        epoch = rows.current_epoch(tx, row.label).epoch
         for link in rows.links(tx, self._store.vault, row.number).get(row.number, []):
-            if link.pending and link.gen >= held and link.mediator == mediator:
+            fits = link.gen >= held and link.mediator == mediator and link.epoch == epoch
+            if link.pending and fits:
                 return link, False
-        gen = max(row.gen, held) + 1
+        gen = row.gen + 1 if held <= row.gen else max(held + 1, min(held + _LEAP, U24))
         if gen > U24:
             raise Bad(f"all generations of {row.name} are used up", "add it under another name")
-        return rows.new_link(tx, self._store.vault, row, gen, mediator), True
+        return rows.new_link(tx, self._store.vault, row, gen, mediator, epoch), True
 
     def time(self, number: int, nonce_c: bytes, suite: int) -> bytes:
         """KG time for a client: 43 bytes (SPEC.md 7.3)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from sealmq_spec.records import Roots
 
@@ -15,16 +15,23 @@ from . import schema
 from .seal import Vault
 
 ROOT = 32
+# Pending link slots of a client.
+PENDING = 4
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """A label. Its number never changes; `removed`: not in sealmq.toml any more."""
+    """A label. Its number never changes; `removed`: not in sealmq.toml any more.
+
+    made: how many epochs it got on `day` (limits.py).
+    """
 
     number: int
     name: str
     suite: int
     removed: bool
+    day: int = 0
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,10 @@ class EpochRow:
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """A client. `gen`: the highest generation ever issued to it."""
+    """A client. `gen`: the highest generation ever issued to it.
+
+    rotation: how often its secret was replaced. ended: connections up to this generation are over.
+    """
 
     number: int
     name: str
@@ -49,16 +59,19 @@ class ClientRow:
     disabled: bool
     removed: bool
     gen: int
+    rotation: int
+    ended: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """One link slot of a client; `km` is k_c^M."""
+    """One link slot of a client; `km` is k_c^M. epoch: of its label; each `gen` has exactly one."""
 
     client: int
     gen: int
     mediator: int
     pending: bool
+    epoch: int
     km: bytes = field(repr=False)
 
 
@@ -67,8 +80,9 @@ class LinkRow:
 
 def labels(tx: Connection) -> dict[str, LabelRow]:
     """All labels by name, removed ones included."""
-    rows = tx.execute(select(schema.labels).order_by(schema.labels.c.number))
-    return {r.name: LabelRow(r.number, r.name, r.suite, r.removed) for r in rows}
+    c = schema.labels.c
+    rows = tx.execute(select(*(c[field.name] for field in fields(LabelRow))).order_by(c.number))
+    return {r.name: LabelRow(*r) for r in rows}
 
 
 def put_label(tx: Connection, row: LabelRow) -> None:
@@ -98,6 +112,15 @@ def new_epoch(tx: Connection, vault: Vault, label: LabelRow, row: EpochRow) -> N
     place = (row.label, row.epoch, label.suite)
     sealed = vault.seal("epochs.secret", place, secrets.token_bytes(2 * ROOT))
     tx.execute(insert(schema.epochs).values(**asdict(row), secret=sealed))
+
+
+def prune_epochs(tx: Connection, label: int, keep: int) -> None:
+    """Only the newest `keep` epochs of a label stay."""
+    c = schema.epochs.c
+    oldest = (
+        select(c.epoch).where(c.label == label).order_by(c.epoch.desc()).offset(keep - 1).limit(1)
+    )
+    tx.execute(delete(schema.epochs).where(c.label == label, c.epoch < oldest.scalar_subquery()))
 
 
 def roots(tx: Connection, vault: Vault, label: int, epoch: int, suite: int) -> Roots:
@@ -145,11 +168,12 @@ def client(tx: Connection, number: int) -> ClientRow | None:
 
 def _clients() -> Select[Any]:
     c = schema.clients.c
-    return select(c.number, c.name, c.label, c.kind, c.suite, c.disabled, c.removed, c.gen)
+    return select(*(c[field.name] for field in fields(ClientRow)))
 
 
 def _client(r: Row[Any]) -> ClientRow:
-    return ClientRow(r.number, r.name, r.label, r.kind, r.suite, r.disabled, r.removed, r.gen)
+    values: tuple[Any, ...] = tuple(r)
+    return ClientRow(*values)
 
 
 def put_client(tx: Connection, row: ClientRow, sealed: bytes | None = None) -> None:
@@ -186,40 +210,65 @@ def links(tx: Connection, vault: Vault, number: int | None = None) -> dict[int, 
     out: dict[int, list[LinkRow]] = {}
     for r in tx.execute(query):
         km = vault.open("links.secret", (r.client, r.gen, r.mediator), r.secret)
-        out.setdefault(r.client, []).append(LinkRow(r.client, r.gen, r.mediator, r.pending, km))
+        slot = LinkRow(r.client, r.gen, r.mediator, r.pending, r.epoch, km)
+        out.setdefault(r.client, []).append(slot)
     return out
 
 
 def generations(tx: Connection) -> dict[int, tuple[int, int]]:
-    """client -> (confirmed generation, pending one), 0 for none; needs no key."""
+    """client -> (confirmed generation, newest pending one), 0 for none; needs no key."""
     c = schema.links.c
     out: dict[int, tuple[int, int]] = {}
-    for r in tx.execute(select(c.client, c.gen, c.pending)):
+    for r in tx.execute(select(c.client, c.gen, c.pending).order_by(c.client, c.gen)):
         confirmed, pending = out.get(r.client, (0, 0))
         out[r.client] = (confirmed, r.gen) if r.pending else (r.gen, pending)
     return out
 
 
-def new_link(tx: Connection, vault: Vault, row: ClientRow, gen: int, mediator: int) -> LinkRow:
-    """Draw k_c^M for a new pending generation, in place of any other pending one."""
+def new_link(
+    tx: Connection, vault: Vault, row: ClientRow, gen: int, mediator: int, epoch: int
+) -> LinkRow:
+    """Draw k_c^M for a new pending generation.
+
+    Pending ones that went out before stay, since the client may have stored them; the newest few.
+    """
     km = secrets.token_bytes(ROOT)
     c = schema.links.c
-    tx.execute(delete(schema.links).where(c.client == row.number, c.pending))
+    before = select(c.gen).where(c.client == row.number, c.pending).order_by(c.gen.desc())
+    for old in tx.execute(before.offset(PENDING - 1)).scalars().all():
+        tx.execute(delete(schema.links).where(c.client == row.number, c.gen == old))
     sealed = vault.seal("links.secret", (row.number, gen, mediator), km)
     tx.execute(
         insert(schema.links).values(
-            client=row.number, gen=gen, mediator=mediator, pending=True, secret=sealed
+            client=row.number,
+            gen=gen,
+            mediator=mediator,
+            pending=True,
+            epoch=epoch,
+            secret=sealed,
         )
     )
     put_client(tx, replace(row, gen=gen))
-    return LinkRow(row.number, gen, mediator, True, km)
+    return LinkRow(row.number, gen, mediator, True, epoch, km)
 
 
 def confirm_link(tx: Connection, number: int, gen: int) -> None:
-    """Make `gen` the confirmed slot and delete the others."""
+    """Make `gen` the confirmed slot and delete those before it."""
     c = schema.links.c
-    tx.execute(delete(schema.links).where(c.client == number, c.gen != gen))
+    tx.execute(delete(schema.links).where(c.client == number, c.gen < gen))
     tx.execute(update(schema.links).where(c.client == number, c.gen == gen).values(pending=False))
+
+
+def end_before(tx: Connection, number: int, gen: int) -> bool:
+    """The client has stored `gen`: slots before it end. False: there is no such slot, or no older.
+
+    Whoever holds a generation does not come back with an older one.
+    """
+    c = schema.links.c
+    slots = select(c.gen).where(c.client == number, c.gen == gen)
+    if tx.execute(slots).one_or_none() is None:
+        return False
+    return tx.execute(delete(schema.links).where(c.client == number, c.gen < gen)).rowcount > 0
 
 
 def drop_links(tx: Connection, number: int) -> None:
@@ -233,30 +282,42 @@ Place = tuple[int, int, int, int]
 _PLACE = ("top", "top_epoch", "n", "n_epoch")
 
 
+def places(tx: Connection) -> set[Place]:
+    """Where records are: (top, its epoch, n, its epoch)."""
+    c = schema.records.c
+    return {(r[0], r[1], r[2], r[3]) for r in tx.execute(select(*(c[name] for name in _PLACE)))}
+
+
+def pairs(tx: Connection) -> set[tuple[int, int]]:
+    """Every strict (high, low) of the order that the records were last made for."""
+    c = schema.records.c
+    found = tx.execute(select(c.top, c.n).where(c.top != c.n).distinct())
+    return {(r.top, r.n) for r in found}
+
+
 def records(tx: Connection) -> dict[Place, bytes]:
     """(top, its epoch, n, its epoch) -> record."""
     rows = tx.execute(select(schema.records).order_by(schema.records.c.n, schema.records.c.top))
     return {(r.top, r.top_epoch, r.n, r.n_epoch): r.packet for r in rows}
 
 
+# By the driver itself: an order of 400 labels has 80,000 of these.
 def put_records(tx: Connection, new: Mapping[Place, bytes]) -> None:
     """New records."""
     if new:
-        rows = [_record_row(place) | {"packet": packet} for place, packet in new.items()]
-        tx.execute(insert(schema.records), rows)
+        rows = [(*place, packet) for place, packet in new.items()]
+        tx.exec_driver_sql(
+            "INSERT INTO records (top, top_epoch, n, n_epoch, packet) VALUES (?, ?, ?, ?, ?)", rows
+        )
 
 
-def drop_records(tx: Connection, places: Iterable[Place]) -> None:
+def drop_records(tx: Connection, gone: Iterable[Place]) -> None:
     """Records that are not to be published any more."""
-    c = schema.records.c
-    where = [c[name] == bindparam(f"b_{name}") for name in _PLACE]
-    rows = [{f"b_{name}": v for name, v in _record_row(place).items()} for place in places]
+    rows = list(gone)
     if rows:
-        tx.execute(delete(schema.records).where(*where), rows)
-
-
-def _record_row(place: Place) -> dict[str, int | bytes]:
-    return dict(zip(_PLACE, place, strict=True))
+        tx.exec_driver_sql(
+            "DELETE FROM records WHERE top = ? AND top_epoch = ? AND n = ? AND n_epoch = ?", rows
+        )
 
 
 def manifests(tx: Connection) -> dict[int, tuple[int, bytes]]:

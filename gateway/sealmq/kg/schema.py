@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
 
-VERSION = 1
+VERSION = 2
 
 metadata = MetaData()
 
@@ -20,7 +20,7 @@ meta = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-# kseq, inst: they only rise.
+# kseq, inst: they only rise. label, client: numbers up to these are not given to new ones.
 counters = Table(
     "counters",
     metadata,
@@ -28,6 +28,7 @@ counters = Table(
     Column("value", Integer, nullable=False),
 )
 
+# made: how many epochs it got on that day (days since 1970), for the limit of a day.
 labels = Table(
     "labels",
     metadata,
@@ -35,6 +36,8 @@ labels = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("suite", Integer, nullable=False),
     Column("removed", Boolean, nullable=False),
+    Column("day", Integer, nullable=False, server_default="0"),
+    Column("made", Integer, nullable=False, server_default="0"),
 )
 
 # secret: R ‖ R̄. handover_end: Unix time from which live messages of the epoch before are refused.
@@ -50,7 +53,8 @@ epochs = Table(
     Column("secret", LargeBinary, nullable=False),
 )
 
-# secret: ps. gen: the highest generation ever issued.
+# secret: ps. gen: the highest generation ever issued. rotation: how often the operator had its
+# secret replaced. ended: connections of generations up to this one are over, since the client left.
 clients = Table(
     "clients",
     metadata,
@@ -63,9 +67,12 @@ clients = Table(
     Column("removed", Boolean, nullable=False),
     Column("gen", Integer, nullable=False),
     Column("secret", LargeBinary, nullable=False),
+    Column("rotation", Integer, nullable=False, server_default="0"),
+    Column("ended", Integer, nullable=False, server_default="0"),
 )
 
-# secret: k_c^M. At most two rows a client: confirmed and pending (SPEC.md 7.2).
+# secret: k_c^M. A few rows a client: the confirmed one and those made since (SPEC.md 7.2).
+# epoch: of the client's label; a generation goes with exactly this one.
 links = Table(
     "links",
     metadata,
@@ -74,6 +81,7 @@ links = Table(
     Column("mediator", Integer, nullable=False),
     Column("pending", Boolean, nullable=False),
     Column("secret", LargeBinary, nullable=False),
+    Column("epoch", Integer, nullable=False, server_default="0"),
 )
 
 # Public: derivation records, and back-links (n = top). SPEC.md 8.

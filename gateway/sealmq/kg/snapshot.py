@@ -40,6 +40,7 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
                     "kind": row.kind,
                     "suite": row.suite,
                     "disabled": row.disabled,
+                    "ended": row.ended,
                     "links": link_list(links.get(row.number, [])),
                 }
                 for row in rows.clients(tx).values()
@@ -49,9 +50,19 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
         }
 
 
+def with_links(
+    whole: dict[str, Any], kseq: int, number: int, links: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The snapshot in which only these link slots of this client are others."""
+    clients = [
+        row | {"links": links} if row["number"] == number else row for row in whole["clients"]
+    ]
+    return whole | {"kseq": kseq, "clients": clients}
+
+
 def link_list(links: list[LinkRow]) -> list[dict[str, Any]]:
     """Link slots as they stand in a snapshot and beside a provisioning answer."""
-    return [{"gen": k.gen, "km": k.km.hex(), "pending": k.pending} for k in links]
+    return [{"gen": k.gen, "epoch": k.epoch, "km": k.km.hex(), "pending": k.pending} for k in links]
 
 
 def _label(

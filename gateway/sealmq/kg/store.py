@@ -15,17 +15,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from sealmq.site.layout import sync_folder
+from sealmq.site.layout import Layout, sync_folder
 from sealmq_spec.const import U24
 
 from . import schema
 from .errors import KgRefusal, StoreBroken, StoreBusy
+from .migrate import migrate
 from .seal import Vault
 
+# In meta: when the backup was made that this store was restored from, until somebody is told.
+NEWS = "restored"
 _CHECK = b"sealmq kg store"
 # inst also follows the clock, in steps of ten minutes: a store that is restored from a backup then
 # still does not issue what it issued since. 2024-01-01; the u24 lasts three centuries.
@@ -76,7 +79,7 @@ class KgStore:
                 ("check", vault.seal("meta.check", (), _CHECK)),
             ):
                 tx.execute(insert(schema.meta).values(name=name, value=value))
-            for name in ("inst", "kseq"):
+            for name in ("inst", "kseq", "label", "client"):
                 tx.execute(insert(schema.counters).values(name=name, value=0))
         sync_folder(path.parent)
         return store
@@ -84,7 +87,7 @@ class KgStore:
     @classmethod
     def open(cls, path: Path, key: bytes, site: bytes, clock: Clock = clock_ms) -> KgStore:
         """Open for writing. StoreBusy: another process has it; StoreBroken: it is not this one."""
-        _must_exist(path)
+        must_exist(path)
         store = cls(_engine(path), Vault(key, site), _take_lock(path.with_name("lock")), clock)
         try:
             store._check(site)
@@ -96,16 +99,28 @@ class KgStore:
     @classmethod
     def open_readonly(cls, path: Path) -> KgStore:
         """Names and numbers, whether another process has it open or not."""
-        _must_exist(path)
-        return cls(_engine(path, readonly=True), None, None, clock_ms)
+        must_exist(path)
+        store = cls(_engine(path, readonly=True), None, None, clock_ms)
+        try:
+            with store.transaction() as tx:
+                old = _version({r.name: r.value for r in tx.execute(select(schema.meta))})
+            if old != schema.VERSION:
+                raise StoreBroken(
+                    f"kg.db is still of version {old}", "`sealmq up` brings it up to date"
+                )
+        except BaseException:
+            store.close()
+            raise
+        return store
 
     def _check(self, site: bytes) -> None:
         with self.transaction() as tx:
             rows = {r.name: r.value for r in tx.execute(select(schema.meta))}
-        if rows.get("version") != bytes((schema.VERSION,)):
-            raise StoreBroken(
-                f"kg.db is of another version than {schema.VERSION}", "use the sealmq that made it"
-            )
+            version = _version(rows)
+            self._may_open(rows, site)
+            migrate(tx, version)
+
+    def _may_open(self, rows: dict[str, bytes], site: bytes) -> None:
         if rows.get("site") != site:
             raise StoreBroken(
                 f"kg.db is of site {rows.get('site', b'').hex()}, sealmq.toml says {site.hex()}",
@@ -131,9 +146,21 @@ class KgStore:
             reason = str(getattr(error, "orig", None) or error)
             raise StoreBroken(f"kg.db: {reason}") from None
 
+    def news(self) -> int | None:
+        """Unix time of the backup that this store is from; once after a restore, then None."""
+        of_it = schema.meta.c.name == NEWS
+        with self.transaction() as tx:
+            made = tx.execute(select(schema.meta.c.value).where(of_it)).scalar_one_or_none()
+            tx.execute(delete(schema.meta).where(of_it))
+        return None if made is None else int.from_bytes(made, "big")
+
+    def settle(self) -> None:
+        """Close the file, all of it in the one that has its name. The lock is kept."""
+        self._engine.dispose()
+
     def close(self) -> None:
         """Close the file and let the lock go."""
-        self._engine.dispose()
+        self.settle()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -181,11 +208,31 @@ def set_counter(tx: Connection, name: str, value: int) -> None:
         raise KgRefusal(f"{name} would not rise")
 
 
-def _must_exist(path: Path) -> None:
+def _version(rows: dict[str, bytes]) -> int:
+    version = int.from_bytes(rows.get("version", b""), "big")
+    if not 0 < version <= schema.VERSION:
+        raise StoreBroken(
+            f"kg.db is of another version than {schema.VERSION}", "use the sealmq that made it"
+        )
+    return version
+
+
+def must_exist(path: Path) -> None:
+    """StoreBroken when there is no store."""
     if not path.is_file():
         raise StoreBroken(
             f"{path} is missing", "restore the site's state folder, or make a new site"
         )
+
+
+def give_back(layout: Layout) -> None:
+    """What root has made here belongs to the folder's owner, who must be able to open it again."""
+    if os.geteuid() != 0:
+        return
+    folder = layout.kg_db.parent
+    owner = folder.stat()
+    for path in folder.iterdir():
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _engine(path: Path, readonly: bool = False) -> Engine:

@@ -122,6 +122,11 @@ class Channel(asyncio.Protocol):
         self._full = full
         self._throttle()
 
+    @property
+    def held_back(self) -> bool:
+        """Whether the peer is not read for reasons that are not its own."""
+        return not self._reading and not self._unread
+
     def _throttle(self) -> None:
         crowded = len(self._queue) >= QUEUE or self._held > QUEUE_BYTES
         reading = not (self._full or self._unread or crowded)

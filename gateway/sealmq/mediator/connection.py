@@ -26,14 +26,15 @@ from sealmq.mqtt import (
     Unsubscribe,
     build,
 )
+from sealmq.store import WillRecord
 from sealmq_spec import control
-from sealmq_spec.const import CONTROL, OP_EPOCH, OP_RECORD
+from sealmq_spec.const import CONTROL
 from sealmq_spec.errors import SealError
-from sealmq_spec.keys import u24
 
 from .channel import Channel, Work
 from .controlling import Controlling
 from .delivering import Delivering
+from .holding import Holding
 from .hub import Hub
 from .keyring import Client, Keyring
 from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
@@ -41,8 +42,8 @@ from .link import Link
 from .opening import open_session
 from .publishing import Publishing
 from .subscribing import Subscribing
+from .telling import Telling
 from .upstream import Upstream
-from .wills import StoredWill, fire
 
 Handler = Callable[[Any], Work]
 
@@ -75,12 +76,11 @@ class Connection(Channel):
         self.low = 0
         self.token_low = 0
         self.keepalive_s = 0
-        self.will: StoredWill | None = None
+        self.will: WillRecord | None = None
         self._upstream_beat = 0.0
-        # Records that this connection has been sent, and the labels looked at with this ring.
-        self._told_records: set[bytes] = set()
-        self._told_labels: set[int] = set()
-        self._told_ring: Keyring | None = None
+        self.telling = Telling(self)
+        self.show_records = self.telling.records
+        self.holding = Holding(self)
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
         self.delivering = Delivering(self)
@@ -89,7 +89,7 @@ class Connection(Channel):
             Publish: self._publish,
             Puback: self.delivering.acked,
             Pubrec: self.delivering.acked,
-            Pubrel: self.publishing.released,
+            Pubrel: self.publishing.underway.released,
             Pubcomp: self.delivering.acked,
             Subscribe: self.subscribing.subscribe,
             Unsubscribe: self.subscribing.unsubscribe,
@@ -121,7 +121,7 @@ class Connection(Channel):
 
     def slow(self, full: bool) -> None:
         if self.state == "open":
-            self.upstream.pause(full)
+            self.delivering.slow(full)
 
     def handle(self, packet: Packet) -> Work:
         if isinstance(packet, Disconnect):
@@ -172,7 +172,8 @@ class Connection(Channel):
         """
         self.hub.audit.write(
             event or _EVENTS[what],
-            client=self.who if self.state == "open" else None,
+            # Also behind the connection's end: a packet may have waited for the disk.
+            client=self.client.name if self.policy_conn is not None else None,
             peer=self.peer,
             topic=topic or None,
             rule=rule,
@@ -196,20 +197,6 @@ class Connection(Channel):
             self.send(build.connack(False, error.connack))
         self.close("malformed MQTT")
 
-    def show_records(self, label: int) -> None:
-        """Before the first message of a label: the public records that open it (SPEC.md 4.4)."""
-        ring = self.hub.ring
-        if self._told_ring is not ring:
-            self._told_ring = ring
-            self._told_labels.clear()
-        if label in self._told_labels:
-            return
-        self._told_labels.add(label)
-        for record in ring.records_for(self.client.label, label):
-            if record not in self._told_records:
-                self._told_records.add(record)
-                self.down(bytes((OP_RECORD,)) + record)
-
     def keys_changed(self, before: Keyring) -> None:
         """The hub has a new keyring: take over what concerns this client, or end."""
         if self.state != "open":
@@ -217,15 +204,28 @@ class Connection(Channel):
         ring = self.hub.ring
         client = ring.clients.get(self.client.number)
         label = ring.labels.get(client.label) if client is not None else None
-        if client is None or client.disabled or self.link.gen not in client.links or label is None:
+        if client is None or label is None or client.label != self.client.label:
+            self.close("the client was removed or relabelled")
+            return
+        if client.disabled or not client.goes_on(self.link.gen):
             self.close("the client was disabled or has new keys")
             return
         self.client = client
-        if before.labels.get(label.number) == label:
-            return
-        end = label.previous[1] if label.previous else 0
-        body = u24(label.number) + u24(label.epoch) + ring.kseq.to_bytes(4, "big")
-        self.down(bytes((OP_EPOCH,)) + body + end.to_bytes(4, "big"))
+        if before.labels.get(label.number) != label:
+            self.telling.epoch(label)
+        self.holding.look()
+
+    def answered(self, gen: int) -> bool:
+        """A provisioning answer with this generation has been passed on to the client.
+
+        Whether it brought a new epoch.
+        """
+        held = self.holding.epoch
+        client = self.hub.ring.clients.get(self.client.number)
+        if client is not None:
+            self.telling.forget()
+            self.holding.answered(client.epochs.get(gen, 0))
+        return self.holding.epoch > held
 
     def policy_changed(self, changed: set[Conn]) -> None:
         """The configuration changed: a client that may not connect any more ends."""
@@ -241,6 +241,7 @@ class Connection(Channel):
         """The proof has verified and the broker is there."""
         self.state = "open"
         self.small = False
+        self.hub.rooms.enter(self)
         self.hub.no_stranger(self.peer)
         self.set_deadline(0)
         self._upstream_beat = asyncio.get_running_loop().time()
@@ -254,9 +255,13 @@ class Connection(Channel):
         """About once a second: a client silent for 1.5 keep alives is gone (MQTT 3.1.2.10)."""
         if self.state != "open":
             return
+        if self.held_back:
+            self.heard = now  # what it sends waits for us
         if self.keepalive_s and now - self.heard > 1.5 * self.keepalive_s:
             self.close("keep alive ran out")
-        elif now - self._upstream_beat >= KEEPALIVE_UPSTREAM_S:
+            return
+        self.holding.beat(now)
+        if now - self._upstream_beat >= KEEPALIVE_UPSTREAM_S:
             self._upstream_beat = now
             self.upstream.beat()
 
@@ -271,9 +276,13 @@ class Connection(Channel):
         """The broker is gone for this client."""
         if self.state == "open":
             self.hub.audit.write("broker-away", client=self.client.name, reason=reason[:500])
-        self.close("broker lost")
+        self._end("broker lost", clean=False, ours=True)
 
-    def _end(self, reason: str, clean: bool) -> None:
+    def stop(self, reason: str) -> None:
+        """This mediator ends the connection, for reasons of its own: no will fires."""
+        self._end(reason, clean=False, ours=True)
+
+    def _end(self, reason: str, clean: bool, ours: bool = False) -> None:
         if self.state == "closed":
             return
         was, self.state = self.state, "closed"
@@ -283,12 +292,19 @@ class Connection(Channel):
             self.hub.no_stranger(self.peer)
             if self.policy_conn is not None:
                 self.policy_conn.close(self.hub.now_ms())
+            if self.will is not None:
+                self.hub.wills.drop(self.will)
             return
+        self.hub.rooms.leave(self)
+        self.holding.drop()
         self.upstream.close()
+        self.publishing.underway.ended()
         self.hub.audit.write(
             "disconnect", client=self.client.name, reason=reason[:500], clean=clean
         )
-        if self.will is not None and not clean:
-            self.hub.spawn(fire(self, self.will), f"will of {self.client.name}")
-        else:
-            self.policy.close(self.hub.now_ms())
+        if self.will is not None and not clean and not ours:
+            self.hub.wills.fire(self.will, self.policy)
+            return
+        self.policy.close(self.hub.now_ms())
+        if self.will is not None:
+            (self.hub.wills.drop if clean else self.hub.wills.leave)(self.will)

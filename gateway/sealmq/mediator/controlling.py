@@ -6,6 +6,8 @@ Nothing that arrives here crosses to the broker.
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +51,8 @@ if TYPE_CHECKING:
 _CONTROL_PACKET = 4
 # Header, body of at most 16,384 bytes, tag (SPEC.md 9).
 _MAX_UP = M2_HEAD + 16_384 + TAG
-_ASKS = 5
+# Provisioning requests of one connection, and in how many seconds (SPEC.md 7.2).
+_ASKS, _ASKS_S = 5, 60
 
 Work = Coroutine[Any, Any, None] | None
 
@@ -59,7 +62,9 @@ class Controlling:
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        self._asks = 0
+        # When the newest provisioning requests came.
+        self._asks: deque[float] = deque(maxlen=_ASKS)
+        self._asking = False
 
     def packet(self, packet: Publish) -> Work:
         """A control packet in an open session."""
@@ -88,16 +93,17 @@ class Controlling:
             return self._time(body[1:])
         if op == OP_FETCH and len(body) == 4:
             label = int.from_bytes(body[1:], "big")
-            records = self._conn.hub.ring.records_for(self._conn.client.label, label)
+            ring = self._conn.hub.ring
+            records = ring.records_for(self._conn.client.label, label)
             if not records:
                 raise Denied(f"no record leads from this client's label to label {label}")
-            for record in records:
+            for record in dict.fromkeys([*records, *ring.old_records(label)]):
                 self._conn.down(bytes((OP_RECORD,)) + record)
             return None
-        if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND):
-            raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
         if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
             return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])
+        if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND):
+            raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
         raise Unsupported(f"control operation {op:#x} of {len(body)} bytes")
 
     async def _time(self, nonce_c: bytes) -> None:
@@ -130,27 +136,45 @@ class Controlling:
             conn.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
 
     def provision(self, packet: Publish) -> Work:
-        """A provisioning request, in quarantine or in a session: the key generator judges it."""
-        self._asks += 1
+        """A provisioning request, in quarantine or in a session: the key generator judges it.
+
+        In a session it keeps nothing waiting that comes behind it.
+        """
+        now = asyncio.get_running_loop().time()
         try:
             if packet.qos or packet.retain:
                 raise Malformed("control packets have QoS 0 and no RETAIN")
             get_ask(packet.payload)
-            if self._asks > _ASKS:
-                raise RateLimited(f"{self._asks} provisioning requests in one connection")
+            if len(self._asks) == _ASKS and now - self._asks[0] < _ASKS_S:
+                raise RateLimited(f"more than {_ASKS} provisioning requests in {_ASKS_S} s")
+            self._asks.append(now)
+            if self._asking:
+                raise RateLimited("a provisioning request while another one is under way")
         except SealError as error:
             self._refuse(0, error)
             return None
-        return self._provision(packet.payload)
+        work = self._provision(packet.payload)
+        if self._conn.state != "open":
+            return work
+        self._asking = True
+        self._conn.spawn(work)
+        return None
 
     async def _provision(self, request: bytes) -> None:
         conn = self._conn
         try:
-            answer = await conn.hub.provision(request)
+            answer = await conn.hub.asking.provision(request)
         except KgError as error:
-            self._refuse(0, _SEAL_ERRORS.get(type(error), Unavailable)(str(error)))
+            if conn.state != "closed":
+                self._refuse(0, _SEAL_ERRORS.get(type(error), Unavailable)(str(error)))
             return
-        conn.send(build.publish(CONTROL, answer))
+        finally:
+            self._asking = False
+        conn.send(build.publish(CONTROL, answer.packet))
+        if conn.state == "open" and answer.gen and answer.client == conn.client.number:
+            if conn.answered(answer.gen):
+                # It was due: however often labels are rekeyed, their clients may follow.
+                self._asks.clear()
 
     def _refuse(self, ctr: int, error: SealError, rule: str = "") -> None:
         rule = rule or "mediator.control." + type(error).__name__.lower()

@@ -21,11 +21,12 @@ from sealmq.mqtt import (
     Unsuback,
     build,
 )
-from sealmq_spec.const import RETAINED
-from sealmq_spec.errors import Denied, SealError, Stale
+from sealmq_spec.const import LIVE, QUEUED, RETAINED, WILL
+from sealmq_spec.errors import Denied, Malformed, SealError
 from sealmq_spec.topics import is_reserved
 
-from .wrap import Delivered, Inside, is_live, look_m3, open_m3, rewrap
+from .outgoing import Outgoing
+from .wrap import Delivered, Inside, is_fresh, look_m3, open_m3, rewrap
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -40,13 +41,24 @@ class Delivering:
         self._early: list[Packet] = []
         # QoS 2 ids from the broker whose message was withheld.
         self._ended_here: set[int] = set()
+        self._outgoing = Outgoing(self._deliver, lambda full: conn.upstream.pause(full))
+
+    def slow(self, full: bool) -> None:
+        """The client does not read fast enough, or does again."""
+        self._outgoing.slow(full)
+
+    def hold(self, on: bool) -> None:
+        """What waits for a slow client waits for its keys too (holding.py), or goes on."""
+        self._outgoing.stopped = on
+        if not on:
+            self._outgoing.go_on()
 
     def begin(self) -> None:
         """The welcome is out: what the broker sent before comes now."""
         self._begun = True
         early, self._early = self._early, []
         for packet in early:
-            self.packet(packet)
+            self._conn.upstream.on_packet(packet)
 
     def packet(self, packet: Packet) -> None:
         """Anything from the broker."""
@@ -57,9 +69,10 @@ class Delivering:
         if conn.state != "open":
             return
         if isinstance(packet, Publish):
-            self._deliver(packet)
+            for gone in self._outgoing.put(packet):
+                conn.hub.audit.count_denied(conn.client.name, gone.topic, "mediator.deliver.slow")
         elif isinstance(packet, Puback | Pubrec | Pubcomp):
-            conn.publishing.answered(packet)
+            conn.publishing.underway.answered(packet)
         elif isinstance(packet, Pubrel):
             self._released(packet)
         elif isinstance(packet, Suback):
@@ -105,11 +118,19 @@ class Delivering:
         hub = conn.hub
         ring = hub.ring
         now_ms = hub.now_ms()
-        label = ring.labels[seen.label].name
-        how = RETAINED if packet.retain else seen.how
-        live = is_live(seen, packet.retain, now_ms)
+        if seen.how == RETAINED:
+            # Those are made here, for one reader; none stands at a broker.
+            raise Malformed("how retained from the broker, to which no mediator sends that")
+        of = ring.labels[seen.label]
+        label = of.name
+        fresh = is_fresh(seen, now_ms)
+        live = fresh and not packet.retain and seen.epoch == of.epoch
+        how = seen.how if live or (fresh and seen.how == WILL) else QUEUED
+        if packet.retain:
+            how = RETAINED
         inside = None
-        if not live or hub.engine_opens:
+        # Wills, and what the journal brought again, may have an m1 of any epoch.
+        if not live or seen.how != LIVE or hub.engine_opens:
             inside = open_m3(ring, seen, packet.topic_raw, packet.payload, hub.known_tlv)
         decision = self._ask(packet, label, how, now_ms, inside)
         if not decision.allow:
@@ -119,9 +140,9 @@ class Delivering:
         payload = packet.payload
         if inside is not None and not live:
             if packet.retain:
-                self._check_roll_back(packet, seen)
-            payload = rewrap(ring, hub.order, seen, inside, packet.retain, packet.topic_raw, now_ms)
-        conn.show_records(seen.label)
+                hub.retained.came(packet.topic, seen.s2, seen.seq)
+            payload = rewrap(ring, hub.order, seen, inside, how, packet.topic_raw, now_ms)
+        conn.show_records(seen.label, 0 if inside is None else inside.epoch)
         self._pass(packet, payload, packet.retain)
         hub.audit.count_delivered(conn.client.name, packet.topic, label)
         if decision.overridden:
@@ -159,15 +180,6 @@ class Delivering:
             (inside.boot, inside.ctr),
             inside.age_s(now_ms) * 1000,
         )
-
-    # The newest retained copy that passed this mediator; an older one is a broker's roll-back.
-    def _check_roll_back(self, packet: Publish, seen: Delivered) -> None:
-        hub = self._conn.hub
-        order = (seen.s2, seen.seq)
-        last = hub.retained.get(packet.topic)
-        if last is not None and order < last:
-            raise Stale(f"an older retained message of {packet.topic[:100]!r} came back")
-        hub.keep_order(packet.topic, *order)
 
     def _pass(self, packet: Publish, payload: bytes, retain: bool) -> None:
         self._conn.send(

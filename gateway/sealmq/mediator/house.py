@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
-from sealmq.mqtt import Packet, PacketIds, Puback, build
+from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
 
 from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S
 from .upstream import BrokerAddress, BrokerAway, Upstream
@@ -24,7 +24,8 @@ _IN_FLIGHT = 64
 class HouseConnection:
     """`retained` gives (topic, payload) of all that has to stand on the broker.
 
-    `seen` hears None when the broker is there, and the reason when it is lost.
+    `seen` hears None when the broker is there, and the reason when it is lost. `back` is awaited
+    behind the first, before the broker counts as there.
     """
 
     def __init__(
@@ -33,8 +34,9 @@ class HouseConnection:
         client_id: str,
         retained: Callable[[], Iterable[tuple[str, bytes]]],
         seen: Callable[[str | None], None],
+        back: Callable[[], Awaitable[None]],
     ) -> None:
-        self._seen = seen
+        self._seen, self._back = seen, back
         self._address, self._client_id, self._retained = address, client_id, retained
         self._upstream: Upstream | None = None
         self._ids = PacketIds()
@@ -43,11 +45,12 @@ class HouseConnection:
         self._lost = asyncio.Event()
         self._stale = asyncio.Event()
         self.ready = asyncio.Event()
+        self.losses = 0
 
     @property
     def up(self) -> bool:
-        """Whether the broker is there, as far as this connection knows."""
-        return self._upstream is not None and self._upstream.up
+        """Whether the broker is there, as far as this connection knows, and has what it lost."""
+        return self._upstream is not None and self._upstream.up and self.ready.is_set()
 
     def republish(self) -> None:
         """What `retained` gives has changed."""
@@ -72,11 +75,17 @@ class HouseConnection:
         upstream = Upstream(self._packet, self._gone)
         await upstream.open(self._address, self._client_id, clean=True)
         self._upstream, self._ids, self._acks = upstream, PacketIds(), {}
-        self._seen(None)
         try:
+            self._seen(None)
+            await self._back()
             self._stale.set()
             while upstream.up:
                 await self._next(upstream)
+        except BrokerAway as error:
+            # Given up on while connected: whether it is killed next, nobody would hear.
+            if upstream.up:
+                self._gone(str(error))
+            raise
         finally:
             upstream.close()
             self._upstream = None
@@ -99,12 +108,13 @@ class HouseConnection:
             upstream.beat()
             return
         self._stale.clear()
-        for topic, payload in list(self._retained()):
-            await self.publish(topic.encode(), payload, 1, True)
+        # A broker that retains nothing may hang up on who tries; clients get records by op 5 too.
+        for topic, payload in list(self._retained()) if self._address.retained else []:
+            await self.publish(topic.encode(), payload, min(1, self._address.qos), True)
         self.ready.set()
 
     async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        """Publishes at QoS 0 or 1 and, at 1, waits for PUBACK. Raises BrokerAway."""
+        """Publishes and, at QoS 1 and 2, waits for the end of the handshake. Raises BrokerAway."""
         upstream = self._upstream
         if upstream is None or not upstream.up:
             raise BrokerAway("the broker is away")
@@ -115,7 +125,7 @@ class HouseConnection:
             packet_id = self._ids.take()
             ack: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._acks[packet_id] = ack
-            upstream.send(build.publish(topic, payload, 1, retain, packet_id=packet_id))
+            upstream.send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
             try:
                 async with asyncio.timeout(OPENING_S):
                     await ack
@@ -126,13 +136,17 @@ class HouseConnection:
                 self._ids.release(packet_id)
 
     def _packet(self, packet: Packet) -> None:
-        if isinstance(packet, Puback):
+        if isinstance(packet, Pubrec) and self._upstream is not None:
+            self._upstream.send(build.pubrel(packet.packet_id))
+        elif isinstance(packet, Puback | Pubcomp):
             ack = self._acks.get(packet.packet_id)
             if ack is not None and not ack.done():
                 ack.set_result(None)
 
     def _gone(self, reason: str) -> None:
         log.warning("broker lost: %s", reason)
+        self.losses += 1
+        self.ready.clear()
         self._seen(reason)
         self._lost.set()
         self._give_up()

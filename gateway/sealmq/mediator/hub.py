@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import Conn, Decision, Engine
 from sealmq.families.records import Record, TopicLabel
-from sealmq.kglink import KgError, KgUnavailable
+from sealmq.kglink import KgError
 from sealmq.order import Order
 from sealmq.site.config import Config
 from sealmq.store import Store, StoreRecord
@@ -25,12 +25,20 @@ from sealmq_spec.const import RECORD, TLV_FIRED, WINDOW_S
 from sealmq_spec.errors import Unavailable
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
+from .asking import Asking
+from .clock import Clock
 from .house import HouseConnection
+from .journal import Journal
 from .keyring import Keyring
 from .limits import CONNECTIONS, STRANGERS, STRANGERS_AN_ADDRESS
 from .link import Links
 from .proof import Newest
+from .replay import Replay
+from .retained import Retained
+from .rooms import Rooms
+from .sessions import Sessions
 from .upstream import BrokerAddress
+from .willkeeper import WillKeeper
 
 if TYPE_CHECKING:
     from sealmq.kglink import KgClient
@@ -38,8 +46,6 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 log = logging.getLogger("sealmq.mediator")
-
-_RETAINED_TOPICS = 100_000
 
 
 class Hub:
@@ -53,6 +59,7 @@ class Hub:
         store: Store,
         audit: Audit,
         broker: BrokerAddress,
+        journal: Path | None = None,
     ) -> None:
         self.config, self.ring, self.engine = config, ring, engine
         self.store, self.audit, self.broker = store, audit, broker
@@ -60,12 +67,23 @@ class Hub:
         self.order = Order(ring.inst)
         self.links = Links()
         self.connections: set[Connection] = set()
+        self.clock = Clock()
+        self.rooms = Rooms()
+        self.asking = Asking(self)
         self.strangers: Counter[str] = Counter()
+        # Bytes of deliveries held back, of all connections.
+        self.held = 0
         self.kg: KgClient | None = None
         self.known_tlv = (TLV_FIRED, *engine.tlvs)
         self.engine_opens = engine.opens
-        # Newest retained copy of each topic that passed here: (s2, seq), so that a roll-back shows.
-        self.retained: dict[str, tuple[int, int]] = {}
+        self.retained = Retained()
+        self.journal = Journal(
+            journal if broker.keeps_sessions else None,
+            broker.saved,
+            broker.autosave_s,
+            self._journal_told,
+            self._journal_dropped,
+        )
         self._sessions = {
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
             for mark in store.sessions().values()
@@ -74,17 +92,35 @@ class Hub:
         self._fresh_links: dict[int, list[dict[str, Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         name = f"sealmq/{ring.site.hex()}/mediator-{self.number}"
-        self.house = HouseConnection(broker, name, self._public, self._broker_seen)
+        self.house = HouseConnection(
+            broker, name, self._public, self._broker_seen, self._broker_back
+        )
+        self.sessions = Sessions(self)
+        self.wills = WillKeeper(self)
 
     # --- time and tasks ---
 
     def now_ms(self) -> int:
-        """The gateway's clock, Unix milliseconds."""
-        return time.time_ns() // 1_000_000
+        """The gateway's time, Unix milliseconds."""
+        return self.clock.now_ms()
 
     def clock_fell(self) -> bool:
         """Whether our stamps are so far ahead of the clock that readers would refuse them."""
         return self.order.ms - self.now_ms() > WINDOW_S * 500
+
+    def follow_clock(self) -> None:
+        """A wall clock that stepped ends all connections, which begin anew with its time."""
+        step = self.clock.look()
+        if not step:
+            return
+        reason = f"the gateway's clock was set by {step / 1000:+.0f} s"
+        log.warning("%s: clients connect anew", reason)
+        for connection in list(self.connections):
+            connection.stop(reason)
+        if step < 0:
+            # What is published from now on is older than what was published before.
+            self.retained = Retained()
+        self.clock.take()
 
     def next_order(self) -> bytes:
         """12 bytes that no other packet of this mediator carries."""
@@ -131,12 +167,6 @@ class Hub:
     def rose(self, client: int, newest: Newest) -> None:
         """The store has taken a higher one."""
         self._sessions[client] = newest
-
-    def keep_order(self, topic: str, ms: int, seq: int) -> None:
-        """Remembers the newest retained copy of a topic, so that a broker's roll-back shows."""
-        if topic not in self.retained and len(self.retained) >= _RETAINED_TOPICS:
-            self.retained.clear()
-        self.retained[topic] = (ms, seq)
 
     # --- policy ---
 
@@ -218,6 +248,22 @@ class Hub:
             self.audit.write("broker-back", address=f"{self.broker.host}:{self.broker.port}")
         else:
             self.audit.write("broker-away", reason=reason[:500])
+            self.journal.broker_lost()
+
+    async def _broker_back(self) -> None:
+        await Replay(self, self.house.publish).run()
+        self.spawn(self.sessions.sweep(), "old sessions")
+
+    def _journal_told(self, reason: str | None) -> None:
+        if reason is None:
+            self.audit.write("store-back")
+        else:
+            log.error("QoS 1 and 2 are refused: %s", reason)
+            self.audit.write("store-unavailable", reason=reason[:500])
+
+    def _journal_dropped(self, size: int) -> None:
+        log.error("the journal is full: %d bytes that the broker has not saved are given up", size)
+        self.audit.write("journal-dropped", count=size)
 
     def _public(self) -> list[tuple[str, bytes]]:
         rows = []
@@ -239,6 +285,8 @@ class Hub:
         before, self.ring = self.ring, ring
         for connection in list(self.connections):
             connection.keys_changed(before)
+        self.spawn(self.sessions.sweep(), "old sessions")
+        self.asking.news()
 
     def set_kg(self, kg: KgClient | None) -> None:
         """The key generator came or went."""
@@ -248,6 +296,7 @@ class Hub:
             else:
                 self.audit.write("kg-back")
         self.kg = kg
+        self.asking.news()
 
     def fetch_begins(self) -> None:
         """A snapshot is about to be asked for."""
@@ -265,14 +314,10 @@ class Hub:
         except (KgError, TimeoutError):
             return None
 
-    async def provision(self, packet: bytes) -> bytes:
-        """The key generator's answer to a provisioning request. Raises KgError."""
-        if self.kg is None:
-            raise KgUnavailable("the key generator is away")
-        answer = await self.kg.answer(packet)
-        self._fresh_links[answer.client] = answer.links
-        self.ring.set_links(answer.client, answer.links)
-        return answer.packet
+    def links_came(self, client: int, links: list[dict[str, Any]]) -> None:
+        """A client's link slots, beside an answer of the key generator."""
+        self._fresh_links[client] = links
+        self.ring.set_links(client, links)
 
     async def confirm(self, client: int, gen: int) -> None:
         """The first proof under a pending generation ends the old one."""

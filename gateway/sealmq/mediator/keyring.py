@@ -18,6 +18,8 @@ from sealmq_spec.records import get_manifest, get_record
 
 _OPENERS = 256
 _TAILS = 16_384
+# Back-links that a fetch brings; the mediator does not know which epoch is missing.
+_OLD = 64
 
 
 class SnapshotError(Exception):
@@ -43,6 +45,8 @@ class Client:
     """A client.
 
     `links` maps a provisioning generation to its link root k_c^M; `pending` are unconfirmed ones.
+    `epochs` maps a generation to the epoch of the label's roots that it came with. Sessions and
+    wills of generations up to `ended` are over: it was disabled, rotated or relabelled since.
     """
 
     number: int
@@ -53,6 +57,15 @@ class Client:
     disabled: bool
     links: Mapping[int, bytes] = field(repr=False)
     pending: frozenset[int] = frozenset()
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    ended: int = 0
+
+    def goes_on(self, gen: int) -> bool:
+        """Whether a connection that began under `gen` may go on (SPEC.md 7.2).
+
+        That a later generation was made, or confirmed, ends none.
+        """
+        return gen > self.ended
 
 
 class Keyring:
@@ -86,12 +99,13 @@ class Keyring:
             self.labels[number] = Label(number, row["name"], int(row["suite"]), epoch, previous)
         self.clients = {c.number: c for c in map(_client, snapshot["clients"])}
         self.records: dict[tuple[int, int], bytes] = {}
-        self.back_links: dict[int, list[bytes]] = {}
+        # label -> older epoch -> the back-link to it from the current one.
+        self.back_links: dict[int, dict[int, bytes]] = {}
         for text in snapshot["records"]:
             record = bytes.fromhex(text)
-            _, _, n, _, top, _, _, _ = get_record(record)
+            _, _, n, e_n, top, _, _, _ = get_record(record)
             if n == top:
-                self.back_links.setdefault(n, []).append(record)
+                self.back_links.setdefault(n, {})[e_n] = record
             else:
                 self.records[top, n] = record
         manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
@@ -114,6 +128,11 @@ class Keyring:
         self.clients[number] = replace(
             client, links=links, pending=frozenset(g for g in client.pending if g > gen)
         )
+
+    def lacks(self, client: Client, epoch: int) -> int:
+        """The current epoch of the client's label if `epoch` is older; else 0."""
+        label = self.labels.get(client.label)
+        return label.epoch if label is not None and epoch < label.epoch else 0
 
     def sealer(self, label: Label) -> Aead:
         """The outer cipher of a label's current epoch and this mediator's instance."""
@@ -161,25 +180,33 @@ class Keyring:
         key = outer_key(self.site, label.suite, label.number, epoch, inst, ek)
         return make(label.suite, key)
 
-    def records_for(self, reader: int, label: int) -> list[bytes]:
-        """What opens `label` for a client at label `reader`.
+    def records_for(self, reader: int, label: int, epoch: int = 0) -> list[bytes]:
+        """What opens `label` for a client at label `reader`; `epoch`: an older one of m1, if known.
 
-        Derivation first, then back-links to older epochs, and while a hand-over runs the label's
-        manifest, without which a reader refuses the older epoch's live messages (SPEC.md 8).
+        Derivation first, then back-links: to the epoch before the current one, of which live
+        messages may come while its hand-over runs, and to `epoch`. Then the label's manifest,
+        without which a reader refuses the former (SPEC.md 8).
         """
-        rows = []
         path = self.records.get((reader, label))
-        if path:
-            rows.append(path)
-        rows += self.back_links.get(label, [])
+        if path is None and label != reader:
+            return []  # nothing leads there, so back-links would be of no use
+        rows = [] if path is None else [path]
         known = self.labels.get(label)
-        if known and known.previous and label in self.manifests:
+        links = self.back_links.get(label, {})
+        before = known.previous[0] if known and known.previous else 0
+        rows += [links[old] for old in {before: 0, epoch: 0} if old in links]
+        if before and label in self.manifests:
             rows.append(self.manifests[label])
         return rows
 
+    def old_records(self, label: int) -> list[bytes]:
+        """The back-links to the newest of a label's older epochs, newest first."""
+        links = self.back_links.get(label, {})
+        return [links[epoch] for epoch in sorted(links, reverse=True)[:_OLD]]
+
     def public(self) -> list[bytes]:
         """Every record and manifest, for the retained topics under @sm1."""
-        links = [record for row in self.back_links.values() for record in row]
+        links = [record for row in self.back_links.values() for record in row.values()]
         return [*self.records.values(), *links, *self.manifests.values()]
 
 
@@ -199,6 +226,7 @@ def _client(row: Mapping[str, Any]) -> Client:
         int(row["suite"]),
         bool(row["disabled"]),
         **_slots(row["links"]),
+        ended=int(row.get("ended", 0)),
     )
 
 
@@ -206,4 +234,5 @@ def _slots(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "links": {int(row["gen"]): _key(row["km"]) for row in rows},
         "pending": frozenset(int(row["gen"]) for row in rows if row["pending"]),
+        "epochs": {int(row["gen"]): int(row["epoch"]) for row in rows if "epoch" in row},
     }

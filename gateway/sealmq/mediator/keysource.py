@@ -130,9 +130,10 @@ class KeySource:
                     connected(kg)
                     yield await self.fetch(kg)
                 connected(kg)
-                async for _ in kg.changes():
+                async for change in kg.changes():
                     wait = 0.2
-                    yield await self.fetch(kg)
+                    if change.kseq > int(self._snapshot["kseq"]):
+                        yield await self.fetch(kg)
             except (KgError, SnapshotError) as error:
                 log.warning("key generator: %s", error)
             connected(None)

@@ -36,3 +36,18 @@ QUEUE_BYTES = 2 * MAX_PAYLOAD
 QUARANTINE_BYTES = 256
 # Between our end of a connection and the end of a peer that does not read.
 LINGER_S = 5
+
+# Deliveries held back during an epoch's hand-over: for how long, and how much for one client and
+# for all. Beyond that nothing more is read from the broker; a packet on its way comes on top.
+HOLD_S = 60
+HELD_PACKETS = 64
+HELD_BYTES = 256 * 1024
+HELD_ALL = 64 * 1024 * 1024
+# Connections of one client; one more ends the oldest.
+CONNECTIONS_A_CLIENT = 16
+# How long a provisioning request waits for a key generator that is away. Clients wait 10 s.
+PROVISION_S = 8
+# What may wait for a client that does not read: QoS 0, of which the oldest is dropped then; QoS 1
+# and 2, behind which the broker has to wait.
+SLOW_BYTES = 256 * 1024
+SLOW_SURE_BYTES = 1024 * 1024

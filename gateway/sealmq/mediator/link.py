@@ -31,15 +31,17 @@ class Sent:
 
     `done`: nothing is left to forward; the broker has acknowledged it, QoS 2 to the end. `where` is
     the connection on which it is under way, and `also` holds packet ids under which it came again.
+    `seq`: its number in the journal until the broker has it for good (PUBACK, PUBCOMP).
     """
 
-    __slots__ = ("also", "ctr", "done", "tag", "where")
+    __slots__ = ("also", "ctr", "done", "seq", "tag", "where")
 
     def __init__(self, ctr: int, tag: bytes) -> None:
         self.ctr = ctr
         self.tag = tag
         self.done = False
         self.where: object = None
+        self.seq = 0
         self.also: list[int] = []
 
 
@@ -138,6 +140,10 @@ class Link:
         if self.accepted.look(sent.ctr) == NEW:
             self.accepted.mark(sent.ctr)
             self.owed += 1
+
+    def has_confirmed(self, sent: Sent) -> bool:
+        """Whether `confirm` was called for it."""
+        return self.accepted.look(sent.ctr) != NEW
 
     def token(self, op: int, qos: int, filt: str, low: int) -> tuple[str, int]:
         """Verifies a filter's token: the filter behind it and its ctr. Raises SealError.

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sealmq.broker.promises import NotPromised, check_publish, check_session
 from sealmq.mqtt import Connect, build
 from sealmq.store import SessionMark, StoreUnavailable
 from sealmq_spec import control
 from sealmq_spec.const import BEHIND, CONTROL, READY, TLV_KG_TIME
-from sealmq_spec.errors import Denied, SealError, Unavailable
+from sealmq_spec.errors import SealError, Unavailable
 from sealmq_spec.provision import time_nonce
 from sealmq_spec.tlv import pack
 
 from .proof import Claim, Newest, claim_of, is_behind, verify
-from .upstream import BrokerAway, Upstream
+from .ruled import Ruled
+from .upstream import BrokerAddress, BrokerAway, Upstream
 from .wills import accept_will
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         return
     conn.policy_conn = hub.engine.connection(hub.engine.who(client.name, client.number))
     try:
+        _check_promises(hub.broker, packet)
         _ask(conn)
         await _commit(conn, packet, claim)
         if packet.will is not None:
@@ -53,7 +56,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         await _reach_broker(conn, packet, claim)
     except _Behind:
         _behind(conn, packet, claim)
-    except _Refused as error:
+    except (Ruled, NotPromised) as error:
         _refuse(conn, packet, error, error.rule)
     except (BrokerAway, StoreUnavailable, Unavailable) as error:
         event = "store-unavailable" if isinstance(error, StoreUnavailable) else "broker-away"
@@ -63,27 +66,26 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         _refuse(conn, packet, error, "mediator.will." + type(error).__name__.lower())
 
 
-class _Refused(Denied):
-    """A refusal by policy, with its rule."""
-
-    def __init__(self, reason: str, rule: str) -> None:
-        super().__init__(reason)
-        self.rule = rule
-
-
 def _ask(conn: Connection) -> None:
     decision = conn.policy.connect(conn.hub.now_ms())
     if not decision.allow:
-        raise _Refused(decision.reason, decision.rule)
+        raise Ruled(decision.reason, decision.rule)
+
+
+# What the broker would not keep is refused, not lost without a word.
+def _check_promises(broker: BrokerAddress, packet: Connect) -> None:
+    check_session(broker.keeps_sessions, packet.clean_session)
+    if packet.will is not None:
+        check_publish(broker.retained, broker.qos, packet.will.retain, packet.will.qos)
 
 
 # Much may have changed while the store and the broker were waited for.
 def _still_welcome(conn: Connection, claim: Claim) -> None:
     client = conn.hub.ring.clients.get(claim.client)
     if client is None or client.disabled or claim.gen not in client.links:
-        raise _Refused("the client was disabled or has new keys", "mediator.connect.changed")
+        raise Ruled("the client was disabled or has new keys", "mediator.connect.changed")
     if client.label not in conn.hub.ring.labels:
-        raise _Refused("the client has no label", "mediator.connect.changed")
+        raise Ruled("the client has no label", "mediator.connect.changed")
     conn.client = client
     _ask(conn)
 
@@ -153,6 +155,7 @@ async def _commit(conn: Connection, packet: Connect, claim: Claim) -> None:
     if not held.fresh:
         raise _Behind
     conn.link = hub.links.keep(conn.link)
+    hub.wills.returned(claim.client, conn.client_id)
     if claim.gen in conn.client.pending:
         await hub.confirm(claim.client, claim.gen)
         hub.audit.write("provisioned", client=conn.client.name, gen=claim.gen)
@@ -160,10 +163,15 @@ async def _commit(conn: Connection, packet: Connect, claim: Claim) -> None:
 
 async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None:
     hub = conn.hub
+    hub.rooms.make(conn)
     upstream = Upstream(conn.delivering.packet, conn.upstream_lost, conn.pressure)
-    upstream_id = f"sealmq/{hub.ring.site.hex()}/{claim.client}/{packet.client_id}"
+    clean = packet.clean_session
+    await hub.sessions.prepare(conn.client, claim.gen, packet.client_id, clean)
+    upstream_id = hub.sessions.upstream_id(claim.client, packet.client_id)
     # What the broker sends before the welcome is out waits in the socket.
-    present = await upstream.open(hub.broker, upstream_id, packet.clean_session)
+    present = await upstream.open(hub.broker, upstream_id, clean)
+    if clean:
+        hub.sessions.cleaned(claim.client, packet.client_id)
     tlv = b"\x00"
     if claim.wants_kg_time:
         nonce_c = time_nonce(claim.salt, claim.boot, claim.conn)
@@ -173,14 +181,19 @@ async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None
     if conn.state != "opening":
         upstream.close()
         return
+    if not hub.house.up:
+        # It was lost meanwhile: what it forgot is published again before anybody is let in.
+        upstream.close()
+        raise BrokerAway("the broker is away")
     try:
         _still_welcome(conn, claim)
-    except _Refused:
+    except Ruled:
         upstream.close()
         raise
     conn.upstream = upstream
     conn.opened()
     conn.send(build.connack(present, 0) + _welcome(conn, READY, claim.boot, tlv))
+    conn.holding.begin()
     conn.delivering.begin()
     hub.audit.write(
         "connect", client=conn.client.name, peer=conn.peer, client_id=packet.client_id[:100]

@@ -26,12 +26,15 @@ from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
 from .connection import Connection
+from .holding import handover
 from .hub import Hub
 from .keyring import Keyring
 from .keysource import KeySource, NoKeys
 from .upstream import BrokerAddress
 
 log = logging.getLogger("sealmq.mediator")
+
+_TELL_S = 3
 
 
 class Mediator:
@@ -42,6 +45,7 @@ class Mediator:
         keys.before_fetch = hub.fetch_begins
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
+        self._serving: dict[str, object] = {}
 
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT."""
@@ -55,6 +59,7 @@ class Mediator:
             asyncio.create_task(self._watch_keys(), name="keys"),
             asyncio.create_task(self._watch_reload(), name="reload"),
             asyncio.create_task(self._tick(), name="tick"),
+            asyncio.create_task(hub.wills.run(), name="wills"),
         ]
         ended = asyncio.create_task(self._stop.wait(), name="stop")
         try:
@@ -94,16 +99,32 @@ class Mediator:
             version=__version__,
         )
         hub.warn()
-        ready = {"role": "mediator", "pid": os.getpid(), "address": f"{host}:{port}", "ready": True}
-        write_atomically(self._layout.ready("mediator"), json.dumps(ready).encode(), 0o644)
+        self._serving = {
+            "role": "mediator",
+            "pid": os.getpid(),
+            "address": f"{host}:{port}",
+            "ready": True,
+        }
+        self._tell()
         await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
         server.close()
         for connection in list(hub.connections):
-            connection.close("the mediator stops")
+            connection.stop("the mediator stops")
         await hub.settle()
         for task in tasks:
             if task.done() and not task.cancelled() and (fault := task.exception()):
                 raise fault
+
+    # What `sealmq status` reads, once this serves.
+    def _tell(self) -> None:
+        news = {"journal": self._hub.journal.state(), "handover": handover(self._hub)}
+        if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
+            self._serving.update(news)
+            told = json.dumps(self._serving).encode()
+            try:
+                write_atomically(self._layout.ready("mediator"), told, 0o644)
+            except OSError as error:
+                log.error("run/mediator.json cannot be written: %s", error.strerror)
 
     async def _watch_keys(self) -> None:
         async for ring in self._keys.watch(self._hub.kg, self._hub.set_kg):
@@ -127,8 +148,12 @@ class Mediator:
         while True:
             await asyncio.sleep(1.0)
             self._hub.engine.tick(self._hub.now_ms())
+            self._hub.follow_clock()
             if self._hub.clock_fell():
                 await self._follow_clock()
+            self._hub.journal.tick()
+            if round(loop.time()) % _TELL_S == 0:
+                self._tell()
             now = loop.time()
             for connection in list(self._hub.connections):
                 connection.beat(now)
@@ -157,9 +182,13 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         ring, kg = await keys.start()
         audit = Audit(layout.audit("mediator"), "mediator", ring.inst, ring.site.hex())
         try:
-            hub = await _hub(config, ring, store, audit, secrets["broker"])
+            folder = layout.state_of("mediator") / "journal"
+            hub = await _hub(config, ring, store, audit, secrets["broker"], folder)
             hub.kg = kg
-            await Mediator(layout, config, hub, keys).run()
+            try:
+                await Mediator(layout, config, hub, keys).run()
+            finally:
+                await hub.journal.close()
         finally:
             audit.write("stop")
             audit.close()
@@ -167,16 +196,12 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         store.close()
 
 
-async def _hub(config: Config, ring: Keyring, store: Store, audit: Audit, broker: object) -> Hub:
+async def _hub(
+    config: Config, ring: Keyring, store: Store, audit: Audit, broker: object, journal: Path
+) -> Hub:
     if not isinstance(broker, dict):
         raise BadHandOver("the hand-over names no broker")
-    address = BrokerAddress(
-        broker["host"],
-        int(broker["port"]),
-        broker.get("user"),
-        broker.get("password"),
-        bool(broker.get("shared")),
-    )
+    address = BrokerAddress.of(broker)
     hub: Hub | None = None
 
     def fault(family: str, question: str, error: Exception) -> None:
@@ -190,7 +215,7 @@ async def _hub(config: Config, ring: Keyring, store: Store, audit: Audit, broker
         on_fault=fault,
     )
     records = engine.load(config, store.records())
-    hub = Hub(config, ring, engine, store, audit, address)
+    hub = Hub(config, ring, engine, store, audit, address, journal)
     await hub.commit(list(records))
     return hub
 

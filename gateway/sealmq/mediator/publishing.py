@@ -10,22 +10,25 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from sealmq.broker.promises import check_publish
 from sealmq.families.api import CutTlv, PutTlv, SealTo
 from sealmq.families.engine import Decision
-from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
+from sealmq.mqtt import Publish, build
 from sealmq.store import StoreUnavailable
-from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, U24
+from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, QUEUED, U24
 from sealmq_spec.errors import Denied, Malformed, Replay, SealError, Unavailable
 from sealmq_spec.tlv import pack
 from sealmq_spec.topics import check_topic
 
 from .link import Sent
+from .underway import Underway
 from .wrap import Opened, open_m2, seal_m3, tag_of
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 _PUBLISH = 1
+_RULE = "mediator.publish."
 
 
 class Publishing:
@@ -33,10 +36,7 @@ class Publishing:
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        # Packet id -> what is under way upstream with it: QoS 1 until PUBACK, QoS 2 until PUBCOMP.
-        self._underway: dict[int, Sent] = {}
-        # QoS 2 ids whose handshake ends here, because the message was refused or is done already.
-        self._ended_here: set[int] = set()
+        self.underway = Underway(conn)
 
     def publish(self, packet: Publish) -> Coroutine[Any, Any, None] | None:
         """Handles one PUBLISH; a coroutine when it has to wait for the store."""
@@ -62,7 +62,7 @@ class Publishing:
                 error.ctr = opened.ctr
                 raise
         except SealError as error:
-            self._refuse(packet, error, "mediator.publish." + type(error).__name__.lower())
+            self._refuse(packet, error, _RULE + type(error).__name__.lower())
             return None
         decision = self.ask(packet, opened, now_ms)
         if decision.allow and decision.label is not None:
@@ -70,8 +70,8 @@ class Publishing:
         self._finish(packet, opened, tag, decision, now_ms)
         return None
 
-    def open(self, packet: Publish, now_ms: int, will_bit: int = 0) -> Opened:
-        """What m2 says; will_bit: 0x80 for a will. Raises SealError."""
+    def open(self, packet: Publish, now_ms: int, will_bit: int = 0, again: bool = False) -> Opened:
+        """What m2 says; will_bit: 0x80 for a will; again: it came before. Raises SealError."""
         conn = self._conn
         return open_m2(
             conn.link,
@@ -82,6 +82,7 @@ class Publishing:
             packet.qos << 1 | packet.retain | will_bit,
             now_ms // 1000,
             conn.hub.known_tlv,
+            again,
         )
 
     def ask(self, packet: Publish, opened: Opened, now_ms: int) -> Decision:
@@ -120,41 +121,75 @@ class Publishing:
             reason = "the topic could not be labelled" if decision.allow else decision.reason
             self._refuse(packet, _of(opened, Denied(reason)), decision.rule)
             return
+        if packet.qos and conn.hub.journal.failing is not None:
+            error: SealError = Unavailable(conn.hub.journal.failing)
+            self._refuse(packet, _of(opened, error), "mediator.publish.journal")
+            return
+        broker = conn.hub.broker
         try:
-            wire = self._wire(packet, opened, decision, now_ms)
+            if packet.qos > broker.qos or (packet.retain and not broker.retained):
+                check_publish(broker.retained, broker.qos, packet.retain, packet.qos)
+            if packet.retain:
+                self._check_retained(opened, decision)
+            raw, payload = self._sealed(packet, opened, decision, now_ms)
         except SealError as error:
-            self._refuse(packet, _of(opened, error), "mediator.publish.duty")
+            rule = error.rule or _RULE + type(error).__name__.lower()
+            self._refuse(packet, _of(opened, error), rule)
             return
         sent = conn.link.mark(opened.ctr, tag)
-        self._forward(packet, sent, wire)
+        self._forward(packet, sent, opened, decision, raw, payload)
         self._count(packet, opened, decision, now_ms)
         if conn.link.receipt_due():
             conn.down(conn.link.receipt())
 
-    def _forward(self, packet: Publish, sent: Sent, wire: bytes) -> None:
+    # A retained message must not be overtaken by an older one of its sender.
+    def _check_retained(self, opened: Opened, decision: Decision) -> None:
         conn = self._conn
+        place = self._place(opened)
+        conn.hub.retained.check(decision.topic, conn.client.number, place, conn)
+
+    def _place(self, opened: Opened) -> tuple[int, int, int]:
+        return opened.s1, self._conn.link.boot, opened.ctr
+
+    def _forward(
+        self,
+        packet: Publish,
+        sent: Sent,
+        opened: Opened,
+        decision: Decision,
+        raw: bytes,
+        payload: bytes,
+    ) -> None:
+        conn = self._conn
+        hub = conn.hub
+        if packet.retain:
+            place = self._place(opened)
+            hub.retained.published(decision.topic, conn.client.number, place, sent)
+            newest = (hub.order.ms, hub.order.seq) if payload else (hub.now_ms(), U24)
+            hub.retained.passed(decision.topic, *newest)
+        wire = build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
         conn.upstream.send(wire)
         if not packet.qos:
+            if packet.retain and hub.journal.failing is None:
+                hub.journal.append(raw, payload, 0, True)
             sent.done = True
             conn.link.confirm(sent)
             return
+        sent.seq = hub.journal.append(raw, payload, packet.qos, packet.retain)
         sent.where, sent.also = conn, []
-        self._underway[packet.packet_id] = sent
-        self._ended_here.discard(packet.packet_id)
+        self.underway.begins(packet.packet_id, sent)
 
-    def _wire(self, packet: Publish, opened: Opened, decision: Decision, now_ms: int) -> bytes:
+    def _sealed(
+        self, packet: Publish, opened: Opened, decision: Decision, now_ms: int
+    ) -> tuple[bytes, bytes]:
         hub = self._conn.hub
         raw = packet.topic_raw if decision.topic == packet.topic else decision.topic.encode()
         if opened.kind == CLEAR:
-            payload = b""
-            hub.keep_order(decision.topic, now_ms, U24)
-        else:
-            label = hub.ring.labels[self._conn.client.label]
-            body = with_duties(opened, decision)
-            payload = seal_m3(hub.ring, label, hub.order, LIVE, raw, body, now_ms)
-            if packet.retain:
-                hub.keep_order(decision.topic, hub.order.ms, hub.order.seq)
-        return build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
+            return raw, b""
+        label = hub.ring.labels[self._conn.client.label]
+        body = with_duties(opened, decision)
+        how = LIVE if opened.current else QUEUED
+        return raw, seal_m3(hub.ring, label, hub.order, how, raw, body, now_ms)
 
     def _count(self, packet: Publish, opened: Opened, decision: Decision, now_ms: int) -> None:
         conn = self._conn
@@ -185,13 +220,15 @@ class Publishing:
             text = f"counter {sent.ctr} is below {conn.low}, which this connection announced"
             raise _numbered(Replay(text), sent.ctr)
         if sent.done:
-            self._end_here(packet)
+            self.underway.end_here(packet)
             return
-        if self._underway.get(packet_id) is sent:
+        if self.underway.holds(packet_id) is sent:
+            if packet.qos == 2 and conn.link.has_confirmed(sent):
+                conn.send(build.pubrec(packet_id))
             return
         if sent.where is conn:
             # Under way with another id: QoS 1 is answered together with it.
-            if packet.qos == 1 and packet_id not in self._underway:
+            if packet.qos == 1 and self.underway.holds(packet_id) is None:
                 sent.also.append(packet_id)
             else:
                 conn.close("one message under two packet ids")
@@ -204,11 +241,19 @@ class Publishing:
                 conn.close("a message that is under way in a newer connection of this session")
                 return
             where.close("the boot session goes on in a newer connection")
-        opened = self.open(packet, now_ms)
+        opened = self.open(packet, now_ms, again=True)
         decision = self.ask(packet, opened, now_ms)
         if not decision.allow or decision.label is not None:
             raise _of(opened, Denied(decision.reason))
-        self._forward(packet, sent, self._wire(packet, opened, decision, now_ms))
+        if conn.hub.journal.failing is not None:
+            raise _of(opened, Unavailable(conn.hub.journal.failing))
+        try:
+            if packet.retain:
+                self._check_retained(opened, decision)
+            raw, payload = self._sealed(packet, opened, decision, now_ms)
+        except SealError as error:
+            raise _of(opened, error) from None
+        self._forward(packet, sent, opened, decision, raw, payload)
 
     def _refuse(self, packet: Publish, error: SealError, rule: str, event: str = "") -> None:
         conn = self._conn
@@ -220,50 +265,11 @@ class Publishing:
         if not error.ctr:
             # Nobody knows whose packet it was: an acknowledgement could meet another one.
             return
-        if packet.qos and packet.packet_id in self._underway:
+        if packet.qos and self.underway.holds(packet.packet_id) is not None:
             # An answer to this packet would be taken for one to the message under way.
             conn.close(f"refused under a packet id that is in use: {rule}")
         else:
-            self._end_here(packet)
-
-    # Answers instead of the broker: QoS 1 at once, QoS 2 to its end.
-    def _end_here(self, packet: Publish) -> None:
-        if packet.qos == 1:
-            self._conn.send(build.puback(packet.packet_id))
-        elif packet.qos == 2:
-            self._ended_here.add(packet.packet_id)
-            self._conn.send(build.pubrec(packet.packet_id))
-
-    def released(self, packet: Pubrel) -> None:
-        """PUBREL from the client."""
-        conn = self._conn
-        if packet.packet_id in self._ended_here:
-            self._ended_here.discard(packet.packet_id)
-            conn.send(build.pubcomp(packet.packet_id))
-        else:
-            conn.upstream.send(build.pubrel(packet.packet_id))
-
-    def answered(self, packet: Puback | Pubrec | Pubcomp) -> None:
-        """The broker's answer to something that this client published."""
-        conn = self._conn
-        packet_id = packet.packet_id
-        sent = self._underway.get(packet_id)
-        if isinstance(packet, Pubrec):
-            if sent is not None:
-                conn.link.confirm(sent)
-            conn.send(build.pubrec(packet_id))
-            return
-        if sent is not None:
-            del self._underway[packet_id]
-            sent.done, sent.where = True, None
-            conn.link.confirm(sent)
-        if isinstance(packet, Pubcomp):
-            conn.send(build.pubcomp(packet_id))
-            return
-        for each in (packet_id, *(sent.also if sent is not None else ())):
-            conn.send(build.puback(each))
-        if conn.link.receipt_due():
-            conn.down(conn.link.receipt())
+            self.underway.end_here(packet)
 
 
 # Malformed, unauthentic, stale, replay: nothing that a policy has judged.

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sealmq.broker.promises import NotPromised, check_group, check_publish
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, Malformed, SealError, Unsupported
+from sealmq_spec.errors import Denied, Malformed, SealError
 from sealmq_spec.topics import check_filter, matches
+
+from .ruled import Ruled
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -76,13 +79,17 @@ class Subscribing:
         filt, ctr = conn.link.token(SUBSCRIBE, qos, text, conn.token_low)
         check_filter(filt)
         if filt.startswith(_PUBLIC):
+            try:
+                check_publish(conn.hub.broker.retained, 0, retain=True, qos=0)
+            except NotPromised as error:
+                raise _with_ctr(error, ctr) from None
             self._public.add(filt)
             return None, filt, ctr
         if filt[0] in "!@":
             raise _with_ctr(Denied(f"filters that begin with {filt[0]} are reserved"), ctr)
         decision = conn.policy.subscribe(filt, qos, conn.hub.now_ms())
         if not decision.allow:
-            raise _with_ctr(_Ruled(decision.reason, decision.rule), ctr)
+            raise _with_ctr(Ruled(decision.reason, decision.rule), ctr)
         if decision.overridden:
             conn.hub.audit.count_unenforced(conn.client.name, filt, decision.rule, "subscribe")
         return decision, self._grouped(decision.topic, ctr), ctr
@@ -92,9 +99,10 @@ class Subscribing:
         if not filt.startswith("$share/"):
             return filt
         conn = self._conn
-        if not conn.hub.broker.shared:
-            reason = "the embedded broker has no shared subscriptions"
-            raise _with_ctr(Unsupported(reason), ctr)
+        try:
+            check_group(conn.hub.broker.shared)
+        except NotPromised as error:
+            raise _with_ctr(error, ctr) from None
         _, group, rest = (*filt.split("/", 2), "", "")[:3]
         if not group or not rest:
             raise _with_ctr(Malformed("a shared filter is $share/GROUP/FILTER"), ctr)
@@ -148,7 +156,7 @@ class Subscribing:
             self._conn.send(build.unsuback(packet.packet_id))
 
     def _refuse(self, what: int, error: SealError, text: str) -> None:
-        rule = error.rule if isinstance(error, _Ruled) else ""
+        rule = error.rule if isinstance(error, Ruled | NotPromised) else ""
         rule = rule or "mediator.subscribe." + type(error).__name__.lower()
         ctr = getattr(error, "ctr", 0)
         if isinstance(error, Malformed) or not ctr:
@@ -161,14 +169,6 @@ class Subscribing:
 def _without_token(text: str) -> str:
     parts = text.split("/", 2)
     return parts[2] if parts[0] == _TOKEN and len(parts) == 3 and parts[2] else text
-
-
-class _Ruled(Denied):
-    """A family's refusal with its rule."""
-
-    def __init__(self, reason: str, rule: str) -> None:
-        super().__init__(reason)
-        self.rule = rule
 
 
 def _with_ctr(error: SealError, ctr: int) -> SealError:

@@ -1,38 +1,39 @@
-"""Wills (SPEC.md 4.1): judged with their CONNECT, kept in memory, judged again when they fire."""
+"""Wills (SPEC.md 4.1): judged with their CONNECT and on disk before CONNACK; judged again when they
+fire, and sealed then.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from sealmq.families.decision import Decision
+from sealmq.families.engine import Conn
 from sealmq.mqtt import Publish, Will
-from sealmq_spec.const import WILL
+from sealmq.store import WillRecord
+from sealmq_spec.const import M2_HEAD, TAG, WILL
+from sealmq_spec.envelope import get_m1
 from sealmq_spec.errors import Denied
 from sealmq_spec.tlv import span, unpack
 from sealmq_spec.topics import check_topic, is_reserved
+from sealmq_spec.window import check_fresh, life_s
 
 from .publishing import with_duties
-from .upstream import BrokerAway
+from .ruled import Ruled
 from .wrap import Opened, fired, seal_m3
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .hub import Hub
 
 _WILL_BIT = 0x80
-# About W in all: behind that a will's m3 is stale.
-_WILL_PAUSES_S = (0.5, 1, 2, 4, 8, 15, 15)
 
 
-class StoredWill(NamedTuple):
-    """A will that was judged with its CONNECT, as it stood there."""
-
-    packet: Publish
-    opened: Opened
-
-
-async def accept_will(conn: Connection, will: Will) -> StoredWill:
-    """Judges a will with its CONNECT; labels its topic. Raises SealError, StoreUnavailable."""
-    now_ms = conn.hub.now_ms()
+async def accept_will(conn: Connection, will: Will) -> WillRecord:
+    """Judges a will with its CONNECT; labels its topic; stores it. Raises SealError,
+    StoreUnavailable.
+    """
+    hub = conn.hub
+    now_ms = hub.now_ms()
     raw = check_topic(will.topic)
     if is_reserved(will.topic):
         raise Denied("a will on a reserved topic")
@@ -40,58 +41,71 @@ async def accept_will(conn: Connection, will: Will) -> StoredWill:
     opened = conn.publishing.open(packet, now_ms, _WILL_BIT)
     decision = conn.publishing.ask(packet, opened, now_ms)
     if decision.allow and decision.label is not None:
-        await conn.hub.label_topic(conn.policy, decision, now_ms)
+        await hub.label_topic(conn.policy, decision, now_ms)
         decision = conn.publishing.ask(packet, opened, now_ms)
     if not decision.allow or decision.label is not None:
         raise Denied(f"the will's topic: {decision.reason}")
-    return StoredWill(packet, opened)
+    record = WillRecord(
+        conn.client.number,
+        conn.client_id,
+        conn.link.gen,
+        conn.link.boot,
+        conn.conn_no,
+        will.topic,
+        will.qos,
+        will.retain,
+        conn.client.label,
+        opened.ctr,
+        opened.body,
+    )
+    await hub.store.commit([record])
+    return record
 
 
-async def fire(conn: Connection, will: StoredWill) -> None:
-    """The client is gone without DISCONNECT: its will is judged again, sealed, published."""
-    hub = conn.hub
-    now_ms = hub.now_ms()
-    decision = conn.publishing.ask(will.packet, will.opened, now_ms)
-    conn.policy.close(now_ms)
-    client = hub.ring.clients.get(conn.client.number)
-    label = hub.ring.labels.get(client.label) if client else None
-    if client is None or client.disabled or label is None or client.label != conn.client.label:
-        reason = "the client was disabled or relabelled since its CONNECT"
-        _refused(conn, will, "mediator.will.disabled", reason)
-        return
+class Fired(NamedTuple):
+    """A will on its way: `at_ms` is when it fired, `body` has that inside, `life` in seconds."""
+
+    topic: str
+    body: bytes
+    at_ms: int
+    life: int | None
+
+
+def judge(hub: Hub, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
+    """The client is gone without DISCONNECT. Raises SealError when its will is not published."""
+    client = hub.ring.clients.get(will.client)
+    over = client is not None and will.gen <= client.ended
+    if client is None or client.disabled or over or client.label != will.label:
+        reason = "the client was disabled, rotated or relabelled since its CONNECT"
+        raise Ruled(reason, "mediator.will.disabled")
+    opened = _opened(hub, will)
+    decision = ask(policy, will, opened, now_ms)
     if not decision.allow or decision.label is not None:
-        _refused(conn, will, decision.rule, f"will: {decision.reason}")
-        return
-    raw = decision.topic.encode()
-    body = with_duties(will.opened, decision)
+        raise Ruled(f"will: {decision.reason}", decision.rule)
+    body = with_duties(opened, decision)
     first, start = span(body, 0, len(body))
     items = unpack(body, first, start, hub.known_tlv)
-    body = fired(body, start, items, now_ms)
-    payload = seal_m3(hub.ring, label, hub.order, WILL, raw, body, now_ms)
-    if will.packet.retain:
-        hub.keep_order(decision.topic, hub.order.ms, hub.order.seq)
-    if await _deliver(conn, will, raw, payload):
-        hub.audit.count_accepted(client.name, decision.topic, label.name)
+    return Fired(decision.topic, fired(body, start, items, now_ms), now_ms, life_s(opened.life))
 
 
-def _refused(conn: Connection, will: StoredWill, rule: str, reason: str) -> None:
-    topic = will.packet.topic[:200]
-    conn.hub.audit.write(
-        "publish-refused", client=conn.client.name, topic=topic, rule=rule, reason=reason
+def ask(policy: Conn, will: WillRecord, opened: Opened, now_ms: int) -> Decision:
+    """The policy's question `publish`, as with its CONNECT."""
+    size = M2_HEAD + len(will.body) + TAG
+    return policy.publish(
+        will.topic, will.qos, will.retain, size, now_ms, opened.tlv, (will.boot, will.ctr)
     )
 
 
-# The broker may be away for a moment, and all clients with it.
-async def _deliver(conn: Connection, will: StoredWill, raw: bytes, payload: bytes) -> bool:
-    hub = conn.hub
-    reason = ""
-    for pause in _WILL_PAUSES_S:
-        try:
-            await hub.house.publish(raw, payload, min(will.packet.qos, 1), will.packet.retain)
-        except BrokerAway as error:
-            reason = f"will: {error}"
-        else:
-            return True
-        await asyncio.sleep(pause)
-    hub.audit.write("broker-away", client=conn.client.name, reason=reason[:500])
-    return False
+def seal(hub: Hub, will: WillRecord, it: Fired, now_ms: int) -> bytes:
+    """m3 for a will that fires or has fired. Raises SealError once its life is over."""
+    check_fresh("will", (now_ms - it.at_ms) // 1000, it.life)
+    label = hub.ring.labels[will.label]
+    return seal_m3(hub.ring, label, hub.order, WILL, it.topic.encode(), it.body, now_ms)
+
+
+def _opened(hub: Hub, will: WillRecord) -> Opened:
+    body = will.body
+    first, start = span(body, 0, len(body))
+    tlv = unpack(body, first, start, hub.known_tlv)
+    life = get_m1(body, start, len(body))[9]
+    return Opened(will.ctr, 0, WILL, life, body, start, tlv)

@@ -12,12 +12,10 @@ from typing import NamedTuple
 from sealmq.order import Order
 from sealmq_spec.const import (
     CLEAR,
-    LIVE,
     M1_MIN,
     M2_HEAD,
     M3_HEAD,
     MAX_PAYLOAD,
-    QUEUED,
     REF_LABEL,
     RETAINED,
     TAG,
@@ -62,6 +60,8 @@ class Opened(NamedTuple):
     body: bytes
     start: int
     tlv: dict[int, bytes]
+    # False: its epoch is over, and only its being under way since before lets it through.
+    current: bool = True
 
 
 def open_m2(
@@ -73,10 +73,12 @@ def open_m2(
     flags: int,
     now: int,
     known_tlv: tuple[int, ...] = (),
+    again: bool = False,
 ) -> Opened:
     """Steps 3 and 4 of SPEC.md 6.1.
 
-    flags: RETAIN and QoS bits of PUBLISH; for a will with bit 7 set. Raises SealError.
+    flags: RETAIN and QoS bits of PUBLISH; for a will with bit 7 set. again: it was let through
+    before, so its epoch may be over by now. Raises SealError.
     """
     suite, ctr, s1 = get_m2(payload)
     if suite != link.suite:
@@ -96,11 +98,16 @@ def open_m2(
             tlv = unpack(body, first, start, known_tlv)
             if any(item & 0x7F < FIRST_FAMILY_TLV for item in tlv):
                 raise Malformed("a publisher's TLV types are the policy families', from 32")
-        kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
+        kind, life, current = _judge_m1(
+            link, ring, client, body, start, ctr, s1, flags, is_will, now
+        )
+        if not current and not again:
+            label = ring.labels[client.label]
+            raise WrongEpoch(f"not the epoch of {label.name}, which is {label.epoch}: provision")
     except SealError as error:
         error.ctr = ctr  # the packet's own tag has verified: a notice may name it
         raise
-    return Opened(ctr, s1, kind, life, body, start, tlv)
+    return Opened(ctr, s1, kind, life, body, start, tlv, current)
 
 
 def _judge_m1(
@@ -114,9 +121,9 @@ def _judge_m1(
     flags: int,
     is_will: bool,
     now: int,
-) -> tuple[int, int]:
-    """(class, life) of the m1 at body[start:], whose header must be this sender's, now (claims 5,
-    10, 13).
+) -> tuple[int, int, bool]:
+    """(class, life, whether its epoch is good) of the m1 at body[start:], whose header must be this
+    sender's, now (claims 5, 10, 13).
     """
     end = len(body)
     suite, kind, untimed, epoch, sender, boot, salt, m1_ctr, t_pub, life = get_m1(body, start, end)
@@ -129,7 +136,7 @@ def _judge_m1(
         raise Unauthentic(f"m1 of sender {sender} boot {boot} in a packet of client {link.client}")
     if m1_ctr != ctr or t_pub != s1:
         raise Malformed("m1 and m2 differ in counter or time")
-    _check_epoch(label, epoch, now)
+    current = _is_current(label, epoch, now)
     if is_will != (kind == WILL) or is_will != untimed:
         raise Malformed(f"class {kind}, untimed {untimed}: a will is untimed and comes in CONNECT")
     if not is_will:
@@ -142,15 +149,13 @@ def _judge_m1(
         raise TooLarge(
             f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken"
         )
-    return kind, life
+    return kind, life, current
 
 
-def _check_epoch(label: Label, epoch: int, now: int) -> None:
+def _is_current(label: Label, epoch: int, now: int) -> bool:
     if epoch == label.epoch:
-        return
-    if label.previous and epoch == label.previous[0] and now < label.previous[1]:
-        return
-    raise WrongEpoch(f"epoch {epoch} of {label.name}, current is {label.epoch}: provision again")
+        return True
+    return bool(label.previous and epoch == label.previous[0] and now < label.previous[1])
 
 
 def seal_m3(
@@ -188,20 +193,21 @@ def look_m3(ring: Keyring, payload: bytes) -> Delivered:
     return Delivered(how, number, epoch, inst, s2, seq)
 
 
-def is_live(seen: Delivered, retain: bool, now_ms: int) -> bool:
-    """Whether m3 passes unchanged: not a retained copy, and fresh (SPEC.md 6.3)."""
-    return not retain and seen.how in (LIVE, WILL) and abs(now_ms - seen.s2) <= WINDOW_S * 1000
+def is_fresh(seen: Delivered, now_ms: int) -> bool:
+    """Whether it was sealed within W."""
+    return abs(now_ms - seen.s2) <= WINDOW_S * 1000
 
 
 class Inside(NamedTuple):
     """What m3 holds, opened with the topic key: TLV and m1, and what m1's header says.
 
-    `at`: Unix seconds of publishing, or of a will's firing.
+    `epoch` is m1's; `at`: Unix seconds of publishing, or of a will's firing.
     """
 
     body: bytes
     start: int
     kind: int
+    epoch: int
     sender: int
     boot: int
     ctr: int
@@ -232,11 +238,11 @@ def open_m3(
         raise Unauthentic("m3 from the broker: the tag does not verify")
     first, start = span(body, 0, len(body))
     tlv = unpack(body, first, start, known_tlv)
-    _, kind, untimed, _, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
+    _, kind, untimed, epoch, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
     if untimed and kind != WILL:
         raise Malformed(f"class {kind}, untimed")
     at = fired_at(tlv, untimed) or t_pub
-    return Inside(body, start, kind, sender, boot, ctr, at, life, tlv)
+    return Inside(body, start, kind, epoch, sender, boot, ctr, at, life, tlv)
 
 
 def rewrap(
@@ -244,19 +250,24 @@ def rewrap(
     order: Order,
     seen: Delivered,
     inside: Inside,
-    retain: bool,
+    how: int,
     topic: bytes,
     now_ms: int,
 ) -> bytes:
-    """A retained or queued message, checked and sealed with a fresh s2 (SPEC.md 6.3).
+    """A message that does not pass as it is, checked and sealed with a fresh s2 (SPEC.md 6.3).
 
-    Raises SealError for what is no such message, or has outlived its life.
+    how: retained, will or queued. Raises SealError for what is no such message, or has outlived its
+    life, or was sealed under an epoch that had long been over.
     """
-    if inside.kind == CLEAR or (retain and inside.kind not in (RETAINED, WILL)):
-        raise Malformed(f"RETAIN {retain:d} on a message of class {inside.kind}")
+    if inside.kind == CLEAR or (how == RETAINED and inside.kind not in (RETAINED, WILL)):
+        raise Malformed(f"how {how} for a message of class {inside.kind}")
+    label = ring.labels[seen.label]
+    # Of epochs before the previous one the end is not kept; it was not later.
+    if label.previous and seen.epoch <= label.previous[0]:
+        if seen.s2 // 1000 > label.previous[1] + WINDOW_S:
+            raise WrongEpoch(f"sealed under epoch {seen.epoch} of {label.name} behind its end")
     check_fresh("message", inside.age_s(now_ms), life_s(inside.life))
-    how = RETAINED if retain else QUEUED
-    return seal_m3(ring, ring.labels[seen.label], order, how, topic, inside.body, now_ms)
+    return seal_m3(ring, label, order, how, topic, inside.body, now_ms)
 
 
 def fired(body: bytes, start: int, tlv: dict[int, bytes], now_ms: int) -> bytes:

@@ -56,7 +56,8 @@ class Identity:
 class Start:
     """What a process is started with. `fds`: environment variable -> inherited descriptor.
 
-    `keep` are descriptors that it inherits without being told.
+    `keep` are descriptors that it inherits without being told. Lines of its stderr for which
+    `hush` is true are not passed on.
     """
 
     role: str
@@ -66,6 +67,7 @@ class Start:
     fds: Mapping[str, int] = field(default_factory=dict)
     keep: Sequence[int] = ()
     identity: Identity | None = None
+    hush: Callable[[str], bool] = lambda line: False
 
 
 class Child:
@@ -75,6 +77,7 @@ class Child:
         self.role = start.role
         self.lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._say = say
+        self._hush = start.hush
         self._loop = asyncio.get_running_loop()
         self._partial = b""
         self._popen = _spawn(start)
@@ -159,7 +162,8 @@ class Child:
         text = raw[:_LONGEST_LINE].decode(errors="replace").rstrip()
         text = "".join(c if c.isprintable() else "?" for c in text).removeprefix(f"{self.role}: ")
         self.lines.append(text)
-        self._say(f"{self.role}: {text}")
+        if not self._hush(text):
+            self._say(f"{self.role}: {text}")
 
 
 def _spawn(start: Start) -> subprocess.Popen[bytes]:

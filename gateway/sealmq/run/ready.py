@@ -12,12 +12,18 @@ from sealmq.site.layout import Layout, write_atomically
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a role says of itself. pid is None for an external broker."""
+    """What a role says of itself. pid is None for an external broker; a broker says its kind.
+
+    tls: it takes TLS with a certificate only.
+    """
 
     role: str
     pid: int | None
     address: str
     ready: bool
+    kind: str | None = None
+    version: str | None = None
+    tls: bool = False
 
 
 def read(layout: Layout, role: str) -> Ready | None:
@@ -30,7 +36,10 @@ def read(layout: Layout, role: str) -> Ready | None:
         return None
     if pid is not None and (type(pid) is not int or pid <= 0):
         return None
-    return Ready(role, pid, address, told.get("ready") is True)
+    kind, version = (x if isinstance(x, str) else None for x in map(told.get, ("kind", "version")))
+    return Ready(
+        role, pid, address, told.get("ready") is True, kind, version, told.get("tls") is True
+    )
 
 
 def write(layout: Layout, ready: Ready, **more: Any) -> None:
@@ -40,6 +49,8 @@ def write(layout: Layout, ready: Ready, **more: Any) -> None:
         "pid": ready.pid,
         "address": ready.address,
         "ready": ready.ready,
+        **({} if ready.kind is None else {"kind": ready.kind, "version": ready.version}),
+        **({"tls": True} if ready.tls else {}),
         **more,
     }
     write_atomically(layout.ready(ready.role), json.dumps(told).encode() + b"\n", 0o644)

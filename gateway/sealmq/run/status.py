@@ -1,7 +1,7 @@
 """`sealmq status`: whether each role is ready, found out by a connection to it, not from a file.
 
 A readiness file counts only if its process is the one that the supervisor started: same pid, same
-start time. The broker has to answer an MQTT CONNECT, and the embedded one has to refuse it.
+start time. The broker has to answer an MQTT CONNECT, and one of ours has to refuse it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sealmq.broker.errors import BrokerError
-from sealmq.broker.external import Target, connack
+from sealmq.broker.external import connack
+from sealmq.broker.target import Target
 from sealmq.kglink import short_path
 from sealmq.site.layout import Layout
 
@@ -24,11 +25,17 @@ from . import proc, ready
 # The order in which `up` starts them.
 ROLES = ("kg", "broker", "mediator")
 PROBE_S = 3.0
+# Labels that are named when there are many.
+_NAMES = 5
+_PROGRAMS = {"embedded": "embedded, amqtt {}", "mosquitto": "private Mosquitto {}"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """One role. `note` says why it is not ready, or what is remarkable."""
+    """One role. `note` says why it is not ready, or what is remarkable.
+
+    kind: of a broker, embedded, mosquitto or external; version: its program's, where we know it.
+    """
 
     role: str
     pid: int | None = None
@@ -36,6 +43,8 @@ class ProcessStatus:
     ready: bool = False
     user: str | None = None
     note: str | None = None
+    kind: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +98,17 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
     if external and word is not None:
         if not supervisor:
             return ProcessStatus(role, note="nobody watches the broker: `sealmq up` has ended")
-        note = await _broker(word.address, embedded=False)
+        if word.tls:
+            # It lets nobody in without a certificate; the supervisor asks it with the mediator's.
+            note = await _tcp(word.address)
+        else:
+            note = await _broker(word.address, embedded=False)
         if note is None and not word.ready:
             note = "it does not let the mediator in"
-        return ProcessStatus(role, None, word.address, note is None, None, note or "external")
+        ok = note is None
+        return ProcessStatus(
+            role, None, word.address, ok, None, note or _external(word), "external"
+        )
     pid = ours["pid"] if isinstance(ours, dict) and _is(ours) else None
     if pid is None:
         stale = (word is not None and "; its readiness file is stale") or ""
@@ -102,11 +118,48 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         return ProcessStatus(role, pid, None, False, user, "running, not ready yet")
     if role == "broker":
         note = await _broker(word.address, embedded=True)
-    elif role == "kg":
+        shown = note or _PROGRAMS.get(word.kind or "", "{}").format(word.version or "")
+        ok = note is None
+        return ProcessStatus(role, pid, word.address, ok, user, shown, word.kind, word.version)
+    if role == "kg":
         note = await _unix(layout.kg_socket)
     else:
         note = await _tcp(word.address)
+        if note is None:
+            told = ready.read_json(layout.ready("mediator")) or {}
+            notes = [
+                n for n in (_journal(told.get("journal")), _handover(told.get("handover"))) if n
+            ]
+            return ProcessStatus(role, pid, word.address, True, user, "; ".join(notes) or None)
     return ProcessStatus(role, pid, word.address, note is None, user, note)
+
+
+def _journal(told: object) -> str | None:
+    """What the mediator says of its journal; None where its broker is worth none."""
+    if not isinstance(told, dict):
+        return None
+    if told.get("failing"):
+        return f"QoS 1 and 2 are refused: {told['failing']}"
+    return f"journal: {int(told.get('bytes', 0)) // 1024} KiB that the broker may not have saved"
+
+
+def _handover(told: object) -> str | None:
+    """Which labels' old epochs are still taken, and who waits for a new one; None: nothing runs."""
+    if not isinstance(told, dict):
+        return None
+    labels = told.get("labels")
+    names = [str(name) for name in labels] if isinstance(labels, dict) else []
+    parts = []
+    if names:
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        parts.append("epoch hand-over of " + ", ".join(names[:_NAMES]) + more)
+    if told.get("held"):
+        parts.append(f"connections that wait for a new epoch: {told['held']}")
+    return "; ".join(parts) or None
+
+
+def _external(word: ready.Ready) -> str:
+    return "external, mutual TLS" if word.tls else "external"
 
 
 async def _broker(address: str, *, embedded: bool) -> str | None:

@@ -11,42 +11,35 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sealmq.broker.credentials import Credentials
-from sealmq.broker.errors import BadAddress
-from sealmq.broker.external import Target, names_password, parse
-from sealmq.broker.process import HOST, LISTEN_FD
+from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey
 from sealmq.site.layout import Layout, prepare
 
 from . import users
 from .child import Identity, Start
+from .chosen import Chosen, choose
 from .lock import SiteLock
 from .ready import read
-from .roles import (
-    ExternalBroker,
-    Part,
-    Port,
-    Process,
-    Say,
-    embedded_broker,
-    process_by_file,
-)
+from .roles import Part, Say, process_by_file
 from .supervisor import Supervisor, harden
 
 MODULES: Mapping[str, str] = {
     "kg": "sealmq.kg.process",
     "mediator": "sealmq.mediator.process",
     "broker": "sealmq.broker.process",
+    "mosquitto": "sealmq.broker.private",
 }
+ROLES = ("kg", "broker", "mediator")
 
 NOT_ENFORCED = "NOT ENFORCED: every denial is let through (enforce = false in sealmq.toml)"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line said."""
+    """What the command line said. broker: embedded, mosquitto or a URL; None: as sealmq.toml."""
 
     site: str
     broker: str | None = None
@@ -70,13 +63,14 @@ def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] =
     """
     layout = Layout.open(options.site)
     config = site_config.load(layout.config)
-    target = external(options, config)
+    broker = choose(
+        config.broker, options.broker, options.broker_password_file, options.broker_port
+    )
     keys = masterkey.role_keys(layout, config, options.key_file)
     found = users.identities()
     users.check(found)
     prepare(layout)
     lock = SiteLock.take(layout.run / "up.lock", options.site)
-    port = None
     try:
         users.give_back(layout, found)
         harden()
@@ -89,91 +83,48 @@ def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] =
             )
         if not config.policy.enforce:
             say(f"WARNING: the policy is {NOT_ENFORCED}")
-        if target is None:
-            port = Port(HOST, options.broker_port)
-        parts = assemble(site, target, port, lock, say, modules)
+        broker.take(options.broker_port)
+        parts = assemble(site, broker, lock, say, modules)
         supervisor = Supervisor(layout, parts, say, shared_user=not found)
 
         def ready() -> None:
-            for line in summary(site, target):
+            for line in summary(site, broker):
                 tell(line)
 
         return asyncio.run(supervisor.run(ready))
     finally:
-        if port is not None:
-            port.close()
+        broker.close()
         lock.release()
 
 
-def external(options: Options, config: site_config.Config) -> Target | None:
-    """The external broker to use, or None for the embedded one."""
-    told = config.broker
-    url = options.broker or told.url
-    password_file = options.broker_password_file
-    if url is None:
-        if password_file is not None:
-            raise BadAddress(
-                "a password file for an external broker, and no external broker",
-                "give --broker URL as well",
-            )
-        return None
-    if options.broker is None:
-        return parse(url, told.user, password_file or told.password_file)
-    return parse(url, None, password_file)
-
-
 def assemble(
-    site: _Site,
-    target: Target | None,
-    port: Port | None,
-    lock: SiteLock,
-    say: Say,
-    modules: Mapping[str, str],
+    site: _Site, broker: Chosen, lock: SiteLock, say: Say, modules: Mapping[str, str]
 ) -> Sequence[Part]:
     """The parts in the order in which they start."""
+    layout = site.layout
 
-    def start(role: str, secrets: Mapping[str, object], **fds: int) -> Start:
+    def start(role: str, secrets: Mapping[str, object], module: str = "", **more: Any) -> Start:
         return Start(
             role,
-            modules[role],
-            site.layout.root,
+            modules[module or role],
+            layout.root,
             secrets,
-            fds=fds,
-            keep=[lock.fd],
+            keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
             identity=site.identities.get(role),
+            **more,
         )
 
-    kg = process_by_file(start("kg", {"key": site.keys.kg.hex()}), site.layout, say)
-    broker: Process | ExternalBroker
-    if port is not None:
-        own = Credentials.draw()
-        target = Target(port.host, port.number, own.user, own.password)
-        handed = {"user": own.user, "password": own.password, "port": port.number}
-        broker = embedded_broker(
-            start("broker", handed, **{LISTEN_FD: port.sock.fileno()}),
-            target,
-            port,
-            site.layout,
-            say,
-        )
-    elif target is not None:
-        broker = ExternalBroker(target, site.layout, say)
-    else:
-        raise ValueError("neither a port nor an external broker")
-    handed_mediator = {
-        "cache_key": site.keys.mediator_cache.hex(),
-        # The embedded broker has no shared subscriptions; an external one may.
-        "broker": {**target.handed_over(), "shared": port is None},
-    }
-    mediator = process_by_file(start("mediator", handed_mediator), site.layout, say)
-    return kg, broker, mediator
+    kg = process_by_file(start("kg", {"key": site.keys.kg.hex()}), layout, say)
+    serving = broker.part(start, layout, say)
+    cache_key = site.keys.mediator_cache.hex()
+    mediator = start("mediator", {"cache_key": cache_key, "broker": broker.handed})
+    return kg, serving, process_by_file(mediator, layout, say)
 
 
-def summary(site: _Site, target: Target | None) -> list[str]:
+def summary(site: _Site, broker: Chosen) -> list[str]:
     """What a person wants to know once everything serves."""
     layout, config = site.layout, site.config
-    at = {role: told.address for role in MODULES if (told := read(layout, role)) is not None}
-    broker = "embedded, for the mediator only" if target is None else "external"
+    at = {role: told.address for role in ROLES if (told := read(layout, role)) is not None}
     if site.identities:
         who = "separate: " + ", ".join(i.name for i in site.identities.values())
     else:
@@ -185,7 +136,7 @@ def summary(site: _Site, target: Target | None) -> list[str]:
     lines = [
         f"site {config.site.name} is up",
         f"  clients connect to  {at.get('mediator', '?')}",
-        f"  broker              {at.get('broker', '?')} ({broker})",
+        f"  broker              {at.get('broker', '?')} ({broker.words()})",
         f"  users               {who}",
         f"  audit log           {layout.root / 'audit'}",
     ]

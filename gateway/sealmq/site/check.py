@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 from sealmq_spec.const import U24
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
-from . import values
+from . import canary, values
 from .errors import ConfigError
 from .lines import line_of
 from .model import (
+    BROKERS,
     BUILT_IN,
     KINDS,
     Broker,
@@ -69,6 +70,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
     folder = None if path is None else path.absolute().parent
     labels = _labels(values.table(doc, "labels"))
     clients = _clients(values.table(doc, "clients"), labels)
+    canary.check(labels, clients)
     return Config(
         site=_site(values.table(doc, "site"), folder),
         mediator=_mediator(values.table(doc, "mediator")),
@@ -120,32 +122,41 @@ def _mediator(t: Mapping[str, Any]) -> Mediator:
 
 
 def _broker(t: Mapping[str, Any], folder: Path | None) -> Broker:
-    values.only(t, "broker", ("kind", "url", "user", "password_file"))
-    kind = values.one_of(
-        t, "broker.kind", ("embedded", "external"), "external" if "url" in t else "embedded"
-    )
-    if kind == "embedded":
-        for name in ("url", "user", "password_file"):
+    files = ("password_file", "ca", "cert", "key")
+    outer = ("url", "user", *files, "autosave")
+    values.only(t, "broker", ("kind", *outer))
+    kind = values.one_of(t, "broker.kind", BROKERS, "external" if "url" in t else "embedded")
+    if kind != "external":
+        for name in outer:
             if name in t:
                 raise ConfigError(
-                    "the embedded broker has no such setting",
-                    'take kind = "embedded" out to use an external one',
+                    f"the site's own broker ({kind}) has no such setting",
+                    f'take kind = "{kind}" out to use an external one',
                     key=f"broker.{name}",
                 )
-        return Broker()
-    return Broker(
-        kind,
-        _url(values.text(t, "broker.url", required=True)),
-        values.text(t, "broker.user") or None,
-        values.outside_path(t, "broker.password_file", folder),
-    )
+        return Broker(kind)
+    autosave = t.get("autosave", 30)
+    if type(autosave) is not int or not 0 < autosave <= 86_400:
+        raise ConfigError(
+            f"{autosave!r} is not a number of seconds from 1 to 86400", key="broker.autosave"
+        )
+    url = _url(values.text(t, "broker.url", required=True))
+    found = {name: values.outside_path(t, f"broker.{name}", folder) for name in files}
+    tls = [name for name in ("ca", "cert", "key") if found[name] is not None]
+    if url.startswith("mqtts:") != bool(tls) or len(tls) not in (0, 3):
+        raise ConfigError(
+            "mqtts:// needs ca, cert and key, files outside the site; mqtt:// none of them",
+            "`sealmq broker config mosquitto SITE --out DIR` makes them",
+            key=f"broker.{tls[0]}" if tls else "broker.url",
+        )
+    return Broker(kind, url, values.text(t, "broker.user") or None, **found, autosave=autosave)
 
 
 def _url(url: str) -> str:
-    hint = "mqtt://HOST[:PORT]; mediators do not speak TLS to a broker yet"
+    hint = "mqtt://HOST[:PORT], or with certificates mqtts://HOST[:PORT]"
     try:
         parts = urlsplit(url)
-        good = parts.scheme == "mqtt" and parts.hostname and parts.port != 0
+        good = parts.scheme in ("mqtt", "mqtts") and parts.hostname and parts.port != 0
     except ValueError:
         raise ConfigError("this is no URL", hint, key="broker.url") from None
     if "@" in parts.netloc:
@@ -210,11 +221,20 @@ def _clients(t: Mapping[str, Any], labels: Mapping[str, Label]) -> dict[str, Cli
             raise ConfigError(
                 "a client is a table", f'{name} = {{ label = "...", kind = "device" }}', key=key
             )
-        values.only(row, key, ("label", "kind", "suite"))
+        values.only(row, key, ("label", "kind", "suite", "disabled", "rotation"))
         label = values.text(row, f"{key}.label", required=True, shown=key)
         values.check_label(label, labels, key)
         kind = values.one_of(row, f"{key}.kind", KINDS, "device", shown=key)
-        out[name] = Client(name, label, kind, values.suite(row, key))
+        disabled, rotation = row.get("disabled", False), row.get("rotation", 0)
+        if type(disabled) is not bool:
+            raise ConfigError(f"disabled is true or false, not {disabled!r}", key=key)
+        if type(rotation) is not int or not 0 <= rotation <= U24:
+            raise ConfigError(
+                f"rotation is {rotation!r}",
+                "it counts how often the secret was replaced; `sealmq client rotate` raises it",
+                key=key,
+            )
+        out[name] = Client(name, label, kind, values.suite(row, key), disabled, rotation)
     return out
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from tomlkit.items import Comment, Table, Whitespace
 from .config import Config, load, loads
 from .errors import ConfigError
 from .layout import Layout, write_atomically
+from .values import near
 
 Document = tomlkit.TOMLDocument
 
@@ -99,12 +100,61 @@ def set_client_label(layout: Layout, name: str, label: str) -> Config:
     """Give a client that is there another label."""
 
     def change(doc: Document) -> None:
-        row = _table(doc, "clients").get(name)
-        if row is None:
-            raise ConfigError(f"there is no client {name!r}", key="clients")
-        row["label"] = label
+        _client(doc, name)["label"] = label
 
     return edit(layout, change)
+
+
+def set_client_disabled(layout: Layout, name: str, disabled: bool) -> tuple[Config, bool]:
+    """Take a client out, or let it in again. The second value: sealmq.toml said otherwise."""
+    changed = False
+
+    def change(doc: Document) -> None:
+        nonlocal changed
+        row = _client(doc, name)
+        changed = bool(row.get("disabled", False)) != disabled
+        if changed and disabled:
+            _set(row, "disabled", True)
+        elif changed:
+            del row["disabled"]
+
+    return edit(layout, change), changed
+
+
+def raise_rotation(layout: Layout, name: str, above: int) -> Config:
+    """Ask for a new secret of a client: its `rotation` gets above what it is, and `above`."""
+
+    def change(doc: Document) -> None:
+        row = _client(doc, name)
+        _set(row, "rotation", max(int(row.get("rotation", 0)), above) + 1)
+
+    return edit(layout, change)
+
+
+def set_rotations(layout: Layout, rotations: Mapping[str, int]) -> Config:
+    """Write down which secret each of these clients has."""
+
+    def change(doc: Document) -> None:
+        for name, rotation in rotations.items():
+            _set(_client(doc, name), "rotation", rotation)
+
+    return edit(layout, change)
+
+
+def _client(doc: Document, name: str) -> MutableMapping[str, Any]:
+    clients = _table(doc, "clients")
+    row = clients.get(name)
+    if row is None:
+        raise ConfigError(f"there is no client {name!r}", near(name, clients), key="clients")
+    return cast(MutableMapping[str, Any], row)
+
+
+# A client is `{ ... }` in one line, or a table of its own.
+def _set(row: MutableMapping[str, Any], key: str, value: object) -> None:
+    if isinstance(row, Table):
+        _put(row, key, value)
+    else:
+        row[key] = value
 
 
 def _same(name: str, found: MutableMapping[str, Any], wanted: dict[str, str]) -> None:

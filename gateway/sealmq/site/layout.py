@@ -85,7 +85,7 @@ class Layout:
         return self.run / "kg.sock"
 
     def state_of(self, role: str) -> Path:
-        """The folder that only this role's user reads (0700)."""
+        """The folder that only this role's user reads: 0700, the broker's 0711 if users differ."""
         return self.state / role
 
     def ready(self, role: str) -> Path:
@@ -135,7 +135,9 @@ def prepare(layout: Layout) -> None:
     _folder(layout.root / "audit", 0o755)
     for role in ROLES:
         user = users.get(role)
-        _folder(layout.state_of(role), 0o700, user)
+        # A mediator looks when the broker has last written its state down.
+        passed = users and role == "broker"
+        _folder(layout.state_of(role), 0o711 if passed else 0o700, user)
         if role != "broker":
             _folder(layout.audit(role), 0o750, user)
     if gid is not None:

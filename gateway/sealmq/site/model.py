@@ -18,6 +18,7 @@ NONE = "none"
 BUILT_IN = (NONE, BOTTOM, TOP)
 
 SUITES = MappingProxyType({"ccm": 1, "chacha": 2})
+BROKERS = ("embedded", "mosquitto", "external")
 KINDS = ("device", "app", "gateway", "assessor")
 
 
@@ -44,12 +45,20 @@ class Mediator:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """[broker]. `url` is None for the embedded one. The password comes from a file outside SITE."""
+    """[broker]. kind: one of BROKERS; the rest is an external one's, its files outside of SITE.
+
+    ca, cert, key: for mutual TLS, all three or none. autosave: every how many seconds it writes
+    what it holds to disk; what it acknowledged since may be lost with it.
+    """
 
     kind: str = "embedded"
     url: str | None = None
     user: str | None = None
     password_file: Path | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    autosave: int = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +80,17 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client. suite: of its link and of everything under its secret."""
+    """One client. suite: of its link and of everything under its secret.
+
+    rotation: how often the operator had its secret replaced.
+    """
 
     name: str
     label: str
     kind: str = "device"
     suite: int = 1
+    disabled: bool = False
+    rotation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

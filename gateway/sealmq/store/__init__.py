@@ -1,12 +1,23 @@
 """The mediator's durable state. What commit has returned survives kill -9 and power loss."""
 
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
-from .records import CacheBlob, Held, SessionMark, StoreRecord
+from .records import (
+    CacheBlob,
+    Held,
+    KeptGone,
+    KeptSession,
+    SessionMark,
+    StoreRecord,
+    WillGone,
+    WillRecord,
+)
 from .store import Reader, Store
 
 __all__ = [
     "CacheBlob",
     "Held",
+    "KeptGone",
+    "KeptSession",
     "Reader",
     "SessionMark",
     "Store",
@@ -14,4 +25,6 @@ __all__ = [
     "StoreError",
     "StoreRecord",
     "StoreUnavailable",
+    "WillGone",
+    "WillRecord",
 ]

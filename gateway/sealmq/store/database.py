@@ -17,8 +17,11 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from sealmq.site.layout import sync_folder
+
 from . import tables
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
+from .metadata import metadata
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -30,11 +33,11 @@ def create(path: Path, busy_s: float) -> Engine:
         engine = _engine(f"file:{quote(str(path.absolute()))}", busy_s, "BEGIN IMMEDIATE")
         event.listen(engine, "connect", _durable)
         with engine.begin() as conn:
-            tables.metadata.create_all(conn)
+            metadata.create_all(conn)
             row = insert(tables.meta).values(key="format", value=tables.FORMAT)
             conn.execute(row.on_conflict_do_nothing())
             _check(conn, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise StoreUnavailable(f"{path}: {error.strerror}") from error
     except DBAPIError as error:
@@ -97,11 +100,3 @@ def _check(conn: Connection, path: Path) -> None:
     state = conn.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if state != "ok":
         raise StoreCorrupt(f"{path}: {state}", "put a good copy back, or move the file away")
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -30,7 +30,68 @@ class CacheBlob:
     blob: bytes | None
 
 
-StoreRecord = TopicLabel | TopicReset | ResetDone | FamilyRecord | SessionMark | CacheBlob
+@dataclass(frozen=True, slots=True)
+class WillRecord:
+    """A will, from its CONNECT until it was published or DISCONNECT took it back.
+
+    (gen, boot, conn) name the CONNECT. `label`: the client's at that time. `body`: TLV and m1 as
+    they stood in its m2, the payload inside sealed to readers.
+    """
+
+    client: int
+    client_id: str
+    gen: int
+    boot: int
+    conn: int
+    topic: str
+    qos: int
+    retain: bool
+    label: int
+    ctr: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WillGone:
+    """The will of that CONNECT is not wanted any more."""
+
+    client: int
+    client_id: str
+    gen: int
+    boot: int
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSession:
+    """The broker keeps a session for (client, client id); `gen` is the one it was proved with."""
+
+    client: int
+    client_id: str
+    gen: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGone:
+    """It does not any more; nothing happens if the row has another `gen` by now."""
+
+    client: int
+    client_id: str
+    gen: int
+
+
+StoreRecord = (
+    TopicLabel
+    | TopicReset
+    | ResetDone
+    | FamilyRecord
+    | SessionMark
+    | CacheBlob
+    | WillRecord
+    | WillGone
+    | KeptSession
+    | KeptGone
+)
 
 
 class Held(NamedTuple):

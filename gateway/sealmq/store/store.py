@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sealmq.families.records import Record, TopicLabel
 
-from . import database, tables
-from .records import Held, SessionMark, StoreRecord
+from . import database, left, tables
+from .records import Held, KeptSession, SessionMark, StoreRecord, WillRecord
 from .writer import Job, Writer
 
 T = TypeVar("T")
@@ -43,6 +43,14 @@ class Reader:
         """The marks by client number."""
         return self._read(tables.read_sessions)
 
+    def wills(self) -> list[WillRecord]:
+        """The wills that were neither published nor taken back, oldest CONNECT first."""
+        return self._read(left.read_wills)
+
+    def kept(self) -> list[KeptSession]:
+        """The sessions that the broker keeps."""
+        return self._read(left.read_kept)
+
     def cache(self, name: str) -> bytes | None:
         """A sealed blob, or None."""
         return self._read(lambda conn: tables.read_cache(conn, name))
@@ -59,7 +67,7 @@ class Reader:
 
 
 class Store(Reader):
-    """Tables topics, resets, families, sessions, cache, meta."""
+    """Tables topics, resets, families, sessions, cache, meta; wills and kept (left.py)."""
 
     def __init__(self, engine: Engine, path: Path, queue: int) -> None:
         super().__init__(engine, path)

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     and_,
@@ -23,12 +22,21 @@ from sqlalchemy.dialects.sqlite import insert
 
 from sealmq.families.records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 
+from . import left
 from .errors import StoreError
-from .records import CacheBlob, Held, SessionMark, StoreRecord
+from .metadata import metadata
+from .records import (
+    CacheBlob,
+    Held,
+    KeptGone,
+    KeptSession,
+    SessionMark,
+    StoreRecord,
+    WillGone,
+    WillRecord,
+)
 
 FORMAT = "1"
-
-metadata = MetaData()
 
 meta = Table(
     "meta",
@@ -85,6 +93,8 @@ def write(conn: Connection, record: StoreRecord) -> Held:
             return _session_mark(conn, record)
         case CacheBlob():
             _cache_blob(conn, record)
+        case WillRecord() | WillGone() | KeptSession() | KeptGone():
+            left.write(conn, record)
         case _:
             raise StoreError(f"a {type(record).__name__} is no record of the store")
     return Held(record, True)

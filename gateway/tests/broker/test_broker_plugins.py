@@ -14,7 +14,8 @@ from amqtt.contexts import Action, BrokerConfig
 from amqtt.session import Session
 
 from sealmq.broker.credentials import Credentials
-from sealmq.broker.embedded import AMQTT, MediatorBroker, config
+from sealmq.broker.embedded import MediatorBroker, config
+from sealmq.broker.process import AMQTT
 
 OURS = Credentials("mediator", "p" * 43)
 

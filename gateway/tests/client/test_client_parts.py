@@ -12,6 +12,7 @@ from client_peer import Peer
 from sealmq.client import How, Message
 from sealmq.client.bell import Bell
 from sealmq.client.cipher import make
+from sealmq.client.client import _checked
 from sealmq.client.errors import Refused, class_name, connect_refused, refusal
 from sealmq.client.inbox import Inbox
 from sealmq.client.outbox import Outbox
@@ -161,3 +162,10 @@ def test_refusals_are_of_their_class_and_say_what_is_known() -> None:
     assert str(strange) == "control a refused by rule r: why"
     assert class_name(99) == "class 99"
     assert "(CONNACK 77)" in str(connect_refused(77))
+
+
+@pytest.mark.parametrize("topic", ["$SYS/x", "!c1", "!x", "@sm1/m/16"])
+def test_reserved_topics_are_refused_before_they_are_sent(topic: str) -> None:
+    with pytest.raises(Denied) as refused:
+        _checked(topic)
+    assert refused.value.rule == "labels.publish.reserved"

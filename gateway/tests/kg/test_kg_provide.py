@@ -70,7 +70,7 @@ def test_a_new_client_gets_its_keys(
     ident = device.ident
     assert (ident.gen, ident.mediator, ident.suite) == (1, 1, 1)
     assert own(device).epoch == 1
-    assert links == [{"gen": 1, "km": ident.km.hex(), "pending": True}]
+    assert links == [{"gen": 1, "epoch": 1, "km": ident.km.hex(), "pending": True}]
     assert ident.kseq == done.kseq == kg.snapshot()["kseq"]
     assert changes == [(done.kseq, ident.client)]
     assert own(device).label == next(r["number"] for r in kg.labels() if r["name"] == "m1-ctrl")
@@ -105,6 +105,62 @@ def test_a_replayed_request_changes_nothing(
     for _ in range(5):
         kg.answer(request, 1)
     assert slots(kg, device) == [(1, False), (2, True)]
+
+
+def test_each_generation_goes_with_one_epoch(kg: Kg, device: Device) -> None:
+    def held() -> list[tuple[int, int, bool]]:
+        links = kg.links(device.ident.client)
+        return [(k["gen"], k["epoch"], k["pending"]) for k in links]
+
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
+    assert (device.ident.gen, own(device).epoch) == (1, 1)
+    kg.rekey(["m1-ctrl"], 60, False)
+    # pending under the old epoch: another generation, not the same one with other roots; the device
+    # may have stored the first
+    device.accept(kg.answer(device.ask(gen=0), 1)[0].packet)
+    assert (device.ident.gen, own(device).epoch) == (2, 2)
+    assert held() == [(1, 1, True), (2, 2, True)]
+    kg.confirm(device.ident.client, 2)
+    kg.rekey(["m1-temp"], 60, False)  # another label's epoch is nothing to it
+    done, links = kg.answer(device.ask(), 1)
+    assert done.gen == 3
+    assert links == kg.links(device.ident.client)
+    kg.rekey(["m1-ctrl"], 60, False)
+    again, _ = kg.answer(device.ask(), 1)
+    device.accept(again.packet)
+    assert (device.ident.gen, own(device).epoch) == (4, 3)
+    assert held() == [(2, 2, False), (3, 2, True), (4, 3, True)]
+    before = kg.snapshot()["kseq"]
+    again, _ = kg.answer(device.ask(), 1)  # it names 4 as held: those before are over
+    assert (again.gen, again.fresh) == (4, False)
+    assert again.kseq > before
+    assert held() == [(4, 3, True)]
+
+
+def test_few_pending_slots_are_kept(kg: Kg, device: Device) -> None:
+    kg.answer(device.ask(), 1)
+    kg.confirm(device.ident.client, 1)
+    for _ in range(6):
+        kg.rekey(["m1-ctrl"], 60, False)
+        kg.answer(device.ask(gen=0), 1)
+    assert slots(kg, device) == [(1, False), (4, True), (5, True), (6, True), (7, True)]
+    kg.confirm(device.ident.client, 6)  # a later one may still come
+    assert slots(kg, device) == [(6, False), (7, True)]
+
+
+def test_an_identity_is_lent_with_the_current_epoch(kg: Kg, device: Device) -> None:
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
+    kg.confirm(device.ident.client, 1)
+    kg.rekey(["m1-ctrl"], 60, False)
+    enrolment, dump = kg.lend("m1-control-panel")
+    lent = Identity.from_enrolment(enrolment)
+    lent.load(dump)
+    assert (lent.gen, own(lent).epoch) == (2, 2)
+    assert kg.lend("m1-control-panel") == (enrolment, dump)
+    # the device's own generation is good until somebody proves that he holds the new one
+    assert slots(kg, device) == [(1, False), (2, True)]
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
+    assert (device.ident.gen, device.ident.km) == (2, lent.km)
 
 
 def test_confirming_ends_the_old_slot(
@@ -153,8 +209,14 @@ def test_a_client_ahead_of_a_restored_store_is_not_locked_out(kg: Kg, device: De
     device.ident.gen = 40
     done, _ = kg.answer(device.ask(), 1)
     device.accept(done.packet)
-    assert device.ident.gen == 41
-    assert slots(kg, device) == [(41, True)]
+    assert device.ident.gen == 40 + 1024  # 41 may be what it was answered and did not hear
+    assert slots(kg, device) == [(1, True), (1064, True)]
+    device.ident.gen = 0xFFFFFE
+    assert kg.answer(device.ask(), 1)[0].gen == 0xFFFFFF
+    kg.confirm(device.ident.client, 0xFFFFFF)
+    device.ident.gen = 0xFFFFFF
+    with pytest.raises(Bad, match="used up"):
+        kg.answer(device.ask(), 1)
 
 
 def test_a_changed_request_is_refused(kg: Kg, device: Device) -> None:

@@ -164,7 +164,7 @@ def test_records_of_one_epoch_have_one_kseq(site: MadeSite, kg: Kg) -> None:
     """A client that has seen one of them must not take another for older (SPEC.md 8)."""
     site.edit("m2-temp = []", 'm2-temp = []\nlate = ["m1-temp"]')
     kg.apply(site.config)
-    kg.rotate(["m1-temp"], 60)
+    kg.rekey(["m1-temp"], 60, False)
     site.edit("m2-temp = []", 'm2-temp = []\nlater = ["m1-temp"]')
     kg.apply(site.config)
     whole = kg.snapshot()
@@ -202,7 +202,7 @@ def test_a_new_epoch(site: MadeSite, store: KgStore, kg: Kg) -> None:
     for packet in packets(kg.snapshot(), "records"):
         if get_record(packet)[4] == ctrl:
             reader.add_record(packet)
-    kg.rotate(["m1-temp"], 600)
+    kg.rekey(["m1-temp"], 600, False)
     after, roots = kg.snapshot(), true_roots(store)
     assert after["kseq"] > before["kseq"]
     assert roots[temp, 2].r != old[temp, 1].r
@@ -227,7 +227,7 @@ def test_a_new_epoch(site: MadeSite, store: KgStore, kg: Kg) -> None:
                  and get_record(p)[2] == temp)
         )  # fmt: skip
     assert label["older"] == []
-    kg.rotate(["m1-temp"], 600)
+    kg.rekey(["m1-temp"], 600, False)
     third = next(row for row in kg.snapshot()["labels"] if row["number"] == temp)
     assert third["older"] == [{"epoch": 1, "ek": was["ek"]}]
     # a back-link from the new epoch opens the old one
@@ -253,7 +253,7 @@ def test_the_old_epochs_holder_gets_nothing_new(site: MadeSite, store: KgStore, 
         raise AssertionError("no record")
 
     before = z(kg.snapshot())
-    kg.rotate(["m1-temp"], 0)
+    kg.rekey(["m1-temp"], 0, False)
     after, new = z(kg.snapshot()), true_roots(store)[temp, 2]
     revoked = old[temp, 1]
     # ours

@@ -60,7 +60,7 @@ def test_a_copied_site_reveals_nothing(site: MadeSite, store: KgStore, kg: Kg, k
         device.accept(done.packet)
         kg.confirm(device.ident.client, device.ident.gen)
     kg.lend("m1-arm-operator")
-    kg.rotate(["m1-temp"], 60)
+    kg.rekey(["m1-temp"], 60, False)
     # Gone from the tables, perhaps not from the file: link roots that were replaced.
     old = secrets_of(store, key)
     site.edit('m1-temp-sensor = { label = "m1-temp"', 'm1-temp-sensor = { label = "m2-temp"')

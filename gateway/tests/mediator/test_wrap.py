@@ -7,7 +7,7 @@ from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sea
 
 from sealmq.aead import make
 from sealmq.mediator.link import Link
-from sealmq.mediator.wrap import Opened, is_live, look_m3, open_m2, open_m3, rewrap, seal_m3
+from sealmq.mediator.wrap import Opened, is_fresh, look_m3, open_m2, open_m3, rewrap, seal_m3
 from sealmq.order import Order
 from sealmq_spec import errors
 from sealmq_spec.const import CLEAR, LIVE, QUEUED, RETAINED, USE_PUBLISH, WILL
@@ -208,18 +208,17 @@ def test_retained_and_queued_are_stamped_anew() -> None:
     m3 = seal_m3(world.ring, label, order, LIVE, raw, m2.body, NOW_MS)
     later = NOW_MS + 10**9
     seen = look_m3(world.ring, m3)
-    assert not is_live(seen, True, NOW_MS)
-    assert not is_live(seen, False, later)
-    assert is_live(seen, False, NOW_MS + 59_000)
+    assert not is_fresh(seen, later)
+    assert is_fresh(seen, NOW_MS + 59_000)
     reader = Reader(world.identities[PANEL], make)
     reader.add_record(world.record)
     with pytest.raises(errors.Stale):
         reader.open(raw, bytearray(m3), later)
     inside = open_m3(world.ring, seen, raw, m3)
-    again = rewrap(world.ring, order, seen, inside, True, raw, later)
+    again = rewrap(world.ring, order, seen, inside, RETAINED, raw, later)
     message = reader.open(raw, bytearray(again), later)
     assert (message.payload, message.how, message.age) == (b"21.5", RETAINED, 10**6)
-    queued = rewrap(world.ring, order, seen, inside, False, raw, later)
+    queued = rewrap(world.ring, order, seen, inside, QUEUED, raw, later)
     assert reader.open(raw, bytearray(queued), later).how == QUEUED
 
 
@@ -233,10 +232,10 @@ def test_retain_on_a_live_message_and_a_life_that_is_over() -> None:
     seen = look_m3(world.ring, m3)
     inside = open_m3(world.ring, seen, raw, m3)
     with pytest.raises(errors.Malformed):
-        rewrap(world.ring, order, seen, inside, True, raw, NOW_MS)
-    rewrap(world.ring, order, seen, inside, False, raw, NOW_MS + 128_000)
+        rewrap(world.ring, order, seen, inside, RETAINED, raw, NOW_MS)
+    rewrap(world.ring, order, seen, inside, QUEUED, raw, NOW_MS + 128_000)
     with pytest.raises(errors.Stale):
-        rewrap(world.ring, order, seen, inside, False, raw, NOW_MS + 129_000)
+        rewrap(world.ring, order, seen, inside, QUEUED, raw, NOW_MS + 129_000)
     bent = bytearray(m3)
     bent[-1] ^= 1
     with pytest.raises(errors.Unauthentic):

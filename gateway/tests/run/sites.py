@@ -16,6 +16,7 @@ from typing import Any
 
 FAKES = Path(__file__).parent / "fakes"
 WAIT_S = 60.0
+_PATH = (str(FAKES.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")]))
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -93,7 +94,7 @@ class Up:
         with out.open("w") as stdout, err.open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, *command],
-                env=os.environ | {"PYTHONPATH": str(FAKES.parent.parent)} | env,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(_PATH)} | env,
                 stdout=stdout,
                 stderr=stderr,
                 text=True,

@@ -14,7 +14,7 @@ import pytest
 
 from run.sites import Site, sealmq, until
 from sealmq.broker.errors import BadAddress
-from sealmq.broker.external import Target, names_password, parse
+from sealmq.broker.target import Target, names_password, parse
 
 MOSQUITTO = "/usr/sbin/mosquitto"
 PASSWORD = "the broker's own pass-word"
@@ -89,6 +89,8 @@ def test_an_external_broker_is_used_and_none_started(
         "ready": True,
         "user": None,
         "note": "external",
+        "kind": "external",
+        "version": None,
     }
     assert site.status()["code"] == 0
     assert "(external)" in up.out.read_text()
@@ -100,6 +102,10 @@ def test_an_external_broker_is_used_and_none_started(
         "user": "sealmq",
         "password": PASSWORD,
         "shared": True,
+        "keeps_sessions": True,
+        "retained": True,
+        "qos": 2,
+        "autosave_s": 30,
     }
     assert "sealmq/probe/" in guarded.log()
     assert up.end() == 0
@@ -213,7 +219,7 @@ def test_urls(url: str, target: Target) -> None:
         "localhost",
         "localhost:1883",
         "http://h",
-        "mqtts://h",
+        "mqtts://h",  # without certificates
         "mqtt://",
         "mqtt://h:0",
         "mqtt://h:65536",

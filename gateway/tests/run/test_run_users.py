@@ -96,3 +96,10 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
         ],
     }
     assert told["code"] == 0
+    mosquitto = told["mosquitto"]
+    [row] = [row for row in mosquitto["processes"] if row["role"] == "broker"]
+    assert (row["ready"], row["user"], row["kind"]) == (True, "sealmq-broker", "mosquitto")
+    # A mediator sees when Mosquitto has saved, and not what.
+    assert mosquitto["seen"] == "seen\n"
+    assert "PermissionError" in mosquitto["read"]
+    assert mosquitto["code"] == 0

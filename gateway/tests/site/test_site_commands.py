@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from kg.helpers import MadeSite, make_site
-from sealmq.cli import client as client_command
+from sealmq.cli import enrolment as enrolment_file
 from sealmq.cli.main import main
 from sealmq.kg.core import Kg
 from sealmq.site.config import load
@@ -216,6 +217,84 @@ def test_client_add_refuses(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["keys", "other.key", "site"]
 
 
+@pytest.mark.parametrize("verb", ["add", "rotate"])
+@pytest.mark.parametrize("why", ["full", "no such name"])
+def test_what_cannot_take_the_file_is_told_before_anything_is_changed(
+    verb: str,
+    why: str,
+    site: MadeSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "stick").mkdir()
+    path = tmp_path / "stick" / ("f" if why == "full" else "f" * 254)
+    command = ["client", verb, str(site.layout.root), "monitor", "-o", str(path)]
+    if verb == "add":
+        command[3:4] = ["new", "--label", "m1-temp"]
+    before = (site.layout.config.read_bytes(), site.layout.kg_db.read_bytes())
+    with monkeypatch.context() as patch:
+        if why == "full":
+            full_from(1, path.parent, patch)
+        assert main(command) == 1
+    told = capsys.readouterr().err
+    assert f"{path} cannot be written: " in told
+    assert "nothing was changed" in told
+    assert (site.layout.config.read_bytes(), site.layout.kg_db.read_bytes()) == before
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_file_that_fails_after_a_rotation_can_be_had_again(
+    site: MadeSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "stick").mkdir()
+    path = tmp_path / "stick" / "f"
+    with monkeypatch.context() as patch:
+        full_from(2, path.parent, patch)
+        assert main(["client", "rotate", str(site.layout.root), "monitor", "-o", str(path)]) == 1
+    told = capsys.readouterr().err
+    assert f"is made and counts, but {path} cannot be written: No space left" in told
+    assert list(path.parent.iterdir()) == []
+    assert site.config.clients["monitor"].rotation == 1
+    hint = told.split("sealmq client", 1)[1].replace("FILE", str(path)).split()
+    assert main(["client", *hint]) == 0
+    assert json.loads(path.read_text())["name"] == "monitor"
+    assert site.config.clients["monitor"].rotation == 1
+
+
+def test_a_stick_without_second_names(
+    site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    (tmp_path / "stick").mkdir()
+    path = tmp_path / "stick" / "f"
+    assert main(["client", "rotate", str(site.layout.root), "monitor", "-o", str(path)]) == 0
+    assert json.loads(path.read_text())["name"] == "monitor"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def full_from(nth: int, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """The disk of this folder is full from the nth time on that something is to be on it."""
+    real, seen = os.fsync, 0
+
+    def fsync(fd: int) -> None:
+        nonlocal seen
+        if folder in Path(os.readlink(f"/proc/self/fd/{fd}")).parents:
+            seen += 1
+            if seen >= nth:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(fd)
+
+    patch.setattr(os, "fsync", fsync)
+
+
 def test_cut_off_anywhere_the_second_run_repairs(
     site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +305,7 @@ def test_cut_off_anywhere_the_second_run_repairs(
         raise KeyboardInterrupt
 
     target: Any
-    for target, name in ((Kg, "apply"), (Kg, "enrol"), (client_command, "_write")):
+    for target, name in ((Kg, "apply"), (Kg, "enrol"), (enrolment_file, "write")):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, die)
             assert main(command) == 130
@@ -246,7 +325,8 @@ def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None
     } | {"late-one": None}
     assert clients[0] == {
         "number": 1, "name": "m1-temp-sensor", "label": "m1-temp", "kind": "device",
-        "suite": "ccm", "disabled": False, "removed": False, "gen": 0, "pending": 0, "state": "new",
+        "suite": "ccm", "disabled": False, "removed": False, "rotation": 0, "gen": 0, "pending": 0,
+        "state": "new",
     }  # fmt: skip
     assert main(["client", "list", str(site.layout.root)]) == 0
     lines = capsys.readouterr().out.splitlines()

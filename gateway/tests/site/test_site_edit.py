@@ -104,6 +104,54 @@ def test_topics_and_labels_of_clients(layout: Layout) -> None:
         edit.set_client_label(layout, "zz", "low")
 
 
+CLIENTS = """\
+a = { label = "low" }   # by the door
+b = {label="high",kind="app"}
+"c.d" = { label = "low", disabled = false } # off
+
+[clients.e]  # a table of its own
+label = "high"   # up there
+suite = "chacha"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("a", '{ label = "low" }   #', '{ label = "low", disabled = true}   #'),
+        ("b", '{label="high",kind="app"}', '{label="high",kind="app", disabled = true}'),
+        ("c.d", "disabled = false", "disabled = true"),
+        ("e", 'suite = "chacha"\n', 'suite = "chacha"\ndisabled = true\n'),
+    ],
+)
+def test_a_client_is_disabled_and_enabled(layout: Layout, name: str, old: str, new: str) -> None:
+    text = TEXT.replace('a = { label = "low" }\n', CLIENTS)
+    layout.config.write_text(text)
+    config, changed = edit.set_client_disabled(layout, name, True)
+    assert changed
+    assert [c.name for c in config.clients.values() if c.disabled] == [name]
+    told = layout.config.read_text()
+    assert told == text.replace(old, new)
+    assert edit.set_client_disabled(layout, name, True) == (config, False)
+    assert layout.config.read_text() == told
+    config, changed = edit.set_client_disabled(layout, name, False)
+    assert changed
+    assert not any(c.disabled for c in config.clients.values())
+    assert "# by the door" in layout.config.read_text()
+    assert edit.set_client_disabled(layout, name, False) == (config, False)
+
+
+def test_rotation_rises_above_what_anybody_has_seen(layout: Layout) -> None:
+    assert edit.raise_rotation(layout, "a", 0).clients["a"].rotation == 1
+    assert edit.raise_rotation(layout, "a", 0).clients["a"].rotation == 2
+    assert edit.raise_rotation(layout, "a", 7).clients["a"].rotation == 8
+    assert edit.raise_rotation(layout, "a", 2).clients["a"].rotation == 9
+    for call in (edit.raise_rotation, edit.set_client_disabled):
+        with pytest.raises(ConfigError, match="no client 'aa'") as caught:
+            call(layout, "aa", True)
+        assert caught.value.hint == "did you mean a?"
+
+
 def test_tables_that_are_missing_are_made(layout: Layout) -> None:
     layout.config.write_text('[site]\nname = "f"\nid = "01020304"\n')
     edit.add_client(layout, "a", "bottom")

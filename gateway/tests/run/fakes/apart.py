@@ -110,6 +110,24 @@ def tries(site: Path, user: str, pids: dict[str, int], key: Path) -> list[str]:
     return sorted(done)
 
 
+def with_mosquitto(site: Path, command: list[str], folder: Path) -> dict[str, Any]:
+    """The same site with a private Mosquitto: as whom it runs, and what the mediator sees of it."""
+    with open(folder / "up.err", "a") as err:
+        up = subprocess.Popen(
+            [*command, "--broker", "mosquitto"], stderr=err, stdout=err, text=True
+        )
+    try:
+        told = until_ready(site, up)
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait(WAIT_S)
+    saved = site / "state" / "broker" / "mosquitto.db"
+    code = f"import os; os.stat({str(saved)!r}); print('seen'); open({str(saved)!r})"
+    names = ("--reuid", "sealmq-mediator", "--regid", "sealmq-mediator", "--init-groups")
+    said = run("setpriv", *names, sys.executable, "-c", code, check=False)
+    return told | {"code": up.returncode, "seen": said.stdout, "read": said.stderr}
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
     etc = folder / "etc"
@@ -144,6 +162,7 @@ def main() -> int:
     finally:
         up.send_signal(signal.SIGTERM)
         told["code"] = up.wait(WAIT_S)
+    told["mosquitto"] = with_mosquitto(site, command, folder)
     told["log"] = (folder / "up.err").read_text()
     print(json.dumps(told))
     return 0

@@ -10,16 +10,15 @@ import sys
 from sealmq.cli import up as command
 from sealmq.cli.errors import report
 from sealmq.cli.main import Parser
-from sealmq.run import roles, up
+from sealmq.run import brokers, roles, up
 
-REAL = up.MODULES["broker"]
-FAKES = {role: f"run.fakes.fake_{role}" for role in ("kg", "mediator")} | {"broker": REAL}
+FAKES = {**up.MODULES, **{role: f"run.fakes.fake_{role}" for role in ("kg", "mediator")}}
 
 
 def main() -> int:
     # Shorter times, for tests that have to wait for them.
     for name, value in json.loads(os.environ.get("FAKE_TIMES", "{}")).items():
-        setattr(roles, name, value)
+        setattr(roles if hasattr(roles, name) else brokers, name, value)
     parser = Parser(prog="sealmq")
     command.add(parser.add_subparsers())
     up.bring_up = functools.partial(up.bring_up, modules=FAKES)

@@ -1,0 +1,190 @@
+"""The reader's state machine: messages, records and manifests in any order, well sealed or not.
+
+The harness has all keys, so an input decides what is inside good seals. Nothing but SealError comes
+out; what is refused leaves no trace but in caches; everything remembered stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from sealmq.aead import make
+from sealmq_spec import envelope, keys, records
+from sealmq_spec.const import M1_HEAD, M3_HEAD, REF_LABEL, TAG
+from sealmq_spec.errors import SealError
+from sealmq_spec.reader import Reader
+from sealmq_spec.records import Roots
+
+from .packets import KEY, SALT, SITE, client
+from .target import Draw, Finding, Target
+
+NOW = 1_800_000_000
+LIMIT = 4
+TOPICS = b"a/b", b"c", "tü".encode()
+_PLAIN = frozenset((int, bytes, str, bool, type(None)))
+# Caches of ciphers say nothing about what was seen, so a refused packet may leave its there; the
+# clock of use is for them.
+_CACHES = ("_outer", "_inner", "_uses")
+
+
+def roots(label: int, epoch: int) -> Roots:
+    """The key generator's, fixed."""
+    seed = bytes((label, epoch))
+    return Roots(label, epoch, 1, (seed + KEY)[:32], (seed + KEY[::-1])[:32])
+
+
+def frozen(value: Any) -> Any:
+    """A value to compare: what is remembered, without objects' identities."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict:
+        return {k: v if type(v) in _PLAIN else frozen(v) for k, v in value.items()}
+    if kind is list or kind is tuple:
+        return [v if type(v) in _PLAIN else frozen(v) for v in value]
+    if isinstance(value, Roots):
+        return value.label, value.epoch, value.suite, value.r, value.r_bar
+    if hasattr(value, "__dict__") and type(value).__module__.startswith("sealmq_spec."):
+        return frozen(vars(value))
+    return id(value)
+
+
+class Fuzz(Target):
+    """Up to twelve packets an input."""
+
+    longest: ClassVar[int] = 1500
+
+    # Messages delivered by the last input.
+    delivered = 0
+
+    def one(self, data: bytes) -> None:
+        self.delivered = 0
+        draw = Draw(data)
+        ident = client()
+        ident.own = roots(16, 2)
+        reader = Reader(ident, make, LIMIT)
+        sent: list[tuple[bytes, bytes]] = []
+        now = NOW
+        for _ in range(12):
+            if not draw.more():
+                break
+            step = draw.number() % 8
+            if step == 0:
+                now += draw.number(2) - 300
+            elif step == 1:
+                # A new epoch of its own label, by provisioning.
+                ident.own = roots(16, min(ident.own.epoch + 1, 9))
+                reader.reset()
+            elif step == 2 and sent:
+                self._open(reader, *draw.pick(sent), now)
+            elif step in (3, 4):
+                record = self._record(draw) if step == 3 else draw.chunk()
+                self._guarded(reader, lambda record=record: reader.add(record))
+            else:
+                topic = draw.pick(TOPICS)
+                packet = self.message(draw, topic, now) if step != 5 else b"\x13" + draw.chunk()
+                sent.append((topic, packet))
+                self._open(reader, topic, packet, now)
+        for name, table in vars(reader).items():
+            for part in (table, *getattr(table, "__dict__", {}).values()):
+                if isinstance(part, dict) and len(part) > LIMIT + 1:
+                    raise Finding(f"reader.{name} has {len(part)} entries, the limit is {LIMIT}")
+
+    def _open(self, reader: Reader, topic: bytes, packet: bytes, now: int) -> None:
+        def read() -> None:
+            reader.open(topic, bytearray(packet), now * 1000)
+            self.delivered += 1
+
+        self._guarded(reader, read)
+
+    def _guarded(self, reader: Reader, call: Any) -> None:
+        def seen() -> Any:
+            kept = {k: v for k, v in vars(reader).items() if k not in (*_CACHES, "ident")}
+            return frozen(kept)
+
+        before = seen()
+        try:
+            call()
+        except SealError:
+            if seen() != before:
+                raise Finding("a refused packet has left a trace") from None
+
+    def _record(self, draw: Draw) -> bytes:
+        """A record or manifest, sealed by whoever has the roots of its source."""
+        n, e_n, label, e_l = draw.pick((16, 17, 18, 30)), draw.number() % 6, 16, draw.number() % 6
+        if draw.number() % 4 == 0:
+            label = 17
+        target, source = roots(n, e_n), roots(label, e_l)
+        target.suite = draw.pick((1, 1, 1, 5))
+        if draw.number() % 8 == 0:
+            # Of labels without end, as an insider could make them.
+            target = Roots(draw.number(3), e_n, draw.number() % 16, KEY, KEY)
+        kseq, end = draw.number(), NOW + draw.number(2) - 300
+        order = b"order" + bytes(7)
+        if draw.number() % 4 == 0:
+            return records.make_manifest(make, SITE, source, kseq, end, order)
+        return records.make_record(make, SITE, source, target, SALT, SALT, kseq, end, order)
+
+    def message(self, draw: Draw, topic: bytes, now: int) -> bytes:
+        """Well sealed outside and inside; header fields are what the input says."""
+        label = roots(draw.pick((16, 16, 17, 18)), draw.number() % 5)
+        inner = roots(label.label, draw.number() % 5)
+        flags, how = draw.number(), draw.number() % 4
+        sender, ctr = draw.number() % 8, 1 + draw.number() % 80
+        t_pub = max(0, now + draw.number(2) - 32768) if flags & 8 == 0 else 0
+        life = draw.pick((0, 5, 12, 31, 255, 40))
+        s2 = (now + draw.number() - 128) * 1000
+        block = draw.pick((b"\0", b"\0", b"\x06\x02\x04\x6b\x49\xd2\0", b""))
+        if not block:
+            block = draw.chunk()
+        plain = draw.chunk()
+        header = bytearray(M1_HEAD)
+        header[0] = 0x11
+        header[1] = 1 << 4 | flags & 15
+        header[2:5] = keys.u24(inner.epoch)
+        header[5:8] = keys.u24(sender)
+        header[8:11] = keys.u24(draw.number() % 3)
+        header[11:19] = SALT
+        header[19:22] = keys.u24(ctr)
+        header[22:26] = t_pub.to_bytes(4, "big")
+        header[26] = life
+        boot = int.from_bytes(header[8:11], "big")
+        key = keys.inner_key(SITE, 1, sender, boot, SALT, inner.r_bar)
+        m1 = header + plain + bytes(TAG)
+        nonce = envelope.nonce_m1(m1, 0)
+        tail = envelope.tail_m1(SITE, label.label, topic)
+        envelope.seal_at(make(1, key), nonce, m1, 0, M1_HEAD, len(plain), tail)
+        m3 = bytearray(M3_HEAD) + block + m1 + bytes(TAG)
+        suite = draw.pick((1, 1, 1, 5))
+        envelope.put_m3(m3, 0, suite, REF_LABEL, how, label.label, label.epoch, 9, s2, 1)
+        ek = keys.topic_key(SITE, 1, label.label, label.epoch, label.r)
+        outer = make(1, keys.outer_key(SITE, 1, label.label, label.epoch, 9, ek))
+        inside = len(m3) - M3_HEAD - TAG
+        tail = envelope.tail_m3(SITE, topic)
+        envelope.seal_at(outer, envelope.nonce_m3(m3), m3, 0, M3_HEAD, inside, tail)
+        return bytes(m3)
+
+    def seeds(self) -> Iterator[bytes]:
+        live, record = sample(), _derivation()
+        yield live + live + b"\x02\0"
+        yield record + sample(label=2)
+        yield record + _derivation(manifest=0) + b"\x01" + _derivation(e_l=3) + b"\0\x01\0" + live
+        yield _derivation(suite=3) + sample(label=2, suite=3)
+        for flags, how, block in ((1, 1, 0), (10, 2, 2), (1, 3, 0)):
+            yield sample(flags=flags, how=how, block=block) + b"\x02\0"
+
+
+def sample(label: int = 0, flags: int = 0, how: int = 0, block: int = 0, suite: int = 0) -> bytes:
+    """The bytes that make `message` a good one, of epoch 2 and now."""
+    time = b"" if flags & 8 else b"\x80\0"
+    return (
+        bytes((6, 0, label, 2, 2, flags, how, 3, 1))
+        + time
+        + bytes((1, 128, block, 1, 120, 0, suite))
+    )
+
+
+def _derivation(e_l: int = 2, suite: int = 0, manifest: int = 1) -> bytes:
+    """The bytes that make _record one from our own label to label 17, or a manifest."""
+    return bytes((3, 1, 2, e_l, 1, suite, 1, 5, 1, 44, manifest))

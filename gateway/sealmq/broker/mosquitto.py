@@ -1,0 +1,181 @@
+"""A private Mosquitto: which program it is, and every line that it is configured with.
+
+It serves one site's mediators on the loopback and nobody else (SPEC.md 1.1). What it is told is
+generated at each start; nothing is left to a default of its own that decides anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .credentials import Credentials
+from .errors import BrokerError
+
+# 1.x knows neither $7$ password hashes nor acknowledges in the order that MQTT asks for.
+OLDEST = (2, 0)
+# How often it writes its state down, in seconds; what it acknowledged since is lost with it.
+AUTOSAVE_S = 5
+QUEUED_MESSAGES = 100_000
+QUEUED_BYTES = 128 * 1024 * 1024
+# Packet identifiers have 16 bits; it ends a connection with more QoS 2 messages under way.
+IN_FLIGHT = 65_535
+SESSION = "7d"
+
+CONFIG, PASSWORDS, ACL, SAVED = "mosquitto.conf", "passwords", "acl", "mosquitto.db"
+# Debian has it in /usr/sbin, which is not on everybody's PATH.
+_PLACES = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/opt/homebrew/sbin"
+_ITERATIONS = 101
+_INSTALL = (
+    "sudo apt-get install mosquitto && sudo systemctl disable --now mosquitto   (the service of "
+    "Debian's is not needed), or --broker embedded"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The Mosquitto of this machine; `version` as it says itself, say "2.0.11"."""
+
+    path: str
+    version: str
+
+
+def find() -> Program:
+    """The installed one; BrokerError where there is none, or one that is too old."""
+    path = shutil.which("mosquitto") or shutil.which("mosquitto", path=_PLACES)
+    if path is None:
+        raise BrokerError("mosquitto is not installed", _INSTALL)
+    try:
+        done = subprocess.run(  # noqa: S603 - found above
+            [path, "-h"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BrokerError(f"{path} does not run: {error}", _INSTALL) from None
+    return Program(path, _version(path, done.stdout))
+
+
+def _version(path: str, said: str) -> str:
+    first = said.partition("\n")[0].strip()[:100]
+    found = re.search(r"mosquitto version ((\d+)\.(\d+)[\w.-]*)", first)
+    if found is None:
+        raise BrokerError(f"{path} does not say its version, but {first!r}", _INSTALL)
+    if (int(found[2]), int(found[3])) < OLDEST:
+        raise BrokerError(
+            f"{path} is version {found[1]}; 2.0 is the oldest that will do",
+            "take a newer one from https://mosquitto.org/download, or --broker embedded",
+        )
+    return found[1]
+
+
+def hashed(password: str, salt: bytes | None = None) -> str:
+    """What stands for a password in Mosquitto's file: PBKDF2-HMAC-SHA512, as mosquitto_passwd.
+
+    That program takes it from its arguments, where others see it, or from a terminal.
+    """
+    salt = os.urandom(12) if salt is None else salt
+    key = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
+    words = (base64.b64encode(part).decode() for part in (salt, key))
+    return "$".join(("", "7", str(_ITERATIONS), *words))
+
+
+def passwords(credentials: Credentials) -> str:
+    """The password file: mediators, and nobody else."""
+    return f"{credentials.user}:{hashed(credentials.password)}\n"
+
+
+def acl(user: str) -> str:
+    """The access list: every topic for mediators, which have judged; none for anybody else."""
+    return f"user {user}\ntopic readwrite #\n"
+
+
+def config(folder: Path, port: int, *, root: bool) -> str:
+    """mosquitto.conf of a private broker whose files lie in `folder`.
+
+    root: it is started as root and stays it, as everything of the site does where there are no
+    separate users.
+    """
+    lines = [
+        "# Written by `sealmq up` at each start; changes are lost.",
+        f"listener {port} 127.0.0.1",
+        "protocol mqtt",
+        "max_connections -1",
+        *(["user root"] if root else []),
+        *served(folder / PASSWORDS, folder / ACL),
+        *kept(folder),
+        "log_dest stderr",
+        "log_timestamp false",
+        "log_type error",
+        "log_type warning",
+        "log_type notice",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def served(passwords: Path | None, acl: Path) -> list[str]:
+    """Who is let in, and to what."""
+    return [
+        "allow_anonymous false",
+        *([] if passwords is None else [f"password_file {passwords}"]),
+        f"acl_file {acl}",
+        "sys_interval 0",
+    ]
+
+
+def kept(folder: Path) -> list[str]:
+    """What it keeps, and how much of it."""
+    return [
+        "persistence true",
+        # Its own rule: the folder ends with a slash.
+        f"persistence_location {folder}/",
+        f"persistence_file {SAVED}",
+        f"autosave_interval {AUTOSAVE_S}",
+        "autosave_on_changes false",
+        f"persistent_client_expiration {SESSION}",
+        "retain_available true",
+        f"max_inflight_messages {IN_FLIGHT}",
+        f"max_queued_messages {QUEUED_MESSAGES}",
+        f"max_queued_bytes {QUEUED_BYTES}",
+        "queue_qos0_messages false",
+        # As MQTT allows: the mediators have judged every size already.
+        "max_packet_size 268435460",
+        "set_tcp_nodelay true",
+    ]
+
+
+class Hush:
+    """Which lines of its log need not be passed on: they say only that it runs, or who came.
+
+    That somebody else than a mediator asks for entry is told, and then not again for a while:
+    `sealmq status` asks so as well.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: float | None = None
+
+    def __call__(self, line: str) -> bool:
+        if line == _STRANGER:
+            now = self._clock()
+            if self._told is not None and now - self._told < _STRANGERS_S:
+                return True
+            self._told = now
+            return False
+        return _ORDINARY.match(line) is not None
+
+
+_STRANGER = "Client <unknown> disconnected, not authorised."
+_STRANGERS_S = 600.0
+_ORDINARY = re.compile(
+    r"\d*:? ?(mosquitto version \S+ (starting|running|terminating)|Config loaded from |Opening "
+    r"|New connection from |New client connected |Saving in-memory database"
+    r"|Warning: Mosquitto should not be run as root"
+    r"|Client \S+ (disconnected\.|closed its connection\.|already connected, closing old))"
+)

@@ -1,0 +1,56 @@
+"""A private Mosquitto's process: `python -m sealmq.broker.private SITE`, started by the supervisor.
+
+It takes its credentials from the pipe, writes Mosquitto's files into state/broker as the broker's
+own user, and becomes Mosquitto: same process, same limits. Of the password only a hash is written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from sealmq.run import secrets
+from sealmq.run.errors import BadHandOver, RunError
+from sealmq.site.layout import Layout, write_atomically
+
+from . import mosquitto
+from .process import credentials_of
+
+
+def write(folder: Path, user: str, password_line: str, port: int) -> Path:
+    """Write the three files (0600); where the configuration is."""
+    for name, text in (
+        (mosquitto.PASSWORDS, password_line),
+        (mosquitto.ACL, mosquitto.acl(user)),
+        (mosquitto.CONFIG, mosquitto.config(folder, port, root=os.geteuid() == 0)),
+    ):
+        write_atomically(folder / name, text.encode(), 0o600)
+    return folder / mosquitto.CONFIG
+
+
+def become(program: str, config: Path) -> NoReturn:
+    """Be Mosquitto from here on, with none of our environment."""
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+    os.execve(program, ["mosquitto", "-c", str(config)], env)  # noqa: S606 - no shell wanted
+
+
+def main(arguments: list[str]) -> int:
+    """Does not return when all goes well."""
+    try:
+        handed = secrets.receive()
+        credentials, port = credentials_of(handed)
+        program = handed.get("program")
+        if not isinstance(program, str) or len(arguments) != 1:
+            raise BadHandOver("neither a program nor a site to serve")
+        folder = Layout.open(arguments[0]).broker_state
+        line = mosquitto.passwords(credentials)
+        become(program, write(folder, credentials.user, line, port))
+    except (RunError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""What a broker keeps of MQTT's promises, and the refusal of what it does not.
+
+A client that is let in is promised what it asked for. So what its broker would silently leave out
+is refused before: a session that is to outlive its connection at CONNECT, a shared subscription at
+SUBSCRIBE, a retained message or a QoS at PUBLISH. What the mediator makes good itself is no matter
+of the broker: wills, keep alive, clearing what is retained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from sealmq_spec.errors import Unsupported
+
+SESSION = "broker.promise.persistent-session"
+SHARED = "broker.promise.shared-subscription"
+RETAINED = "broker.promise.retained"
+QOS = "broker.promise.qos"
+
+CURE = '`sealmq up --broker mosquitto`, or [broker] kind = "mosquitto", keeps them'
+
+
+class NotPromised(Unsupported):
+    """The site's broker does not do this. `rule` is one of the above."""
+
+    def __init__(self, reason: str, rule: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a broker does.
+
+    keeps_sessions: a session with its subscriptions, and what comes for it at QoS 1 and 2, waits
+    for a client that is away, over a restart of the broker too. shared: $share/GROUP/FILTER gives
+    each message to one of the group. retained: the last retained message waits for new subscribers.
+    qos: the highest that it takes and grants.
+    """
+
+    keeps_sessions: bool = True
+    shared: bool = True
+    retained: bool = True
+    qos: int = 2
+
+    def handed_over(self) -> dict[str, bool | int]:
+        """The mediator is told so, beside the address."""
+        return asdict(self)
+
+    def missing(self) -> list[str]:
+        """What it does not do, in words."""
+        said = [
+            (self.keeps_sessions, "no sessions that outlive a connection"),
+            (self.shared, "no shared subscriptions"),
+            (self.retained, "no retained messages"),
+            (self.qos == 2, f"no QoS above {self.qos}"),
+        ]
+        return [words for does, words in said if not does]
+
+
+# amqtt holds sessions, and what waits for them, in memory: a restart of its process would break
+# what was promised. (Asking it does not show that.)
+EMBEDDED = Promises(keeps_sessions=False, shared=False)
+MOSQUITTO = Promises()
+
+
+def check_session(keeps_sessions: bool, clean: bool) -> None:
+    """At CONNECT: NotPromised for a session that would be lost (MQTT 3.1.1 section 3.1.2.4)."""
+    if not clean and not keeps_sessions:
+        raise NotPromised(f"the site's broker keeps no sessions for clients; {CURE}", SESSION)
+
+
+def check_group(shared: bool) -> None:
+    """At SUBSCRIBE and UNSUBSCRIBE: NotPromised for a shared subscription."""
+    if not shared:
+        raise NotPromised("the site's broker has no shared subscriptions", SHARED)
+
+
+def check_publish(retained: bool, most: int, retain: bool, qos: int) -> None:
+    """At PUBLISH: NotPromised for what would not be retained, or a QoS that it would not keep."""
+    if retain and not retained:
+        raise NotPromised("the site's broker retains no messages", RETAINED)
+    if qos > most:
+        raise NotPromised(f"the site's broker knows no QoS above {most}", QOS)

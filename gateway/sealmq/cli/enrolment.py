@@ -1,0 +1,107 @@
+"""Enrolment files: a client's secret on disk (SPEC.md 7.1), mode 0600, never on a screen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sealmq.site import values
+from sealmq.site.layout import Layout, sync_folder
+
+from .errors import OperatorError, UsageError
+
+# More than an enrolment has; bytes.
+_ROOM = 4096
+
+
+class Room(NamedTuple):
+    """Where an enrolment file will be, and the open draft beside it that has the space for it."""
+
+    path: Path
+    draft: Path
+    file: FileIO
+
+
+def path_for(name: str, given: str | None, layout: Layout) -> Path:
+    """Where the file is to go; refused before anything is changed."""
+    if given == "-":
+        raise UsageError("an enrolment holds a secret and is not printed", hint="-o FILE")
+    path = Path(given or f"{name}.sealmq.json").absolute()
+    if values.is_inside(path, layout.root):
+        raise OperatorError(
+            f"{path} lies inside the site, whose copy would then reveal the client's secret",
+            hint="-o FILE, in a folder outside the site",
+        )
+    if path.exists() or path.is_symlink():
+        raise OperatorError(f"{path} is there already", hint="remove it first, or give -o FILE")
+    if not path.parent.is_dir():
+        raise OperatorError(f"{path.parent} is no folder", hint=f"mkdir -p {path.parent}")
+    return path
+
+
+@contextlib.contextmanager
+def reserve(path: Path) -> Iterator[Room]:
+    """Take the room for the file before anything is changed, so that a full disk is told then.
+
+    OperatorError: nothing can be written there. The room is given back at the end.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _no_room(path, error) from None
+    try:
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            try:
+                os.fchmod(fd, 0o600)
+                file.write(bytes(_ROOM))
+                os.fsync(fd)
+            except OSError as error:
+                raise _no_room(path, error) from None
+            yield Room(path, draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write(room: Room, enrolment: dict[str, Any], instead: str) -> None:
+    """The name appears when the file is whole and on disk; what appeared meanwhile is kept.
+
+    instead: what gets the file when this fails all the same, since the secret is the client's now.
+    """
+    path, file = room.path, room.file
+    try:
+        file.seek(0)
+        left = memoryview(json.dumps(enrolment, indent=1).encode() + b"\n")
+        while left:
+            left = left[file.write(left) :]
+        file.truncate()
+        os.fsync(file.fileno())
+        _name(room.draft, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OperatorError(
+            f"the client's secret is made and counts, but {path} cannot be written: {reason}",
+            hint=f"get the file elsewhere: {instead} -o FILE",
+        ) from None
+
+
+# A stick's file base (FAT) knows no second name of a file: EPERM.
+def _name(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)
+    except PermissionError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(draft, path)
+
+
+def _no_room(path: Path, error: OSError) -> OperatorError:
+    return OperatorError(
+        f"{path} cannot be written: {error.strerror}; nothing was changed",
+        hint="-o FILE, in a folder that can be written and has space",
+    )

@@ -1,0 +1,91 @@
+"""Messages and public records as they come in: opened, kept waiting, or refused. Sans-IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sealmq.mqtt import Publish, QoS2Receiver, build
+from sealmq_spec.const import CONTROL, MANIFEST
+from sealmq_spec.errors import NoKey, SealError
+from sealmq_spec.reader import Reader
+from sealmq_spec.records import get_record
+from sealmq_spec.session import Session
+
+from . import events as ev
+from .missing import Missing
+from .values import Message
+
+
+class Intake:
+    """Of one connection. `refused` counts by class; `out`: what has to be sent, taken by the core.
+
+    A message is acknowledged once it is read or refused.
+    """
+
+    def __init__(
+        self, session: Session, reader: Reader, received: QoS2Receiver, refused: Counter[str]
+    ) -> None:
+        self._session, self._reader = session, reader
+        self._received, self._refused = received, refused
+        self._missing = Missing()
+        self.out = bytearray()
+
+    def message(self, packet: Publish, mono: int, events: list[ev.Event]) -> None:
+        """A message. Raises SealError when it is refused."""
+        try:
+            now = self._session.now_ms(mono)
+            opened = self._reader.open(packet.topic_raw, bytearray(packet.payload), now)
+        except NoKey:
+            own = self._reader.ident.own.label
+            label = self._missing.keeps(packet, own, mono)
+            if not label:
+                raise
+            if self._missing.asks(label):
+                self.out += build.publish(CONTROL, self._session.fetch(label, mono))
+                self._missing.asked(label, self._session.ctr)
+            return
+        message = Message.of(opened, packet.topic, packet.qos, packet.retain)
+        events.append(ev.Arrived(message, ack(packet)))
+
+    def dismiss(self, packet: Publish, error: SealError, events: list[ev.Event]) -> None:
+        """Counts and acknowledges what is refused."""
+        self._refused[type(error).__name__] += 1
+        events.append(ev.Dismissed(packet.topic, error, ack(packet)))
+
+    def record(self, payload: bytes, mono: int, events: list[ev.Event]) -> None:
+        """A record or a manifest, from wherever it comes: what verifies counts (SPEC.md 8)."""
+        self._reader.add(payload)
+        if not self._missing or payload[0] == MANIFEST:
+            return
+        for packet in self._missing.came(get_record(payload)[2]):
+            try:
+                self.message(packet, mono, events)
+            except SealError as error:
+                self.dismiss(packet, error, events)
+
+    def no_record(self, mono: int, events: list[ev.Event]) -> None:
+        """Something else than a record has come: what the last ones did not open is refused."""
+        if self._missing:
+            self._give_up(self._missing.over(mono), events)
+
+    def denied(self, ctr: int, mono: int, events: list[ev.Event]) -> bool:
+        """A notice for a control packet of ours; whether it was about records."""
+        packets = self._missing.denied(ctr, mono) if self._missing else []
+        self._give_up(packets, events)
+        return bool(packets)
+
+    def _give_up(self, packets: list[Publish], events: list[ev.Event]) -> None:
+        for packet in packets:
+            self.dismiss(packet, NoKey("no record opens its label"), events)
+
+    def close(self) -> None:
+        """The connection is over: what was not acknowledged comes again."""
+        for packet in self._missing.everything():
+            self._received.release(packet.packet_id)
+
+
+def ack(packet: Publish) -> bytes:
+    """PUBACK or PUBREC where one is due."""
+    if packet.qos == 1:
+        return build.puback(packet.packet_id)
+    return build.pubrec(packet.packet_id) if packet.qos else b""

@@ -1,0 +1,94 @@
+"""Tries at the broker's own address: it must let in mediators and nobody else (SPEC.md 1.1)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import ssl
+import tempfile
+from pathlib import Path
+
+from sealmq.broker import issuing
+from sealmq.broker.credentials import PROBE_PREFIX
+from sealmq.broker.errors import BrokerError, Unreachable
+from sealmq.broker.peer import Peer
+from sealmq.broker.target import Target
+from sealmq_spec.const import USER
+
+from .result import Failed, Untried
+
+_WAIT_S = 10.0
+REACHES = "whoever reaches it sees topics and ciphertext, and can take messages away or forge"
+
+
+class AtBroker:
+    """`address`: host and port; tls: it takes TLS with a certificate of its CA only."""
+
+    def __init__(self, host: str, port: int, tls: bool) -> None:
+        self._host, self._port, self._tls = host, port, tls
+
+    async def anonymous(self) -> str:
+        """Nobody."""
+        return await self._enter(None, None)
+
+    async def guesses(self) -> str:
+        """A mediator's name with another password, or a certificate of another CA."""
+        if self._tls:
+            return await self._enter(None, None, _other_certificate())
+        return await self._enter("mediator", secrets.token_urlsafe(32))
+
+    async def client(self, password: str) -> str:
+        """An enrolled client, with the very proof that opens the mediator to it."""
+        return await self._enter(USER.decode(), password)
+
+    async def plain(self) -> str:
+        """The same port without TLS."""
+        if not self._tls:
+            raise Untried("the broker is on this machine or has no TLS; that is for mqtts:// only")
+        return await self._enter(None, None, None, tls=False)
+
+    async def _enter(
+        self,
+        user: str | None,
+        password: str | None,
+        context: ssl.SSLContext | None = None,
+        tls: bool | None = None,
+    ) -> str:
+        target = Target(self._host, self._port, user, password)
+        if context is None and (self._tls if tls is None else tls):
+            context = _no_certificate()
+        name = PROBE_PREFIX + os.urandom(4).hex()
+        try:
+            async with Peer(target, name, timeout_s=_WAIT_S, context=context) as peer:
+                if peer.code:
+                    return f"CONNACK {peer.code}"
+        except Unreachable as error:
+            return _how(error)
+        raise Failed(f"it is let in at {target.address}: {REACHES}")
+
+
+# TLS itself or a closed connection is a refusal; no connection at all says nothing about who may.
+def _how(error: BrokerError) -> str:
+    text = str(error)
+    if "TLS" in text or "closed" in text:
+        return "no CONNACK: " + text.partition(": ")[2] if "TLS" in text else "hung up on"
+    raise Untried(text)
+
+
+# The doctor is an attacker here: whom it speaks to is of no interest.
+def _no_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _other_certificate() -> ssl.SSLContext:
+    context = _no_certificate()
+    pair = issuing.client(issuing.new_ca("another"), "mediator")
+    with tempfile.TemporaryDirectory() as folder:
+        both = Path(folder) / "pem"
+        both.touch(0o600)
+        both.write_bytes(pair.key_pem + pair.cert_pem)
+        context.load_cert_chain(both)
+    return context

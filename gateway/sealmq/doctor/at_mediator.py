@@ -1,0 +1,225 @@
+"""Tries at the mediator, with three canaries: a writer, a reader above, a stranger beside them."""
+
+from __future__ import annotations
+
+import os
+
+from sealmq.mqtt import build
+from sealmq_spec.const import CLEAR, USER
+
+from .canary import Canary
+from .errors import Broken
+from .result import Failed, Untried
+
+LOW_TOPIC, HIGH_TOPIC, SIDE_TOPIC = (f"sealmq-doctor/{word}" for word in ("low", "high", "side"))
+ALL = "sealmq-doctor/#"
+NOT_ENFORCED = "is policy enforced ([policy] enforce, `sealmq status`)?"
+
+
+class AtMediator:
+    """All three are connected, and the first two have subscribed to all topics of the doctor's."""
+
+    def __init__(self, writer: Canary, reader: Canary, stranger: Canary) -> None:
+        self.writer, self.reader, self.stranger = writer, reader, stranger
+
+    async def subscribe(self) -> None:
+        """Before the tries."""
+        for canary in (self.writer, self.reader, self.stranger):
+            if not await canary.subscribe(ALL):
+                raise Broken(f"{canary.name} may not subscribe to {ALL}")
+
+    async def drain(self) -> None:
+        """Before each try: nothing of the one before is left to hear.
+
+        Nor is a connection that it has cost, say by a replayed CONNECT that was let in.
+        """
+        try:
+            await self._last()
+        except Broken:
+            self.writer, self.reader, self.stranger = (
+                canary.again() for canary in (self.writer, self.reader, self.stranger)
+            )
+            await self.connect()
+            await self._last()
+
+    async def connect(self) -> None:
+        """All three, anew."""
+        for canary in (self.writer, self.reader, self.stranger):
+            await canary.connect()
+        await self.subscribe()
+
+    def close(self) -> None:
+        """Hang up."""
+        for canary in (self.writer, self.reader, self.stranger):
+            canary.close()
+
+    # A last word tells that all before it has come.
+    async def _last(self) -> list[tuple[str, bytes | None]]:
+        """What the reader heard until now."""
+        last = os.urandom(8)
+        await self._honest(self.writer, LOW_TOPIC, last)
+        await self.writer.heard(last)
+        return await self.reader.heard(last)
+
+    async def _honest(self, who: Canary, topic: str, payload: bytes) -> None:
+        refused = await who.publish(topic, who.seal(topic, payload))
+        if refused is not None:
+            raise Broken(f"an honest message of {who.name} was refused: {refused or 'no answer'}")
+
+    async def honest(self) -> str:
+        """What must succeed: else the rest would show nothing."""
+        try:
+            await self._last()
+        except Broken as error:
+            raise Failed(f"an honest message does not arrive: {error}") from None
+        return "published, wrapped, delivered and opened"
+
+    # --- who may connect ---
+
+    async def no_proof(self) -> str:
+        """A CONNECT without a proof, and one whose proof is not the client's."""
+        forged = bytearray(self.stranger.again().make_hello())
+        forged[-5] = ord("A") if forged[-5] != ord("A") else ord("B")
+        bare = build.connect("nobody")
+        user = build.connect("nobody", username=USER.decode(), password=b"x" * 54)
+        return await self._not_welcome(bytes(forged), bare, user)
+
+    async def replayed_connect(self) -> str:
+        """What the network has seen the reader send before."""
+        return await self._not_welcome(self.reader.hello)
+
+    async def _not_welcome(self, *hellos: bytes) -> str:
+        told = set()
+        for hello in hellos:
+            thief = self.reader.again()
+            try:
+                code = await thief.knock(hello)
+                told.add(f"CONNACK {code}" if code else "behind, and hung up on")
+                # CONNACK 0 alone is no entry: the welcome may say "behind", and then it ends.
+                if not code and await thief.pinged():
+                    raise Failed("it is let in")
+            except Broken:
+                told.add("hung up on")
+            finally:
+                thief.close()
+        return ", ".join(sorted(told))
+
+    # --- who may publish ---
+
+    async def foreign_publish(self) -> str:
+        """The stranger writes on the writer's topic."""
+        stranger = self.stranger
+        rule = await stranger.publish(LOW_TOPIC, stranger.seal(LOW_TOPIC, b"forged"))
+        await self._only_honest("the stranger's message")
+        if rule is None:
+            raise Failed(f"a publish to another label's topic is taken; {NOT_ENFORCED}")
+        return rule or "no acknowledgement"
+
+    async def upward_publish(self) -> str:
+        """The reader writes downwards: what it knows would leak."""
+        reader = self.reader
+        rule = await reader.publish(LOW_TOPIC, reader.seal(LOW_TOPIC, b"leaked"))
+        await self._only_honest("a message of a label above")
+        if rule is None:
+            raise Failed(f"a client above writes to a topic below; {NOT_ENFORCED}")
+        return rule or "no acknowledgement"
+
+    async def replayed_publish(self) -> str:
+        """The same message again, by its sender and by the stranger."""
+        writer, stranger = self.writer, self.stranger
+        payload = os.urandom(8)
+        m2 = writer.seal(LOW_TOPIC, payload)
+        if await writer.publish(LOW_TOPIC, m2) is not None:
+            raise Broken("an honest message was refused")
+        again = await writer.publish(LOW_TOPIC, m2)
+        stolen = await stranger.publish(LOW_TOPIC, m2)
+        heard = [found for topic, found in await self._last() if topic == LOW_TOPIC]
+        if heard != [payload]:
+            raise Failed(f"a replayed message came {len(heard)} times to the reader")
+        if stolen is None:
+            raise Failed("another client's message is taken when somebody else sends it")
+        return (
+            f"acknowledged, not forwarded; stolen: {stolen or 'no acknowledgement'}"
+            if (again is None)
+            else (again or "no acknowledgement")
+        )
+
+    async def moved(self) -> str:
+        """A message sealed for one topic, published to another one of the same label."""
+        writer = self.writer
+        rule = await writer.publish(LOW_TOPIC, writer.seal(LOW_TOPIC + "/elsewhere", b"moved"))
+        await self._only_honest("the moved message")
+        if rule is None:
+            raise Failed("a message is taken on a topic that it was not sealed for")
+        return rule or "no acknowledgement"
+
+    async def unsealed(self) -> str:
+        """Plaintext, as any MQTT client sends it."""
+        rule = await self.writer.publish(LOW_TOPIC, b"plaintext")
+        await self._only_honest("plaintext")
+        if rule is None:
+            raise Failed("plaintext is taken")
+        return rule or "no acknowledgement"
+
+    async def reserved(self) -> str:
+        """Topics of the protocol and of brokers."""
+        told = set()
+        writer = self.writer
+        for topic in ("!x/sealmq-doctor", "$SYS/sealmq-doctor", "@sm1/sealmq-doctor"):
+            rule = await writer.publish(topic, writer.seal(topic, b"reserved"))
+            if rule is None:
+                raise Failed(f"a publish to {topic} is taken")
+            told.add(rule)
+        return ", ".join(sorted(told)) or "no acknowledgement"
+
+    async def empty_retained(self) -> str:
+        """Whoever can write into the connection clears a retained message with an empty one."""
+        writer = self.writer
+        kept = os.urandom(8)
+        m2 = writer.seal(LOW_TOPIC, kept, retain=True)
+        refused = await writer.publish(LOW_TOPIC, m2, retain=True)
+        if refused is not None:
+            if refused.startswith("broker.promise"):
+                raise Untried("this broker retains nothing")
+            raise Broken(f"an honest retained message was refused: {refused or 'no answer'}")
+        try:
+            rule = await writer.publish(LOW_TOPIC, b"", retain=True)
+            await self._last()
+            # The reader subscribes again, which brings what is retained.
+            await self.reader.subscribe(ALL)
+            found = [payload for _, payload in await self._last()]
+            if kept not in found:
+                raise Failed("an empty message that nobody has sealed clears a retained one")
+        finally:
+            m2 = writer.seal(LOW_TOPIC, b"", retain=True, kind=CLEAR)
+            await writer.publish(LOW_TOPIC, m2, retain=True)
+        return rule or "no acknowledgement"
+
+    # --- who may read ---
+
+    async def foreign_subscribe(self) -> str:
+        """The stranger asks for the writer's topic by its name."""
+        if await self.stranger.subscribe(LOW_TOPIC):
+            raise Failed(f"a topic of a label that is not below is granted; {NOT_ENFORCED}")
+        return "SUBACK 0x80"
+
+    async def foreign_read(self) -> str:
+        """The stranger has a filter that matches, and must get nothing but its own."""
+        return await self._gets_only(self.stranger, SIDE_TOPIC)
+
+    async def lower_reader(self) -> str:
+        """The writer, below, must not get what is published above it."""
+        await self._honest(self.reader, HIGH_TOPIC, b"secret")
+        return await self._gets_only(self.writer, LOW_TOPIC)
+
+    async def _gets_only(self, who: Canary, own: str) -> str:
+        last = os.urandom(8)
+        await self._honest(who, own, last)
+        got = sorted({topic for topic, _ in await who.heard(last)} - {own})
+        if got:
+            raise Failed(f"{who.name} got messages of {', '.join(got)}; {NOT_ENFORCED}")
+        return "nothing is delivered"
+
+    async def _only_honest(self, what: str) -> None:
+        if any(topic == LOW_TOPIC for topic, _ in await self._last()):
+            raise Failed(f"{what} was delivered to the reader; {NOT_ENFORCED}")

@@ -1,0 +1,153 @@
+"""One visit: canaries in, every try, canaries out.
+
+It is fast because nothing is waited for that need not come: each try ends with an honest message,
+behind which nothing of the try can follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from sealmq.kglink import KgClient
+from sealmq.run import ready
+from sealmq.run.ready import Ready
+from sealmq.site.canary import READER, STRANGER, WRITER
+from sealmq.site.config import Config, load
+from sealmq.site.layout import Layout
+from sealmq.site.values import address
+from sealmq_spec.identity import Identity
+
+from .at_broker import AtBroker
+from .at_mediator import AtMediator
+from .canary import Canary
+from .errors import Broken, DoctorError
+from .policy import alone, in_policy
+from .result import Failed, Result, Try, Untried, attempt
+
+# Until the mediator has taken over sealmq.toml and the keys.
+_TAKEN_OVER_S = 15.0
+
+
+async def examine(layout: Layout) -> list[Result]:
+    """Every try's result. DoctorError, ConfigError, KgError: it could not even begin."""
+    config = load(layout.config)
+    mediator, broker = _serving(layout, "mediator"), _serving(layout, "broker")
+    with alone(layout):
+        async with _canaries(layout, mediator) as canaries:
+            return await _tries(config, canaries, broker)
+
+
+def _serving(layout: Layout, role: str) -> Ready:
+    told = ready.read(layout, role)
+    if told is None or not told.ready:
+        raise DoctorError(f"the {role} of {layout.root} is not up", f"sealmq up {layout.root}")
+    return told
+
+
+@asynccontextmanager
+async def _canaries(layout: Layout, mediator: Ready) -> AsyncIterator[list[Canary]]:
+    host, port = address(mediator.address, "run/mediator.json")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced
+    async with await KgClient.connect(layout.kg_socket) as kg:
+        try:
+            with in_policy(layout):
+                await kg.reload()
+                made = []
+                for name in (WRITER, READER, STRANGER):
+                    enrolment, dump = await kg.lend(name)
+                    identity = Identity.from_enrolment(enrolment)
+                    if not identity.load(dump):
+                        raise DoctorError("the key generator lent what is no identity")
+                    made.append(Canary(identity, host, port, name))
+                async with AsyncExitStack() as stack:
+                    for canary in made:
+                        stack.callback(canary.close)
+                        await _enter(canary)
+                    yield made
+        finally:
+            await kg.reload()
+
+
+async def _enter(canary: Canary) -> None:
+    """Connect; the mediator may not have heard of it yet."""
+    end = asyncio.get_running_loop().time() + _TAKEN_OVER_S
+    while True:
+        try:
+            await canary.connect()
+            return
+        except Broken as error:
+            if asyncio.get_running_loop().time() > end:
+                raise DoctorError(
+                    f"{canary.name} cannot connect to {canary.host}:{canary.port}: {error}",
+                    "sealmq status SITE; the audit log holds the reason",
+                ) from None
+        await asyncio.sleep(0.02)
+
+
+async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[Result]:
+    writer, reader, stranger = canaries
+    host, port = address(broker.address, "run/broker.json")
+    outside = AtBroker(host, port, broker.tls)
+    inside = AtMediator(writer, reader, stranger)
+    await inside.subscribe()
+    proof = reader.hello[-54:].decode()
+
+    async def own_address() -> str:
+        return await _advertised(config, inside.reader)
+
+    at_broker = {
+        "broker: without credentials": outside.anonymous,
+        "broker: with guessed credentials": outside.guesses,
+        "broker: with a client's credentials": lambda: outside.client(proof),
+        "broker: without TLS": outside.plain,
+    }
+    at_mediator = {
+        "connect without a proof": inside.no_proof,
+        "connect with a replayed proof": inside.replayed_connect,
+        "publish to another label's topic": inside.foreign_publish,
+        "publish downwards": inside.upward_publish,
+        "publish what was published before": inside.replayed_publish,
+        "publish on another topic than sealed for": inside.moved,
+        "publish plaintext": inside.unsealed,
+        "publish to reserved topics": inside.reserved,
+        "subscribe to another label's topic": inside.foreign_subscribe,
+        "read beside one's label": inside.foreign_read,
+        "read above one's label": inside.lower_reader,
+        "clear a retained message with an empty one": inside.empty_retained,
+        "clients are sent to this mediator": own_address,
+    }
+    results = [await attempt(name, work) for name, work in at_broker.items()]
+    results.append(await attempt("an honest message arrives", inside.honest))
+    if results[-1].ok:  # else nothing behind it would mean anything
+        results += [await _fresh(inside, name, work) for name, work in at_mediator.items()]
+    inside.close()
+    return [r for r in results if not (r.ok is None and r.name == "broker: without TLS")]
+
+
+async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:
+    async def both() -> str:
+        await inside.drain()
+        return await work()
+
+    return await attempt(name, both)
+
+
+# Enrolment files carry the advertised address; what listens there must be us, not a broker beside.
+async def _advertised(config: Config, reader: Canary) -> str:
+    told = config.mediator
+    host = told.advertise_host
+    if (host, told.advertise_port) == (reader.host, reader.port):
+        return f"{host}:{told.advertise_port}"
+    again = Canary(reader.session.ident, host, told.advertise_port, reader.name)
+    again.session, again.client_id = reader.session, reader.client_id + "-b"
+    try:
+        code = await again.knock(again.make_hello())
+        if not code and await again.welcomed():
+            return f"{host}:{told.advertise_port}"
+    except Broken as error:
+        raise Untried(f"from here: {error}") from None
+    finally:
+        again.close()
+    raise Failed(f"what listens at {host}:{told.advertise_port} is not this mediator")

@@ -1,0 +1,49 @@
+"""What a try came to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sealmq.broker.errors import BrokerError
+from sealmq_spec.errors import SealError
+
+from .errors import Broken
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One try. ok: what must fail has failed; None: it could not be tried, which says nothing."""
+
+    name: str
+    ok: bool | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `--json`."""
+        return asdict(self)
+
+
+# A try says why it is well, or raises Failed with what it found.
+Try = Callable[[], Awaitable[str]]
+
+
+class Failed(Exception):
+    """What must fail has succeeded."""
+
+
+class Untried(Exception):
+    """It cannot be tried from here."""
+
+
+async def attempt(name: str, work: Try) -> Result:
+    """Run a try."""
+    try:
+        return Result(name, True, await work())
+    except Failed as error:
+        return Result(name, False, str(error))
+    except Untried as error:
+        return Result(name, None, str(error))
+    except (Broken, BrokerError, SealError, OSError) as error:
+        return Result(name, False, f"the try broke off: {error}")

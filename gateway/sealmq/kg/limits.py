@@ -1,0 +1,41 @@
+"""How many of each number the key generator gives away in a day at most, and how many it keeps.
+
+The days count because a restored store has to begin above all that was issued since its backup was
+made (lift.py); without a limit nobody could say where that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .errors import Bad
+from .rows import LabelRow
+
+# New epochs of one label in one day (UTC). What an operator asks for ends at the first, so that a
+# script gone wild leaves room: that a client leaves must not be refused on the same day.
+ASKED_A_DAY = 256
+EPOCHS_A_DAY = 4096
+# Epochs of a label that are kept. Each costs a back-link, made anew with every new epoch, and a key
+# in every snapshot. A retained message is readable through this many epochs after its own.
+KEPT = 512
+
+DAY_S = 86400
+
+
+def day_of(now_s: int) -> int:
+    """Days since 1970."""
+    return now_s // DAY_S
+
+
+def one_more(label: LabelRow, now_s: int, most: int) -> LabelRow:
+    """The label with one more epoch counted; Bad when that is more than `most` today."""
+    today = day_of(now_s)
+    made = label.made + 1 if label.day == today else 1
+    if made > most:
+        raise Bad(
+            f"label {label.name} has had {label.made} new epochs today (UTC), at most {most} are "
+            "given",
+            "go on tomorrow; for many labels or clients one command, or one edit of sealmq.toml, "
+            "makes one epoch",
+        )
+    return replace(label, day=today, made=made)

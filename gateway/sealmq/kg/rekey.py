@@ -1,0 +1,49 @@
+"""New epochs for labels: new roots R and R̄, and how long the old ones serve (SPEC.md 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from sealmq.site.model import NONE, Config
+from sealmq.site.values import near
+
+from . import limits, rows
+from .errors import Bad, Unknown
+from .rows import EpochRow, LabelRow
+from .tools import Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an operator has asked for: numbers of labels, and when their old epochs end."""
+
+    labels: frozenset[int]
+    until: int
+
+
+def picked(config: Config, names: Iterable[str], below: bool) -> list[str]:
+    """The labels that are meant, sorted. Unknown, or Bad for `none`, which has no keys."""
+    out: set[str] = set()
+    for name in names:
+        if name == NONE:
+            raise Bad("label none has no keys", "it stands for clients that are out already")
+        if name not in config.below:
+            raise Unknown(f"there is no label {name}", near(name, config.below))
+        out.add(name)
+        if below:
+            out |= config.below[name]
+    return sorted(out)
+
+
+def draw(
+    tx: Connection, tools: Tools, label: LabelRow, last: EpochRow, until: int, kseq: int, most: int
+) -> EpochRow:
+    """The next epoch of a label; what is older than limits.KEPT epochs goes."""
+    rows.put_label(tx, limits.one_more(label, tools.now_s, most))
+    fresh = EpochRow(label.number, last.epoch + 1, until, kseq)
+    rows.new_epoch(tx, tools.vault, label, fresh)
+    rows.prune_epochs(tx, label.number, limits.KEPT)
+    return fresh

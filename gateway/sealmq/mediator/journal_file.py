@@ -1,0 +1,95 @@
+"""One file of the journal: m3 as they went to the broker, with checksums, appended and synced.
+
+An entry: u32 length, u32 CRC-32 of the rest, then u64 Unix ms, u8 flags (QoS, RETAIN at bit 2), u16
+length of the topic, topic, payload. What a crash left torn at the end is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from sealmq.site.layout import sync_folder
+
+_OUTER = struct.Struct(">II")
+_INNER = struct.Struct(">QBH")
+
+
+class Entry(NamedTuple):
+    """What was published. An empty payload with RETAIN is a clear."""
+
+    ms: int
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+def pack(ms: int, topic: bytes, payload: bytes, qos: int, retain: bool) -> bytes:
+    """An entry's bytes."""
+    body = _INNER.pack(ms, qos | retain << 2, len(topic)) + topic + payload
+    return _OUTER.pack(len(body), crc32(body)) + body
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """The entries of a file, up to the first that is torn. Raises OSError."""
+    with path.open("rb") as file:
+        left = os.fstat(file.fileno()).st_size
+        while len(head := file.read(_OUTER.size)) == _OUTER.size:
+            size, check = _OUTER.unpack(head)
+            # A torn length may say anything, and reading would take that much memory first.
+            if not _INNER.size <= size <= left:
+                return
+            body = file.read(size)
+            if len(body) != size or crc32(body) != check:
+                return
+            ms, flags, length = _INNER.unpack_from(body)
+            at = _INNER.size
+            yield Entry(ms, body[at : at + length], body[at + length :], flags & 3, bool(flags & 4))
+
+
+class Segment:
+    """One file. `waiting` is for the thread that writes; the rest belongs to the event loop.
+
+    `first`: number of its first entry. `open`: entries that the broker has not acknowledged.
+    `quiet`: since when it takes no more entries and none is open (loop time). `again`: the broker
+    was lost since, and these entries have not been published once more.
+    """
+
+    __slots__ = ("_fd", "_size", "again", "closed", "first", "open", "opened", "path", "quiet",
+                 "size", "waiting")  # fmt: skip
+
+    def __init__(self, path: Path, first: int, opened: float) -> None:
+        self.path, self.first, self.opened = path, first, opened
+        self.waiting: list[bytes] = []
+        self.size = 0
+        self.open = 0
+        self.closed = False
+        self.quiet = opened
+        self.again = False
+        self._fd = -1
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Appends and syncs, in the writing thread. Raises OSError; the same data comes again."""
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            sync_folder(self.path.parent)
+        at = 0
+        view = memoryview(data)
+        while at < len(data):
+            at += os.pwrite(self._fd, view[at:], self._size + at)
+        os.fdatasync(self._fd)
+        self._size += len(data)
+
+    def end(self, unlink: bool) -> None:
+        """Closes the file, in the writing thread, and removes it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if unlink:
+            self.path.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""The broker is back after it was lost: what may not have been on its disk is published again
+(SPEC.md 6.4), before any client is let in.
+
+Sealed again as queued, oldest first, at the QoS it had. Readers' windows drop what they had. RETAIN
+stays on the newest of each topic alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from sealmq_spec.const import QUEUED, WILL
+from sealmq_spec.errors import SealError
+
+from .journal_file import Entry, Segment
+from .upstream import BrokerAway
+from .wrap import look_m3, open_m3, rewrap
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+log = logging.getLogger("sealmq.mediator")
+
+_AT_ONCE = 64
+_RACES = 3
+
+Publish = Callable[[bytes, bytes, int, bool], Awaitable[None]]
+
+
+class Replay:
+    """`publish`: topic, payload, QoS, RETAIN; returns when the broker has it, raises BrokerAway."""
+
+    def __init__(self, hub: Hub, publish: Publish) -> None:
+        self._hub, self._publish = hub, publish
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._sent = self._left_out = 0
+        # Topics whose retained message was published here, with its order.
+        self._retained: dict[str, tuple[int, int]] = {}
+
+    async def run(self) -> None:
+        """Raises BrokerAway; then all is to be done again."""
+        journal, house = self._hub.journal, self._hub.house
+        segments, losses = journal.lost(), house.losses
+        if segments:
+            await self._pass(segments, None)
+            # A client whose own connection the broker did not lose may have come between.
+            for _ in range(_RACES):
+                newer = self._hub.retained.newer
+                raced = {t.encode() for t, order in self._retained.items() if newer(t, *order)}
+                self._retained.clear()
+                if not raced:
+                    break
+                await self._pass(journal.all(), raced)
+            log.warning(
+                "journal: %d messages published again, %d left out", self._sent, self._left_out
+            )
+        if house.losses != losses:
+            raise BrokerAway("the broker was lost behind its last acknowledgement")
+        journal.broker_back(segments)
+
+    # only: of these topics, their newest retained message and nothing else.
+    async def _pass(self, segments: list[Segment], only: set[bytes] | None) -> None:
+        journal = self._hub.journal
+        newest: dict[bytes, int] = {}
+        for number, entry in enumerate(journal.entries(segments)):
+            if entry.retain:
+                newest[entry.topic] = number
+        tasks: set[asyncio.Task[None]] = set()
+        twos: set[asyncio.Task[None]] = set()
+        try:
+            for number, entry in enumerate(journal.entries(segments)):
+                last = entry.retain and newest[entry.topic] == number
+                if only is not None and (not last or entry.topic not in only):
+                    continue
+                if entry.qos != 2 and twos:
+                    # The broker hands QoS 2 on at PUBREL. What overtakes it could move a reader's
+                    # window beyond it.
+                    await asyncio.wait(twos)
+                await self._slots.acquire()
+                # Tasks begin in their order, and each sends before it first waits.
+                task = asyncio.create_task(self._one(entry, last), name="journal")
+                task.add_done_callback(lambda _: self._slots.release())
+                tasks.add(task)
+                if entry.qos == 2:
+                    twos.add(task)
+                    task.add_done_callback(twos.discard)
+                for done in [t for t in tasks if t.done()]:
+                    tasks.discard(done)
+                    done.result()
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, entry: Entry, last: bool) -> None:
+        hub = self._hub
+        topic = entry.topic.decode()
+        now_ms = hub.now_ms()
+        if not entry.payload:
+            if last and not hub.retained.newer(topic, entry.ms + 1, 0):
+                self._retained[topic] = hub.order.next(now_ms)
+                await self._publish(entry.topic, b"", 1, True)
+            return
+        try:
+            seen = look_m3(hub.ring, entry.payload)
+            inside = open_m3(hub.ring, seen, entry.topic, entry.payload, hub.known_tlv)
+            how = WILL if seen.how == WILL else QUEUED
+            payload = rewrap(hub.ring, hub.order, seen, inside, how, entry.topic, now_ms)
+        except SealError as error:
+            self._left_out += 1
+            log.info("journal: left out: %s", error)
+            return
+        retain = last and not hub.retained.newer(topic, seen.s2, seen.seq)
+        if retain:
+            self._retained[topic] = order = (hub.order.ms, hub.order.seq)
+            hub.retained.passed(topic, *order, origin=(seen.s2, seen.seq))
+        elif not entry.qos:
+            return
+        self._sent += 1
+        await self._publish(entry.topic, payload, entry.qos, retain)

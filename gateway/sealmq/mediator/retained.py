@@ -1,0 +1,75 @@
+"""What a mediator remembers of retained messages, so that nobody sets one back.
+
+By topic: the newest copy that passed, so that a broker's older one shows. By topic and sender: the
+newest that the sender published, so that a network cannot let an older one overtake it. In memory
+alone, and for MOST of each, the oldest forgotten first: after a restart it begins anew with what
+passes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from sealmq_spec.errors import Stale
+
+from .link import Sent
+
+MOST = 100_000
+
+Order = tuple[int, int]
+Place = tuple[int, int, int]
+
+
+class Retained:
+    """Times: (ms, seq) of m3; (t_pub, boot, ctr) of m1."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        # With what the newest was sealed anew from (SPEC.md 6.4): that one is no older message.
+        self._copies: OrderedDict[str, tuple[Order, Order | None]] = OrderedDict()
+        self._published: OrderedDict[tuple[str, int], tuple[Place, Sent | None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def passed(self, topic: str, ms: int, seq: int, origin: Order | None = None) -> None:
+        """A retained copy passed here, towards the broker or from it. origin: of the entry in the
+        journal that it was sealed anew from.
+        """
+        last = self._copies.get(topic)
+        if origin is None and last is not None and last[0] == (ms, seq):
+            origin = last[1]
+        self._copies[topic] = (ms, seq), origin
+        self._copies.move_to_end(topic)
+        if len(self._copies) > self._most:
+            self._copies.popitem(last=False)
+
+    def newer(self, topic: str, ms: int, seq: int) -> bool:
+        """Whether a newer copy than this one has passed."""
+        last = self._copies.get(topic)
+        return last is not None and (ms, seq) < last[0] and (ms, seq) != last[1]
+
+    def came(self, topic: str, ms: int, seq: int) -> None:
+        """A retained copy comes from the broker. Raises Stale for one that was replaced."""
+        if self.newer(topic, ms, seq):
+            raise Stale(f"an older retained message of {topic[:100]!r} came back")
+        self.passed(topic, ms, seq)
+
+    def check(self, topic: str, sender: int, place: Place, here: object) -> None:
+        """A client publishes with RETAIN. Raises Stale if a newer one of it is done, or under way
+        in this connection; one that is under way in an ended connection comes again itself.
+        """
+        last = self._published.get((topic, sender))
+        if last is None or place >= last[0]:
+            return
+        sent = last[1]
+        if sent is None or sent.done or sent.where is here:
+            raise Stale(f"retained message {place} comes behind {last[0]} of the same sender")
+
+    def published(self, topic: str, sender: int, place: Place, sent: Sent | None) -> None:
+        """It was let through. sent: its way to the broker; None: it is there."""
+        key = topic, sender
+        self._published[key] = place, sent
+        self._published.move_to_end(key)
+        if len(self._published) > self._most:
+            self._published.popitem(last=False)

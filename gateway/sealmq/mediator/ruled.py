@@ -1,0 +1,13 @@
+"""A refusal that names its rule: a family's, or one of the mediator's own."""
+
+from __future__ import annotations
+
+from sealmq_spec.errors import Denied
+
+
+class Ruled(Denied):
+    """`rule` goes into the audit record and, where there is a link, into the notice."""
+
+    def __init__(self, reason: str, rule: str) -> None:
+        super().__init__(reason)
+        self.rule = rule

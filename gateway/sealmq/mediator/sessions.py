@@ -1,0 +1,99 @@
+"""Sessions of (client, client id) that the broker keeps (SPEC.md 4.1).
+
+A session at the broker belongs to a client's secret, not to its number: once the key generator has
+ended a client's generations (rotated, disabled, relabelled, removed), whoever comes next must find
+neither subscriptions nor queue of before. So the store knows of each kept session, and under which
+generation it was proved last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from sealmq.store import KeptGone, KeptSession, StoreError
+
+from .keyring import Client
+from .upstream import BrokerAway, Upstream
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+log = logging.getLogger("sealmq.mediator")
+
+Key = tuple[int, str]
+
+
+class Sessions:
+    """What the store knows of them, and their end."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._kept = {(row.client, row.client_id): row.gen for row in hub.store.kept()}
+        self._ending: dict[Key, asyncio.Task[None]] = {}
+
+    def upstream_id(self, client: int, client_id: str) -> str:
+        """The client identifier at the broker: no two sites or clients share one."""
+        return f"sealmq/{self._hub.ring.site.hex()}/{client}/{client_id}"
+
+    def kept(self, client: int, client_id: str) -> bool:
+        """Whether the broker should have a session of this identifier."""
+        return (client, client_id) in self._kept
+
+    async def prepare(self, client: Client, gen: int, client_id: str, clean: bool) -> None:
+        """Before the broker is reached: an older secret's session has ended there, and the store
+        knows that there will be one to end some day. Raises BrokerAway, StoreUnavailable.
+        """
+        key = client.number, client_id
+        held = self._kept.get(key)
+        if held is not None and held <= client.ended and not clean:
+            await self._end(key, held)
+        if not clean and self._kept.get(key) != gen:
+            await self._hub.store.commit([KeptSession(*key, gen)])
+            self._kept[key] = gen
+
+    def cleaned(self, client: int, client_id: str) -> None:
+        """A clean session was opened: the broker has thrown away what it kept."""
+        gen = self._kept.pop((client, client_id), None)
+        if gen is not None:
+            self._hub.spawn(self._forget((client, client_id), gen), f"session of {client}")
+
+    async def sweep(self) -> None:
+        """Ends at the broker what belongs to generations that are over."""
+        if self._hub.kg is None:
+            return  # an old copy of the keys does not know of everybody
+        for key, gen in list(self._kept.items()):
+            client = self._hub.ring.clients.get(key[0])
+            if client is not None and gen > client.ended and not client.disabled:
+                continue
+            if self._kept.get(key) != gen:
+                continue
+            try:
+                await self._end(key, gen)
+            except (BrokerAway, StoreError) as error:
+                log.info("a session of client %d is not ended yet: %s", key[0], error)
+                return
+
+    # Once at a time for each session: a second connection would throw the first one out.
+    async def _end(self, key: Key, gen: int) -> None:
+        task = self._ending.get(key)
+        if task is None:
+            work = self._end_at_broker(key, gen)
+            task = self._ending[key] = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(lambda _: self._ending.pop(key, None))
+        await asyncio.shield(task)
+
+    async def _end_at_broker(self, key: Key, gen: int) -> None:
+        upstream = Upstream(lambda packet: None, lambda reason: None)
+        await upstream.open(self._hub.broker, self.upstream_id(*key), clean=True)
+        upstream.close()
+        await self._hub.store.commit([KeptGone(*key, gen)])
+        if self._kept.get(key) == gen:
+            del self._kept[key]
+
+    async def _forget(self, key: Key, gen: int) -> None:
+        try:
+            await self._hub.store.commit([KeptGone(*key, gen)])
+        except StoreError as error:
+            log.info("a session of client %d stays in the store: %s", key[0], error)

@@ -1,0 +1,241 @@
+"""The broker of a running site, of each kind: embedded, a private Mosquitto, or somebody else's.
+
+The first two are processes of ours on a loopback port that stays ours while they are away: nobody
+else can take it, and with it the password that a mediator sends there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+
+from sealmq.broker.asking import ask
+from sealmq.broker.errors import BrokerError, Refused, Untrusted
+from sealmq.broker.external import admitted, lets_anybody_in
+from sealmq.broker.mosquitto import SAVED, Program
+from sealmq.broker.process import AMQTT
+from sealmq.broker.promises import Promises
+from sealmq.broker.target import Target
+from sealmq.site.layout import Layout
+
+from . import proc, ready
+from .child import Start
+from .errors import RunError
+from .ready import Ready
+from .roles import Process, Say
+
+# How long an external broker may stay away when the site starts, and how often it is asked then.
+EXTERNAL_S = 10.0
+WATCH_S = 5.0
+# Mosquitto writes all that it keeps to disk when it ends.
+SAVING_S = 30.0
+
+
+class Port:
+    """The embedded broker's loopback port, listening from the first start to the end.
+
+    While there is no broker, connections are accepted and closed at once.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            self.sock = socket.create_server((host, port), backlog=512)
+        except OSError as error:
+            raise _taken(host, port, error) from None
+        self.sock.setblocking(False)
+        self.host, self.number = host, self.sock.getsockname()[1]
+
+    def refuse(self) -> None:
+        """There is no broker."""
+        asyncio.get_running_loop().add_reader(self.sock, self._turn_away)
+
+    def hand_over(self) -> None:
+        """A broker starts; it inherits the socket."""
+        asyncio.get_running_loop().remove_reader(self.sock)
+
+    def close(self) -> None:
+        """Give the port back."""
+        self.sock.close()
+
+    def _turn_away(self) -> None:
+        try:
+            sock, _ = self.sock.accept()
+        except OSError:
+            return
+        with sock:
+            # A reset: no half-closed connection lingers on.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+class HeldPort:
+    """A loopback port for Mosquitto, which opens its own socket: held by another, bound to it.
+
+    Nobody can bind a port that is bound without SO_REUSEADDR. It is set only while Mosquitto, which
+    sets it too, starts; a socket that is bound and does not listen takes no connection from it.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self.sock.bind((host, port))
+        except OSError as error:
+            self.sock.close()
+            raise _taken(host, port, error) from None
+        self.host, self.number = host, self.sock.getsockname()[1]
+
+    def hold(self) -> None:
+        """Nobody else takes it from now on; who has it keeps it."""
+        self._reuse(False)
+
+    def hand_over(self) -> None:
+        """Mosquitto starts."""
+        self._reuse(True)
+
+    def close(self) -> None:
+        """Give the port back."""
+        self.sock.close()
+
+    def _reuse(self, on: bool) -> None:
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, on)
+
+
+def _taken(host: str, port: int, error: OSError) -> RunError:
+    return RunError(
+        f"the site's broker cannot have {host}:{port}: {error.strerror}",
+        "choose another --broker-port, or none for a free one",
+    )
+
+
+def embedded_broker(start: Start, target: Target, port: Port, layout: Layout, say: Say) -> Process:
+    """The embedded broker's process."""
+
+    def ended() -> None:
+        port.refuse()
+        ready.forget(layout, "broker")
+
+    serves = _lets_in(layout, target, "embedded", AMQTT)
+    return Process(start, serves, ended, say, starting=port.hand_over)
+
+
+def private_mosquitto(
+    start: Start, program: Program, target: Target, port: HeldPort, layout: Layout, say: Say
+) -> Process:
+    """Mosquitto's process."""
+    admits = _lets_in(layout, target, "mosquitto", program.version)
+
+    async def serves(pid: int) -> str | None:
+        address = await admits(pid)
+        if address is not None:
+            port.hold()
+        return address
+
+    def ended() -> None:
+        port.hold()
+        ready.forget(layout, "broker")
+
+    def advice(lines: Sequence[str]) -> str | None:
+        if not any("open database" in line for line in lines):
+            return None
+        return (
+            f"move {layout.broker_state / SAVED} away: the disk has torn it. Sessions and "
+            "retained messages that it held are lost, but for what the mediator's journal has"
+        )
+
+    return Process(
+        start,
+        serves,
+        ended,
+        say,
+        starting=port.hand_over,
+        patience_s=SAVING_S,
+        advice=advice,
+    )
+
+
+def _lets_in(
+    layout: Layout, target: Target, kind: str, version: str
+) -> Callable[[int], Awaitable[str | None]]:
+    """A broker's process serves once it lets the mediator's credentials in."""
+
+    async def serves(pid: int) -> str | None:
+        try:
+            await admitted(target, 2.0)
+        except BrokerError:
+            return None
+        told = Ready("broker", pid, target.address, True, kind, version)
+        ready.write(layout, told, user=proc.user_of(pid))
+        return target.address
+
+    return serves
+
+
+class ExternalBroker:
+    """A broker that somebody else runs: never started or stopped, only asked whether it serves.
+
+    `asked` hears, before a mediator starts, what it does and does not.
+    """
+
+    name = "broker"
+    child = None
+
+    def __init__(
+        self, target: Target, layout: Layout, say: Say, asked: Callable[[Promises], None]
+    ) -> None:
+        self._target, self._layout, self._say, self._asked = target, layout, say, asked
+        self._serving = False
+
+    @property
+    def serving(self) -> bool:
+        return self._serving
+
+    async def start(self) -> None:
+        end = asyncio.get_running_loop().time() + EXTERNAL_S
+        while True:
+            try:
+                await admitted(self._target)
+                break
+            except (Refused, Untrusted):
+                raise  # asking again makes wrong credentials no better
+            except BrokerError:
+                if asyncio.get_running_loop().time() > end:
+                    raise
+            await asyncio.sleep(0.5)
+        promises = await ask(self._target)
+        self._asked(promises)
+        if missing := promises.missing():
+            self._say(
+                f"warning: broker {self._target.address} has " + ", ".join(missing) + "; clients "
+                "that ask for it are refused"
+            )
+        self._tell(True)
+        if await lets_anybody_in(self._target):
+            self._say(
+                f"warning: broker {self._target.address} lets in anybody, not mediators only; "
+                "whoever reaches it sees topics and ciphertext, and can publish"
+            )
+
+    async def tend(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                await admitted(self._target)
+                if not self._serving:
+                    self._say(f"broker {self._target.address} is there again")
+                    self._tell(True)
+            except BrokerError as error:
+                if self._serving:
+                    self._say(str(error))
+                    self._tell(False)
+
+    async def stop(self) -> bool:
+        self._serving = False
+        ready.forget(self._layout, "broker")
+        return True
+
+    def _tell(self, serving: bool) -> None:
+        self._serving = serving
+        tls = self._target.tls is not None
+        told = Ready("broker", None, self._target.address, serving, "external", tls=tls)
+        ready.write(self._layout, told)

@@ -1,0 +1,75 @@
+"""The coverage-guided runner: real targets for some thousand inputs, and each kind of defect."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from pathlib import Path
+
+import pytest
+
+from fuzz.__main__ import main
+from fuzz.runner import Limits, run
+from fuzz.target import NAMES
+
+HERE = Path(__file__).parent
+
+# There is no atheris for other machines; its absence on this one is a failure of setup.
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="atheris is for x86_64 alone"
+)
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The faulty targets lie beside this file, for the child as well."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(HERE)
+
+
+def test_atheris_is_there() -> None:
+    assert importlib.util.find_spec("atheris") is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_some_thousand_inputs_break_nothing(name: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    done = run(name, tmp_path, Limits(3000, timeout_s=120), said.append)
+    assert done.good, "\n".join(done.text)
+    assert done.inputs >= 3000
+    # Coverage was measured, and the seeds led somewhere.
+    assert done.edges > 100
+    assert any("inputs" in line and name in line for line in said)
+    assert any((tmp_path / name / "corpus").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("Crash", "ValueError"), ("Hang", "timeout"), ("Growth", "out-of-memory")]
+)
+def test_a_defect_is_found_and_its_input_saved(
+    kind: str, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"fuzz_faulty:{kind}"
+    # A machine under load makes sound inputs slow: only what hangs has little time.
+    patience = "4" if kind == "Hang" else "120"
+    limits = ["--inputs", "100000", "--timeout", patience, "--rss", "300", "--out", str(tmp_path)]
+    assert main([name, *limits]) == 1
+    text = capsys.readouterr().out
+    assert "BROKEN" in text
+    assert word in text
+    (saved,) = (tmp_path / name / "found").iterdir()
+    assert str(saved) in text
+    assert kind == "Growth" or saved.read_bytes()[:1] == b"!"
+
+
+def test_a_sound_target_ends_with_0_and_a_saved_input_can_be_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["toml", "--inputs", "300", "--out", str(tmp_path)]) == 0
+    assert "nothing found" in capsys.readouterr().out
+    saved = tmp_path / "input"
+    saved.write_bytes(b"x = ")
+    assert main(["toml", "--replay", str(saved)]) == 0
+    saved.write_bytes(b"!")
+    with pytest.raises(ValueError, match="nobody promised"):
+        main(["fuzz_faulty:Crash", "--replay", str(saved)])

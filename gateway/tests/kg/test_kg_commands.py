@@ -1,0 +1,282 @@
+"""`sealmq client disable|enable|rotate` and `sealmq rekey`, with the key generator's process and
+without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.helpers import WAIT_S, Device, MadeSite, copy_of, running
+from sealmq.cli.main import main
+from sealmq.kg.core import Kg
+from sealmq.kg.store import KgStore
+from sealmq.kglink import Change, KgClient
+from sealmq.site import edit
+
+M1 = ["bottom", "m1-ctrl", "m1-temp"]
+
+
+@pytest.fixture(params=["up", "down"])
+def there(request: pytest.FixtureRequest, factory: MadeSite, tmp_path: Path) -> Iterator[MadeSite]:
+    """A site whose key generator runs, and one whose does not."""
+    site = copy_of(factory, tmp_path)
+    if request.param == "down":
+        yield site
+        return
+    with running(site):
+        yield site
+
+
+def sealmq(site: MadeSite, *words: str) -> int:
+    at = 1 if words[0] == "rekey" else 2
+    return main([*words[:at], str(site.layout.root), *words[at:]])
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return told
+
+
+def look(site: MadeSite) -> tuple[dict[str, Any], dict[str, int]]:
+    """clients by name, and epochs by label, as they are on disk."""
+    store = KgStore.open_readonly(site.layout.kg_db)
+    try:
+        kg = object.__new__(Kg)
+        kg._store = store
+        clients = {row["name"]: row for row in kg.clients()}
+        return clients, {row["name"]: row["epoch"] for row in kg.labels()}
+    finally:
+        store.close()
+
+
+def test_disable_and_enable(there: MadeSite, capsys: pytest.CaptureFixture[str]) -> None:
+    text = there.layout.config.read_text()
+    assert sealmq(there, "client", "disable", "m1-control-panel") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-5] == "m1-control-panel is disabled"
+    assert lines[-4] == "new epochs (3); the old ones have ended:"
+    assert sorted(line.split() for line in lines[-3:]) == [[name, "2"] for name in M1]
+    clients, epochs = look(there)
+    assert clients["m1-control-panel"]["disabled"]
+    assert {name for name, epoch in epochs.items() if epoch == 2} == set(M1)
+    assert there.config.clients["m1-control-panel"].disabled
+    # nothing but that line is another one
+    now = there.layout.config.read_text().splitlines()
+    assert sum(a != b for a, b in zip(text.splitlines(), now, strict=True)) == 1
+    assert sealmq(there, "client", "disable", "m1-control-panel") == 1
+    error = capsys.readouterr().err
+    assert "m1-control-panel is disabled already" in error
+    assert f"sealmq client enable {there.layout.root} m1-control-panel" in error
+    assert sealmq(there, "client", "enable", "m1-control-panel", "--json") == 0
+    assert said(capsys) | {"kseq": 0} == {
+        "name": "m1-control-panel", "disabled": False, "kseq": 0, "epochs": [], "left": [],
+        "notes": [],
+    }  # fmt: skip
+    assert not look(there)[0]["m1-control-panel"]["disabled"]
+    assert sealmq(there, "client", "enable", "m1-control-panel") == 1
+    assert "is enabled already" in capsys.readouterr().err
+
+
+def test_rotate(
+    there: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    first = tmp_path / "first.json"
+    add = ["client", "add", str(there.layout.root), "m1-control-panel", "--label", "m1-ctrl"]
+    assert main([*add, "-o", str(first)]) == 0
+    capsys.readouterr()
+    assert sealmq(there, "client", "rotate", "m1-control-panel") == 0
+    shown = capsys.readouterr()
+    path = tmp_path / "m1-control-panel.sealmq.json"
+    old, new = json.loads(first.read_text()), json.loads(path.read_text())
+    assert old | {"ps": ""} == new | {"ps": ""}
+    assert old["ps"] != new["ps"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for secret in (old["ps"], new["ps"]):
+        assert secret not in shown.out + shown.err + there.layout.config.read_text()
+    assert "new epochs (3)" in shown.out
+    assert there.config.clients["m1-control-panel"].rotation == 1
+    # a file that is there is found before anything is changed
+    before = look(there), there.layout.config.read_text()
+    assert sealmq(there, "client", "rotate", "m1-control-panel") == 1
+    assert "is there already" in capsys.readouterr().err
+    assert sealmq(there, "client", "rotate", "m1-control-panel", "-o", "-") == 2
+    assert "is not printed" in capsys.readouterr().err
+    assert (look(there), there.layout.config.read_text()) == before
+    # with a sealmq.toml that has forgotten the first rotation
+    there.edit(", rotation = 1", "")
+    words = ("client", "rotate", "m1-control-panel", "-o", "again.json", "--json")
+    assert sealmq(there, *words) == 0
+    assert sorted(row["label"] for row in said(capsys)["epochs"]) == M1
+    assert there.config.clients["m1-control-panel"].rotation == 2
+    assert json.loads((tmp_path / "again.json").read_text())["ps"] not in (old["ps"], new["ps"])
+
+
+def test_who_was_removed_comes_back_as_another(there: MadeSite, tmp_path: Path) -> None:
+    def added(file: str) -> str:
+        words = ("client", "add", "monitor", "--label", "monitor", "-o", str(tmp_path / file))
+        assert sealmq(there, *words) == 0
+        ps: str = json.loads((tmp_path / file).read_text())["ps"]
+        return ps
+
+    first = added("first.json")
+    text = there.layout.config.read_text()
+    there.edit('monitor = { label = "monitor", kind = "app" }\n', "")
+    assert sealmq(there, "rekey", "--label", "m1-temp") == 0
+    if there.layout.kg_socket.exists():  # rekey alone does not make it read sealmq.toml
+        asyncio.run(_reload(there))
+    second = added("second.json")
+    assert second != first
+    assert text.count("rotation") == 0
+    assert there.config.clients["monitor"].rotation == 1
+    assert added("third.json") == second
+
+
+async def _reload(site: MadeSite) -> None:
+    async with await KgClient.connect(site.layout.kg_socket) as kg:
+        await kg.reload()
+
+
+def test_rekey(there: MadeSite, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("rekey", "--label", "m1-ctrl", "--label", "m2-temp")
+    before = look(there)
+    assert sealmq(there, *words, "--below", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-5] == "would get new epochs (4); nothing was changed:"
+    assert [line.split() for line in lines[-4:]] == [[name, "2"] for name in [*M1, "m2-temp"]]
+    assert sealmq(there, *words, "--dry-run", "--json") == 0
+    assert [row["label"] for row in said(capsys)["epochs"]] == ["m1-ctrl", "m2-temp"]
+    assert look(there) == before
+    began = int(time.time())
+    assert sealmq(there, *words, "--json") == 0
+    rows = said(capsys)["epochs"]
+    assert sorted((row["label"], row["epoch"]) for row in rows) == [("m1-ctrl", 2), ("m2-temp", 2)]
+    assert all(row["until"] >= began + 60 for row in rows)
+    assert sealmq(there, *words, "--below", "--handover", "3600") == 0
+    out = capsys.readouterr().out
+    assert "new epochs (4); the old ones run until " in out
+    assert look(there)[1] == before[1] | {"m1-ctrl": 3, "m1-temp": 2, "m2-temp": 3, "bottom": 2}
+    assert sealmq(there, *words, "--handover", "0") == 0
+    assert "the old ones have ended" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what", "hint"),
+    [
+        (["client", "disable", "monitr"], 1, "no client 'monitr'", "did you mean monitor?"),
+        (["client", "enable", "monitr"], 1, "no client 'monitr'", "did you mean monitor?"),
+        (["client", "rotate", "monitr"], 1, "no client 'monitr'", "did you mean monitor?"),
+        (["client", "disable", "nobody"], 1, "nobody has label none: it is out already", "line"),
+        (["client", "enable", "nobody"], 1, "nobody has label none", "another label"),
+        (["rekey", "--label", "m1-tmp"], 1, "no label m1-tmp", "did you mean m1-temp?"),
+        (["rekey", "--label", "none"], 1, "label none has no keys", "out already"),
+        (["rekey", "--label", "top", "--handover", "-1"], 2, "--handover -1", ""),
+        (["rekey", "--label", "top", "--handover", "1e3"], 2, "0 to 31622400 seconds", ""),
+        (["rekey"], 2, "--label", "sealmq rekey --help"),
+        (["client", "rotate", "monitor", "-o", "SITE/x.json"], 1, "inside the site", "-o FILE"),
+    ],
+)
+def test_refused(
+    words: list[str], code: int, what: str, hint: str, site: MadeSite,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    site.edit("[topics]", 'nobody = { label = "none" }\n\n[topics]')
+    before = look(site), site.layout.config.read_text()
+    words = [word.replace("SITE", str(site.layout.root)) for word in words]
+    assert sealmq(site, *words) == code
+    error = capsys.readouterr().err
+    assert what in error
+    assert hint in error
+    assert "Traceback" not in error
+    assert (look(site), site.layout.config.read_text()) == before
+
+
+def test_the_limit_of_a_day_is_told(
+    site: MadeSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sealmq.kg.limits.ASKED_A_DAY", 1)
+    words = ("rekey", "--label", "m1-temp")
+    assert [sealmq(site, *words), sealmq(site, *words)] == [0, 1]
+    error = capsys.readouterr().err
+    assert "label m1-temp has had 1 new epochs today (UTC), at most 1 are given" in error
+    assert "hint: go on tomorrow" in error
+
+
+def test_what_was_disabled_by_hand_while_it_was_down(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """sealmq.toml was edited while the site was down: the command makes it so, and says so."""
+    site.edit('monitor = { label = "monitor"', 'monitor = { disabled = true, label = "monitor"')
+    assert sealmq(site, "client", "disable", "monitor") == 0
+    assert "new epochs (9)" in capsys.readouterr().out
+    assert sealmq(site, "client", "disable", "monitor") == 1
+
+
+def test_cut_off_behind_the_edit_the_same_command_finishes(
+    there: MadeSite, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = edit.set_client_disabled
+
+    def dies(*args: Any) -> None:
+        real(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sealmq.cli.leave.set_client_disabled", dies)
+        assert sealmq(there, "client", "disable", "monitor") == 130
+    assert there.config.clients["monitor"].disabled
+    assert not look(there)[0]["monitor"]["disabled"]
+    assert sealmq(there, "client", "disable", "monitor") == 0
+    assert "new epochs (9)" in capsys.readouterr().out
+    assert look(there)[0]["monitor"]["disabled"]
+
+
+def test_mediators_hear_of_it(site: MadeSite) -> None:
+    """Each change comes to who watches, with all of it in the next snapshot."""
+
+    async def story() -> None:
+        async with await KgClient.connect(site.layout.kg_socket) as kg:
+            device = Device(await kg.enrol("monitor"))
+            await kg.hello(1)
+            device.accept((await kg.answer(device.ask())).packet)
+            await kg.confirm(device.ident.client, 1)
+            changes = kg.changes()
+            kseq = (await kg.snapshot())["kseq"]
+            pending = asyncio.ensure_future(anext(changes))
+            for words in (
+                ("rekey", "--label", "monitor"),
+                ("client", "disable", "monitor"),
+                ("client", "enable", "monitor"),
+            ):
+                assert await asyncio.to_thread(sealmq, site, *words) == 0
+                async with asyncio.timeout(WAIT_S):
+                    change: Change = await pending
+                assert change.client is None
+                whole = await kg.snapshot()
+                assert whole["kseq"] == change.kseq > kseq
+                kseq = change.kseq
+                pending = asyncio.ensure_future(anext(changes))
+                row = next(c for c in whole["clients"] if c["name"] == "monitor")
+                label = next(r for r in whole["labels"] if r["name"] == "monitor")
+                seen = (row["disabled"], row["ended"], len(row["links"]), label["epoch"])
+                assert (
+                    seen
+                    == {
+                        "rekey": (False, 0, 1, 2),
+                        "disable": (True, 1, 0, 3),
+                        "enable": (False, 1, 0, 3),
+                    }[words[0] if words[0] == "rekey" else words[1]]
+                )
+            pending.cancel()
+
+    with running(site):
+        asyncio.run(story())

@@ -1,0 +1,465 @@
+"""Backup and restore: what is refused, what is left when it is cut off, where the numbers begin."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import stat
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.helpers import Device, MadeSite, make_site, own, running
+from kg.test_kg_store import scan, secrets_of
+from sealmq.cli.main import main
+from sealmq.kg import lift
+from sealmq.kg import restore as restoring
+from sealmq.kg.backup import backup
+from sealmq.kg.core import Kg
+from sealmq.kg.errors import Bad, Denied, StoreBroken, StoreBusy
+from sealmq.kg.lift import Issued
+from sealmq.kg.restore import restore
+from sealmq.kg.store import KgStore
+
+DAY_S = 86400
+NOW_S = 1_800_000_000
+
+
+@pytest.fixture
+def saved(site: MadeSite, store: KgStore, kg: Kg, tmp_path: Path) -> Path:
+    """A backup of a site with a provisioned client; the store is closed."""
+    device = Device(kg.enrol("monitor"))
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
+    kg.confirm(device.ident.client, 1)
+    path = tmp_path / "saved"
+    backup(site.layout, site.config.site.id, path)
+    store.close()
+    return path
+
+
+def state(site: MadeSite) -> dict[str, Any]:
+    """Rows of kg.db, and the files beside it."""
+    rows = {}
+    with sqlite3.connect(site.layout.kg_db) as db:
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            rows[table] = sorted(map(repr, db.execute(f"SELECT * FROM {table}")))  # noqa: S608
+    db.close()
+    files = sorted(p.name for p in site.layout.kg_db.parent.iterdir())
+    return {"rows": rows, "files": files, "toml": site.layout.config.read_text()}
+
+
+# --- backup ---------------------------------------------------------------------------------------
+
+
+def test_a_backup_reveals_nothing_and_is_one_file(
+    site: MadeSite, store: KgStore, kg: Kg, key: bytes, tmp_path: Path
+) -> None:
+    kg.lend("monitor")
+    folder = tmp_path / "stick"
+    folder.mkdir()
+    size = backup(site.layout, site.config.site.id, folder / "b")
+    assert [p.name for p in folder.iterdir()] == ["b"]
+    assert stat.S_IMODE((folder / "b").stat().st_mode) == 0o600
+    assert (folder / "b").stat().st_size == size
+    assert scan(folder, secrets_of(store, key)) == []
+    with sqlite3.connect(folder / "b") as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert db.execute("SELECT count(*) FROM links").fetchone() == (1,)
+
+
+def test_a_backup_overwrites_nothing_and_lies_outside(
+    site: MadeSite, store: KgStore, tmp_path: Path
+) -> None:
+    number = site.config.site.id
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("mine", "link"):
+        with pytest.raises(Denied, match="is there already"):
+            backup(site.layout, number, tmp_path / name)
+    with pytest.raises(Denied, match="inside the site"):
+        backup(site.layout, number, site.layout.root / "state" / "b")
+    with pytest.raises(StoreBroken, match="not of site 00000000"):
+        backup(site.layout, bytes(4), tmp_path / "b")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine", "site"]
+
+
+class Full(sqlite3.Connection):
+    """What it is copied to has room for two pages."""
+
+    def backup(self, target: sqlite3.Connection, **_: Any) -> None:
+        target.execute("PRAGMA max_page_count = 2")
+        for name in "abc":
+            target.execute(f"CREATE TABLE {name} (x)")
+
+
+def test_a_backup_that_has_no_place(
+    site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "stick"
+    with pytest.raises(Denied, match="stick is no folder") as refused:
+        backup(site.layout, site.config.site.id, folder / "b")
+    assert refused.value.hint is not None
+    assert f"mkdir -p {folder}" in refused.value.hint
+    folder.mkdir()
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Full))
+    with pytest.raises(StoreBroken, match=f"^{folder}: no space is left for the backup$"):
+        backup(site.layout, site.config.site.id, folder / "b")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_backup_of_a_store_that_is_torn(site: MadeSite, tmp_path: Path) -> None:
+    whole = site.layout.kg_db.read_bytes()
+    for content in (b"", b"x" * 5000, whole[: len(whole) // 2]):
+        site.layout.kg_db.write_bytes(content)
+        with pytest.raises(StoreBroken):
+            backup(site.layout, site.config.site.id, tmp_path / "b")
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["site"]
+
+
+# --- restore: refused, and nothing changed --------------------------------------------------------
+
+
+def test_what_is_no_backup(site: MadeSite, saved: Path, tmp_path: Path) -> None:
+    whole, before = saved.read_bytes(), state(site)
+    wrong = {
+        "empty": (b"", "no backup"),
+        "text": (b"hello" * 500, "no backup"),
+        "cut": (whole[: len(whole) * 2 // 3], "no backup|damaged"),
+        "cut early": (whole[:2000], "no backup|damaged"),
+        "raw": (site.layout.kg_db.read_bytes(), "not made by `sealmq kg backup`"),
+    }
+    for name, (content, what) in wrong.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(StoreBroken, match=what):
+            restore(site.layout, site.config, path)
+    with pytest.raises(FileNotFoundError):
+        restore(site.layout, site.config, tmp_path / "nothing")
+    assert state(site) == before
+
+
+def test_every_page_that_is_torn_is_noticed_or_harmless(
+    site: MadeSite, saved: Path, tmp_path: Path
+) -> None:
+    """Zeroed pages: either refused, or what is restored is whole (the page held nothing)."""
+    whole, before = saved.read_bytes(), state(site)
+    noticed = 0
+    for at in range(0, len(whole), 4096):
+        torn = tmp_path / "torn"
+        torn.write_bytes(whole[:at] + bytes(4096) + whole[at + 4096 :])
+        with pytest.raises(StoreBroken):
+            restore(site.layout, site.config, torn)
+        noticed += 1
+        assert state(site) == before
+    assert noticed > 10
+
+
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        ("clients", r"the secret of client \S+"),
+        ("links", "link key 1 of client monitor"),
+        ("epochs", r"epoch 1 of label \S+"),
+    ],
+)
+def test_one_bit_of_a_secret_is_another(
+    table: str, what: str, site: MadeSite, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SQLite's own check sees nothing of it: each secret is opened before the old store goes."""
+    with sqlite3.connect(saved) as db:
+        row, blob = db.execute(f"SELECT rowid, secret FROM {table} LIMIT 1").fetchone()  # noqa: S608
+        changed = blob[:-20] + bytes((blob[-20] ^ 1,)) + blob[-19:]
+        db.execute(f"UPDATE {table} SET secret = ? WHERE rowid = ?", (changed, row))  # noqa: S608
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+    before = state(site)
+    assert main(["kg", "restore", str(site.layout.root), str(saved)]) == 1
+    told = capsys.readouterr().err
+    assert re.search(f"{re.escape(str(saved))} is damaged: {what}.*{table}.secret", told), told
+    assert "hint: nothing was changed; restore another backup" in told
+    assert state(site) == before
+
+
+def test_the_way_back_is_told(
+    site: MadeSite, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["kg", "restore", str(site.layout.root)]
+    assert main([*command, str(saved)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    undo = next(line for line in lines if line.startswith("to undo: sealmq "))
+    assert undo.endswith("kg.db.replaced")
+    assert main(undo.split()[3:]) == 0
+    # nothing was there before, or nothing that can be read: there is no way back to it
+    for content in (None, b"torn"):
+        site.layout.kg_db.unlink()
+        if content is not None:
+            site.layout.kg_db.write_bytes(content)
+        capsys.readouterr()
+        assert main([*command, str(saved)]) == 0
+        assert "to undo" not in capsys.readouterr().out
+
+
+def test_of_another_site_or_with_another_key(site: MadeSite, saved: Path, tmp_path: Path) -> None:
+    other = make_site(tmp_path / "other")
+    before = state(other)
+    with pytest.raises(StoreBroken, match=f"backup of site {site.config.site.id.hex()}, this one"):
+        restore(other.layout, other.config, saved)
+    assert state(other) == before
+    before = state(site)
+    (tmp_path / "key").write_text("another key of this length")
+    (tmp_path / "key").chmod(0o600)
+    with pytest.raises(StoreBroken, match="this key does not open"):
+        restore(site.layout, site.config, saved, tmp_path / "key")
+    site.layout.salt.write_bytes(bytes(16))
+    with pytest.raises(StoreBroken, match="is another one than the backup's"):
+        restore(site.layout, site.config, saved)
+    assert state(site) == before
+
+
+def test_while_the_site_runs(
+    site: MadeSite, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(site) as process:
+        with pytest.raises(StoreBusy):
+            restore(site.layout, site.config, saved)
+        assert main(["kg", "restore", str(site.layout.root), str(saved)]) == 1
+        assert "another process has the key generator's store open" in capsys.readouterr().err
+        assert process.popen.poll() is None
+        # a backup is no trouble
+        assert main(["kg", "backup", str(site.layout.root), str(tmp_path / "new")]) == 0
+        assert main(["kg", "backup", str(site.layout.root), str(tmp_path / "new")]) == 1
+        assert "is there already" in capsys.readouterr().err
+    assert main(["kg", "restore", str(site.layout.root), str(tmp_path / "new"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (said["labels"], said["enrol"], said["out"]) == (10, [], [])
+
+
+def test_a_clock_that_is_behind(site: MadeSite, saved: Path) -> None:
+    before = state(site)
+    with pytest.raises(StoreBroken, match=r"clock is \d+ s behind"):
+        restore(site.layout, site.config, saved, clock=lambda: 1_000_000_000)
+    assert state(site) == before
+
+
+def test_what_sealmq_toml_cannot_have_is_refused(site: MadeSite, saved: Path) -> None:
+    site.edit("m1-temp = []", 'm1-temp = { over = [], suite = "chacha" }')
+    before = state(site)
+    with pytest.raises(Bad, match="its keys were made for suite ccm"):
+        restore(site.layout, site.config, saved)
+    assert state(site) == before
+
+
+@pytest.mark.parametrize("at", ["_copy", "_renew", "_put_aside", "replace"])
+def test_cut_off_anywhere_the_old_store_is_there(
+    at: str, site: MadeSite, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = state(site)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os if at == "replace" else restoring, at, die)
+        with pytest.raises(KeyboardInterrupt):
+            restore(site.layout, site.config, saved)
+    after = state(site)
+    assert after["rows"] == before["rows"]
+    assert after["toml"] == before["toml"]
+    assert set(after["files"]) <= set(before["files"]) | {"kg.db.replaced", "restored"}
+    assert restore(site.layout, site.config, saved).labels == 10
+
+
+# --- restore: what is there afterwards ------------------------------------------------------------
+
+
+def test_on_a_machine_that_has_nothing_else(
+    site: MadeSite, saved: Path, key: bytes, tmp_path: Path
+) -> None:
+    """sealmq.toml, the key file and the backup are enough."""
+    root = tmp_path / "fresh" / "site"
+    root.mkdir(parents=True)
+    (root / "sealmq.toml").write_text(site.layout.config.read_text())
+    fresh = MadeSite(type(site.layout).of(root), site.key_file)
+    done = restore(fresh.layout, fresh.config, saved)
+    assert (done.labels, done.drawn, done.out) == (10, {}, [])
+    assert fresh.kg_key == key
+    for path in (fresh.layout.kg_db, fresh.layout.salt):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    files = {p.name for p in fresh.layout.kg_db.parent.iterdir()}
+    assert files == {"kg.db", "lock", "restored"}
+    with running(fresh) as process:
+        assert process.popen.poll() is None
+
+
+def test_confirmed_links_stay_and_pending_ones_go(
+    site: MadeSite, store: KgStore, kg: Kg, key: bytes, tmp_path: Path
+) -> None:
+    device = Device(kg.enrol("monitor"))
+    device.accept(kg.answer(device.ask(), 1)[0].packet)
+    kg.confirm(device.ident.client, 1)
+    pending = Device(kg.enrol("m1-temp-sensor"))
+    pending.accept(kg.answer(pending.ask(), 1)[0].packet)
+    kg.answer(device.ask(), 1)
+    backup(site.layout, site.config.site.id, tmp_path / "b")
+    store.close()
+    restore(site.layout, site.config, tmp_path / "b")
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg = Kg(store, site.config)
+    links = {c["name"]: c["links"] for c in kg.snapshot()["clients"]}
+    assert [(k["gen"], k["epoch"], k["km"]) for k in links["monitor"]] == [
+        (1, 1, device.ident.km.hex())
+    ]
+    assert links["m1-temp-sensor"] == []
+    for one in (device, pending):
+        before = (one.ident.gen, one.ident.kseq, own(one).epoch)
+        one.accept(kg.answer(one.ask(), 1)[0].packet)
+        after = (one.ident.gen, one.ident.kseq, own(one).epoch)
+        assert all(new > old for new, old in zip(after, before, strict=True))
+    # its old epoch is still good for what is retained
+    label = next(r for r in kg.snapshot()["labels"] if r["name"] == "monitor")
+    assert label["previous"]["epoch"] == 1
+    assert label["epoch"] > 4096
+    store.close()
+
+
+def test_sealmq_toml_is_the_truth_about_who_is_in(
+    site: MadeSite, saved: Path, key: bytes, tmp_path: Path
+) -> None:
+    """What happened after the backup: one is disabled, one removed, one rotated, one added."""
+    number = site.config.site.id
+
+    def opened() -> tuple[KgStore, Kg]:
+        store = KgStore.open(site.layout.kg_db, key, number)
+        return store, Kg(store, site.config)
+
+    store, kg = opened()
+    names = ("monitor", "m1-arm-operator", "m1-temp-sensor", "m2-temp-sensor")
+    old = {name: Device(kg.enrol(name)) for name in names}
+    store.close()
+    site.edit('monitor = { label = "monitor"', 'monitor = { disabled = true, label = "monitor"')
+    site.edit('m1-arm-operator = { label = "m1-arm", kind = "device" }\n', "")
+    site.edit("m1-temp-sensor = { label", "m1-temp-sensor = { rotation = 1, label")
+    site.edit("[topics]", 'late = { label = "m1-temp" }\n\n[topics]')
+    store, kg = opened()
+    kg.apply(site.config)
+    rotated, late = kg.enrol("m1-temp-sensor")["ps"], kg.enrol("late")
+    backup(site.layout, number, tmp_path / "second")
+    store.close()
+    done = restore(site.layout, site.config, saved)
+    assert done.drawn == {"m1-temp-sensor": 2, "late": 1}
+    assert done.out == ["m1-arm-operator", "monitor"]
+    assert site.config.clients["late"].rotation == 1
+    store, kg = opened()
+    assert not kg.apply(site.config).changed
+    for name, status in (("monitor", 1), ("m1-arm-operator", 1), ("m2-temp-sensor", 0)):
+        assert kg.answer(old[name].ask(), 1)[0].status == status
+    secrets = {old["m1-temp-sensor"].ident.ps.hex(), rotated}
+    assert kg.enrol("m1-temp-sensor")["ps"] not in secrets
+    assert kg.enrol("late")["ps"] != late["ps"]
+    assert kg.enrol("late")["client"] > late["client"] + 1024
+    store.close()
+    # a backup that knows both with the secrets of before: they are not taken up again
+    done = restore(site.layout, site.config, tmp_path / "second")
+    assert done.drawn == {"m1-temp-sensor": 3, "late": 2}
+
+
+def test_undone(site: MadeSite, saved: Path, key: bytes) -> None:
+    def enrolled() -> dict[str, Any]:
+        store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+        kg = Kg(store, site.config)
+        kg.apply(site.config)
+        found = kg.enrol("late")
+        store.close()
+        return found
+
+    site.edit("[topics]", 'late = { label = "m1-temp" }\n\n[topics]')
+    first = enrolled()
+    text = site.layout.config.read_text()
+    assert restore(site.layout, site.config, saved).drawn == {"late": 1}
+    assert enrolled()["ps"] != first["ps"]
+    site.layout.config.write_text(text)
+    replaced = site.layout.kg_db.with_name("kg.db.replaced")
+    assert restore(site.layout, site.config, replaced).drawn == {}
+    assert enrolled() == first
+
+
+# --- where numbers begin --------------------------------------------------------------------------
+
+
+def issued(at_s: int, n: int) -> Issued:
+    return Issued(at_s, inst=n, kseq=at_s, gen=n, epoch=n, label=n, client=n)
+
+
+@pytest.mark.parametrize("days", [0, 1, 30, 400])
+def test_above_all_that_can_have_been_issued(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lift, "randbelow", lambda n: 0)
+    last = NOW_S // DAY_S * DAY_S + DAY_S - 1  # the last second of a day
+    begin = lift.above(None, [issued(last, 100)], last + 1 + (days - 1) * DAY_S if days else last)
+    calendar = days + 1
+    assert begin.epoch > 100 + 4096 * calendar
+    assert begin.inst > 100 + 4096 * calendar
+    assert begin.gen > 100 + 2048 * calendar
+    assert min(begin.label, begin.client) > 100 + 1024 * calendar
+    assert begin.kseq >= last + days * DAY_S
+
+
+def test_twice_on_one_day_with_nothing_left_of_the_first() -> None:
+    source = issued(NOW_S - DAY_S, 100)
+    first = lift.above(None, [source], NOW_S)
+    second = lift.above(None, [source], NOW_S + 3600)
+    assert second.epoch == first.epoch + 60
+    assert second.kseq == first.kseq + 3600
+    begins = {lift.above(None, [source], NOW_S).inst for _ in range(50)}
+    assert len(begins) > 40
+
+
+def test_above_what_is_there_and_what_the_last_restore_began_with() -> None:
+    present = issued(NOW_S, 3_000_000)
+    begin = lift.above(present, [issued(NOW_S - DAY_S, 5)], NOW_S)
+    assert begin.epoch == 3_000_001
+    assert lift.above(issued(NOW_S, 7), [issued(NOW_S, 5)], NOW_S).epoch > 1_000_000
+    before = issued(NOW_S - 60, 5_000_000)
+    assert lift.above(present, [before], NOW_S).epoch > 5_000_000 + 4096
+
+
+def test_twice_at_once_with_the_store_past_reading(site: MadeSite, saved: Path, key: bytes) -> None:
+    """The second begins above what the first may have issued, bursts of changes included."""
+    now = NOW_S * 1000
+    first = restore(site.layout, site.config, saved, clock=lambda: now)
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id, lambda: now)
+    kg = Kg(store, site.config, clock=lambda: now)
+    last = kg.rekey(["m1-temp"], 0, False)
+    for _ in range(99):
+        last = kg.rekey(["m1-temp"], 0, False)
+    assert last.kseq == first.kseq + 100
+    store.close()
+    site.layout.kg_db.write_bytes(b"torn")
+    restore(site.layout, site.config, saved, clock=lambda: now + 60_000)
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id, lambda: now)
+    kg = Kg(store, site.config, clock=lambda: now)
+    assert kg.status()["kseq"] > last.kseq
+    assert min(row["epoch"] for row in kg.labels()) > last.epochs[0].epoch
+    store.close()
+
+
+def test_when_there_are_no_numbers_left() -> None:
+    with pytest.raises(Bad, match="no numbers left"):
+        lift.above(issued(NOW_S, 0xFFFFFF), [], NOW_S)
+    old = lift.above(None, [issued(NOW_S - 10 * 365 * DAY_S, 1)], NOW_S)
+    # however old a backup, it does not use them all up
+    assert max(old.inst, old.gen, old.client, old.label) < 1 << 22
+    assert old.epoch < 1 << 23
+
+
+def test_a_file_of_the_last_restore_that_is_not_ours(site: MadeSite, saved: Path) -> None:
+    path = site.layout.kg_db.with_name("restored")
+    for content in ("", "[]", '{"epoch": 3}', '{"epoch": "x"}', "\0\0"):
+        path.write_text(content)
+        assert restore(site.layout, site.config, saved).labels == 10
+    told = lift.from_json(json.loads(path.read_text()))
+    assert told is not None
