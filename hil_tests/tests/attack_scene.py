@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sealmq_spec.errors import Replay
+from sealmq_spec.errors import Replay, SealError
 from sealmq_spec.reader import Reader
 
 from running_site import Site, free_port, until
@@ -35,6 +35,11 @@ _LABELS = {
     "m2-temp-sensor": "m2-temp",
     "m2-control-panel": "m2-ctrl",
     "monitor": "monitor",
+    "m1-temp-sibling": "m1-temp",
+    "m1-device": "m1-temp",
+    "m1-reader": "m1-ctrl",
+    "east-sensor": "east",
+    "west-sensor": "west",
 }
 _LAST = b"machine/2/temperature"
 _OP_RECORD = 5
@@ -81,32 +86,40 @@ class Listener:
     """An honest reader of a filter at QoS 0."""
 
     def __init__(self, raw: RawClient, filt: str) -> None:
-        self._raw = raw
-        self._reader = Reader(raw.ident, Cipher)
+        self.raw = raw
+        self.reader = Reader(raw.ident, Cipher)
         raw.connect(keepalive=0)
         raw.subscribe(filt)
 
     def until(self, last: bytes) -> list[tuple[bytes, bytes, int]]:
-        """(topic, payload, how) of all before the payload `last`; b"again" for a repeated one."""
+        """(topic, payload, how) of all before the payload `last`; b"again" for a repeated one,
+        b"refused CLASS" for what did not open.
+        """
         heard: list[tuple[bytes, bytes, int]] = []
         while True:
-            got = self._raw.wire.read()
+            got = self.raw.wire.read()
             assert got is not None, "the mediator closed the reader's connection"
             if got[0] & 0xF0 != 0x30:
                 continue
             if got[1][2:5] == CONTROL:
-                op, what = self._raw.control(got)
+                op, what = self.raw.control(got)
                 if op == _OP_RECORD:
                     assert isinstance(what, bytes)
-                    self._reader.add(what)
+                    self.reader.add(what)
                 continue
             size = int.from_bytes(got[1][:2], "big")
             topic, payload = got[1][2 : 2 + size], got[1][2 + size :]
+            if got[0] & 6:
+                self.raw.wire.send(packet(0x40, payload[:2]))
+                payload = payload[2:]
             try:
-                now = self._raw.session.now_ms(mono())
-                message = self._reader.open(topic, bytearray(payload), now)
+                now = self.raw.session.now_ms(mono())
+                message = self.reader.open(topic, bytearray(payload), now)
             except Replay:
                 heard.append((topic, b"again", LIVE))
+                continue
+            except SealError as error:
+                heard.append((topic, b"refused " + type(error).__name__.encode(), LIVE))
                 continue
             if message.payload == last:
                 return heard
@@ -122,10 +135,14 @@ class Scene:
         self._first: dict[str, RawClient] = {}
         self._boots = 0
         self.made: list[RawClient] = []
-        self._listener = Listener(self.client("monitor"), "#")
+        self._words = 0
+        self.gather()
+
+    def gather(self) -> None:
+        """The honest reader and publisher that tell what got through."""
+        self.listener = Listener(self.client("monitor"), "#")
         self._teller = self.client("m2-temp-sensor")
         self._teller.connect(keepalive=0)
-        self._words = 0
 
     @property
     def broker(self) -> Mosquitto:
@@ -135,9 +152,9 @@ class Scene:
     def client(self, name: str) -> RawClient:
         """A client right behind a restart: keys, no connection yet. It holds its own session."""
         if name not in self._first:
-            self._first[name] = RawClient(self.site.port, self._enrolment(name))
+            self._first[name] = RawClient(self.site.port, self.enrolment(name))
             self._first[name].provision()
-        made = RawClient(self.site.port, self._enrolment(name))
+        made = RawClient(self.site.port, self.enrolment(name))
         for field in ("gen", "own", "km", "kseq"):
             setattr(made.ident, field, getattr(self._first[name].ident, field))
         self._boots += 1
@@ -147,7 +164,12 @@ class Scene:
         self.made.append(made)
         return made
 
-    def _enrolment(self, name: str) -> Path:
+    def keep(self, name: str, raw: RawClient) -> None:
+        """The keys of this one are the client's from now on."""
+        self._first[name] = raw
+
+    def enrolment(self, name: str) -> Path:
+        """The enrolment file of a client, which is added if it is new."""
         file = self.site.clients / name / "sealmq.json"
         return file if file.exists() else self.site.enrol(name, _LABELS[name])
 
@@ -156,7 +178,8 @@ class Scene:
         self._words += 1
         last = b"last word %d" % self._words
         self._teller.publish(_LAST, last)
-        return self._listener.until(last)
+        assert self._teller.notices == [], "the honest publisher was refused"
+        return self.listener.until(last)
 
     def refused(self, rule: str) -> bool:
         """Whether the audit log holds a refusal by this rule."""

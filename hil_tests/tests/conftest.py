@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evil_scene import EvilScene, evil_scene
 from running_site import Site
 
 
@@ -25,3 +26,18 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made.up()
     yield made
     made.down()
+
+
+@pytest.fixture(scope="session")
+def evil_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvilScene]:
+    """The factory, running, with an attacker's broker; for all modules that one worker gets."""
+    with evil_scene(tmp_path_factory.mktemp("evil")) as made:
+        yield made
+
+
+@pytest.fixture
+def evil(evil_site: EvilScene) -> EvilScene:
+    """The same, and nothing left to hear of the test before."""
+    evil_site.evil.holds = lambda p: False
+    evil_site.heard()
+    return evil_site

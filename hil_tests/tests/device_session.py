@@ -4,10 +4,34 @@
 import json
 import sys
 import time
+from binascii import hexlify
+from hashlib import sha256
 
-from sealmq_device import Client  # noqa: TID251 - this file runs in MicroPython
+from sealmq_device import Client, aead  # noqa: TID251 - this file runs in MicroPython
 
-client = Client(sys.argv[1])
+
+# Keeps, a line each, a digest of key and nonce and one of what was sealed; neither tells a key.
+class Recording:
+    def __init__(self, suite, key):
+        self._key = sha256(bytes(key)).digest()
+        self._aead = aead.make(suite, key)
+        self.open_into = self._aead.open_into
+
+    def seal_into(self, nonce, aad, buf, start, n):
+        aad, nonce = bytes(aad), bytes(nonce)
+        self._aead.seal_into(nonce, aad, buf, start, n)
+        sealed = bytes(buf[start : start + n + 16])
+        line = hexlify(sha256(self._key + nonce).digest())
+        line += b" " + hexlify(sha256(sealed + aad).digest()) + b"\n"
+        record.write(line)
+        record.flush()
+
+
+if len(sys.argv) > 2:
+    record = open(sys.argv[2], "ab")
+    client = Client(sys.argv[1], Recording)
+else:
+    client = Client(sys.argv[1])
 inbox = []
 
 
@@ -45,8 +69,27 @@ def do(c):
         client.publish(
             c["topic"], c["payload"].encode(), qos=c.get("qos", 1), retain=c.get("retain", False)
         )
+    elif op == "send":
+        # A publish of which the test wants to know more than that it went well.
+        ctr = client.publish(c["topic"], c["payload"].encode(), qos=c.get("qos", 1))
+        return {"ctr": ctr}
+    elif op == "ask":
+        client.ping()
+        end = time.time() + c.get("seconds", 0)
+        while time.time() < end and not client.receipted(c["ctr"]):
+            client.check_msg()
+            time.sleep(0.02)
+        return {"receipted": client.receipted(c["ctr"])}
+    elif op == "resend":
+        client.resend()
+    elif op == "clock":
+        return {
+            "now_ms": client.now_ms(),
+            "has_kg_time": client.has_kg_time(),
+            "conflict": client.session.clock_conflict,
+        }
     elif op == "subscribe":
-        client.subscribe(c["filter"])
+        client.subscribe(c["filter"], c.get("qos", 0))
     elif op == "receive":
         return receive(c["count"], c.get("seconds", 15))
     elif op == "disconnect":

@@ -62,9 +62,14 @@ class Device:
 
 
 @contextmanager
-def device(enrolment: Path, bits: int = 64, connect: bool = True) -> Iterator[Device]:
-    """A device, connected unless told otherwise, ended at the end."""
-    process = micropython(_SCRIPT, enrolment, bits=bits)
+def device(
+    enrolment: Path, bits: int = 64, connect: bool = True, record: Path | None = None
+) -> Iterator[Device]:
+    """A device, connected unless told otherwise, ended at the end as if its power were cut.
+
+    record: a file to which it writes digests of what it seals, and under which key and nonce.
+    """
+    process = micropython(_SCRIPT, enrolment, *(() if record is None else (record,)), bits=bits)
     try:
         made = Device(process)
         if connect:

@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import time
+from collections import deque
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -87,12 +88,32 @@ def publish(topic: bytes, payload: bytes, first: int = 0x30, pid: int = 0) -> by
     return packet(first, text(topic) + middle + payload)
 
 
+def split(data: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
+    """The whole packets as (first byte, body) that stand in `data`, and the rest."""
+    packets: list[tuple[int, bytes]] = []
+    at = 0
+    while True:
+        size, shift, o = 0, 0, at + 1
+        while o < len(data):
+            size |= (data[o] & 127) << shift
+            shift, o = shift + 7, o + 1
+            if data[o - 1] < 128:
+                break
+        else:
+            return packets, data[at:]
+        if len(data) < o + size:
+            return packets, data[at:]
+        packets.append((data[at], data[o : o + size]))
+        at = o + size
+
+
 class Wire:
     """A TCP connection to the mediator and whole packets read off it."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 15)
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self._held = b""
+        self._packets: deque[tuple[int, bytes]] = deque()
 
     def close(self) -> None:
         self.socket.close()
@@ -106,25 +127,16 @@ class Wire:
 
     def read(self) -> tuple[int, bytes] | None:
         """The next packet as (first byte, body); None when the mediator has closed."""
-        while True:
-            if len(self._held) >= 2:
-                size, at, shift = 0, 1, 0
-                while at < len(self._held):
-                    size |= (self._held[at] & 127) << shift
-                    shift, at = shift + 7, at + 1
-                    if self._held[at - 1] < 128:
-                        if len(self._held) >= at + size:
-                            body, first = self._held[at : at + size], self._held[0]
-                            self._held = self._held[at + size :]
-                            return first, body
-                        break
+        while not self._packets:
             try:
                 more = self.socket.recv(65536)
             except ConnectionResetError:
                 return None
             if not more:
                 return None
-            self._held += more
+            packets, self._held = split(self._held + more)
+            self._packets.extend(packets)
+        return self._packets.popleft()
 
     def closed(self) -> bool:
         """Reads until the mediator closes; its last packets are dropped."""
@@ -176,8 +188,12 @@ class RawClient:
         """Connects; gives CONNACK's body. The welcome sets the time."""
         if not self.ident.gen:
             self.provision()
+        return self.enter(bytes(self.connect_packet(**fields)))
+
+    def enter(self, made: bytes | bytearray) -> bytes:
+        """Sends a CONNECT; gives CONNACK's body, behind the welcome if it is 0."""
         self.wire = Wire(self.port)
-        self.wire.send(bytes(self.connect_packet(**fields)))
+        self.wire.send(made)
         answer = self.wire.read()
         assert answer is not None
         assert answer[0] == 0x20

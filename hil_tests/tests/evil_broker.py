@@ -1,0 +1,248 @@
+"""An external broker in the attacker's hands: it serves as told until a test makes it do otherwise.
+
+It keeps every packet it was sent, says anything on any connection, holds back, serves old retained
+copies. It knows no key, but those that a test got from a client.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from sealmq_spec.topics import matches
+
+from running_site import free_port, until
+from wire import packet, publish, split
+
+_PUBLISH, _PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x30, 0x40, 0x50, 0x60, 0x70
+
+
+class Published(NamedTuple):
+    """A PUBLISH that came from a mediator."""
+
+    client_id: str
+    first: int
+    topic: bytes
+    payload: bytes
+
+
+class Call(NamedTuple):
+    """A CONNECT that came from a mediator."""
+
+    client_id: str
+    clean: bool
+
+
+class EvilBroker:
+    """Listens from the beginning; every connection has a thread of its own."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        self.calls: list[Call] = []
+        self.published: list[Published] = []
+        # (client id, first byte, body) of everything behind CONNECT.
+        self.packets: list[tuple[str, int, bytes]] = []
+        self.retained: dict[bytes, bytes] = {}
+        # Asked before a PUBLISH is passed on and acknowledged.
+        self.holds: Callable[[Published], bool] = lambda p: False
+        self._lines: dict[str, Line] = {}
+        # Of each session its filters with their QoS, and what waits for those that are kept.
+        self._filters: dict[str, dict[str, int]] = {}
+        self._queues: dict[str, list[tuple[bytes, bytes, int]]] = {}
+        self._lock = threading.RLock()
+        self._server = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, name="evil broker", daemon=True).start()
+
+    def close(self) -> None:
+        """No more connections; those that are there end."""
+        self._server.close()
+        for line in list(self._lines.values()):
+            line.close()
+
+    # --- what the attacker does ---
+
+    def tell(
+        self, client_id: str, topic: bytes, payload: bytes, first: int = _PUBLISH, pid: int = 0
+    ) -> None:
+        """A PUBLISH out of nowhere on the connection of this client."""
+        self.line(client_id).send(publish(topic, payload, first, pid))
+
+    def line(self, client_id: str) -> Line:
+        """The connection behind which the client with this identifier is."""
+        with self._lock:
+            found = [line for name, line in self._lines.items() if _is(name, client_id)]
+        assert len(found) == 1, f"{len(found)} connections of {client_id}: {list(self._lines)}"
+        return found[0]
+
+    def lines(self) -> list[Line]:
+        """The connections that are there."""
+        with self._lock:
+            return list(self._lines.values())
+
+    def seen(self, topic: bytes) -> list[bytes]:
+        """Payloads published on a topic so far."""
+        with self._lock:
+            return [p.payload for p in self.published if p.topic == topic]
+
+    def filters(self, client_id: str) -> set[str]:
+        """What the sessions of a client, kept ones too, are subscribed to."""
+        with self._lock:
+            return {f for name, fs in self._filters.items() if _is(name, client_id) for f in fs}
+
+    def sent_by(self, client_id: str, kind: int) -> list[bytes]:
+        """Bodies of the packets of one kind (0x80 SUBSCRIBE, ...) on the lines of a client."""
+        with self._lock:
+            return [b for name, f, b in self.packets if _is(name, client_id) and f & 0xF0 == kind]
+
+    def acknowledged(self, client_id: str, pid: int) -> None:
+        """Waits for a PUBACK from a mediator."""
+        body = pid.to_bytes(2, "big")
+        until("PUBACK at the broker", lambda: body in self.sent_by(client_id, _PUBACK))
+
+    # --- what every broker does ---
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                peer, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        line: Line | None = None
+        with suppress(OSError), peer:
+            held = b""
+            while more := peer.recv(65536):
+                packets, held = split(held + more)
+                for first, body in packets:
+                    if line is None:
+                        line = self._connected(peer, body)
+                    elif first == 0xE0:
+                        break
+                    else:
+                        self._packet(line, first, body)
+        if line is not None:
+            with self._lock:
+                if self._lines.get(line.client_id) is line:
+                    del self._lines[line.client_id]
+                    if line.client_id not in self._queues:
+                        del self._filters[line.client_id]
+
+    def _connected(self, peer: socket.socket, body: bytes) -> Line:
+        size = int.from_bytes(body[10:12], "big")
+        client_id, clean = body[12 : 12 + size].decode(), bool(body[7] & 2)
+        with self._lock:
+            self.calls.append(Call(client_id, clean))
+            if (old := self._lines.get(client_id)) is not None:
+                old.close()
+            present = not clean and client_id in self._queues
+            if not present:
+                self._filters[client_id] = {}
+            queue = [] if clean else self._queues.get(client_id, [])
+            if clean:
+                self._queues.pop(client_id, None)
+            else:
+                self._queues[client_id] = []
+            line = self._lines[client_id] = Line(peer, client_id)
+            line.send(bytes((0x20, 2, present, 0)))
+            for message in queue:
+                line.deliver(*message)
+        return line
+
+    def _packet(self, line: Line, first: int, body: bytes) -> None:
+        kind = first & 0xF0
+        with self._lock:
+            self.packets.append((line.client_id, first, body))
+        if kind == _PUBLISH:
+            self._published(line, first, body)
+        elif kind == _PUBREC:
+            line.send(packet(_PUBREL | 2, body))
+        elif kind == _PUBREL:
+            line.send(packet(_PUBCOMP, body))
+        elif kind == 0x80:
+            self._subscribed(line, body)
+        elif kind == 0xA0:
+            for filt in _filters(body[2:], 0):
+                self._filters[line.client_id].pop(filt, None)
+            line.send(packet(0xB0, body[:2]))
+        elif kind == 0xC0:
+            line.send(b"\xd0\0")
+
+    def _published(self, line: Line, first: int, body: bytes) -> None:
+        size = int.from_bytes(body[:2], "big")
+        topic, rest = body[2 : 2 + size], body[2 + size :]
+        pid, payload = (rest[:2], rest[2:]) if first & 6 else (b"", rest)
+        came = Published(line.client_id, first, topic, payload)
+        with self._lock:
+            self.published.append(came)
+            if self.holds(came):
+                return
+            if first & 1:
+                self.retained[topic] = payload
+            for name in self._filters:
+                self._pass_on(name, topic, payload, first >> 1 & 3)
+        if pid:
+            line.send(packet(_PUBACK if first & 2 else _PUBREC, pid))
+
+    def _pass_on(self, name: str, topic: bytes, payload: bytes, qos: int) -> None:
+        filters = self._filters[name]
+        granted = [q for f, q in filters.items() if matches(f, topic.decode())]
+        if not granted:
+            return
+        qos = min(qos, max(granted))
+        if (line := self._lines.get(name)) is not None:
+            line.deliver(topic, payload, qos)
+        elif name in self._queues and qos:
+            self._queues[name].append((topic, payload, qos))
+
+    def _subscribed(self, line: Line, body: bytes) -> None:
+        filters = _filters(body[2:])
+        with self._lock:
+            self._filters[line.client_id].update(filters)
+            line.send(packet(0x90, body[:2] + bytes(filters.values())))
+            for topic, payload in self.retained.items():
+                if payload and any(matches(f, topic.decode()) for f in filters):
+                    line.send(publish(topic, payload, _PUBLISH | 1))
+
+
+class Line:
+    """One connection of a mediator."""
+
+    def __init__(self, peer: socket.socket, client_id: str) -> None:
+        self.client_id = client_id
+        self._peer, self._lock = peer, threading.Lock()
+        self._pid = 20_000
+
+    def send(self, data: bytes) -> None:
+        """Whole packets; a mediator that is gone hears nothing."""
+        with self._lock, suppress(OSError):
+            self._peer.sendall(data)
+
+    def deliver(self, topic: bytes, payload: bytes, qos: int) -> None:
+        """A message that this client has subscribed to."""
+        self._pid = self._pid % 30_000 + 1 if qos else self._pid
+        self.send(publish(topic, payload, _PUBLISH | qos << 1, self._pid))
+
+    def close(self) -> None:
+        """The connection ends."""
+        with suppress(OSError):
+            self._peer.shutdown(socket.SHUT_RDWR)
+
+
+def _is(upstream: str, client_id: str) -> bool:
+    return upstream.rpartition("/")[2] == client_id
+
+
+def _filters(body: bytes, qos: int = 1) -> dict[str, int]:
+    """Filters and their QoS, which stands behind each in so many bytes."""
+    found = {}
+    while body:
+        end = 2 + int.from_bytes(body[:2], "big")
+        found[body[2:end].decode()] = body[end] if qos else 0
+        body = body[end + qos :]
+    return found

@@ -1,0 +1,176 @@
+"""Claim 7: a CONNECT counts once, and nothing upstream is touched by one that does not count.
+
+The attacker replays, holds back and changes CONNECTs; what reaches the broker is seen there.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sealmq_spec.const import WILL
+
+from attack_scene import LIVE, TOPIC, again
+from evil_scene import EvilScene
+from running_site import until
+from wire import RawClient, Wire, text
+
+READY, BEHIND = 1, 1
+
+
+def _touched(evil: EvilScene) -> tuple[int, int]:
+    """Connections that the broker saw, and packets on those of the sensor."""
+    sensors = [p for p in evil.evil.packets if "m1-temp-sensor" in p[0]]
+    return len(evil.evil.calls), len(sensors)
+
+
+def _behind(raw: RawClient, made: bytes) -> None:
+    """The mediator calls it behind, under seal, and hangs up."""
+    wire = Wire(raw.port)
+    wire.send(made)
+    assert wire.read() == (0x20, b"\0\0")
+    welcome = wire.read()
+    assert welcome is not None
+    assert raw.session.down(welcome[1][5:], 0) == (READY, BEHIND)
+    assert wire.closed()
+
+
+@pytest.fixture
+def raw(evil: EvilScene) -> RawClient:
+    """The sensor, not connected yet."""
+    return evil.client("m1-temp-sensor")
+
+
+def test_a_replay_does_not_touch_the_session(evil: EvilScene, raw: RawClient) -> None:
+    made = bytes(raw.connect_packet())
+    assert raw.enter(made) == b"\0\0"
+    before = _touched(evil)
+    for _ in range(3):
+        wire = Wire(raw.port)
+        wire.send(made)
+        assert wire.read() == (0x20, b"\0\0")
+        assert wire.closed()
+    assert _touched(evil) == before
+    assert raw.barrier() == []
+    assert raw.publish(TOPIC, b"still the owner") == [(0x40, b"\0\x01")]
+    assert evil.heard() == [(TOPIC, b"still the owner", LIVE)]
+
+
+def test_a_connect_that_was_held_back(evil: EvilScene, raw: RawClient) -> None:
+    """Until a newer one has been accepted: of the boot session, and of the next boot."""
+    held = bytes(raw.connect_packet())
+    assert raw.connect() == b"\0\0"
+    before = _touched(evil)
+    wire = Wire(raw.port)
+    wire.send(held)
+    assert wire.read() == (0x20, b"\0\0")
+    assert wire.closed()
+    assert _touched(evil) == before
+    older = bytes(raw.connect_packet())
+    fresh = evil.client("m1-temp-sensor")
+    assert fresh.connect() == b"\0\0"
+    before = _touched(evil)
+    _behind(raw, older)
+    assert _touched(evil) == before
+    assert fresh.barrier() == []
+    fresh.close()
+
+
+def test_a_replay_behind_a_restart_of_the_mediator(evil: EvilScene, raw: RawClient) -> None:
+    """The newest (gen, boot, conn) is on disk before the session or the broker is touched."""
+    made = bytes(raw.connect_packet())
+    assert raw.enter(made) == b"\0\0"
+    pid = evil.site.kill("mediator")
+    evil.site.back("mediator", pid)
+    evil.gather()
+    evil.heard()
+    calls = len(evil.evil.calls)
+    _behind(raw, made)
+    assert not any("m1-temp-sensor" in c.client_id for c in evil.evil.calls[calls:])
+    again(raw, raw.session.ctr + 1)
+    assert raw.publish(TOPIC, b"back") == [(0x40, b"\0\x01")]
+    assert evil.heard() == [(TOPIC, b"back", LIVE)]
+
+
+def test_a_will_is_not_replayed_with_its_connect(evil: EvilScene, raw: RawClient) -> None:
+    will = raw.seal(TOPIC, b"gone", flags=2, kind=WILL, life=255)
+    made = bytes(raw.connect_packet(will=text(TOPIC) + text(will), flags=0xCE))
+    assert raw.enter(made) == b"\0\0"
+    raw.wire.send(b"\xe0\0")
+    assert raw.wire.closed()
+    until("the end", lambda: evil.site.audit("disconnect")[-1]["client"] == "m1-temp-sensor")
+    before = len(evil.evil.seen(TOPIC))
+    _behind(raw, made)
+    assert evil.heard() == []
+    assert len(evil.evil.seen(TOPIC)) == before
+
+
+def test_a_proof_under_keys_that_newer_ones_have_ended(evil: EvilScene) -> None:
+    """Once a proof under the newer generation has come, the older link root is worth nothing."""
+    older = evil.client("m1-device")
+    assert older.connect() == b"\0\0"
+    held = bytes(older.connect_packet())
+    newer = evil.client("m1-device")
+    newer.ident.gen, newer.ident.own = 0, None
+    newer.provision()
+    assert newer.ident.gen > older.ident.gen
+    assert newer.connect() == b"\0\0"
+    before = _touched(evil)
+    assert older.enter(held) == b"\0\x05"
+    assert older.connect() == b"\0\x05"
+    assert _touched(evil) == before
+    newer.close()
+    evil.keep("m1-device", newer)
+
+
+def test_every_bit_that_says_what_a_connect_wants(evil: EvilScene, raw: RawClient) -> None:
+    """Clean Session, keep alive, identifier, will and the proof's numbers, one bit each."""
+    will = raw.seal(TOPIC, b"gone", flags=2, kind=WILL, life=255)
+    whole = bytes(raw.connect_packet(will=text(TOPIC) + text(will), flags=0xCE))
+    before = _touched(evil)
+    password = len(whole) - 54
+    for at, bit in [
+        (whole.index(b"MQTT") + 5, 0x02),  # Clean Session
+        (whole.index(b"MQTT") + 5, 0x20),  # will retain
+        (whole.index(b"MQTT") + 5, 0x08),  # will QoS
+        (whole.index(b"MQTT") + 7, 0x01),  # keep alive
+        (whole.index(raw.client_id), 0x01),
+        (whole.index(TOPIC), 0x01),
+        (whole.index(will) + 40, 0x01),
+        *((password + n, 0x01) for n in range(54)),
+    ]:
+        bent = bytearray(whole)
+        bent[at] ^= bit
+        wire = Wire(raw.port)
+        wire.send(bent)
+        wire.socket.shutdown(1)
+        answer = wire.read()
+        assert answer != (0x20, b"\0\0"), (at, bit)
+        wire.close()
+    assert _touched(evil) == before
+    assert raw.enter(whole) == b"\0\0", "the packet itself is genuine"
+    raw.wire.send(b"\xe0\0")
+    assert raw.wire.closed()
+
+
+def test_one_client_holds_sixteen_connections_at_most(evil: EvilScene, raw: RawClient) -> None:
+    """The oldest ends: no client takes the broker's connections from the others."""
+    wires = []
+    for n in range(20):
+        raw.client_id = b"m1-temp-sensor-many-%d" % n
+        assert raw.enter(raw.connect_packet()) == b"\0\0"
+        wires.append(raw.wire)
+    for wire in wires[:4]:
+        assert wire.closed()
+
+    def there() -> bool:
+        lines = [
+            name for name in [line.client_id for line in evil.evil.lines()] if "-many-" in name
+        ]
+        return len(lines) == 16
+
+    until("16 connections at the broker", there)
+    other = evil.client("m2-temp-sensor")
+    assert other.connect() == b"\0\0"
+    for wire in wires:
+        wire.close()
+    other.close()
+    evil.heard()

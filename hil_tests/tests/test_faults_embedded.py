@@ -1,0 +1,22 @@
+"""Rounds of faults under load with the embedded broker: whoever is connected loses nothing.
+
+It promises no persistent sessions, so there is no reader that sleeps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faults_run import passes
+
+
+def test_20_rounds(tmp_path: Path) -> None:
+    passes(tmp_path, "--rounds", 20, "--seed", 20, "--broker", "embedded")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(4))
+def test_200_rounds_more(tmp_path: Path, part: int) -> None:
+    passes(tmp_path, "--rounds", 50, "--broker", "embedded", "--full")

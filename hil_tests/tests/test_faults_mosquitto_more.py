@@ -1,0 +1,11 @@
+"""More rounds of faults with the site's own Mosquitto, in another file for another worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from faults_run import passes
+
+
+def test_15_rounds_more(tmp_path: Path) -> None:
+    passes(tmp_path, "--rounds", 15, "--seed", 31, "--broker", "mosquitto")

@@ -1,0 +1,276 @@
+"""What outlives a process: wills, kept sessions, acknowledged messages, retained ones.
+
+One site with a Mosquitto of its own; its processes are killed with SIGKILL, which loses what the
+broker has not saved yet.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from mqtt_peers import SYNC, Sealed, Will, provisioned
+from mqtt_stage import LABEL
+from running_site import Site, sealmq, until
+
+
+class Place:
+    """A running site, and clients by their names."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._plays = 0
+
+    def client(self, name: str, identifier: str = "") -> Sealed:
+        """A client right behind its start."""
+        file = self.site.clients / name / "sealmq.json"
+        if not file.exists():
+            self.site.enrol(name, LABEL)
+        raw = provisioned(self.site.port, file)
+        self._plays += 1
+        # Above all that this client ever had.
+        raw.boot = 1000 + self._plays
+        peer = Sealed(name, self.play, raw)
+        peer.client_id = f"{self.play}-{identifier or name}"
+        return peer
+
+    play = "durable"
+
+    def kill(self, role: str) -> None:
+        self.site.back(role, self.site.kill(role))
+
+    def journal(self) -> int:
+        """Bytes in the journal."""
+        return sum(f.stat().st_size for f in self.site.path.glob("state/mediator/journal/*.seg"))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    site = Site(tmp_path_factory.mktemp("durable"))
+    site.up("--broker", "mosquitto")
+    try:
+        made = Place(site)
+        keeper = made.client("reader")
+        into(keeper)
+        keeper.publish(SYNC, b"here", 1, True)
+        keeper.await_("puback")
+        keeper.disconnect()
+        yield made
+    finally:
+        site.down()
+
+
+@pytest.fixture
+def place(running: Place, request: pytest.FixtureRequest) -> Place:
+    """Topics and identifiers of this test's own."""
+    running.play = str(request.node.name)[5:45]
+    return running
+
+
+def into(peer: Sealed, clean: bool = True, will: Will | None = None) -> None:
+    """Connects, once the mediator has its broker back."""
+
+    def admitted() -> bool:
+        peer.told.clear()
+        peer.connect(clean=clean, will=will)
+        return peer.welcome
+
+    until(f"{peer.name} to be let in", admitted)
+
+
+def leave(peer: Sealed) -> None:
+    """Goes away for a while: its session stays."""
+    peer.sync()
+    peer.disconnect()
+
+
+def returned(peer: Sealed) -> None:
+    """Comes back; what it got before is forgotten."""
+    peer.got.clear()
+    into(peer, clean=False)
+
+
+def saved(place: Place) -> None:
+    """The broker has saved what it holds."""
+    file = place.site.path / "state/broker/mosquitto.db"
+    before = file.stat().st_mtime_ns if file.exists() else 0
+    until("the broker's save", lambda: file.exists() and file.stat().st_mtime_ns != before)
+
+
+def test_wills_fire_once_behind_a_killed_mediator_for_those_who_stay_away(place: Place) -> None:
+    reader = place.client("reader")
+    into(reader, clean=False)
+    reader.subscribe([("t/#", 2)])
+    gone = place.client("writer", "gone")
+    into(gone, will=Will("t/gone:gone:2"))
+    other = place.client("other", "stays")
+    into(other, will=Will("t/other:other:1"))
+    same = place.client("writer", "same")
+    into(same, will=Will("t/same:same:1"))
+    left = place.client("third", "left")
+    into(left, will=Will("t/left:left:1"))
+    left.disconnect()
+    place.kill("mediator")
+    # One identifier of the writer returns, the other does not; who said DISCONNECT has no will.
+    for peer in (other, same):
+        into(peer)
+    into(reader, clean=False)
+    reader.await_("got")
+    # What fired does not fire again behind the next one, where another one's will does.
+    into(place.client("third", "later"), will=Will("t/later:later:1"))
+    place.kill("mediator")
+    for peer in (other, same):
+        into(peer)
+    into(reader, clean=False)
+    reader.await_("got")
+    reader.sync()
+    seen = [line.rpartition(" r")[0] for line in reader.got]
+    assert seen == ["t/gone gone q2", "t/later later q1"]
+    for peer in (other, same, reader):
+        peer.disconnect()
+
+
+def test_what_was_acknowledged_survives_a_killed_broker(place: Place) -> None:
+    reader = place.client("reader")
+    into(reader, clean=False)
+    reader.subscribe([("t/x", 2)])
+    leave(reader)
+    saved(place)
+    writer = place.client("writer")
+    into(writer)
+    for n in range(30):
+        writer.publish("t/x", b"%d" % n, 1 + n % 2, False)
+    writer.await_("puback", 15)
+    writer.await_("pubcomp", 15)
+    assert place.journal() > 0
+    place.kill("broker")
+    returned(reader)
+    while len(reader.got) < 30:
+        reader.await_("got")
+    for qos, first in (("q1", 0), ("q2", 1)):
+        of = [int(line.split()[1]) for line in reader.got if qos in line]
+        assert of == list(range(first, 30, 2))
+    reader.disconnect()
+
+
+@pytest.mark.parametrize("killed", [("broker",), ("mediator", "broker")])
+def test_retained_messages_survive_it_and_none_is_set_back(
+    place: Place, killed: tuple[str, ...]
+) -> None:
+    writer = place.client("writer")
+    into(writer)
+    for topic, qos in (("t/once", 1), ("t/often", 1), ("t/clear", 1), ("t/plain", 0)):
+        writer.publish(topic, b"old", qos, True)
+    writer.settle()
+    saved(place)
+    writer.publish("t/often", b"newer", 1, True)
+    writer.publish("t/often", b"newest", 0, True)
+    writer.publish("t/clear", b"", 1, True)
+    writer.publish("t/plain", b"new", 0, True)
+    writer.settle()
+    pids = {role: place.site.kill(role) for role in killed}
+    for role, pid in pids.items():
+        place.site.back(role, pid)
+    reader = place.client("reader")
+    into(reader)
+    reader.subscribe([("t/+", 1)])
+    reader.sync()
+    assert sorted(line.rpartition(" q")[0] for line in reader.got) == [
+        "t/often newest",
+        "t/once old",
+        "t/plain new",
+    ]
+    reader.disconnect()
+
+
+def test_the_journal_is_emptied_when_the_broker_has_saved(place: Place) -> None:
+    writer = place.client("writer")
+    into(writer)
+    writer.publish("t/x", b"x" * 5000, 1, False)
+    writer.await_("puback")
+    assert place.journal() > 5000
+    until("an empty journal", lambda: place.journal() < 5000, 120)
+    writer.disconnect()
+
+
+def test_a_rotated_client_gets_no_session_of_its_old_secret_whose_will_is_void(
+    place: Place,
+) -> None:
+    risky = place.client("rotated", "risky")
+    into(risky, will=Will("t/will:gone:1"))
+    old = place.client("rotated", "session")
+    into(old, clean=False)
+    old.subscribe([("t/x", 1)])
+    leave(old)
+    writer = place.client("writer")
+    into(writer)
+    writer.publish("t/x", b"for the old one", 1, False)
+    writer.await_("puback")
+    file = place.site.clients / "rotated" / "sealmq.json"
+    file.unlink()
+    done = sealmq("client", "rotate", place.site.path, "rotated", "-o", file)
+    assert done.returncode == 0, done.stderr
+    risky.await_("closed")
+    until(
+        "the will's end",
+        lambda: place.site.audit("publish-refused", rule="mediator.will.disabled"),
+    )
+    new = place.client("rotated", "session")
+    into(new, clean=False)
+    assert new.told == ["connack 0 present=0"]
+    new.sync()
+    assert new.got == []
+    new.disconnect()
+    into(new, clean=False)
+    assert new.told[-1] == "connack 0 present=1"
+    new.disconnect()
+
+
+def test_a_full_disk_refuses_qos_1_loses_nothing_and_goes_on(place: Place) -> None:
+    reader = place.client("reader")
+    into(reader, clean=False)
+    reader.subscribe([("t/x", 1)])
+    writer = place.client("writer")
+    into(writer)
+    writer.publish("t/x", b"before", 1, False)
+    writer.await_("puback")
+    pid = place.site.pid("mediator")
+    whole = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    # Every write of the mediator to a file fails now; its sockets go on.
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, whole[1]))
+    try:
+        writer.publish("t/x", b"kept back", 1, False)
+        until("a notice", lambda: _refused(writer))
+        assert "puback 2" not in writer.told
+        writer.publish("t/x", b"at most once", 0, False)
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, whole)
+    until("what was kept back", lambda: "puback 2" in _told(writer))
+    until("the record", lambda: place.site.audit("store-back"))
+    assert place.site.audit("store-unavailable")
+    refused = len(writer.notices)
+    writer.publish("t/x", b"after", 1, False)
+    last = f"puback {max(writer.sent)}"
+    until("it to go on", lambda: last in _told(writer))
+    assert len(writer.notices) == refused
+    reader.sync()
+    lines = [line.rpartition(" q")[0] for line in reader.got]
+    assert lines == ["t/x before", "t/x kept back", "t/x at most once", "t/x after"]
+    reader.disconnect()
+    writer.disconnect()
+
+
+def _told(writer: Sealed) -> list[str]:
+    """All that it was told by now."""
+    writer.send(b"\xc0\0")
+    writer.await_("pingresp")
+    return writer.told
+
+
+def _refused(writer: Sealed) -> bool:
+    """One more QoS 1 message is refused as unavailable."""
+    writer.publish("t/x", b"refused", 1, False)
+    _told(writer)
+    return "mediator.publish.journal" in writer.notices
