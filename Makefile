@@ -6,11 +6,17 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON := build/venv/bin/python
-TESTS := shared_spec/tests firmware/tests gateway/tests hil_tests/tests
+# Long ones first, so that the short ones fill what is left at the end.
+TESTS := hil_tests/tests gateway/tests firmware/tests shared_spec/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
+# Tests wait for processes more than they compute: one worker more than there are cores.
+JOBS ?= $(shell expr $$(nproc) + 1)
+# How many inputs fuzzing tries on each target.
+FUZZ_INPUTS ?= 50000
+PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full bench-gateway clean
+.PHONY: help setup demo lint test test-full test-red fuzz bench-gateway clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -25,10 +31,19 @@ lint: setup  ## ruff, mypy, the one-way imports
 	@.ci/lint.sh
 
 test: lint  ## lint and all tests but the long ones, within ten minutes
-	@$(PYTHON) -m pytest -m 'not full' $(PYTEST_ARGS) $(TESTS)
+	@$(PYTEST) -m 'not full' $(PYTEST_ARGS) $(TESTS)
 
+test-full: FUZZ_INPUTS = 1000000
 test-full: lint  ## everything
-	@$(PYTHON) -m pytest $(PYTEST_ARGS) $(TESTS)
+	@$(PYTEST) $(PYTEST_ARGS) $(TESTS)
+	@$(PYTHON) hil_tests/red.py
+	@$(PYTHON) -m fuzz --inputs $(FUZZ_INPUTS)
+
+test-red: setup  ## each defence taken out; the tests that attack it must fail (an hour)
+	@$(PYTHON) hil_tests/red.py
+
+fuzz: setup  ## FUZZ_INPUTS inputs at each surface, steered by coverage; build/fuzz keeps them
+	@$(PYTHON) -m fuzz --inputs $(FUZZ_INPUTS)
 
 bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 	@mkdir -p build/bench
