@@ -1,0 +1,78 @@
+# The port of store.py in an ESP32's NVS: Client(NvsStore()). NVS writes a new value beside the old
+# one and then gives that up, so a power cut leaves one of the two.
+from micropython import const
+
+from sealmq_spec.const import U24
+from sealmq_spec.errors import Malformed
+
+from .store import parsed
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+# What stands there, in the partition "nvs"; firmware/README.md has the same table.
+NAMESPACE = "sealmq"
+ENROLMENT = "enrolment"  # blob: the enrolment file, byte by byte
+STATE = "state"  # blob: what put_state was given
+BOOT = "boot"  # i32: the boot counter
+
+# MicroPython raises OSError with ESP-IDF's codes below zero.
+_NOT_FOUND = const(-0x1102)
+_TYPE_MISMATCH = const(-0x1103)
+_INVALID_LENGTH = const(-0x110C)
+_SIZES = (256, 1024, 4000)  # NVS does not say how long a blob is; a longer one than that is none
+
+
+class NvsStore:
+    def __init__(self) -> None:
+        from esp32 import NVS
+
+        self._nvs: "Any" = NVS(NAMESPACE)
+
+    # The parsed enrolment (SPEC.md 7.1).
+    def enrolment(self) -> "dict[str, Any]":
+        raw = self._blob(ENROLMENT)
+        if not raw:
+            raise Malformed(
+                "NVS holds no enrolment (namespace %s, key %s)" % (NAMESPACE, ENROLMENT)
+            )
+        return parsed(raw)
+
+    # Empty when there is none.
+    def state(self) -> bytes:
+        return self._blob(STATE)
+
+    def put_state(self, blob: bytes) -> None:
+        self._nvs.set_blob(STATE, blob)
+        self._nvs.commit()
+
+    # The last number stored; 0 when there is none. No nonce depends on it.
+    def boot(self) -> int:
+        try:
+            boot: int = self._nvs.get_i32(BOOT)
+        except OSError as error:
+            _none(error)
+            return 0
+        return boot if 0 <= boot <= U24 else 0
+
+    def put_boot(self, boot: int) -> None:
+        self._nvs.set_i32(BOOT, boot)
+        self._nvs.commit()
+
+    def _blob(self, key: str) -> bytes:
+        for size in _SIZES:
+            buf = bytearray(size)
+            try:
+                return bytes(buf[: self._nvs.get_blob(key, buf)])
+            except OSError as error:
+                if error.errno != _INVALID_LENGTH:
+                    _none(error)
+                    break
+        return b""
+
+
+# Raises it, unless it says that there is no such value.
+def _none(error: OSError) -> None:
+    if error.errno != _NOT_FOUND and error.errno != _TYPE_MISMATCH:
+        raise error
