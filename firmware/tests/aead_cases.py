@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
 from real_micropython import micropython
 
 CCM, CHACHA = 1, 2
-PLAIN = 10  # added to a suite: the backend for interpreters without viper
+# Added to a suite: the backend for interpreters without viper, CCM's for long messages.
+PLAIN, LONG = 10, 20
 
 
 @dataclass(frozen=True)

@@ -1,104 +1,112 @@
-"""Published vectors of AES-256-CCM and ChaCha20-Poly1305, opened and sealed by real MicroPython."""
+"""Published vectors of AES-256-CCM and ChaCha20-Poly1305, through every cipher backend there is.
+
+CPython has the gateway's; MicroPython, 64-bit and 32-bit, the device's: in viper, in pieces for
+long messages, and what stands in where there is no viper. The numbers are checked, so that a
+package with fewer vectors fails instead of passing with less.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography_vectors import open_vector_file
 
-from aead_cases import CCM, CHACHA, Case, run
-from real_micropython import BITS
+import published
+from aead_cases import CCM, CHACHA, LONG, PLAIN, Case, run
+from published import FORGED, NO_NONCE, VALID, Source, Tally, Vector
+from real_micropython import BITS, VIPER
+from sealmq.aead import make
 
-RFC_8439_2_8_2 = (
-    "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d6"
-    "3dbea45e8ca9671282fafb69da92728b1a71de0a9e060b2905d6a5b67ecd3b36"
-    "92ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc"
-    "3ff4def08e4b7a9de576d26586cec64b6116"
-    "1ae10b594f09e26a7e902ecbd0600691"
-)
+# Valid, forged, refused for the nonce; excluded. Each sums up to what the file holds.
+NUMBERS: dict[str, tuple[Callable[[], Source[Vector]], tuple[int, int, int], dict[str, int]]] = {
+    "wycheproof-ccm": (
+        published.wycheproof_ccm,
+        (51, 27, 13),
+        {published.KEY: 368, published.NONCE: 36, published.TAG: 57},
+    ),
+    "wycheproof-chacha": (published.wycheproof_chacha, (256, 60, 9), {}),
+    "nist-ccm": (published.nist_ccm, (10, 0, 0), {published.NONCE: 60}),
+    "boringssl-chacha": (published.boringssl_chacha, (66, 0, 0), {}),
+    "openssl-chacha": (published.openssl_chacha, (4, 1, 0), {}),
+}
+BACKENDS = {
+    CCM: {"viper": CCM, "long": CCM + LONG, "plain": CCM + PLAIN},
+    CHACHA: {"viper": CHACHA, "plain": CHACHA + PLAIN},
+}
 
-
-@dataclass(frozen=True)
-class Vector:
-    """What a publisher printed; `sealed` is ciphertext and tag, `valid` whether it opens."""
-
-    key: bytes
-    nonce: bytes
-    aad: bytes
-    plaintext: bytes
-    sealed: bytes
-    valid: bool = True
-
-
-def nist_ccm() -> Iterator[Vector]:
-    """The cases of SP 800-38C's validation suite that have our sizes: VNT256, 12-byte nonces."""
-    with open_vector_file("ciphers/AES/CCM/VNT256.rsp", "r") as file:
-        text = file.read()
-    assert {"Plen = 24", "Tlen = 16"} <= set(text.splitlines())
-    key = b""
-    for block in text.split("[Nlen = 12]")[1].split("[Nlen")[0].split("\n\n"):
-        fields = dict(re.findall(r"^(\w+) = ([0-9a-f]+)$", block, re.MULTILINE))
-        if "Key" in fields:
-            key = bytes.fromhex(fields["Key"])
-        elif fields:
-            nonce, aad, plaintext, sealed = (
-                bytes.fromhex(fields[name]) for name in ("Nonce", "Adata", "Payload", "CT")
-            )
-            yield Vector(key, nonce, aad, plaintext, sealed)
+each_source = pytest.mark.parametrize("which", NUMBERS)
 
 
-def ietf_chacha() -> Iterator[Vector]:
-    """RFC 8439's example, then BoringSSL's and OpenSSL's cases; one of them is forged."""
-    text = (
-        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the "
-        b"future, sunscreen would be it."
-    )
-    nonce = bytes.fromhex("070000004041424344454647")
-    aad = bytes.fromhex("50515253c0c1c2c3c4c5c6c7")
-    yield Vector(bytes(range(0x80, 0xA0)), nonce, aad, text, bytes.fromhex(RFC_8439_2_8_2))
-    names = {"NONCE": "IV", "AD": "AAD", "IN": "PLAINTEXT", "CT": "CIPHERTEXT"}
-    for name in ("boringssl", "openssl"):
-        with open_vector_file(f"ciphers/ChaCha20Poly1305/{name}.txt", "r") as file:
-            blocks = file.read().split("\n\n")
-        for block in blocks:
-            lines = [line.partition("=") for line in block.splitlines() if "=" in line]
-            raw = {label.strip().upper(): text.strip() for label, _, text in lines}
-            if "KEY" in raw:
-                fields = {names.get(label, label): text for label, text in raw.items()}
-                key, nonce, aad, plaintext, ciphertext, tag = (
-                    _value(fields.get(field, ""))
-                    for field in ("KEY", "IV", "AAD", "PLAINTEXT", "CIPHERTEXT", "TAG")
-                )
-                valid = "RESULT" not in fields
-                yield Vector(key, nonce, aad, plaintext, ciphertext + tag, valid)
+def read(which: str) -> Source[Vector]:
+    """The vectors, as many as there must be."""
+    reader, numbers, excluded = NUMBERS[which]
+    source = reader()
+    verdicts = Counter(vector.verdict for vector in source.vectors)
+    assert tuple(verdicts[verdict] for verdict in (VALID, FORGED, NO_NONCE)) == numbers
+    assert source.excluded == excluded
+    return source
 
 
-def _value(text: str) -> bytes:
-    return text[1:-1].encode() if text.startswith('"') else bytes.fromhex(text)
-
-
-@pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize(
-    ("suite", "published", "number"),
-    [(CCM, nist_ccm, 10), (CHACHA, ietf_chacha, 72)],
-    ids=("ccm", "chacha"),
-)
-def test_published_vectors(
-    bits: int, suite: int, published: Callable[[], Iterator[Vector]], number: int, tmp_path: Path
-) -> None:
-    vectors = list(published())
-    assert len(vectors) == number
-    calls, expected = [], []
+def calls(vectors: list[Vector], suite: int) -> tuple[list[Case], list[tuple[str, bytes]]]:
+    """The calls that the vectors make, and what each must give: its answer and its buffer."""
+    cases, expected = [], []
     for v in vectors:
         n = len(v.plaintext)
-        calls.append(Case("open", suite, v.key, v.nonce, v.aad, v.sealed, 0, n))
-        opened = v.plaintext if v.valid else bytes(n)
-        expected.append((str(v.valid), opened + v.sealed[n:]))
-        if v.valid:
-            calls.append(Case("seal", suite, v.key, v.nonce, v.aad, v.plaintext + bytes(16), 0, n))
-            expected.append(("None", v.sealed))
-    assert run(bits, calls, tmp_path) == expected
+        clear = v.plaintext + bytes(16)
+        opening = Case("open", suite, v.key, v.nonce, v.aad, v.sealed, 0, n)
+        sealing = Case("seal", suite, v.key, v.nonce, v.aad, clear, 0, n)
+        if v.verdict == VALID:
+            cases += [opening, sealing]
+            expected += [("True", v.plaintext + v.sealed[n:]), ("None", v.sealed)]
+        elif v.verdict == FORGED:
+            cases.append(opening)
+            expected.append(("False", bytes(n) + v.sealed[n:]))
+        else:
+            # Some have a short tag: 16 bytes of room, so that the nonce alone is wrong.
+            cases += [Case("open", suite, v.key, v.nonce, v.aad, clear, 0, n), sealing]
+            expected += [("ValueError", clear)] * 2
+    return cases, expected
+
+
+@each_source
+@pytest.mark.parametrize("bits", BITS)
+def test_on_micropython(bits: int, which: str, tmp_path: Path, tally: Tally) -> None:
+    source = read(which)
+    backends = BACKENDS[source.vectors[0].suite]
+    names = [name for name in backends if name == "plain" or bits in VIPER]
+    for name in names:
+        cases, expected = calls(source.vectors, backends[name])
+        assert run(bits, cases, tmp_path) == expected, name
+    tally(source, f"MicroPython {bits}", *names)
+
+
+def gateway(case: Case) -> tuple[str, bytes]:
+    """What the gateway's backend does to a call."""
+    aead = make(case.suite, case.key)
+    buf = bytearray(case.buf)
+    call = aead.seal_into if case.op == "seal" else aead.open_into
+    try:
+        got = str(call(case.nonce, case.aad, buf, case.start, case.n))
+    except Exception as error:
+        got = type(error).__name__
+    return got, bytes(buf)
+
+
+@each_source
+def test_on_cpython(which: str, tally: Tally) -> None:
+    source = read(which)
+    cases, expected = calls(source.vectors, source.vectors[0].suite)
+    assert [gateway(case) for case in cases] == expected
+    # The mediator's calls on bytes.
+    for v in source.vectors:
+        aead = make(v.suite, v.key)
+        if v.verdict == NO_NONCE:
+            with pytest.raises(ValueError, match=r"(?i)nonce"):
+                aead.open(v.nonce, v.sealed.ljust(16, b"\0"), v.aad)
+        else:
+            valid = v.verdict == VALID
+            assert aead.open(v.nonce, v.sealed, v.aad) == (v.plaintext if valid else None)
+            assert not valid or aead.seal(v.nonce, v.plaintext, v.aad) == v.sealed
+    tally(source, "CPython")

@@ -1,7 +1,7 @@
 """The device's Poly1305 where its arithmetic is hardest: carries, and sums around 2**130 - 5.
 
 The oracle is RFC 8439's definition (section 2.5) in big integers. Through an AEAD such sums would
-not come up in the age of the universe.
+not come up in the age of the universe. RFC 8439's own vectors: test_primitive_vectors.py.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography_vectors import open_vector_file
 
-from real_micropython import VIPER, micropython
+from poly1305_cases import run
+from real_micropython import VIPER
 
 P = (1 << 130) - 5
 CLAMP = 0x0FFFFFFC0FFFFFFC0FFFFFFC0FFFFFFF
@@ -25,12 +25,6 @@ def oracle(key: bytes, message: bytes) -> bytes:
     for at in range(0, len(message), 16):
         h = (h + int.from_bytes(message[at : at + 16] + b"\1", "little")) * r % P
     return (h + int.from_bytes(key[16:], "little") & (1 << 128) - 1).to_bytes(16, "little")
-
-
-def run(bits: int, cases: list[tuple[bytes, bytes]], folder: Path) -> list[bytes]:
-    file = folder / "cases"
-    file.write_text("".join(f"{key.hex()} {message.hex()}\n" for key, message in cases))
-    return [bytes.fromhex(line) for line in micropython(bits, "poly1305_device.py", file).split()]
 
 
 def sums(rng: random.Random) -> Iterator[tuple[bytes, bytes]]:
@@ -61,19 +55,3 @@ def test_chosen_and_random_sums(bits: int, tmp_path: Path) -> None:
         cases += [(extreme[:32], extreme[32:]), (rng.randbytes(32), rng.randbytes(160))]
     for case, tag in zip(cases, run(bits, cases, tmp_path), strict=True):
         assert tag == oracle(*case), case
-
-
-@pytest.mark.parametrize("bits", VIPER)
-def test_rfc_vectors(bits: int, tmp_path: Path) -> None:
-    with open_vector_file("poly1305/rfc7539.txt", "r") as file:
-        blocks = file.read().split("\n\n")
-    cases, tags = [], []
-    for block in blocks:
-        lines = (line.partition("=") for line in block.splitlines() if "=" in line)
-        fields = {name.strip(): text.strip() for name, _, text in lines}
-        message = bytes.fromhex(fields.get("MSG", "00"))
-        if len(message) % 16 == 0:  # the AEAD has whole blocks only
-            cases.append((bytes.fromhex(fields["KEY"]), message))
-            tags.append(bytes.fromhex(fields["TAG"]))
-    assert len(cases) >= 8
-    assert run(bits, cases, tmp_path) == tags
