@@ -21,7 +21,7 @@ viper_widths = pytest.mark.parametrize("bits", VIPER)
 
 def case(rng: random.Random, n: int, start: int, a: int) -> Case:
     """A message of n bytes at buf[start:], between bytes that must stay."""
-    buf = rng.randbytes(start + n + 16 + rng.randrange(4))
+    buf = rng.randbytes(start + n + 16 + rng.randrange(8))
     return Case(
         "seal", CHACHA, rng.randbytes(32), rng.randbytes(12), rng.randbytes(a), buf, start, n
     )
