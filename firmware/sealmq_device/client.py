@@ -19,6 +19,7 @@ from sealmq_spec.errors import (
     SealError,
     TooLarge,
     WrongEpoch,
+    from_notice,
 )
 from sealmq_spec.topics import check_filter, check_topic
 
@@ -28,6 +29,8 @@ from .link import packet, text
 _TYPING = False
 if _TYPING:
     from typing import Any
+
+    from .link import Steps
 
 _TOPICS = const(32)
 _UNACKED = const(8)
@@ -58,16 +61,18 @@ class Client(Incoming):
         Incoming._attributes(self)
         self._topics: "dict[str | bytes, bytes]" = {}
         self._last = b""  # the topic that stands in the publish buffer
+        self._sent = 0  # where in it the last packet begins, and its length
+        self._size = 0
         self._again = False  # publishing anew what was refused for its epoch
 
     # --- session ---
 
-    def _resubscribe(self) -> None:
+    def _resubscribing(self) -> "Steps":
         for filt in list(self._subscribed):
             try:
-                self._subscribe(filt, self._subscribed[filt])
+                yield from self._subscribing(filt, self._subscribed[filt])
             except SealError as error:
-                del self._subscribed[filt]
+                self._subscribed.pop(filt, None)
                 self._refuse(error)
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
@@ -91,15 +96,49 @@ class Client(Incoming):
         qos: int = 0,
         life: int = 0,
     ) -> int:
+        s = self.session
+        if s.due or s.ctr > _LAST_CTR or self._astray:
+            self._upkeep()
+        ctr = self._send(topic, msg, retain, qos, life)
+        if qos:
+            pid = self.pid
+            self._awaited = ctr
+            try:
+                # Mostly the four bytes that come next are the PUBACK, and one read does.
+                four = self._four
+                got = 0 if self._ahead else self.sock.readinto(four)
+                if got != 4 or four[0] != _PUBACK or four[2] << 8 | four[3] != pid:
+                    if got:
+                        self._ahead = bytes(four[:got])
+                    self._await(_PUBACK, pid)
+                self._awaited = 0
+            except (OSError, SealError) as error:
+                self._unacknowledged(error, ctr, pid)
+            if self._denied is not None:
+                why = self._denial(self._denied)
+                if not isinstance(why, WrongEpoch) or self._again:
+                    raise why
+                if not self._run(self._newer(self.ident.own.epoch)):
+                    raise why
+                self._again = True
+                try:
+                    return self.publish(topic, msg, retain, qos, life)
+                finally:
+                    self._again = False
+        return ctr
+
+    # Seals a message and writes it, and never waits: for whoever publishes, however he waits for
+    # its PUBACK. Gives its ctr. self.pid is its packet identifier, self._sent is where it stands in
+    # self._out.
+    def _send(
+        self, topic: "str | bytes", msg: "bytes | str", retain: bool, qos: int, life: int
+    ) -> int:
         if isinstance(msg, str):
             msg = msg.encode()
         raw = self._topics.get(topic) or self._topic(topic)
         flags = _QOS1
         if qos != 1 or retain or life:
             flags = _flags(qos, retain, life)
-        s = self.session
-        if s.due or s.ctr > _LAST_CTR or self._astray:
-            self._upkeep()
         sock = self.sock
         if sock is None:
             raise OSError(errno.ENOTCONN)
@@ -120,12 +159,12 @@ class Client(Incoming):
         kind = 0
         if retain:
             kind = RETAINED if n else CLEAR
-        pid = 0
         if qos:
             pid = self.pid % 65535 + 1
             self.pid = pid
             buf[at - 2] = pid >> 8
             buf[at - 1] = pid & 255
+        s = self.session
         n = at - _START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
         if n < 128:
             buf[_START - 1] = n
@@ -138,61 +177,32 @@ class Client(Incoming):
             at = self._frame(n)
         buf[at] = _PUBLISH | flags
         n += _START - at
-        ctr = s.ctr
+        self._sent = at
+        self._size = n
+        ctr: int = s.ctr
         try:
-            if qos:
-                self._awaited = ctr
-                sock.write(buf, at, n)
-                # Mostly the four bytes that come next are the PUBACK, and one read does.
-                four = self._four
-                got = 0 if self._ahead else sock.readinto(four)
-                if got != 4 or four[0] != _PUBACK or four[2] << 8 | four[3] != pid:
-                    if got:
-                        self._ahead = bytes(four[:got])
-                    self._await(_PUBACK, pid)
-                self._awaited = 0
-            else:
-                sock.write(buf, at, n)
-        except (OSError, SealError) as error:
-            self._unacknowledged(error, ctr, pid, buf, at, n)
-        if self._denied is not None:
-            why = self._denial(self._denied)
-            if isinstance(why, WrongEpoch) and not self._again:
-                return self._anew(why, topic, msg, retain, qos, life)
-            raise why
+            sock.write(buf, at, n)
+        except OSError as error:
+            self._unacknowledged(error, ctr, qos and pid)
         return ctr
 
     # A message refused for its epoch was not forwarded: it is published anew, once, under the roots
-    # of the new one, which are asked for first (SPEC.md 7.4).
-    def _anew(
-        self,
-        why: SealError,
-        topic: "str | bytes",
-        msg: bytes,
-        retain: bool,
-        qos: int,
-        life: int,
-    ) -> int:
-        epoch = self.ident.own.epoch
-        self._renew_at = 0
-        if self.sock is None or not self._renewed() or self.ident.own.epoch == epoch:
-            raise why
-        self._again = True
-        try:
-            return self.publish(topic, msg, retain, qos, life)
-        finally:
-            self._again = False
+    # of the new one, which are asked for first (SPEC.md 7.4). False: there are none.
+    def _newer(self, epoch: int) -> "Steps":
+        if self.ident.own.epoch == epoch:
+            self._renew_at = 0
+            if self.sock is None or not (yield from self._renewed()):
+                return False
+        return self.ident.own.epoch != epoch
 
     # A PUBACK did not come. Kept for resend(), unless a notice says why.
-    def _unacknowledged(
-        self, error: Exception, ctr: int, pid: int, buf: bytearray, at: int, n: int
-    ) -> None:
+    def _unacknowledged(self, error: Exception, ctr: int, pid: int) -> None:
         self._awaited = 0
         if isinstance(error, OSError):
             self._close()
         if self._denied is None:
             if pid:
-                self._keep(ctr, pid, bytes(buf[at : at + n]))
+                self._keep(ctr, pid, bytes(self._out[self._sent : self._sent + self._size]))
             raise error
 
     def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
@@ -202,20 +212,25 @@ class Client(Incoming):
 
     # Sends again, byte by byte the same, what no PUBACK came for; after a reconnect.
     def resend(self) -> None:
+        self._run(self._resending())
+
+    def _resending(self) -> "Steps":
         for ctr in sorted(self.unacked):
-            pid, raw = self.unacked[ctr]
+            pid, raw = self.unacked.pop(ctr)
             buf = bytearray(raw)
             buf[0] |= 8
-            del self.unacked[ctr]
             self._awaited = ctr
             try:
                 self._write(buf, 0, len(buf))
-                self._await(_PUBACK, pid)
+                got = yield _PUBACK << 16 | pid
             except (OSError, SealError) as error:
-                self._unacknowledged(error, ctr, pid, buf, 0, len(buf))
-            self._awaited = 0
-            if self._denied is not None:
-                raise self._denial(self._denied)
+                if isinstance(error, OSError):
+                    self._close()
+                self._awaited = 0
+                self._keep(ctr, pid, bytes(buf))
+                raise
+            if isinstance(got, tuple):
+                raise from_notice(got)
 
     # The QoS that was granted. Denied when it was refused.
     def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
@@ -225,43 +240,42 @@ class Client(Incoming):
         if qos not in (0, 1):
             raise Misuse("QoS is 0 or 1")
         self._upkeep()
-        granted = self._subscribe(filt, qos)
-        self._subscribed[filt] = qos
+        granted: int = self._run(self._subscribing(filt, qos))
         return granted
 
-    def _subscribe(self, filt: str, qos: int) -> int:
+    def _subscribing(self, filt: str, qos: int) -> "Steps":
         token, ctr = self.session.token(filt, qos, SUBSCRIBE)
-        granted = self._request(0x82, text(token.encode()) + bytes((qos,)), _SUBACK, ctr)[2]
+        body = yield self._request(0x82, text(token.encode()) + bytes((qos,)), _SUBACK, ctr)
+        if isinstance(body, tuple):
+            raise from_notice(body)
+        granted = body[2]
         if granted == 0x80:
             raise Denied("the subscription to %r was refused" % filt)
         if granted > qos:
             raise self._broken("SUBACK with code %d for QoS %d" % (granted, qos))
+        self._subscribed[filt] = qos
         return granted
 
     def unsubscribe(self, topic: "str | bytes") -> None:
         filt = _filter(topic)
         self._upkeep()
         self._alive()
+        self._run(self._unsubscribing(filt))
+
+    def _unsubscribing(self, filt: str) -> "Steps":
         token, ctr = self.session.token(filt, 0, UNSUBSCRIBE)
         self._subscribed.pop(filt, None)
-        self._request(0xA2, text(token.encode()), _UNSUBACK, ctr)
+        body = yield self._request(0xA2, text(token.encode()), _UNSUBACK, ctr)
+        if isinstance(body, tuple):
+            raise from_notice(body)
 
-    def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> "bytes | bytearray":
+    # Sends it. Gives what to wait for.
+    def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> int:
         pid = self._pid()
         raw = packet(first, pid.to_bytes(2, "big") + fields)
-        body: "bytes | bytearray" = raw
+        self._write(raw, 0, len(raw))
         self._awaited = ctr
-        try:
-            self._write(raw, 0, len(raw))
-            body = self._await(kind, pid)
-        except (OSError, SealError):
-            if self._denied is None:
-                raise
-        finally:
-            self._awaited = 0
-        if self._denied is not None:
-            raise self._denial(self._denied)
-        return body
+        return kind << 16 | pid
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:

@@ -12,6 +12,8 @@ _TYPING = False
 if _TYPING:
     from sealmq_spec.reader import Message
 
+    from .link import Steps
+
     Notice = tuple[int, int, int, str, str]
 
 _QUEUE = const(16)
@@ -33,8 +35,6 @@ class Incoming(Joined):
         # The mediator's last notices, oldest first: (what, ctr, code, rule, reason).
         self.notices: "list[Notice]" = []
         self._queue: "list[Message]" = []
-        self._awaited = 0  # ctr of what is being acknowledged
-        self._denied: "Notice | None" = None
         self._doubt: "Notice | None" = None
         self._fetch_at = 0
 
@@ -50,20 +50,24 @@ class Incoming(Joined):
     def receipted(self, ctr: int) -> bool:
         return bool(self.session.receipted(ctr))
 
-    # When due: new roots, which the open connection takes unless they are of another label; a new
-    # boot session, in a new connection, when counters end or the clock has to be put right.
     def _upkeep(self) -> None:
         s = self.session
-        if self.sock is None:
-            return
+        if self.sock is not None and (s.due or s.ctr > _LAST_CTR or self._astray):
+            self._run(self._upkeeping())
+
+    # When due: new roots, which the open connection takes unless they are of another label; a new
+    # boot session, in a new connection, when counters end or the clock has to be put right.
+    def _upkeeping(self) -> "Steps":
+        s = self.session
         if s.ctr > _LAST_CTR or (self._astray and self._may_reset()):
             self.disconnect()
-            self._begin()
-        elif s.due and self._renewed() and s.ident.own is not self.ident.own:
+            if self._begin():
+                yield from self._provision_apart()
+        elif s.due and (yield from self._renewed()) and s.ident.own is not self.ident.own:
             self.disconnect()
         else:
             return
-        self.connect(self._clean)
+        yield from self._joining(self._clean)
 
     # Handles one packet that is there, or delivers one queued message. False: nothing to do.
     def check_msg(self) -> bool:
@@ -92,7 +96,8 @@ class Incoming(Joined):
 
     def _take(self, first: int, body: bytearray) -> None:
         if first & 0xF0 != _PUBLISH:
-            return  # PINGRESP, or an acknowledgement that nobody waits for any more
+            self._acked(first, body)
+            return
         topic, payload = self._split(first, body)
         try:
             if topic == CONTROL:
@@ -100,14 +105,16 @@ class Incoming(Joined):
             elif topic.startswith(PUBLIC):
                 self.reader.add(payload)
             else:
-                message = self.reader.open(topic, payload, self.now_ms())
-                if len(self._queue) >= _QUEUE:
-                    raise RateLimited("%d messages wait for check_msg already" % _QUEUE)
-                self._queue.append(message)
+                self._deliver(self.reader.open(topic, payload, self.now_ms()))
         except SealError as error:
             self._refuse(error)
             if isinstance(error, NoKey) and topic != CONTROL and not topic.startswith(PUBLIC):
                 self._fetch(int.from_bytes(payload[_LABEL : _LABEL + 3], "big"))
+
+    def _deliver(self, message: "Message") -> None:
+        if len(self._queue) >= _QUEUE:
+            raise RateLimited("%d messages wait for check_msg already" % _QUEUE)
+        self._queue.append(message)
 
     # The reader keeps so many roots, and a record comes once in a connection: one that was given up
     # has to be asked for, so that the label's next messages open.
@@ -129,15 +136,24 @@ class Incoming(Joined):
             self.notices.append(said)
             if said[2] == _STALE and said[0] == _WHAT_PUBLISH and said[1] > self._since:
                 self._astray = True
-            if said[1] and said[1] == self._awaited:
-                self._denied = said
-            elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
-                self._doubt = said
-            elif not said[1] and said[0] == _WHAT_CONTROL:
-                self._in_vain = said
+            self._noticed(said)
+
+    # PINGRESP, or an acknowledgement that nobody waits for any more.
+    def _acked(self, first: int, body: bytearray) -> None:
+        pass
+
+    # A notice that may be about what is awaited.
+    def _noticed(self, said: "Notice") -> None:
+        if said[1] and said[1] == self._awaited:
+            self._denied = said
+        elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
+            self._doubt = said
+        elif not said[1] and said[0] == _WHAT_CONTROL and self._asking:
+            self._doubt = said
 
     # A PUBLISH whose tag did not verify is not acknowledged (SPEC.md 4.4): ours was changed on its
-    # way, or another was put beside it. The stored packet can be sent again.
+    # way, or another was put beside it. The stored packet can be sent again. And a request for
+    # roots may be refused.
     def _check(self) -> None:
         said = self._doubt
         if said is not None:

@@ -7,11 +7,14 @@ from sealmq_spec.control import PROOF_FRONT, TAG_CHARS
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 
 from . import entropy
-from .provisioning import CONTROL_TOPIC, Provisioned
+from .link import CONNACK, CONTROL_TOPIC, OPEN, READ
+from .provisioning import Provisioned
 
 _TYPING = False
 if _TYPING:
     from sealmq_spec.session import Session
+
+    from .link import Steps
 
 # Provision, jump the boot counter, a slow answer, a new epoch: each costs one round.
 _ROUNDS = const(5)
@@ -29,8 +32,9 @@ class Joined(Provisioned):
     # --- boot session ---
 
     # A new one: the counter goes up in stable memory, then a salt is drawn. floor: the highest boot
-    # that the mediator knows. What was not acknowledged cannot be sent under new keys.
-    def _begin(self, floor: int = 0) -> None:
+    # that the mediator knows. What was not acknowledged cannot be sent under new keys. True: only a
+    # higher gen may begin at 1 again (SPEC.md 5.2), so provision.
+    def _begin(self, floor: int = 0) -> bool:
         boot = self._boot
         if boot < floor:
             boot = floor
@@ -45,9 +49,7 @@ class Joined(Provisioned):
         if self.unacked:
             self.unacked.clear()
         self._begun = True
-        if over:
-            # Only a higher gen may begin at 1 again (SPEC.md 5.2).
-            self._provision_apart()
+        return over
 
     # A clock that is ahead can only be left with its boot session, at most once a minute (SPEC.md
     # 7.4).
@@ -65,65 +67,73 @@ class Joined(Provisioned):
     # earlier one; then subscriptions are made again. Denied, Unavailable, other SealErrors and
     # OSError say why not.
     def connect(self, clean_session: bool = True) -> bool:
-        self._clean = clean_session
+        present: bool = self._run(self._joining(clean_session))
+        return present
+
+    def _joining(self, clean: bool) -> "Steps":
+        self._clean = clean
         try:
-            self._join()
+            yield from self._join()
         except (OSError, SealError):
             self._close()
             raise
         if self._subscribed and not self._present:
-            self._resubscribe()
+            yield from self._resubscribing()
         return self._present
 
-    def _join(self) -> None:
+    def _join(self) -> "Steps":
         s = self.session
         if not self._begun or s.conn >= U24:
-            self._begin()
+            if self._begin():
+                yield from self._provision_apart()
         provisioned = s.ident.gen == 0
         if provisioned:
-            self._provision_apart()
+            yield from self._provision_apart()
         why = "the mediator calls this client's boot counter behind"
         for _ in range(_ROUNDS):
             conflict = s.clock_conflict
             try:
-                ready = self._log_in(s)
+                ready = yield from self._log_in(s)
             except Denied:
                 # Perhaps the roots are of an enrolment that is over: ask once for others.
                 if provisioned:
                     raise
-                self._provision_apart()
+                yield from self._provision_apart()
                 provisioned = True
                 continue
             if not ready:
                 self._close()
-                if s.boot > s.boot_floor and not provisioned:
-                    # Not boot is too low, but gen (SPEC.md 4.1).
-                    self._provision_apart()
+                # Either boot is too low, or gen (SPEC.md 4.1), or a boot over its end asks for one.
+                apart = s.boot > s.boot_floor and not provisioned
+                if apart:
                     provisioned = True
                 else:
-                    self._begin(s.boot_floor)
+                    apart = self._begin(s.boot_floor)
+                if apart:
+                    yield from self._provision_apart()
             elif s.clock_conflict and not conflict and s.conn > 1 and self._may_reset():
                 self._close()
-                self._begin()
+                if self._begin():
+                    yield from self._provision_apart()
             elif not s.kg_time and s.now_ms(0) is None:
                 self._close()
                 why = "no answer came within two seconds"
-            elif (
-                s.due and not provisioned and self._renewed() and s.ident.own is not self.ident.own
-            ):
+            elif s.due and not provisioned:
+                if not (yield from self._renewed()) or s.ident.own is self.ident.own:
+                    self._ask_time(s)
+                    return
                 self.disconnect()
                 provisioned = True
             else:
-                if not s.kg_time:
-                    self._ask_time(s)
+                self._ask_time(s)
                 return
         raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
 
     # False: genuine, but this boot session is behind.
-    def _log_in(self, s: "Session") -> bool:
+    def _log_in(self, s: "Session") -> "Steps":
         if s.ident is not self.ident:
             self._use(self.ident)
-        self._open()
+        yield OPEN
         now = self.mono()
         proof = s.begin_connect(not s.kg_time, min(self.unacked) if self.unacked else 0)
         if self._clean and self._will is None:
@@ -134,16 +144,16 @@ class Joined(Provisioned):
             hello, view = self._connect(self._clean, self._sealed_will(s), proof + _TAG_ROOM)
         s.sign_with(view, hello, now)
         self.sock.write(hello, _FRONT, len(hello) - _FRONT)
+        yield CONNACK
         self._connack()
         self._since = s.ctr
-        first, body = self._read()
+        first, body = yield READ
         if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):
             raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
         op, status = s.down(body, self.mono(), _PAYLOAD)
         if op != OP_WELCOME:
             raise Malformed("control operation %d instead of a welcome" % op)
-        ready: bool = status == READY
-        return ready
+        return status == READY
 
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
     def _sealed_will(self, s: "Session") -> "tuple[bytes, bytes, int] | None":
@@ -158,10 +168,12 @@ class Joined(Provisioned):
 
     # KG time over the session, when the welcome could bring none. check_msg takes the answer.
     def _ask_time(self, s: "Session") -> None:
+        if s.kg_time:
+            return
         now = self.mono()
         if s.conn > 1 and now >= self._kg_next:
             self._kg_next = now + _DAY_MS
             self._send_control(s.ask_time(entropy.nonce(), now))
 
-    def _resubscribe(self) -> None:
+    def _resubscribing(self) -> "Steps":
         raise NotImplementedError

@@ -1,19 +1,37 @@
-# The MQTT side of a client: umqtt.simple with what asserts, reads unbounded or writes piecewise
-# replaced. One socket write a packet, at most `limit` bytes of one kept, typed errors. Whatever
-# leaves the stream in doubt closes the socket.
+# The MQTT side of a client, and how a blocking one waits. One socket write a packet, at most
+# `limit` bytes of one kept, typed errors. Whatever leaves the stream in doubt closes the socket.
+#
+# What a client does is written once for the blocking and the asyncio interface. Writing never waits
+# (aio.py's socket keeps what does not go out at once), so it is plain code; whatever has to wait is
+# a generator, and yields what it waits for:
+#     OPEN            a connection, in self.sock
+#     CONNACK         four bytes, in self._four
+#     READ            the next packet: (first byte, rest)
+#     kind << 16 | pid    that acknowledgement: its body; or the notice, a tuple, that refuses what
+#                     self._awaited was set to before (its ctr). ANSWER: the key generator's answer
+# OSError and SealError of a wait are raised in the generator. Link._run waits as a blocking client
+# does.
 import errno
 from socket import SOCK_STREAM, getaddrinfo, socket
 
 from micropython import const
-from umqtt.simple import MQTTClient
 
-from sealmq_spec.errors import Malformed, SealError, TooLarge
+from sealmq_spec import const as spec
+from sealmq_spec.errors import Malformed, SealError, TooLarge, Unavailable
 
 from .entropy import monotonic
 
 _TYPING = False
 if _TYPING:
+    from collections.abc import Callable, Generator
     from typing import Any
+
+    Steps = Generator[int, Any, Any]
+
+OPEN = const(0)
+CONNACK = const(1)
+READ = const(2)
+ANSWER = const(0x300000)
 
 # Where a packet's variable header begins in the send buffer, its fixed one before it. A const costs
 # nothing where it is defined, a global 240 instructions, so other files define their own.
@@ -24,17 +42,22 @@ PUBLISH = const(0x30)
 # UNSUBACK, PINGRESP.
 _LENGTH = {0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
 _PIECE = const(256)
+_READ = const(2)
 _TCP = const(6)
 _NODELAY = const(1)
 
 
-class Link(MQTTClient):
+class Link:
     # limit: bytes of a packet behind its fixed header, both ways. timeout: seconds for one read and
     # for an acknowledgement; wait_msg waits for a packet's beginning without limit.
-    def __init__(
-        self, client_id: bytes, server: str, port: int, keepalive: int, limit: int, timeout: int
-    ) -> None:
-        MQTTClient.__init__(self, client_id, server, port, keepalive=keepalive)
+    def __init__(self, keepalive: int, limit: int, timeout: int) -> None:
+        self.client_id = b""
+        self.sock: "Any" = None
+        self.server = ""
+        self.port = 0
+        self.pid = 0
+        self.cb: "Callable[[Any], object] | None" = None
+        self.keepalive = keepalive
         self.limit = limit
         self.timeout = timeout
         self.mono = monotonic()
@@ -44,6 +67,39 @@ class Link(MQTTClient):
         self._ack = bytearray(b"\x40\x02\0\0")
         self._out = bytearray(192)
         self._end = 192
+        self._awaited = 0  # ctr of what is being acknowledged
+        self._denied: "Any" = None  # the notice that refuses it
+
+    # f(message) for each message that comes.
+    def set_callback(self, f: "Callable[[Any], object]") -> None:
+        self.cb = f
+
+    # --- waiting ---
+
+    # Runs a generator of what waits to its end. Gives what it returns.
+    def _run(self, steps: "Steps") -> "Any":
+        step: "Any" = steps.send
+        got: "Any" = None
+        try:
+            while True:
+                want = step(got)
+                step = steps.send
+                try:
+                    if want > _READ:
+                        got = self._answer(want >> 16, want & 0xFFFF)
+                    elif want == _READ:
+                        got = self._read()
+                    elif want:
+                        if self.sock.readinto(self._four) != 4:
+                            raise OSError(errno.ECONNRESET)
+                    else:
+                        self._open()
+                        got = None
+                except (OSError, SealError) as error:
+                    step = steps.throw
+                    got = error
+        except StopIteration as end:
+            return end.value
 
     # --- socket ---
 
@@ -239,14 +295,34 @@ class Link(MQTTClient):
             self._acknowledge(first, body[end], body[end + 1])
         return bytes(body[2:end]), body[start:]
 
+    # An acknowledgement's body, or the notice that refuses what it was to acknowledge.
+    def _answer(self, kind: int, pid: int) -> "Any":
+        body: "Any" = None
+        try:
+            body = self._await(kind, pid)
+        except (OSError, SealError):
+            if self._denied is None:
+                raise
+        finally:
+            self._awaited = 0
+        if self._denied is None:
+            return body
+        body = self._denied
+        self._denied = None
+        return body
+
     # The body of the acknowledgement `kind` of `pid`. What comes before it goes to _take.
     def _await(self, kind: int, pid: int) -> bytearray:
         until = 0
         while True:
             try:
                 first, body = self._read()
-                if first == kind and body[0] << 8 | body[1] == pid:
-                    return body
+                if first == kind:
+                    if kind == PUBLISH:
+                        if body.startswith(ANSWERED):
+                            return body
+                    elif body[0] << 8 | body[1] == pid:
+                        return body
                 self._take(first, body)
             except TooLarge as error:
                 self._refuse(error)
@@ -255,6 +331,8 @@ class Link(MQTTClient):
             if not until:
                 until = now + 1000 * self.timeout
             elif now > until:
+                if kind == PUBLISH:
+                    raise Unavailable("no answer from the key generator")
                 self._close()
                 raise OSError(errno.ETIMEDOUT)
 
@@ -272,6 +350,10 @@ class Link(MQTTClient):
 
 def text(s: bytes) -> bytes:
     return len(s).to_bytes(2, "big") + s
+
+
+CONTROL_TOPIC = text(spec.CONTROL)
+ANSWERED = CONTROL_TOPIC + bytes((spec.ANSWER,))  # how the key generator's answer begins
 
 
 # A whole packet; for those that are not sent often.

@@ -4,7 +4,7 @@ import errno
 
 from micropython import const
 
-from sealmq_spec.const import ANSWER, CCM, CONTROL, USER
+from sealmq_spec.const import CCM, USER
 from sealmq_spec.control import PROOF_FRONT, proof_aad, proof_head
 from sealmq_spec.errors import (
     Denied,
@@ -13,7 +13,6 @@ from sealmq_spec.errors import (
     TooLarge,
     Unavailable,
     Unsupported,
-    from_notice,
 )
 from sealmq_spec.identity import Identity
 from sealmq_spec.provision import ask
@@ -21,12 +20,14 @@ from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
 from . import entropy
-from .link import Link, connect_packet, packet, text
+from .link import ANSWER, ANSWERED, CONNACK, CONTROL_TOPIC, OPEN, READ, Link, connect_packet, packet
 from .store import FileStore
 
 _TYPING = False
 if _TYPING:
     from typing import Any
+
+    from .link import Steps
 
 # Between two attempts to get the roots of a new epoch: at first, at most.
 _SOON_MS = const(5000)
@@ -34,8 +35,6 @@ _LATER_MS = const(60000)
 _KG_NONCE = const(12)
 _PUBLISH = const(0x30)
 _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
-CONTROL_TOPIC = text(CONTROL)
-_ANSWER = CONTROL_TOPIC + bytes((ANSWER,))
 
 
 class Provisioned(Link):
@@ -52,7 +51,7 @@ class Provisioned(Link):
     ) -> None:
         if make is None:
             from .aead import make
-        Link.__init__(self, b"", "", 0, keepalive, limit, timeout)
+        Link.__init__(self, keepalive, limit, timeout)
         self.store = FileStore(store) if isinstance(store, str) else store
         self.make = make
         self._kg_nonce = b""
@@ -72,8 +71,7 @@ class Provisioned(Link):
         self._astray = False
         self._reset_at = 0
         self._since = 0
-        # The notice that refused a request for roots.
-        self._in_vain: "tuple[int, int, int, str, str] | None" = None
+        self._asking = False  # for roots, over the session
         self._hello = bytearray()
         self._hello_view = memoryview(self._hello)
         self.ident = Identity(bytes(4), 0, 0, bytes(32))
@@ -130,46 +128,53 @@ class Provisioned(Link):
             self.reader.ident = ident
             self.reader.reset()
 
-    # In a quarantine connection of its own.
-    def _provision_apart(self) -> None:
+    # In a quarantine connection of its own, where nothing but the answer means anything.
+    def _provision_apart(self) -> "Steps":
         s = self.session
         i = self.ident
-        self._open()
+        yield OPEN
         proof = proof_head(i.suite, 0, 0, i.client, s.boot, s.salt, 0, 0)
         hello, _ = self._connect(True, None, proof)
         self._write(hello, PROOF_FRONT, len(hello) - PROOF_FRONT)
         try:
+            yield CONNACK
             self._connack()
-            self._provision(True)
+            nonce_c = self._ask()
+            until = self.mono() + 1000 * self.timeout
+            while self.mono() <= until:
+                try:
+                    first, body = yield READ
+                except TooLarge as error:
+                    self._refuse(error)
+                    continue
+                if first == _PUBLISH and body.startswith(ANSWERED):
+                    if self._answered(nonce_c, bytes(body[_PAYLOAD:]), True):
+                        return
+            self._close()
+            raise OSError(errno.ETIMEDOUT)
         finally:
             self.disconnect()
 
-    # On the connection that is open. apart: nothing but the answer means anything.
-    def _provision(self, apart: bool) -> None:
+    # On the connection that is open.
+    def _provision(self) -> "Steps":
+        nonce_c = self._ask()
+        self._asking = True
+        try:
+            while True:
+                body = yield ANSWER
+                if self._answered(nonce_c, bytes(body[_PAYLOAD:]), False):
+                    return
+        finally:
+            self._asking = False
+
+    # Asks the key generator; what its answer has to be for.
+    def _ask(self) -> bytes:
         i = self.ident
         boot = self.session.boot
         nonce_c = entropy.nonce()
         request = ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator)
         self._send_control(request)
-        until = self.mono() + 1000 * self.timeout
-        while self.mono() <= until:
-            try:
-                first, body = self._read()
-            except TooLarge as error:
-                self._refuse(error)
-                continue
-            if first == _PUBLISH and body.startswith(_ANSWER):
-                if self._answered(nonce_c, bytes(body[_PAYLOAD:]), apart):
-                    return
-            elif not apart:
-                self._take(first, body)
-                said = self._in_vain
-                if said is not None:
-                    raise from_notice(said)
-        if not apart:
-            raise Unavailable("no answer from the key generator")
-        self._close()
-        raise OSError(errno.ETIMEDOUT)
+        return nonce_c
 
     # Takes roots over, stored first. False: a packet that only looks like an answer.
     def _answered(self, nonce_c: bytes, answer: bytes, apart: bool) -> bool:
@@ -193,16 +198,15 @@ class Provisioned(Link):
 
     # The roots of a new epoch over the session that is open. False: none to be had now; the old
     # ones serve until their hand-over ends.
-    def _renewed(self) -> bool:
+    def _renewed(self) -> "Steps":
         now = self.mono()
         if now < self._renew_at:
             return False
         # First, as the connection may end before there is an answer.
         self._renew_at = now + self._renew_wait
         self._renew_wait = min(2 * self._renew_wait, _LATER_MS)
-        self._in_vain = None
         try:
-            self._provision(False)
+            yield from self._provision()
         except Denied:
             raise
         except SealError as error:
@@ -228,11 +232,9 @@ class Provisioned(Link):
         hello = bytearray(proof_aad(i.site, i.mediator) + raw)
         return hello, memoryview(hello)[:-22]
 
-    # The four bytes that have to come first.
+    # The four bytes that had to come first.
     def _connack(self) -> None:
         four = self._four
-        if self.sock.readinto(four) != 4:
-            raise OSError(errno.ECONNRESET)
         if four[0] != 0x20 or four[1] != 2:
             raise Malformed("%r instead of a CONNACK" % bytes(four))
         code = four[3]
