@@ -19,28 +19,24 @@ except ImportError:
     _HARDWARE = b""
 
 
-# Of what the last salt or nonce was cut from, the part that nobody was shown. It goes into the next,
-# so that within a start none comes twice, whatever the sources below do.
+# Of what the last nonce was cut from, the part that nobody was shown.
 _last = b""
 
 
-# 16 bytes for a request (N_c of SPEC.md 7.2): its key has no other part that changes.
-def nonce() -> bytes:
+# 16 bytes for a request (N_c of SPEC.md 7.2), whose key has no other part that changes. With the
+# session's salt and what came before in it, they differ even if the random source repeats itself.
+def nonce(salt: bytes) -> bytes:
     global _last
-    made = sha256(urandom(16) + _last).digest()
-    _last = made[20:]
+    made = sha256(b"".join((urandom(16), salt, _last))).digest()
+    _last = made[16:]
     return made[:16]
 
 
 # The salt of a boot session, 8 bytes (SPEC.md 5.1). kg_nonce: the last one seen, or empty. Whatever
 # one source lacks, another has: a cloned board differs in its id, a restored flash in its ticks.
-# Up to 8 bytes of id, all fit into one block of SHA-256.
 def salt(boot: int, kg_nonce: bytes = b"") -> bytes:
-    global _last
     numbers = (boot << 32 | _ticks_ms() & 0x3FFFFFFF).to_bytes(7, "big")
-    made = sha256(b"".join((urandom(16), _HARDWARE, numbers, kg_nonce, _last))).digest()
-    _last = made[20:]
-    return made[:8]
+    return sha256(b"".join((urandom(16), _HARDWARE, numbers, kg_nonce))).digest()[:8]
 
 
 # A function that gives the milliseconds since it was made, rising for ever though ticks wrap (after

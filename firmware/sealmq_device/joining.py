@@ -173,7 +173,7 @@ class Joined(Provisioned):
         now = self.mono()
         if s.conn > 1 and now >= self._kg_next:
             self._kg_next = now + _DAY_MS
-            self._send_control(s.ask_time(entropy.nonce(), now))
+            self._send_control(s.ask_time(entropy.nonce(s.salt), now))
 
     def _resubscribing(self) -> "Steps":
         raise NotImplementedError

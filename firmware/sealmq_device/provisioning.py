@@ -171,7 +171,7 @@ class Provisioned(Link):
     def _ask(self) -> bytes:
         i = self.ident
         boot = self.session.boot
-        nonce_c = entropy.nonce()
+        nonce_c = entropy.nonce(self.session.salt)
         request = ask(self.make, i.site, i.ps, i.suite, i.client, i.gen, boot, nonce_c, i.mediator)
         self._send_control(request)
         return nonce_c
