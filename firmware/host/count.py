@@ -50,17 +50,27 @@ def count(
     `path` becomes MICROPYPATH. Raises CountError when valgrind or the interpreter is missing or
     the script fails.
     """
+    first, _ = counted([script, *args_a], path=path, home=home)
+    if args_b is None:
+        return first
+    return counted([script, *args_b], path=path, home=home)[0] - first
+
+
+def counted(
+    words: Sequence[object], *, path: Sequence[Path | str] = (), home: Path = HOME
+) -> tuple[int, str]:
+    """Instructions of the interpreter started with `words` (options, script, arguments), and what
+    it printed. Raises CountError."""
     env = {**os.environ, "LC_ALL": "C", "MICROPYPATH": ":".join(map(str, path)) or "."}
-    first = _run(script, args_a, env, home)
-    return first if args_b is None else _run(script, args_b, env, home) - first
+    return _run(list(map(str, words)), env, home)
 
 
-def _run(script: Path | str, args: Sequence[object], env: Mapping[str, str], home: Path) -> int:
+def _run(words: Sequence[str], env: Mapping[str, str], home: Path) -> tuple[int, str]:
     with tempfile.TemporaryDirectory(prefix="sealmq-count-") as name:
         log = Path(name) / "log"
         tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--vgdb=no", f"--log-file={log}"]
         tool.append("--cachegrind-out-file=/dev/null")
-        argv = [*tool, *interpreter(home), str(script), *map(str, args)]
+        argv = [*tool, *interpreter(home), *words]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
         except OSError as error:
@@ -68,11 +78,13 @@ def _run(script: Path | str, args: Sequence[object], env: Mapping[str, str], hom
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if done.returncode:
         reason = (done.stderr or text).strip().splitlines() or ["no message"]
+        # The script, or with -m its module: the first word that is no option or its value.
+        script = next((w for w in words if w.endswith(".py") or w.startswith("bench")), words[0])
         raise CountError(f"{script} failed with status {done.returncode}: {reason[-1]}")
     found = _TOTAL.search(text)
     if found is None:
         raise CountError("valgrind printed no instruction count")
-    return int(found[1].replace(",", ""))
+    return int(found[1].replace(",", "")), done.stdout
 
 
 def main() -> int:

@@ -112,7 +112,7 @@ def sealmq(folder: Path, mpy: Path, pairs: int = PAIRS) -> list[dict[str, Any]]:
 
 def tls(mpy: Path) -> list[dict[str, Any]]:
     """The rows of umqtt.simple over TLS 1.3 in the same interpreter."""
-    with tls_server() as (server, ca):
+    with tls_server() as (server, ca, _):
         words = [server.port, ca, HOSTNAME]
         script = HERE / "connect_tls.py"
         wrapper = ROOT / "build" / "micropython" / "bin" / "micropython64"

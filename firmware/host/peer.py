@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from mqtt_frames import ConnectionClosed
 from peer_connection import Connection
@@ -60,7 +60,7 @@ class Peer:
         return [event[1:] for event in self.events if event[0] == what]
 
     @contextmanager
-    def serving(self) -> Iterator[Peer]:
+    def serving(self) -> Iterator[Self]:
         threading.Thread(target=self._accept, daemon=True).start()
         try:
             yield self

@@ -1,4 +1,4 @@
-"""A TLS 1.3 server on 127.0.0.1 that speaks just enough MQTT, with a chain made for the occasion.
+"""mqtt_server.py's server over TLS 1.3, with a chain made for the occasion.
 
 What MicroPython's own TLS costs is measured against it.
 """
@@ -9,24 +9,30 @@ import datetime as dt
 import socket
 import ssl
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from mqtt_frames import ConnectionClosed, frame, read_packet
+from mqtt_server import MqttServer
 
 HOSTNAME = "mediator.test"
+KINDS = {"ecdsa": "ECDSA P-256", "rsa": "RSA 2048"}
+
+_Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
-def _certificate(
-    name: str, key: ec.EllipticCurvePrivateKey, issuer: str, issuer_key: ec.EllipticCurvePrivateKey
-) -> x509.Certificate:
+def _key(kind: str) -> _Key:
+    if kind == "rsa":
+        return rsa.generate_private_key(65537, 2048)
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _certificate(name: str, key: _Key, issuer: str, issuer_key: _Key) -> x509.Certificate:
     now = dt.datetime.now(dt.UTC)
     authority = name == issuer
     subject, by = (
@@ -41,14 +47,20 @@ def _certificate(
     return made.sign(issuer_key, hashes.SHA256())
 
 
-class TlsServer:
-    """`port`, and `ca`: the authority's certificate as DER. Accepts TLS 1.3 with ECDSA only."""
+class TlsServer(MqttServer):
+    """`ca`: the authority's certificate as DER, `strange`: another's. TLS 1.3 unless told."""
 
-    def __init__(self, folder: Path) -> None:
-        authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    def __init__(
+        self, folder: Path, kind: str = "ecdsa", version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    ) -> None:
+        super().__init__()
+        authority, own, other = (_key(kind) for _ in range(3))
         root = _certificate("authority.test", authority, "authority.test", authority)
         leaf = _certificate(HOSTNAME, own, "authority.test", authority)
+        # Of the same name, so that nothing but the signature tells them apart.
+        false = _certificate("authority.test", other, "authority.test", other)
         self.ca = root.public_bytes(serialization.Encoding.DER)
+        self.strange = false.public_bytes(serialization.Encoding.DER)
         chain = folder / "chain.pem"
         private = own.private_bytes(
             serialization.Encoding.PEM,
@@ -58,54 +70,25 @@ class TlsServer:
         chain.touch(mode=0o600)
         chain.write_bytes(private + leaf.public_bytes(serialization.Encoding.PEM))
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._context.minimum_version = self._context.maximum_version = version
+        # The interpreter's `tls` has no session resumption: tickets would only be read and dropped.
+        self._context.num_tickets = 0
         self._context.load_cert_chain(chain)
         chain.unlink()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self.published = 0
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
-
-    def _serve(self, plain: socket.socket) -> None:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            with self._context.wrap_socket(plain, server_side=True) as sock:
-                while True:
-                    _, first, body = read_packet(sock)
-                    if first == 0x10:
-                        sock.sendall(frame(0x20, b"\0\0"))
-                    elif first & 0xF0 == 0x30:
-                        self.published += 1
-                        n = int.from_bytes(body[:2], "big")
-                        if first & 2:
-                            sock.sendall(frame(0x40, body[2 + n : 4 + n]))
-        except (OSError, ConnectionClosed):
-            plain.close()
-
-    @contextmanager
-    def serving(self) -> Iterator[TlsServer]:
-        """Serves while the block runs."""
-        threading.Thread(target=self._accept, daemon=True).start()
-        try:
-            yield self
-        finally:
-            self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
+    def wrap(self, plain: socket.socket) -> socket.socket:
+        return self._context.wrap_socket(plain, server_side=True)
 
 
 @contextmanager
-def tls_server() -> Iterator[tuple[TlsServer, Path]]:
-    """A running server and the file with its authority's certificate."""
+def tls_server(
+    kind: str = "ecdsa", version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> Iterator[tuple[TlsServer, Path, Path]]:
+    """A running server, the file with its authority's certificate, that of another one's."""
     with tempfile.TemporaryDirectory(prefix="sealmq-tls-") as name:
-        server = TlsServer(Path(name))
-        ca = Path(name) / "ca.der"
+        server = TlsServer(Path(name), kind, version)
+        ca, strange = Path(name) / "ca.der", Path(name) / "strange.der"
         ca.write_bytes(server.ca)
+        strange.write_bytes(server.strange)
         with server.serving():
-            yield server, ca
+            yield server, ca, strange

@@ -1,0 +1,58 @@
+"""Heap: what a publish leaves to the collector, and how much a client needs in all."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bench_rows import Row, row
+from bench_runs import SUITES, BenchError, FarEnd, Rig
+
+_MESSAGES = 1000
+_PEAK_MESSAGES = 100
+_STEP = 1024
+_SYSTEM = re.compile(r"Arena 0:\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)")
+
+
+def heap_per_message(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    """Bytes a publish leaves, the collector off; ours also with the heap locked."""
+    rows = []
+    for bits in (64, 32):
+        params: dict[str, Any] = {"bits": bits, "qos": 0, "collector": "off"}
+        with rig.far_end(variant) as far:
+            said = rig.plainly(far.words(measure, size, _MESSAGES), bits, "64M").split("\n")
+        if variant in SUITES:
+            params["heap_locked"] = said[1] == "True"
+        left = int(said[0] if variant in SUITES or variant == "plain" else said[1])
+        rows.append(row(measure, variant, size, left / _MESSAGES, "bytes", _MESSAGES, params))
+    return rows
+
+
+def heap_peak(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    """The least heap with which it connects and publishes, and the most that C libraries take."""
+    rows = []
+    for bits in (64, 32):
+        with rig.far_end(variant) as far:
+            words = far.words(measure, size, _PEAK_MESSAGES)
+            ours = _least(rig, words, bits)
+            found = _SYSTEM.findall(rig.run(words, bits).stderr)
+        if len(found) != 2:
+            raise BenchError("the C library did not say how much it gave out")
+        libraries = int(found[1][0]) - int(found[0][1])
+        params = {"bits": bits, "micropython": ours, "c_libraries": libraries}
+        rows.append(row(measure, variant, size, ours + libraries, "bytes", 1, params))
+    return rows
+
+
+def _least(rig: Rig, words: list[object], bits: int) -> int:
+    low, high = 0, 2048
+    while high - low > 1:
+        middle = (low + high) // 2
+        if rig.run(words, bits, f"{middle * _STEP}").returncode:
+            low = middle
+        else:
+            high = middle
+    return high * _STEP
+
+
+__all__ = ["FarEnd", "heap_peak", "heap_per_message"]

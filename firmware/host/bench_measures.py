@@ -1,0 +1,157 @@
+"""Each measure of bench_device.py: which runs it compares, for which variants and sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench_heap import heap_peak, heap_per_message
+from bench_rows import Row, each, row
+from bench_runs import BOARD_HEAP, CLIENTS, SUITES, VARIANTS, Rig
+
+SIZES = (16, 64, 256, 1024, 4096, 16384)
+ONE = (64,)
+_TLS = tuple(v for v in VARIANTS if v.startswith("tls"))
+_OURS = tuple(SUITES)
+# How often over TLS: a handshake varies by some 400,000 instructions from run to run, and is to
+# weigh no more than a hundredth. The rest hardly varies.
+_OFTEN_TLS = {16: 1500, 64: 1500, 256: 1500, 1024: 500, 4096: 200, 16384: 100}
+_OFTEN = {16: 300, 64: 300, 256: 300, 1024: 200, 4096: 50, 16384: 20}
+_BLOCK = 25
+_LARGE_BLOCK = 5
+_HEAP = "1M"
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One measure of one variant at one size; `act` gives its rows."""
+
+    measure: str
+    variant: str
+    size: int
+    act: Callable[[Rig, str, str, int], list[Row]]
+
+    @property
+    def heap(self) -> bool:
+        return self.measure.startswith("heap")
+
+    def run(self, rig: Rig) -> list[Row]:
+        return self.act(rig, self.measure, self.variant, self.size)
+
+
+def _differ(
+    rig: Rig,
+    measure: str,
+    variant: str,
+    size: int,
+    times: tuple[int, int],
+    params: dict[str, Any],
+    *,
+    blocks: int = 0,
+    heap: str = _HEAP,
+    clients: int = 1,
+) -> list[Row]:
+    """The row of two runs that do it so many times."""
+    counts = []
+    with rig.far_end(variant, clients) as far:
+        for n in times:
+            connects = 3 + (n if measure in ("connect", "reconnect") else 0)
+            # What is measured with the collector as it comes is the same work.
+            what = measure.removesuffix("_steady")
+            counted, found = far.count(far.words(what, size, n, blocks), heap, connects)
+            counts.append(counted)
+            params = {**params, **found}
+    params["heap"] = heap
+    if blocks:
+        params["collector"] = f"before each {times[1] // blocks}, not counted"
+    cost = each(counts[0], counts[1], *times)
+    return [row(measure, variant, size, cost, "instructions", times[1] - times[0], params)]
+
+
+def _connect(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    params: dict[str, Any] = {"first_publish_qos": 1, "collector": "off"}
+    if variant in SUITES:
+        params |= {"boot_session": "new", "kg_time": True, "boot_counter": True}
+    times = (0, CLIENTS)
+    return _differ(rig, measure, variant, size, times, params, heap="2M", clients=1 + CLIENTS)
+
+
+def _reconnect(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    params = {"first_publish_qos": 1, "boot_session": "same", "kg_time": False}
+    return _differ(rig, measure, variant, size, (0, 20), params, blocks=20)
+
+
+def _subscribe(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    n = 500 if variant in _TLS else 100
+    return _differ(rig, measure, variant, size, (0, n), {"qos": 0}, blocks=20)
+
+
+def _often(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    n = (_OFTEN_TLS if variant in _TLS else _OFTEN)[size]
+    blocks = n // (_BLOCK if size <= 1024 else _LARGE_BLOCK)
+    params = {} if measure in ("seal", "tls_record") else {"qos": measure.endswith("qos1") * 1}
+    return _differ(rig, measure, variant, size, (0, n), params, blocks=blocks)
+
+
+def _steady(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    params = {"qos": 0, "collector": "on"}
+    return _differ(rig, measure, variant, size, (500, 4500), params, heap=BOARD_HEAP)
+
+
+def _uncached(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    # A reader keeps 64 windows: two senders come before, one by one come these.
+    return _differ(rig, measure, variant, size, (0, 50), {"qos": 0}, blocks=10)
+
+
+def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    """Not a difference: the whole process, of which params say what the bare interpreter takes."""
+    runs = 3 if variant in _TLS else 2
+    params: dict[str, Any] = {"first_publish_qos": 1, "heap": BOARD_HEAP}
+    with rig.far_end(variant) as far:
+        counts = []
+        for _ in range(runs):
+            counted, found = far.count(far.wake_words(), BOARD_HEAP, 1)
+            counts.append(counted)
+            params |= found
+    params["interpreter"] = rig.counted(["bench_wake", "nothing"], BOARD_HEAP)[0]
+    params |= {"least": min(counts), "most": max(counts)}
+    mean = sum(counts) / runs
+    return [row(measure, variant, size, mean, "instructions", runs, params)]
+
+
+# What is asked of whom at which sizes, the long ones first.
+_TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
+    ("receive_steady", _steady, VARIANTS, ONE),
+    ("publish_steady", _steady, VARIANTS, ONE),
+    ("receive", _often, VARIANTS, SIZES),
+    ("publish", _often, VARIANTS, SIZES),
+    ("publish_qos1", _often, VARIANTS, ONE),
+    ("receive_uncached", _uncached, _OURS, SIZES),
+    ("seal", _often, _OURS, SIZES),
+    ("tls_record", _often, _TLS, SIZES),
+    ("subscribe", _subscribe, VARIANTS, (0,)),
+    ("connect", _connect, VARIANTS, ONE),
+    ("reconnect", _reconnect, _OURS, ONE),
+    ("wake_publish_sleep", _wake, VARIANTS, ONE),
+    ("heap_per_message", heap_per_message, VARIANTS, SIZES),
+    ("heap_peak", heap_peak, VARIANTS, ONE),
+)
+MEASURES = tuple(line[0] for line in _TABLE)
+
+
+def tasks(
+    measures: Sequence[str] | None = None,
+    variants: Sequence[str] | None = None,
+    sizes: Sequence[int] | None = None,
+) -> list[Task]:
+    """All tasks, or those chosen; a size chooses among the measures that have several."""
+    return [
+        Task(measure, variant, size, act)
+        for measure, act, of, at in _TABLE
+        for variant in of
+        for size in at
+        if (not measures or measure in measures)
+        and (not variants or variant in variants)
+        and (not sizes or len(at) == 1 or size in sizes)
+    ]

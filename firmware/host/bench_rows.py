@@ -1,0 +1,51 @@
+"""Rows of measurements, the form that every bench prints: shared_spec/bench.schema.json.
+
+`value` is what one time costs, `n` over how many times it was taken, `size` the bytes of payload (0
+where there is none), `params` whatever else a reader has to know to take it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def row(
+    measure: str,
+    variant: str,
+    size: int,
+    value: float,
+    unit: str,
+    n: int,
+    params: Mapping[str, Any] | None = None,
+) -> Row:
+    """One row. Instructions and bytes are whole numbers."""
+    return {
+        "measure": measure,
+        "variant": variant,
+        "size": size,
+        "value": round(value) if unit in ("instructions", "bytes") else value,
+        "unit": unit,
+        "n": n,
+        "params": dict(params or {}),
+    }
+
+
+def each(base: float, more: float, n_base: int, n_more: int) -> float:
+    """What one time costs, of two counts that differ in how often it was done."""
+    if n_more <= n_base:
+        raise ValueError("the second run has to do it more often")
+    return (more - base) / (n_more - n_base)
+
+
+def value(
+    rows: Sequence[Row], measure: str, variant: str, size: int = 64, **params: Any
+) -> float | None:
+    """The value of a row, None when it was not taken."""
+    for found in rows:
+        same = (found["measure"], found["variant"], found["size"]) == (measure, variant, size)
+        if same and all(found["params"].get(name) == wanted for name, wanted in params.items()):
+            return float(found["value"])
+    return None

@@ -1,0 +1,179 @@
+"""The runs that bench_device.py compares: servers, enrolments, one run of the interpreter each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench_mpy import ROOT, compile_device
+from count import HOME, counted
+from mqtt_server import MqttServer
+from peer_bench import BenchPeer
+from peer_site import Site
+from sealmq_spec import const
+from tls_server import HOSTNAME, KINDS, TlsServer, tls_server
+
+VARIANTS = ("plain", "tls13-ecdsa", "tls13-rsa", "sealmq-ccm", "sealmq-chacha")
+SUITES = {"sealmq-ccm": const.CCM, "sealmq-chacha": const.CHACHA}
+# What an ESP32 has without external memory, in this interpreter's words of eight bytes.
+BOARD_HEAP = "256k"
+CLIENTS = 4  # as in the device scripts
+_TRIES = 4
+
+
+class BenchError(Exception):
+    """No measurement; the text says why."""
+
+
+def check_tls(said: str) -> dict[str, Any]:
+    """`params` of a TLS row, of what a run printed. BenchError unless it was TLS 1.3, verified."""
+    words = (said.splitlines() or [""])[0].split()
+    if len(words) != 3 or words[1] != "TLSv1.3":
+        raise BenchError(f"not TLS 1.3: {' '.join(words) or 'nothing was said'}")
+    if words[2] != "True":
+        raise BenchError("the client does not verify the server's chain")
+    return {"suite": words[0], "verified": True}
+
+
+class Rig:
+    """The .mpy, a plain server and one for each kind of certificate."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self.mpy = {bits: folder / f"mpy{bits}" for bits in (64, 32)}
+        self.plain = stack.enter_context(MqttServer().serving())
+        self.tls: dict[str, tuple[TlsServer, Path]] = {}
+        self._stack = stack
+
+    def compile(self, bits: int = 64) -> None:
+        compile_device(self.mpy[bits], bits)
+
+    def use_tls(self, kind: str) -> None:
+        """Starts the server and makes sure that a stranger's chain ends the handshake."""
+        server, ca, strange = self._stack.enter_context(tls_server(kind))
+        self.tls[f"tls13-{kind}"] = server, ca
+        check_tls(self.plainly(["bench_umqtt", server.port, ca, HOSTNAME, "publish,64,1,0"]))
+        check_refusal(self, [server.port, strange, HOSTNAME])
+
+    def plainly(self, words: Sequence[object], bits: int = 64, heap: str = "2M") -> str:
+        """What the interpreter prints, without valgrind. BenchError with its error."""
+        done = self.run(words, bits, heap)
+        if done.returncode:
+            reason = done.stderr.strip().splitlines() or ["no message"]
+            raise BenchError(f"{words[0]}: {reason[-1]}")
+        return done.stdout
+
+    def run(
+        self, words: Sequence[object], bits: int = 64, heap: str = "2M"
+    ) -> subprocess.CompletedProcess[str]:
+        program = HOME / "bin" / f"micropython{bits}"
+        if not program.exists():
+            raise BenchError(f"no {bits}-bit MicroPython here: run firmware/host/fetch.py")
+        return subprocess.run(
+            [program, "-X", f"heapsize={heap}", "-m", *map(str, words)],
+            env={**os.environ, "MICROPYPATH": str(self.mpy[bits])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def counted(self, words: Sequence[object], heap: str) -> tuple[int, str]:
+        options = ["-X", f"heapsize={heap}", "-m"]
+        return counted([*options, *words], path=[self.mpy[64]])
+
+    @contextmanager
+    def far_end(self, variant: str, clients: int = 1) -> Iterator[FarEnd]:
+        """What a variant's client talks to; provisioned where that is a matter."""
+        if variant not in SUITES:
+            yield FarEnd(self, variant)
+            return
+        with ExitStack() as stack:
+            name = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
+            peers = []
+            for i in range(clients):
+                peer = stack.enter_context(BenchPeer(Site(SUITES[variant])).serving())
+                enrolment = Path(name) / f"{i}.json"
+                enrolment.write_text(json.dumps(peer.site.enrolment(peer.port)), encoding="utf-8")
+                peers.append(peer)
+            far = FarEnd(self, variant, Path(name), peers)
+            far.provision()
+            yield far
+
+
+class FarEnd:
+    """A server or scripted peers, and how the device scripts are told of them."""
+
+    def __init__(
+        self, rig: Rig, variant: str, folder: Path = ROOT, peers: Sequence[BenchPeer] = ()
+    ) -> None:
+        self._rig = rig
+        self._variant = variant
+        self._folder = folder
+        self._peers = peers
+
+    def words(self, what: str, size: int, n: int, blocks: int = 0) -> list[object]:
+        """The interpreter's words behind -m. n has one width: its digits are counted as well."""
+        todo = f"{what},{size},{n:05d},{blocks}"
+        if self._peers:
+            return ["bench_sealmq", self._folder, todo]
+        if self._variant == "plain":
+            return ["bench_umqtt", self._rig.plain.port, "-", HOSTNAME, todo]
+        server, ca = self._rig.tls[self._variant]
+        return ["bench_umqtt", server.port, ca, HOSTNAME, todo]
+
+    def wake_words(self) -> list[object]:
+        if self._peers:
+            return ["bench_wake", "sealmq", self._folder / "0.json"]
+        if self._variant == "plain":
+            return ["bench_wake", "plain", self._rig.plain.port]
+        server, ca = self._rig.tls[self._variant]
+        return ["bench_wake", "tls", server.port, ca, HOSTNAME]
+
+    def provision(self) -> None:
+        """So that no run finds other files than the next one."""
+        self._rig.plainly(self.words("provision", 0, len(self._peers)))
+
+    def count(
+        self, words: Sequence[object], heap: str, connects: int = 0
+    ) -> tuple[int, dict[str, Any]]:
+        """(instructions, params). Made again when a slow answer cost another connection."""
+        for _ in range(_TRIES):
+            for peer in self._peers:
+                peer.events.clear()
+            counted, said = self._rig.counted(words, heap)
+            if not self._peers:
+                params = {}
+                if self._variant in self._rig.tls:
+                    params = check_tls(said)
+                    params["certificate"] = KINDS[self._variant.partition("-")[2]]
+                return counted, params
+            # A valgrind run is slow: an answer that took its two seconds does not set a client's
+            # clock, and it connects once more.
+            if sum(len(peer.said("connected")) for peer in self._peers) == connects:
+                return counted, {}
+        raise BenchError(
+            f"each of {_TRIES} tries took the client too long to get a clock; is this machine busy?"
+        )
+
+
+def check_refusal(rig: Rig, words: Sequence[object]) -> None:
+    """BenchError when a client accepts a chain that does not verify."""
+    done = rig.run(["bench_umqtt", *words, "publish,64,1,0"])
+    if not done.returncode:
+        raise BenchError("the client accepts a chain that does not verify")
+    if "not correctly signed" not in done.stderr:
+        reason = done.stderr.strip().splitlines() or ["no message"]
+        raise BenchError(f"a wrong chain was refused for another reason: {reason[-1]}")
+
+
+@contextmanager
+def rig() -> Iterator[Rig]:
+    """A rig in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="sealmq-bench-") as name, ExitStack() as stack:
+        yield Rig(Path(name), stack)

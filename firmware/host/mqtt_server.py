@@ -1,0 +1,117 @@
+"""An MQTT server on 127.0.0.1 that does what measurements of a client need and nothing else.
+
+It accepts everybody and acknowledges. A subscription to a topic "N/SIZE" (see `wanted`) gets N
+messages of SIZE bytes on TOPIC, each as soon as the client has read the one before: a client must
+not seem cheaper because messages came in one piece.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from mqtt_frames import ConnectionClosed, frame, read_packet, text
+
+TOPIC = b"machine/1/temperature"
+
+_STUCK = 60.0  # seconds in which a client must have read a message
+
+
+def wanted(filt: str) -> tuple[int, int, str] | None:
+    """What a subscription asks for: (messages, bytes of each, rest), None for any other filter."""
+    count, _, rest = filt.partition("/")
+    size, _, rest = rest.partition("/")
+    return (int(count), int(size), rest) if count.isdigit() and size.isdigit() else None
+
+
+class Reading:
+    """Whether the other end of a connection on this host has read what it was sent."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        here, there = (self._hex(name) for name in (sock.getsockname(), sock.getpeername()))
+        self._row = f"{there} {here} "
+
+    @staticmethod
+    def _hex(name: tuple[str, int]) -> str:
+        return f"{socket.inet_aton(name[0])[::-1].hex().upper()}:{name[1]:04X}"
+
+    def wait(self) -> None:
+        """Until nothing lies in its receive queue. ConnectionClosed when it is gone or stuck."""
+        end = time.monotonic() + _STUCK
+        while self._waiting():
+            if time.monotonic() > end:
+                raise ConnectionClosed("the client does not read")
+            time.sleep(0.0001)
+
+    def _waiting(self) -> int:
+        table = Path("/proc/net/tcp").read_text(encoding="ascii")
+        at = table.find(self._row)
+        if at < 0:
+            raise ConnectionClosed("gone")
+        queues = table[at + len(self._row) :].split(None, 2)[1]
+        return int(queues.partition(":")[2], 16)
+
+
+class MqttServer:
+    """`port`; `published`, the messages that came. What runs below MQTT is `wrap`."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.published = 0
+
+    def wrap(self, plain: socket.socket) -> socket.socket:
+        """The socket that speaks MQTT, over an accepted one."""
+        return plain
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, plain: socket.socket) -> None:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            reading = Reading(plain)
+            with self.wrap(plain) as sock:
+                while True:
+                    # umqtt writes a packet in pieces, and each waits for the last one's.
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                    _, first, body = read_packet(sock)
+                    self._answer(sock, reading, first, body)
+        except (OSError, ConnectionClosed):
+            plain.close()
+
+    def _answer(self, sock: socket.socket, reading: Reading, first: int, body: bytes) -> None:
+        if first == 0x10:
+            sock.sendall(frame(0x20, b"\0\0"))
+        elif first & 0xF0 == 0x30:
+            self.published += 1
+            n = int.from_bytes(body[:2], "big")
+            if first & 2:
+                sock.sendall(frame(0x40, body[2 + n : 4 + n]))
+        elif first == 0x82:
+            sock.sendall(frame(0x90, body[:2] + b"\0"))
+            n = int.from_bytes(body[2:4], "big")
+            asked = wanted(body[4 : 4 + n].decode())
+            for _ in range(asked[0] if asked else 0):
+                reading.wait()
+                sock.sendall(frame(0x30, text(TOPIC) + bytes(asked[1] if asked else 0)))
+
+    @contextmanager
+    def serving(self) -> Iterator[Self]:
+        """Serves while the block runs."""
+        threading.Thread(target=self._accept, daemon=True).start()
+        try:
+            yield self
+        finally:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
