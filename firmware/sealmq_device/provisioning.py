@@ -20,7 +20,7 @@ from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
 from . import entropy
-from .link import ANSWER, ANSWERED, CONNACK, CONTROL_TOPIC, OPEN, READ, Link, connect_packet, packet
+from .link import ANSWERED, CONNACK, CONTROL_TOPIC, OPEN, READ, ROOTS, Link, connect_packet, packet
 from .store import FileStore
 
 _TYPING = False
@@ -88,9 +88,12 @@ class Provisioned(Link):
         ident = Identity.from_enrolment(enrolment)
         try:
             at = enrolment["mediator"]
-            self.server, self.port = at["host"], at["port"]
+            host, port = at["host"], at["port"]
         except KeyError:
             raise Malformed("enrolment file: the mediator's host or port is missing") from None
+        if not isinstance(host, str) or not isinstance(port, int) or not 0 < port < 65536:
+            raise Malformed("enrolment file: no host and port: %r, %r" % (host, port))
+        self.server, self.port = host, port
         self.client_id = ("sealmq-%d" % ident.client).encode()
         blob = self.store.state()
         if ident.load(blob[:-_KG_NONCE]):
@@ -161,7 +164,7 @@ class Provisioned(Link):
         self._asking = True
         try:
             while True:
-                body = yield ANSWER
+                body = yield ROOTS
                 if self._answered(nonce_c, bytes(body[_PAYLOAD:]), False):
                     return
         finally:

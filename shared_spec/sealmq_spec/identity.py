@@ -4,7 +4,7 @@
 import struct
 from hashlib import sha256
 
-from .const import CCM
+from .const import CCM, CHACHA, U24
 from .errors import Denied, Malformed, Stale, Unavailable
 from .provision import DISABLED, OK, check_ps, get_body, open_answer
 from .records import Roots
@@ -55,9 +55,13 @@ class Identity:
             site, ps = bytes.fromhex(d["site"]), bytes.fromhex(d["ps"])
             if len(site) != 4:
                 raise Malformed("enrolment with a site of %d bytes, not 4" % len(site))
-            return Identity(
-                site, d["client"], d["mediator"]["number"], ps, d["name"], d.get("suite", CCM)
-            )
+            client, mediator, suite = d["client"], d["mediator"]["number"], d.get("suite", CCM)
+            for number in (client, mediator):
+                if not isinstance(number, int) or not 0 < number <= U24:
+                    raise Malformed("enrolment with %r for a number of 1 to 2^24 - 1" % (number,))
+            if suite not in (CCM, CHACHA):
+                raise Malformed("enrolment with suite %r" % (suite,))
+            return Identity(site, client, mediator, ps, d["name"], suite)
         except (KeyError, TypeError, ValueError):
             raise Malformed("enrolment file: a field is missing or has the wrong form") from None
 
