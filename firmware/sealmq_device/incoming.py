@@ -7,6 +7,7 @@ from sealmq_spec.const import CONTROL, OP_NOTICE, OP_RECORD, PUBLIC
 from sealmq_spec.errors import Malformed, NoKey, RateLimited, SealError, TooLarge, from_notice
 
 from .joining import Joined
+from .link import IDLE
 
 _TYPING = False
 if _TYPING:
@@ -60,10 +61,12 @@ class Incoming(Joined):
     def _upkeeping(self) -> "Steps":
         s = self.session
         if s.ctr > _LAST_CTR or (self._astray and self._may_reset()):
+            yield IDLE
             self.disconnect()
             if self._begin():
                 yield from self._provision_apart()
         elif s.due and (yield from self._renewed()) and s.ident.own is not self.ident.own:
+            yield IDLE
             self.disconnect()
         else:
             return

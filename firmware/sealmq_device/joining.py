@@ -7,7 +7,7 @@ from sealmq_spec.control import PROOF_FRONT, TAG_CHARS
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 
 from . import entropy
-from .link import CONNACK, CONTROL_TOPIC, OPEN, READ
+from .link import CONNACK, CONTROL_TOPIC, IDLE, OPEN, READ
 from .provisioning import Provisioned
 
 _TYPING = False
@@ -94,10 +94,11 @@ class Joined(Provisioned):
             conflict = s.clock_conflict
             try:
                 ready = yield from self._log_in(s)
-            except Denied:
+            except Denied as error:
                 # Perhaps the roots are of an enrolment that is over: ask once for others.
                 if provisioned:
                     raise
+                self._refuse(error)
                 yield from self._provision_apart()
                 provisioned = True
                 continue
@@ -122,6 +123,7 @@ class Joined(Provisioned):
                 if not (yield from self._renewed()) or s.ident.own is self.ident.own:
                     self._ask_time(s)
                     return
+                yield IDLE
                 self.disconnect()
                 provisioned = True
             else:

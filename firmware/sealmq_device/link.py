@@ -7,8 +7,9 @@
 #     OPEN            a connection, in self.sock
 #     CONNACK         four bytes, in self._four
 #     READ            the next packet: (first byte, rest)
+#     IDLE            until nothing is awaited, as the connection is going to be left
 #     kind << 16 | pid    that acknowledgement: its body; or the notice, a tuple, that refuses what
-#                     self._awaited was set to before (its ctr). ANSWER: the key generator's answer
+#                     self._awaited was set to before (its ctr). ROOTS: the key generator's answer
 # OSError and SealError of a wait are raised in the generator. Link._run waits as a blocking client
 # does.
 import errno
@@ -16,14 +17,14 @@ from socket import SOCK_STREAM, getaddrinfo, socket
 
 from micropython import const
 
-from sealmq_spec import const as spec
+from sealmq_spec.const import ANSWER, CONTROL
 from sealmq_spec.errors import Malformed, SealError, TooLarge, Unavailable
 
 from .entropy import monotonic
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any
 
     Steps = Generator[int, Any, Any]
@@ -31,7 +32,8 @@ if _TYPING:
 OPEN = const(0)
 CONNACK = const(1)
 READ = const(2)
-ANSWER = const(0x300000)
+IDLE = const(3)
+ROOTS = const(0x300000)
 
 # Where a packet's variable header begins in the send buffer, its fixed one before it. A const costs
 # nothing where it is defined, a global 240 instructions, so other files define their own.
@@ -43,6 +45,7 @@ PUBLISH = const(0x30)
 _LENGTH = {0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
 _PIECE = const(256)
 _READ = const(2)
+_IDLE = const(3)
 _TCP = const(6)
 _NODELAY = const(1)
 
@@ -85,10 +88,12 @@ class Link:
                 want = step(got)
                 step = steps.send
                 try:
-                    if want > _READ:
+                    if want > _IDLE:
                         got = self._answer(want >> 16, want & 0xFFFF)
                     elif want == _READ:
                         got = self._read()
+                    elif want == _IDLE:
+                        got = None
                     elif want:
                         if self.sock.readinto(self._four) != 4:
                             raise OSError(errno.ECONNRESET)
@@ -232,9 +237,10 @@ class Link:
             if n > 127:
                 n = self._long(n & 127)
             if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
-                raise self._broken("packet begins with %02x and has %d bytes" % (first, n))
+                self._unknown(first, n)
             if n > self.limit:
-                self._throw_away(first, n)
+                for piece in self._thrown_away(first, n):
+                    self._fill(piece)
             body = bytearray(n)
             if self._ahead:
                 self._fill(body)
@@ -245,6 +251,9 @@ class Link:
             raise
         return first, body
 
+    def _unknown(self, first: int, n: int) -> None:
+        raise self._broken("packet begins with %02x and has %d bytes" % (first, n))
+
     def _long(self, n: int) -> int:
         one = bytearray(1)
         for shift in (7, 14, 21):
@@ -254,26 +263,26 @@ class Link:
                 return n
         raise self._broken("remaining length of more than four bytes")
 
-    # A PUBLISH over the limit is read in pieces and acknowledged: else the broker sends it again.
-    def _throw_away(self, first: int, n: int) -> None:
+    # A PUBLISH over the limit is read in pieces, each to be filled by the caller, and acknowledged:
+    # else the broker sends it again.
+    def _thrown_away(self, first: int, n: int) -> "Iterator[bytearray | memoryview]":
         two = bytearray(2)
-        self._fill(two)
+        yield two
         topic = two[0] << 8 | two[1]
         left = n - 2 - topic - (2 if first & 6 else 0)
         if left < 0:
             raise self._broken("PUBLISH of %d bytes with a topic of %d" % (n, topic))
-        self._skip(topic)
+        piece = memoryview(bytearray(_PIECE))
+        while topic > 0:
+            yield piece[:topic]
+            topic -= _PIECE
         if first & 6:
-            self._fill(two)
-        self._skip(left)
+            yield two
+        while left > 0:
+            yield piece[:left]
+            left -= _PIECE
         self._acknowledge(first, two[0], two[1])
         raise TooLarge("a packet of %d bytes came, the limit is %d" % (n, self.limit))
-
-    def _skip(self, n: int) -> None:
-        piece = memoryview(bytearray(_PIECE))
-        while n > 0:
-            self._fill(piece[:n])
-            n -= _PIECE
 
     def _acknowledge(self, first: int, high: int, low: int) -> None:
         if first & 4:
@@ -352,8 +361,8 @@ def text(s: bytes) -> bytes:
     return len(s).to_bytes(2, "big") + s
 
 
-CONTROL_TOPIC = text(spec.CONTROL)
-ANSWERED = CONTROL_TOPIC + bytes((spec.ANSWER,))  # how the key generator's answer begins
+CONTROL_TOPIC = text(CONTROL)
+ANSWERED = CONTROL_TOPIC + bytes((ANSWER,))  # how the key generator's answer begins
 
 
 # A whole packet; for those that are not sent often.

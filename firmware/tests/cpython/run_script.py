@@ -1,11 +1,13 @@
 """Runs a device script under CPython, the oracle: `run_script.py SCRIPT ARGUMENTS`.
 
 CPython gets what MicroPython has besides: `micropython`, the u-modules, ticks, and sockets that
-read exactly and write from an offset. The cipher backend is the scripted peer's.
+read exactly and write from an offset, tasks that wait for them. The cipher backend is the scripted
+peer's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 import errno
 import runpy
@@ -40,10 +42,40 @@ class Socket(socket.socket):
             done += n
         return done
 
-    def write(self, buf: Any, at: int = 0, n: int | None = None) -> None:
-        """Sends buf[at:at+n], all of it."""
+    def write(self, buf: Any, at: int = 0, n: int | None = None) -> int | None:
+        """Sends buf[at:at+n]; how much of it went out, None: nothing yet."""
         view = memoryview(buf)[at:]
-        self.sendall(view if n is None else view[:n])
+        if n is not None:
+            view = view[:n]
+        if self.gettimeout() == 0:
+            try:
+                return self.send(view)
+            except BlockingIOError:
+                return None
+        self.sendall(view)
+        return len(view)
+
+
+async def readable(sock: socket.socket) -> None:
+    """As waiting.py's."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(sock, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(sock)
+
+
+async def writable(sock: socket.socket) -> None:
+    """As waiting.py's."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_writer(sock, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_writer(sock)
 
 
 def module(name: str, **content: Any) -> None:
@@ -67,6 +99,7 @@ def main() -> None:
     from peer_site import make
 
     module("sealmq_device.aead", make=make)
+    module("sealmq_device.waiting", readable=readable, writable=writable)
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
 
