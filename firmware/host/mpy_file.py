@@ -53,7 +53,7 @@ def check(path: Path, arch: str, name: str = "") -> None:
 
 
 def check_folder(folder: Path, arch: str) -> int:
-    """All .mpy files below `folder`; how many there are. Raises MpyError for the first wrong one."""
+    """All .mpy files below `folder`; how many. Raises MpyError for the first wrong one."""
     files = sorted(folder.rglob("*.mpy"))
     if not files:
         raise MpyError(f"{folder}: no .mpy file in it")

@@ -19,6 +19,7 @@ from peer_site import Site
 from real_micropython import ROOT
 
 INTERPRETERS = ("64", "32", "cpython")
+ARCHS = {"64": "x64", "32": "x86"}
 
 PRELUDE = """
 import errno, sys
@@ -37,6 +38,15 @@ def caught(what, *args, **kw):
         say("OSError", errno.errorcode.get(error.errno or error.args[0]))
 c = client()
 """
+
+
+def folders(interpreter: str) -> list[Path]:
+    """Where an interpreter finds the device's packages: their sources, or what ships, built into
+    the folder that SEALMQ_MPY names."""
+    built = os.environ.get("SEALMQ_MPY")
+    if built and interpreter in ARCHS:
+        return [Path(built) / ARCHS[interpreter]]
+    return [ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib"]
 
 
 class Board:
@@ -58,10 +68,12 @@ class Board:
             argv = [sys.executable, str(Path(__file__).with_name("cpython") / "run_script.py")]
         else:
             argv = [str(ROOT / "build" / "micropython" / "bin" / f"micropython{interpreter}")]
-        folders = (ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib")
         done = subprocess.run(
             [*argv, *words],
-            env={**os.environ, "MICROPYPATH": ":".join(map(str, folders))},
+            env={
+                **os.environ,
+                "MICROPYPATH": ":".join((*map(str, folders(interpreter)), ".frozen")),
+            },
             capture_output=True,
             text=True,
             timeout=30,
