@@ -24,7 +24,7 @@ _KEY_BLOCKS = const(65)
 _KEY_AT = const(1312)  # the MAC's and two spare blocks: whole blocks are written
 _MADE_AT = const(2384)  # the key stream's and two spare blocks
 _KEY_MADE_AT = const(2465)
-_work = bytearray(2531)
+work = bytearray(2531)  # twofold.py divides it in its own way
 _mac_views: "list[Any]" = [None] * 81
 _key_views: "list[Any]" = [None] * 66
 
@@ -32,7 +32,7 @@ _key_views: "list[Any]" = [None] * 66
 _len = len
 _bytes = bytes
 _bytearray = bytearray
-_shared = (_work, _mac_views, _key_views, len)
+_shared = (work, _mac_views, _key_views, len)
 _zero = bytes(16)
 
 
@@ -316,11 +316,11 @@ def _ready(s: object, have: int, want: int) -> object:
 
 
 def _views(top: int, body: int) -> None:
-    view = memoryview(_work)
+    view = memoryview(work)
     _mac_views[top] = view[: top * 16]
-    _work[_MADE_AT + top] = 1
+    work[_MADE_AT + top] = 1
     _key_views[body] = view[_KEY_AT : _KEY_AT + body * 16 + 16]
-    _work[_KEY_MADE_AT + body] = 1
+    work[_KEY_MADE_AT + body] = 1
 
 
 # ccm_long's functions, once needed: the module takes memory, and importing it again takes 12,000

@@ -40,12 +40,16 @@ _PUBACK = const(0x40)
 _SUBACK = const(0x90)
 _UNSUBACK = const(0xB0)
 _LAST_CTR = const(0xFFFFFD)
+_OFTEN = const(8)  # a bit of ctr: this many messages of a boot session are no wake for one reading
 _RESERVED = b"$!@"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
 _TAGS = const(32)  # and what comes behind it
 if _PLAIN + _TAGS != publish_overhead():
     raise ImportError("client.py and SPEC.md 3 differ")
+
+# quick.py's function, once loaded; None where it cannot run.
+_lay: "Any" = False
 
 
 class Client(Incoming):
@@ -101,31 +105,57 @@ class Client(Incoming):
             self._upkeep()
         ctr = self._send(topic, msg, retain, qos, life)
         if qos:
-            pid = self.pid
-            self._awaited = ctr
             try:
-                # Mostly the four bytes that come next are the PUBACK, and one read does.
-                four = self._four
-                got = 0 if self._ahead else self.sock.readinto(four)
-                if got != 4 or four[0] != _PUBACK or four[2] << 8 | four[3] != pid:
-                    if got:
-                        self._ahead = bytes(four[:got])
-                    self._await(_PUBACK, pid)
-                self._awaited = 0
-            except (OSError, SealError) as error:
-                self._unacknowledged(error, ctr, pid)
+                self._settle(ctr)
+            except BaseException as error:
+                self._unacknowledged(error, ctr, self.pid, self._out, self._sent, self._size)
             if self._denied is not None:
-                why = self._denial(self._denied)
-                if not isinstance(why, WrongEpoch) or self._again:
-                    raise why
-                if not self._run(self._newer(self.ident.own.epoch)):
-                    raise why
-                self._again = True
-                try:
-                    return self.publish(topic, msg, retain, qos, life)
-                finally:
-                    self._again = False
+                return self._anew(topic, msg, retain, qos, life)
+        if ctr & _OFTEN:
+            self._quicken()
         return ctr
+
+    # Waits for the PUBACK of self.pid. If a notice refuses ctr, it is in _denied.
+    def _settle(self, ctr: int) -> None:
+        pid = self.pid
+        self._awaited = ctr
+        # Mostly the four bytes that come next are the PUBACK, and one read does.
+        four = self._four
+        got = 0 if self._ahead else self.sock.readinto(four)
+        if got != 4 or four[0] != _PUBACK or four[1] != 2 or four[2] << 8 | four[3] != pid:
+            if got:
+                self._ahead = bytes(four[:got])
+            self._await(_PUBACK, pid)
+        self._awaited = 0
+
+    # Lays quick.py's publish over this client's own, unless a class of the application's has one.
+    def _quicken(self) -> None:
+        global _lay
+        if _lay is None or type(self).publish is not Client.publish or "publish" in self.__dict__:
+            return
+        if not _lay:
+            try:
+                from .quick import lay
+            except (SyntaxError, NotImplementedError, ImportError, MemoryError):
+                _lay = None  # no viper here, or no room for it
+                return
+            _lay = lay
+        _lay(self, Client.publish)
+
+    # Behind the notice that refuses a message: publishes it once more if that is for its epoch.
+    def _anew(
+        self, topic: "str | bytes", msg: "bytes | str", retain: bool, qos: int, life: int
+    ) -> int:
+        why = self._denial(self._denied)
+        if not isinstance(why, WrongEpoch) or self._again:
+            raise why
+        if not self._run(self._newer(self.ident.own.epoch)):
+            raise why
+        self._again = True
+        try:
+            return self.publish(topic, msg, retain, qos, life)
+        finally:
+            self._again = False
 
     # Seals a message and writes it, and never waits: for whoever publishes, however he waits for
     # its PUBACK. Gives its ctr. self.pid is its packet identifier, self._sent is where it stands in
@@ -159,6 +189,7 @@ class Client(Incoming):
         kind = 0
         if retain:
             kind = RETAINED if n else CLEAR
+        pid = 0
         if qos:
             pid = self.pid % 65535 + 1
             self.pid = pid
@@ -181,9 +212,10 @@ class Client(Incoming):
         self._size = n
         ctr: int = s.ctr
         try:
-            sock.write(buf, at, n)
-        except OSError as error:
-            self._unacknowledged(error, ctr, qos and pid)
+            if sock.write(buf, at, n) != n:
+                raise OSError(errno.ETIMEDOUT)
+        except BaseException as error:
+            self._unacknowledged(error, ctr, pid, buf, at, n)
         return ctr
 
     # A message refused for its epoch was not forwarded: it is published anew, once, under the roots
@@ -195,15 +227,21 @@ class Client(Incoming):
                 return False
         return self.ident.own.epoch != epoch
 
-    # A PUBACK did not come. Kept for resend(), unless a notice says why.
-    def _unacknowledged(self, error: Exception, ctr: int, pid: int) -> None:
+    # A PUBACK did not come, or the packet buf[at:at+n] did not go out: whatever came up, the stream
+    # is in doubt. Kept for resend(), unless a notice says why.
+    def _unacknowledged(
+        self, error: BaseException, ctr: int, pid: int, buf: bytearray, at: int, n: int
+    ) -> None:
         self._awaited = 0
-        if isinstance(error, OSError):
+        if not isinstance(error, SealError):
             self._close()
-        if self._denied is None:
-            if pid:
-                self._keep(ctr, pid, bytes(self._out[self._sent : self._sent + self._size]))
-            raise error
+        if self._denied is not None:
+            if isinstance(error, (OSError, SealError)):
+                return
+            self._denied = None
+        if pid:
+            self._keep(ctr, pid, bytes(buf[at : at + n]))
+        raise error
 
     def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
         if len(self.unacked) >= _UNACKED and ctr not in self.unacked:
@@ -216,19 +254,21 @@ class Client(Incoming):
 
     def _resending(self) -> "Steps":
         for ctr in sorted(self.unacked):
-            pid, raw = self.unacked.pop(ctr)
+            if ctr not in self.unacked:
+                continue  # a new boot session in between
+            pid, raw = self.unacked[ctr]
             buf = bytearray(raw)
             buf[0] |= 8
             self._awaited = ctr
             try:
                 self._write(buf, 0, len(buf))
                 got = yield _PUBACK << 16 | pid
-            except (OSError, SealError) as error:
-                if isinstance(error, OSError):
-                    self._close()
-                self._awaited = 0
-                self._keep(ctr, pid, bytes(buf))
+            except OSError:
+                self._close()
                 raise
+            finally:
+                self._awaited = 0
+            self.unacked.pop(ctr, None)
             if isinstance(got, tuple):
                 raise from_notice(got)
 
