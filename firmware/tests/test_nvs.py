@@ -1,0 +1,130 @@
+"""The store in an ESP32's NVS, against a stand-in that does what NVS documents and no more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from device_script import INTERPRETERS, Board, board
+
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
+
+PRELUDE = """
+import sys
+sys.path.insert(0, {tests!r})
+import esp32_stand_in as esp32
+from sealmq_spec import errors
+from sealmq_device import Client
+say = print
+say("sealmq_device.nvs" in sys.modules)
+part = esp32.install(sys.argv[1][:-5] + ".nvs")
+from sealmq_device.nvs import BOOT, ENROLMENT, NAMESPACE, STATE, NvsStore
+raw = esp32.NVS(NAMESPACE)
+"""
+
+
+def run(b: Board, interpreter: str, script: str) -> list[str]:
+    """What the script prints, behind what every run does: the module is not loaded unless asked."""
+    prelude = PRELUDE.format(tests=str(Path(__file__).parent))
+    first, *rest = b.run(interpreter, script, prelude)
+    assert first == "False"
+    return rest
+
+
+def written(b: Board) -> dict[str, list[object]]:
+    """What the partition holds."""
+    found: dict[str, list[object]] = json.loads(b.enrolment.with_suffix(".nvs").read_text())
+    return found
+
+
+def write(b: Board, **values: object) -> None:
+    """The partition, with values under the namespace."""
+    entries = {f"sealmq/{key}": value for key, value in values.items()}
+    b.enrolment.with_suffix(".nvs").write_text(json.dumps(entries))
+
+
+def enrolled(b: Board) -> list[object]:
+    """The enrolment as the flash tools write it."""
+    return ["blob", b.enrolment.read_bytes().hex()]
+
+
+@every
+def test_a_board_that_lives_in_nvs(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        write(b, enrolment=enrolled(b))
+        script = "c = Client(NvsStore())\nc.connect()\nsay(c.session.boot, c.ident.gen, part.ops)"
+        # Boot counter and state, each set and committed; later the boot counter alone.
+        assert run(b, interpreter, script) == ["1 1 4"]
+        assert run(b, interpreter, script) == ["2 1 2"]
+        found = written(b)
+        assert found["sealmq/boot"] == ["i32", 2]
+        assert found["sealmq/state"][0] == "blob"
+        assert len(str(found["sealmq/state"][1])) == 2 * 142
+        assert set(found) == {"sealmq/enrolment", "sealmq/state", "sealmq/boot"}
+        assert not b.state.exists()
+        assert not b.boot.exists()
+
+
+@every
+def test_what_is_not_there_or_something_else(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        write(b)
+        script = """
+def told(what):
+    try:
+        say(what())
+    except (errors.SealError, OSError) as error:
+        say(type(error).__name__, error.args[0])
+store = NvsStore()
+told(store.enrolment)
+told(store.state)
+told(store.boot)
+for value in (-1, 0, 7, 0xFFFFFF, 0x1000000):
+    raw.set_i32(BOOT, value)
+    told(store.boot)
+raw.set_blob(BOOT, b"seven")
+told(store.boot)
+raw.set_i32(STATE, 7)
+told(store.state)
+for size in (0, 1, 256, 257, 1024, 1025, 4000, 4001):
+    raw.set_blob(STATE, bytes(size))
+    say(len(store.state()))
+for broken in (b"no", b"[]", b"\\xff", b""):
+    raw.set_blob(ENROLMENT, broken)
+    told(store.enrolment)
+raw.set_blob(ENROLMENT, b'{"sealmq": 1}' + bytes(4000))
+told(store.enrolment)
+raw.set_blob(ENROLMENT, b'{"a":"' + b"a" * 3000 + b'"}')
+say(len(store.enrolment()["a"]))
+part.full = True
+told(lambda: store.put_boot(1))
+told(lambda: store.put_state(b"x"))
+told(lambda: esp32.NVS("sixteen letters!"))
+say([len(name) < 16 for name in (NAMESPACE, ENROLMENT, STATE, BOOT)])
+"""
+        none = "Malformed NVS holds no enrolment (namespace sealmq, key enrolment)"
+        no_json = "Malformed the enrolment file is no JSON object"
+        assert run(b, interpreter, script) == [
+            none, "b''", "0",
+            "0", "0", "7", "16777215", "0",
+            "0", "b''",
+            "0", "1", "256", "257", "1024", "1025", "4000", "0",
+            no_json, no_json, no_json, none,
+            none, "3000",
+            "OSError -4357", "OSError -4357", "OSError -4358", "[True, True, True, True]",
+        ]  # fmt: skip
+
+
+@every
+def test_state_in_nvs_that_is_torn_means_provisioning(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        write(b, enrolment=enrolled(b))
+        script = "c = Client(NvsStore())\nc.connect()\nsay(c.session.boot, c.ident.gen)"
+        assert run(b, interpreter, script) == ["1 1"]
+        state = bytearray.fromhex(str(written(b)["sealmq/state"][1]))
+        state[30] ^= 4
+        for gen, blob in enumerate((b"", bytes(state), bytes(state[:-1]), bytes(5000)), 2):
+            write(b, enrolment=enrolled(b), state=["blob", blob.hex()], boot=["i32", 500 * gen])
+            assert run(b, interpreter, script) == [f"{500 * gen + 1} {gen}"]
