@@ -80,7 +80,7 @@ def test_short_messages(bits: int, tmp_path: Path) -> None:
 @viper_widths
 def test_long_messages(bits: int, tmp_path: Path) -> None:
     rng = random.Random(bits)
-    check(bits, list(long(rng, 60)), rng, tmp_path)
+    check(bits, list(long(rng, 30)), rng, tmp_path)
 
 
 @viper_widths
