@@ -1,0 +1,364 @@
+"""A client that lives, against a scripted peer: connections that end, queues, what is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from device_script import INTERPRETERS, Board, board
+from living_script import first_of_each, gives_receipts, live
+from mqtt_frames import ConnectionClosed
+from peer_connection import Connection
+from sealmq_spec import const
+
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
+
+
+def away(b: Board, connects: int) -> None:
+    """So many CONNECTs meet a mediator that is gone before it answers."""
+    left = [connects]
+
+    def on_connect(c: Connection) -> bool:
+        left[0] -= 1
+        if left[0] >= 0:
+            b.peer.log("away")
+            raise ConnectionClosed("away")
+        return False
+
+    b.peer.on_connect = on_connect
+
+
+@every
+def test_messages_wait_until_there_is_a_session(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        away(b, 3)
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+l.set_callback(lambda m: say(m.payload.decode(), m.how))
+l.subscribe("t/#", 1)
+l.publish("t/1", "one", qos=1)
+l.publish("t/2", b"two")
+l.publish(b"t/3", b"three", retain=True, qos=1, life=20)
+say(l.isconnected(), len(l.outbox), l.flush(9000), l.isconnected(), len(l.outbox))
+for _ in range(5):
+    l.turn(50)
+""",
+        )
+        assert said[:4] == ["down OSError"] * 3 + ["up"]
+        ends = [line for line in said if line[0].isdigit()]
+        assert sorted(ends) == ["1 accepted", "2 sent", "3 accepted"]
+        assert [line for line in said if line in ("one 0", "two 0", "three 0")] == [
+            "one 0",
+            "two 0",
+            "three 0",
+        ]
+        assert "False 3 True True 0" in said
+        sent = [
+            (name, plain, flags, kind) for name, plain, flags, _, kind, _ in b.peer.said("publish")
+        ]
+        assert sent == [("t/1", b"one", 2, 0), ("t/2", b"two", 0, 0), ("t/3", b"three", 3, 1)]
+        assert b.peer.said("subscribe") == [("t/#", 1)]
+
+
+@every
+@pytest.mark.parametrize("when", ["before", "behind", "acknowledged"])
+def test_a_connection_that_ends_around_a_message(
+    interpreter: str, when: str, tmp_path: Path
+) -> None:
+    """Each third message ends its connection: nothing is lost or comes twice, the order stays."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        tried: list[int] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            tried.append(ctr)
+            if tried.count(ctr) > 1 or int(b.peer.said("publish")[-1][1]) % 3:
+                return False
+            if when == "before":
+                # As if it had never arrived.
+                b.peer.window.mask &= ~1
+                b.peer.events.pop()
+            if when == "acknowledged":
+                c.send(0x40, c.publish_pid)
+            c.sock.close()
+            return True
+
+        b.peer.on_publish = on_publish
+        said = live(
+            b,
+            interpreter,
+            """
+l = living(box=Outbox(12))
+for n in range(12):
+    l.publish("t", str(n), qos=1)
+say(l.flush(20000), l.outbox.counts["accepted"])
+""",
+        )
+        ends = [line for line in said if line.endswith("accepted")]
+        assert ends == [f"{n + 1} accepted" for n in range(12)]
+        assert said[-1] == "True 12"
+        assert said.count("down OSError") >= 3
+        assert first_of_each(b) == [str(n) for n in range(12)]
+        assert {boot for _, boot, _ in b.peer.said("connected")} == {2}
+
+
+@every
+@pytest.mark.parametrize(
+    ("drop", "kept", "dropped"),
+    [("oldest", [3, 4, 5], [1, 2]), ("newest", [1, 2, 3], [4, 5])],
+)
+def test_a_full_queue_says_what_it_drops(
+    interpreter: str, drop: str, kept: list[int], dropped: list[int], tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        said = live(
+            b,
+            interpreter,
+            f"""
+l = living(box=Outbox(3, drop={drop!r}))
+for n in range(1, 6):
+    l.publish("t", str(n), qos=1)
+say(len(l.outbox), l.outbox.counts["dropped"])
+l.flush(9000)
+""",
+        )
+        assert said[:3] == [f"{n} dropped" for n in dropped] + ["3 2"]
+        assert said[4:] == [f"{n} accepted" for n in kept]
+        assert first_of_each(b) == [str(n) for n in kept]
+
+
+@every
+def test_the_queue_counts_bytes(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        said = live(
+            b,
+            interpreter,
+            """
+l = living(box=Outbox(50, 100))
+def tries(n):
+    l.publish("t", bytes(n))
+    say(len(l.outbox), l.outbox.bytes)
+tries(10); tries(40); tries(20); tries(83)
+caught(l.publish, "t", bytes(84))
+for bad in ("", False, 2), ("", False, 0, 40), (bytes(4096),):
+    caught(l.publish, "t", *bad)
+caught(l.publish, "t/+", b""); caught(l.publish, "$SYS", b"")
+caught(l.subscribe, "t", 2)
+caught(lambda: Outbox(0)); caught(lambda: Outbox(drop="all")); caught(lambda: living(keepalive=0))
+say(len(l.outbox))
+""",
+        )
+        assert said[:7] == ["1 27", "2 84", "1 dropped", "2 94", "2 dropped", "3 dropped", "1 100"]
+        bad = ["TooLarge", "Misuse", "Misuse", "TooLarge", "Malformed", "Misuse"]
+        assert said[7:] == bad + ["Misuse"] * 4 + ["1"]
+
+
+@every
+def test_refusals_are_typed_and_what_passes_is_tried_again(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        told: list[bytes] = []
+        codes = {b"rate": 9, b"broker": 7, b"stale": 3, b"no": 5, b"huge": 8}
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            plain = b.peer.said("publish")[-1][1]
+            told.append(plain)
+            if plain in codes and (codes[plain] in (5, 8) or told.count(plain) == 1):
+                c.notice(1, ctr, codes[plain], "rule", "why")
+            return False
+
+        b.peer.on_publish = on_publish
+        said = live(
+            b,
+            interpreter,
+            """
+l = living(box=Outbox(proof=False))
+clock = stopped(l)
+for word in ("rate", "broker", "stale", "no", "huge", "fine"):
+    l.publish("t", word, qos=1)
+for _ in range(60):
+    clock[0] += 500
+    l.turn(0)
+""",
+        )
+        assert said[0] == "up"
+        ends = [line for line in said if line[0].isdigit()]
+        assert ends == [
+            "1 accepted", "2 accepted", "3 accepted", "4 refused Denied", "5 refused TooLarge",
+            "6 accepted",
+        ]  # fmt: skip
+        assert told == [
+            b"rate",
+            b"rate",
+            b"broker",
+            b"broker",
+            b"stale",
+            b"stale",
+            b"no",
+            b"huge",
+            b"fine",
+        ]
+        # A clock that was found wrong is put right by a new boot session.
+        assert [boot for _, boot, _ in b.peer.said("connected")] == [2, 3]
+
+
+@every
+def test_a_forged_puback_is_found_out(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        seen: list[int] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            seen.append(ctr)
+            if len(seen) == 1:
+                # It never reached the mediator, and somebody says that it did.
+                b.peer.window.mask &= ~1
+                c.send(0x40, c.publish_pid)
+                return True
+            return False
+
+        b.peer.on_publish = on_publish
+        script = """
+l = living(box=Outbox(again=AGAIN))
+clock = stopped(l)
+l.publish("t", b"x", qos=1)
+for _ in range(40):
+    clock[0] += 1000
+    l.turn(100)
+    if not len(l.outbox): break
+say(l.outbox.counts["accepted"], l.outbox.counts["doubt"])
+"""
+        assert live(b, interpreter, script.replace("AGAIN", "True")) == ["up", "1 accepted", "1 0"]
+        assert seen == [1, 2]
+        seen.clear()
+        assert live(b, interpreter, script.replace("AGAIN", "False")) == ["up", "1 doubt", "0 1"]
+        assert seen == [1]
+
+
+@every
+@pytest.mark.parametrize("again", [True, False])
+def test_what_a_new_boot_session_leaves_in_doubt(
+    interpreter: str, again: bool, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        seen: list[int] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            seen.append(ctr)
+            if len(seen) > 1:
+                return False
+            # From now on another board with the same files is ahead of this one.
+            b.peer.highest = (1, 9, 1)
+            c.sock.close()
+            return True
+
+        b.peer.on_publish = on_publish
+        said = live(
+            b,
+            interpreter,
+            f"""
+l = living(box=Outbox(again={again}))
+l.publish("t", b"x", qos=1)
+l.publish("t", b"y", qos=1)
+l.publish("t", b"z")
+say(l.flush(9000))
+""",
+        )
+        first = "1 accepted" if again else "1 doubt"
+        ends = sorted(line for line in said if line[0].isdigit())
+        assert ends == [first, "2 accepted", "3 sent"]
+        assert [boot for _, boot, _ in b.peer.said("connected")] == [2, 10]
+        assert len(seen) == (4 if again else 3)
+
+
+@every
+def test_wills_retained_and_subscriptions(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        b.peer.denied = {"no/#": (5, "labels.reader", "not yours")}
+        wills: list[int] = []
+        b.peer.on_connect = lambda c: wills.append(c.flags) or False  # type: ignore[func-returns-value]
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+l.set_last_will("t/state", b"gone", retain=True, qos=1)
+l.subscribe("a/#", 1); l.subscribe("no/#"); l.subscribe("b/#"); l.unsubscribe("b/#")
+l.publish("t/state", b"here", retain=True, qos=1)
+l.flush(5000)
+l.client._close()
+l.publish("t/state", b"", retain=True, qos=1)
+l.flush(5000)
+l.disconnect()
+""",
+        )
+        assert said == ["up", "up Denied", "1 accepted", "down OSError", "up", "2 accepted"]
+        assert wills == [0xEE, 0xEE]
+        asked = ["a/#", "no/#", "b/#", "a/#"]
+        assert [filt for filt, _ in b.peer.said("subscribe")] == asked
+        assert b.peer.said("unsubscribe") == [("b/#", 0)]
+        kinds = [(plain, kind) for _, plain, _, _, kind, _ in b.peer.said("publish")]
+        assert kinds == [(b"here", 1), (b"", const.CLEAR)]
+
+
+@every
+def test_errors_of_the_program_are_not_the_networks(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+l.subscribe("t")
+def bad(m):
+    raise ValueError("mine") if m.payload == b"1" else OSError(28)
+l.set_callback(bad)
+l.publish("t", b"1"); l.publish("t", b"2")
+caught_of = []
+for _ in range(50):
+    try:
+        l.turn(20)
+    except (ValueError, OSError) as error:
+        caught_of.append(type(error).__name__)
+    if len(caught_of) == 2: break
+say(caught_of, l.isconnected())
+l.run = None
+""",
+        )
+        assert said[-1] == "['ValueError', 'OSError'] True"
+        assert len(b.peer.said("connected")) == 1
+
+
+@every
+def test_run_goes_on_until_it_is_stopped(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        away(b, 2)
+        script = """
+l = living()
+l.publish("t", b"x", qos=1)
+l.set_outcome(lambda item, how, error: l.stop())
+l.run()
+say(l.outbox.counts["accepted"])
+"""
+        assert live(b, interpreter, script) == ["down OSError", "down OSError", "up", "1"]
