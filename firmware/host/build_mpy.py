@@ -27,6 +27,8 @@ UMQTT = ROOT / "build" / "micropython" / "lib" / "umqtt" / "simple.py"
 # ESP32, S2 and S3; C3, C6 and other RISC-V; the interpreters of this host, 64 and 32 bits.
 BOARDS = ("xtensawin", "rv32imc")
 HOSTS = ("x64", "x86")
+# What a waking board runs, a line each. tests/wake_path.py prints it.
+WAKE = Path(__file__).with_name("wake.txt")
 LIMIT = 48 * 1024
 # What an application may import, and the names it may take; none: all without an underscore.
 PUBLIC: dict[str, tuple[str, ...]] = {
@@ -55,7 +57,14 @@ def merged() -> dict[str, str]:
     """{dotted name: source} of the files that ship. Raises MpyError."""
     texts = sources()
     modules = {name: read(name, text, texts) for name, text in texts.items()}
-    return merge(modules, {name: names for name, names in PUBLIC.items() if name in modules})
+    public = {name: names for name, names in PUBLIC.items() if name in modules}
+    return merge(modules, public, awake())
+
+
+def awake() -> list[tuple[str, str]]:
+    """The path of wake.txt: (module, function or Class.method)."""
+    lines = [line.split("#")[0].split() for line in WAKE.read_text(encoding="utf-8").splitlines()]
+    return [(line[0], line[1]) for line in lines if line]
 
 
 def build(folder: Path, archs: Iterable[str] = (*BOARDS, *HOSTS)) -> dict[str, dict[str, int]]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from mpy_file import MpyError
 from mpy_source import PACKAGES, Function, Module, bound, find_constants, local
+from mpy_split import LATER, Split
 
 # What the application may import. The core's module keeps its name.
 CORE = "sealmq_device"
@@ -51,12 +52,18 @@ class Part:
     kept: bool = False
 
 
-def merge(modules: Mapping[str, Module], public: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def merge(
+    modules: Mapping[str, Module],
+    public: Mapping[str, Iterable[str]],
+    awake: Iterable[tuple[str, str]] = (),
+) -> dict[str, str]:
     """{file's module name: source}. `modules`: by dotted name. `public`: the modules that an
     application may import and the names that it may import from them; no names stand for all that
-    begin without an underscore. One that lies in another file gets a file that passes them on."""
+    begin without an underscore. One that lies in another file gets a file that passes them on.
+    `awake`: (module, function or Class.method) of the core that mpy_split.py leaves there; without
+    any all of it stays."""
     merging = _Merging(dict(modules), {m: list(names) for m, names in public.items()})
-    return merging.run()
+    return merging.run(awake)
 
 
 class _Merging:
@@ -65,6 +72,7 @@ class _Merging:
         self.public = {m: names or self._all(m) for m, names in public.items()}
         self.pieces: dict[str, Piece] = {}
         self.of: dict[str, Piece] = {}  # by module
+        self._moved: set[str] = set()
 
     def _all(self, name: str) -> list[str]:
         module = self._module(name)
@@ -78,7 +86,7 @@ class _Merging:
             raise MpyError(f"there is no module {name}")
         return self.modules[name]
 
-    def run(self) -> dict[str, str]:
+    def run(self, awake: Iterable[tuple[str, str]]) -> dict[str, str]:
         for name in self._order(self.modules):
             find_constants(self.modules[name], self.modules)
         self._divide()
@@ -88,11 +96,23 @@ class _Merging:
             for module in piece.modules:
                 _Substitution(self, piece, module).run()
         self._keep()
-        made = {name: self._source(piece) for name, piece in self.pieces.items()}
-        made = {name: source for name, source in made.items() if source}
-        for name, names in self.public.items():
+        core = self.pieces[CORE]
+        bodies = {name: [p.statement for p in q.parts if p.kept] for name, q in self.pieces.items()}
+        own = {owner: name for name, owner in core.names.items()}
+        names = [(own.get((m, q.partition(".")[0])), q) for m, q in awake]
+        split = Split(
+            core.parts, [name + q[len(q.partition(".")[0]) :] for name, q in names if name]
+        )
+        if names:
+            bodies[CORE], bodies[LATER] = split.core, split.later
+        self._moved = split.moved if names else set()
+        for name, body in bodies.items():
+            if name not in (CORE, LATER):
+                bodies[name] = [new for old in body for new in self._redirected(old, split)]
+        made = {name: _source(body) for name, body in bodies.items() if body}
+        for name, taken in self.public.items():
             if name not in made:
-                made[name] = self._passing_on(name, names)
+                made[name] = self._passing_on(name, taken)
         for package in {name.partition(".")[0] for name in made}:
             made.setdefault(package, "")
         return made
@@ -249,33 +269,50 @@ class _Merging:
 
     # --- the files' sources ---
 
-    def _source(self, piece: Piece) -> str:
-        body: list[ast.stmt] = []
-        imports: dict[str, dict[tuple[str, str | None], None]] = {}
-        for part in piece.parts:
-            s = part.statement
-            if not part.kept:
-                continue
-            if isinstance(s, ast.ImportFrom):
-                source = "." * s.level + (s.module or "")
-                names = imports.setdefault(source, {})
-                names.update({(alias.name, alias.asname): None for alias in s.names})
-            else:
-                body.append(s)
-        head: list[ast.stmt] = [
-            ast.ImportFrom(source, [ast.alias(n, asname) for n, asname in names], 0)
-            for source, names in imports.items()
-        ]
-        tree = ast.fix_missing_locations(ast.Module([*head, *body], []))
-        return ast.unparse(tree) + "\n" if head or body else ""
+    def _redirected(self, statement: ast.stmt, split: Split) -> list[ast.stmt]:
+        """A statement of another file, with what it takes from the core where that now lies."""
+        if not isinstance(statement, ast.ImportFrom):
+            for node in ast.walk(statement):
+                for _, block in ast.iter_fields(node):
+                    if isinstance(block, list) and any(
+                        isinstance(s, ast.ImportFrom) for s in block
+                    ):
+                        block[:] = [new for old in block for new in self._redirected(old, split)]
+            return [statement]
+        if statement.module != CORE:
+            return [statement]
+        made: list[ast.stmt] = []
+        if any(alias.name in split.whole for alias in statement.names):
+            made.append(ast.Import([ast.alias(LATER)]))
+        for module, moved in ((CORE, False), (LATER, True)):
+            names = [a for a in statement.names if (a.name in self._moved) == moved]
+            if names:
+                made.append(ast.ImportFrom(module, names, 0))
+        return made
 
     def _passing_on(self, name: str, names: list[str]) -> str:
         piece = self.of[name]
-        aliases = []
-        for n in names:
-            own = self.final(piece, name, n)
-            aliases.append(own if own == n else f"{own} as {n}")
-        return f"from {piece.name} import {', '.join(aliases)}\n"
+        aliases = [_alias(self.final(piece, name, n), n) for n in names]
+        made = ast.ImportFrom(piece.name, aliases, 0)
+        split = Split((), ())
+        return _source(self._redirected(made, split) if piece.name == CORE else [made])
+
+
+def _source(statements: list[ast.stmt]) -> str:
+    """Imports of names first, those from one module together."""
+    imports: dict[str, dict[tuple[str, str | None], None]] = {}
+    body = []
+    for s in statements:
+        if isinstance(s, ast.ImportFrom):
+            names = imports.setdefault(s.module or "", {})
+            names.update({(alias.name, alias.asname): None for alias in s.names})
+        else:
+            body.append(s)
+    head: list[ast.stmt] = [
+        ast.ImportFrom(source, [ast.alias(n, asname) for n, asname in names], 0)
+        for source, names in imports.items()
+    ]
+    return ast.unparse(ast.fix_missing_locations(ast.Module([*head, *body], []))) + "\n"
 
 
 def _describe(part: Part) -> None:

@@ -1,0 +1,191 @@
+"""Splits the core file in two: what a board runs that wakes, connects, publishes and sleeps, and the
+rest, which loads when something in it is first called.
+
+A class stays in the core with its special methods and those of the path; where it lacks others it
+gets a `__getattr__` that loads the rest, which puts them in, takes `__getattr__` away again and so
+is asked once. A function that the path only names is loaded by a stand-in of its name. What is
+assigned and what the path uses stays in the core, and the rest imports it from there: so a function
+that rebinds a name of the module has to stay with all that read the name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from mpy_file import MpyError
+from mpy_source import Function
+
+if TYPE_CHECKING:
+    from mpy_merge import Part
+
+LATER = "sealmq_device.later"
+_MORE = "_more"
+_HOOK = f"""
+def {_MORE}(self, name):
+    import {LATER}
+    return getattr(self, name)
+"""
+_STAND_IN = """
+def {name}(*args, **kw):
+    from {later} import {name}
+    return {name}(*args, **kw)
+"""
+_JOIN = """
+for _whole, _rest in ({pairs},):
+    for _name in _rest.__dict__:
+        if _name[:2] != "__":
+            setattr(_whole, _name, _rest.__dict__[_name])
+"""
+
+
+def used(node: ast.AST) -> set[str]:
+    """Every name that stands in `node`."""
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+class Split:
+    """`parts`: the core's. `awake`: functions, and methods as Class.method, of the path, in the
+    names of the file. Gives `core` and `later`, statements; `moved`: names that lie in `later`."""
+
+    def __init__(self, parts: Iterable[Part], awake: Iterable[str]) -> None:
+        self._parts = [part for part in parts if part.kept]
+        self._awake = set(awake)
+        self._by_name: dict[str, list[Part]] = {}
+        for part in self._parts:
+            for name in part.binds:
+                self._by_name.setdefault(name, []).append(part)
+        self._stay: dict[int, Part] = {}
+        self._stand_ins: set[str] = set()
+        self.core: list[ast.stmt] = []
+        self.later: list[ast.stmt] = []
+        self.moved: set[str] = set()
+        self.whole: set[str] = set()  # classes whose other half lies in `later`
+        self._choose()
+        self._divide()
+
+    def _cold(self, holder: str, method: str) -> bool:
+        special = method.startswith("__") and method.endswith("__")
+        return not special and f"{holder}.{method}" not in self._awake
+
+    def _choose(self) -> None:
+        waiting = [p for n in self._awake for p in self._by_name.get(n.partition(".")[0], ())]
+        for part in self._parts:
+            rebinds = {
+                name
+                for node in ast.walk(part.statement)
+                if isinstance(node, ast.Global)
+                for name in node.names
+            }
+            if not part.binds:
+                waiting.append(part)
+            for other in self._parts if rebinds else ():
+                if rebinds & used(other.statement):
+                    waiting.append(other)
+                    (name,) = other.binds
+                    self._awake.add(name)
+                    methods = _methods(other.statement)
+                    self._awake |= {f"{name}.{m}" for m, node in methods if rebinds & used(node)}
+        while waiting:
+            part = waiting.pop()
+            if id(part) in self._stay:
+                continue
+            self._stay[id(part)] = part
+            for name in self._needs(part.statement):
+                for other in self._by_name.get(name, ()):
+                    if isinstance(other.statement, Function) and name not in self._awake:
+                        self._stand_ins.add(name)
+                    else:
+                        waiting.append(other)
+
+    def _needs(self, statement: ast.stmt) -> set[str]:
+        """The names that a statement of the core uses, of a class without its cold methods."""
+        if not isinstance(statement, ast.ClassDef):
+            return used(statement)
+        names = {name for base in statement.bases for name in used(base)}
+        for node in statement.body:
+            if not isinstance(node, Function) or not self._cold(statement.name, node.name):
+                names |= used(node)
+        return names
+
+    def _divide(self) -> None:
+        pairs = []
+        halves: list[ast.stmt] = []
+        rest: list[ast.stmt] = []
+        hooks: list[str] = []
+        for part in self._parts:
+            s = part.statement
+            if id(part) not in self._stay:
+                rest.append(s)
+                self.moved |= part.binds if not _is_import(s) else set()
+                continue
+            if isinstance(s, ast.ClassDef):
+                cold = [node for name, node in _methods(s) if self._cold(s.name, name)]
+                if cold:
+                    s.body = [node for node in s.body if node not in cold] or [ast.Pass()]
+                    halves.append(_class(f"{s.name}_rest", cold))
+                    pairs.append(s.name)
+                    self.whole.add(s.name)
+                    if not self._hooked(s, hooks):
+                        hooks.append(s.name)
+                        s.body += ast.parse(f"__getattr__ = {_MORE}").body
+            self.core.append(s)
+        if not halves and not rest:
+            return
+        first = next(i for i, s in enumerate(self.core) if not _is_import(s))
+        added = ast.parse(_HOOK).body if hooks else []
+        for name in sorted(self._stand_ins):
+            added += ast.parse(_STAND_IN.format(name=name, later=LATER)).body
+        self.core[first:first] = added
+        self.later = [*self._imports([*rest, *halves]), *[s for s in rest if not _is_import(s)]]
+        self.later += halves
+        if pairs:
+            text = _JOIN.format(pairs=", ".join(f"({name}, {name}_rest)" for name in pairs))
+            text += "".join(f"del {name}.__getattr__\n" for name in hooks)
+            self.later += ast.parse(text).body
+
+    def _hooked(self, node: ast.ClassDef, hooks: list[str]) -> bool:
+        for base in node.bases:
+            name = base.id if isinstance(base, ast.Name) else ""
+            for part in self._by_name.get(name, ()):
+                if name in hooks or self._hooked(part.statement, hooks):  # type: ignore[arg-type]
+                    return True
+        return False
+
+    def _imports(self, statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+        """What the rest takes from the core and from elsewhere."""
+        needs = {name for s in statements if not _is_import(s) for name in used(s)}
+        needs |= {name.removesuffix("_rest") for s in statements for name in _class_name(s)}
+        own = []
+        for name in sorted(needs - self.moved):
+            for part in self._by_name.get(name, ()):
+                if _is_import(part.statement):
+                    yield part.statement
+                else:
+                    own.append(ast.alias(name))
+        if own:
+            yield ast.ImportFrom(LATER.partition(".")[0], own, 0)
+
+
+def _class_name(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.ClassDef):
+        yield node.name
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _methods(node: ast.stmt) -> list[tuple[str, ast.stmt]]:
+    if not isinstance(node, ast.ClassDef):
+        return []
+    return [(m.name, m) for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _class(name: str, body: list[ast.stmt]) -> ast.ClassDef:
+    made = ast.parse(f"class {name}:\n    pass").body[0]
+    if not isinstance(made, ast.ClassDef):
+        raise MpyError(f"{name} is no name of a class")
+    made.body = body
+    return made
