@@ -45,7 +45,7 @@ class Life:
         self.error: "Exception | None" = None  # what went wrong last
         self.failures = 0  # attempts to connect that failed, since one did not
         self.on_change: "Callable[[bool, Exception | None], Any] | None" = None
-        self._at = 0  # when to connect
+        self.at = 0  # when to connect
         self._sync_at = 0
         self._salt = b""
 
@@ -56,7 +56,7 @@ class Life:
                 # No salt is drawn, nor anything else begun, while Wi-Fi is down.
                 return (DROP, self.radio.error) if self.up else (WAIT, wait)
         if not self.up:
-            return (WAIT, self._at - now) if now < self._at else (CONNECT, 0)
+            return (WAIT, self.at - now) if now < self.at else (CONNECT, 0)
         if self.keep.dead(now):
             return DROP, OSError(errno.ETIMEDOUT)
         if self.asks:
@@ -94,7 +94,7 @@ class Life:
         self.error = error
         # Who is refused asks again, but not soon.
         late = isinstance(error, Denied)
-        self._at = now + (self.backoff.most if late else self.backoff.next())
+        self.at = now + (self.backoff.most if late else self.backoff.next())
         self._change(False, error)
 
     # Something went wrong that ended nothing.

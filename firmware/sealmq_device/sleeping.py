@@ -1,0 +1,167 @@
+# A board that sleeps: it wakes, publishes what it has, and sleeps again, in one call. What cannot
+# go out lies in RTC memory until a later wake.
+from hashlib import sha256
+
+from micropython import const
+
+from sealmq_spec.errors import Malformed, Misuse
+
+from .client import Client
+from .life import CONNECT, SEND
+from .living import Living, draw
+from .outbox import Outbox
+from .rtc import ROOM, Rtc, RtcStore
+from .store import FileStore
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    from .outbox import Item
+
+_TRIES = const(2)  # connections that fail in one wake
+_LONGEST = const(6)  # after failures at most two to that many wakes pass
+_OFTEN = const(16)  # subscriptions are made again at least once in so many wakes
+
+
+class Sleeper(Living):
+    # store: as Client's. budget: seconds that a wake may take. batch: radio only when so many
+    # messages are there. listen: ms of silence that end a wake of one who subscribes. rtc,
+    # deepsleep: as in `machine`. The rest is the Outbox's, and Client's by name.
+    def __init__(
+        self,
+        store: "str | Any" = "/sealmq.json",
+        wlan: "Any" = None,
+        budget: int = 20,
+        batch: int = 1,
+        listen: int = 500,
+        queue_len: int = 50,
+        queue_bytes: int = ROOM,
+        drop: str = "oldest",
+        again: bool = True,
+        proof: bool = True,
+        clean: bool = True,
+        rtc: "Any" = None,
+        deepsleep: "Any" = None,
+        **options: "Any",
+    ) -> None:
+        if queue_len > 255 or queue_bytes > ROOM:
+            raise Misuse("RTC memory holds 255 messages and %d bytes" % ROOM)
+        if rtc is None:
+            from machine import RTC
+
+            rtc = RTC()
+        if deepsleep is None:
+            from machine import deepsleep
+        self._deepsleep = deepsleep
+        store = FileStore(store) if isinstance(store, str) else store
+        enrolment = store.enrolment()
+        secret = enrolment.get("ps")
+        if not isinstance(secret, str):
+            raise Malformed("enrolment file: ps is missing")
+        self.rtc = kept = Rtc(rtc, secret)
+        box = Outbox(queue_len, queue_bytes, drop, again, proof)
+        box.prove_ms = 0
+        messages = kept.read()
+        options.setdefault("keepalive", 60)
+        client = Client(RtcStore(store, kept, enrolment), **options)
+        Living.__init__(self, client, wlan, box, None, clean)
+        self._budget = 1000 * budget
+        self._batch = batch
+        self._quiet = listen
+        self._snapshot: "list[Item]" = []
+        for i in range(kept.done, len(messages)):
+            topic, msg, retain, qos, life = messages[i]
+            box.put(topic, msg, retain, qos, life)
+            if i < kept.begun:
+                # A wake that did not come to its end had sealed it.
+                box.sealed(box.waiting[-1], 1, b"")
+
+    # Publishes, if it is time to, and sleeps for so many seconds. A board does not return from
+    # this.
+    def sleep(self, seconds: int) -> None:
+        kept = self.rtc
+        if self._time_to():
+            self._save()
+            if self._wake():
+                kept.failures = kept.skip = 0
+            else:
+                kept.failures = min(kept.failures + 1, 255)
+                kept.skip = draw() * (1 << min(kept.failures, _LONGEST)) >> 16
+        elif kept.skip:
+            kept.skip -= 1
+        self.disconnect()
+        if self.life.radio is not None:
+            self.life.radio.off()
+        self._save()
+        self._deepsleep(1000 * seconds)
+
+    def _time_to(self) -> bool:
+        if self.rtc.skip:
+            return False
+        box = self.outbox
+        full = 2 * box.bytes >= box.queue_bytes or 2 * len(box) >= box.queue_len
+        return bool(self.life.asks) or len(box) >= self._batch or (full and len(box) > 0)
+
+    # False: something is left to be done.
+    def _wake(self) -> bool:
+        c = self.client
+        life = self.life
+        end = c.mono() + self._budget
+        while life.failures < _TRIES:
+            left = end - c.mono()
+            if left <= 0 or (not life.up and life.at >= end):
+                return False
+            if life.up and not (len(self.outbox) or life.asks):
+                # A wait that brought nothing ends it.
+                if not c._subscribed or not self.turn(min(self._quiet, left)):
+                    return True
+            else:
+                self.turn(min(left, 1000))
+        return False
+
+    # --- what lies in RTC memory ---
+
+    def _save(self) -> None:
+        box = self.outbox
+        self._snapshot = box.owed + box.waiting
+        self.rtc.drops += box.counts["dropped"]
+        box.counts["dropped"] = 0
+        self.rtc.write([(i.topic, i.msg, i.retain, i.qos, i.life) for i in self._snapshot])
+        self._mark(None)
+
+    # Before a message goes out for the first time, and when some are over: a reset in between finds
+    # out which are in doubt.
+    def _mark(self, sending: "Item | None") -> None:
+        kept = self.rtc
+        done = begun = 0
+        for i in range(len(self._snapshot)):
+            item = self._snapshot[i]
+            if item.over and done == i:
+                done = i + 1
+            if item.over or item.ctr or item is sending:
+                begun = i + 1
+        kept.done = done
+        kept.begun = max(kept.begun, begun)
+        kept.mark()
+
+    def _do(self, what: int, arg: "Any", ms: int) -> int:
+        if what == SEND:
+            self._mark(arg)
+        done = Living._do(self, what, arg, ms)
+        if what == CONNECT:
+            self._spare()
+        return done
+
+    # A session that the mediator still holds has its subscriptions.
+    def _spare(self) -> None:
+        c = self.client
+        kept = self.rtc
+        asks = self.life.asks
+        filters = sha256(repr(asks).encode()).digest()[:4]
+        if c._present and filters == kept.filters and kept.boot % _OFTEN:
+            for filt, qos in asks:
+                c._subscribed[filt] = qos
+            asks.clear()
+        elif asks:
+            kept.filters = filters

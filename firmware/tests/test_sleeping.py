@@ -1,0 +1,300 @@
+"""Boards that sleep: each wake is a process of its own, RTC memory is a file between them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from device_script import INTERPRETERS, PRELUDE, Board, board
+from living_script import first_of_each, gives_receipts
+from peer_connection import Connection
+
+every = pytest.mark.parametrize("interpreter", INTERPRETERS)
+
+# RTC memory that outlives a process, torn where the test says so; deepsleep ends the process.
+SLEEPER = (
+    PRELUDE.replace("c = client()\n", "")
+    + """
+import os
+from sealmq_device.sleeping import Sleeper
+RTC_FILE = sys.argv[1] + ".rtc"
+class Rtc:
+    def memory(self, data=None):
+        if data is None:
+            try:
+                with open(RTC_FILE, "rb") as f:
+                    return f.read()
+            except OSError:
+                return b""
+        if len(data) > 2048:
+            raise ValueError("buffer too long")
+        with open(RTC_FILE, "wb") as f:
+            f.write(data)
+class Asleep(BaseException):
+    pass
+def deepsleep(ms):
+    say("asleep", ms)
+    raise Asleep
+def sleeper(**kw):
+    kw.setdefault("timeout", 3)
+    made = Sleeper(sys.argv[1], rtc=Rtc(), deepsleep=deepsleep, **kw)
+    made.set_outcome(lambda item, how, error: say(item.msg.decode(), how))
+    return made
+def sleep(s, seconds=300):
+    try:
+        s.sleep(seconds)
+    except Asleep:
+        pass
+"""
+)
+
+
+def rtc(b: Board) -> Path:
+    return Path(f"{b.enrolment}.rtc")
+
+
+def wake(b: Board, interpreter: str, script: str) -> list[str]:
+    return b.run(interpreter, script, SLEEPER)
+
+
+ONE = "s = sleeper()\ns.publish('t', '%s', qos=1)\nsleep(s)\n"
+
+
+@every
+def test_wake_publish_sleep(interpreter: str, tmp_path: Path) -> None:
+    """Three wakes: each a boot session of its own, and one write to flash for all."""
+    with board(tmp_path) as b:
+        gives_receipts(b)
+        stored = set()
+        for n in range(3):
+            assert wake(b, interpreter, ONE % n) == [f"{n} accepted", "asleep 300000"]
+            stored.add(b.boot.read_bytes())
+        assert first_of_each(b) == ["0", "1", "2"]
+        assert [boot for _, boot, _ in b.peer.said("connected")] == [1, 2, 3]
+        assert len(stored) == 1
+        assert not b.peer.said("behind")
+        # The power fails: the next number is beyond all that RTC memory can have given out.
+        rtc(b).unlink()
+        assert wake(b, interpreter, ONE % 3) == ["3 accepted", "asleep 300000"]
+        assert [boot for _, boot, _ in b.peer.said("connected")][3:] == [65]
+        assert not b.peer.said("behind")
+
+
+@every
+def test_messages_outlive_sleep(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        gone = [True]
+        b.peer.on_connect = lambda c: gone[0] and (c.sock.close() or True)  # type: ignore[func-returns-value]
+        for n in range(3):
+            # Wakes that are passed over do not try.
+            script = ONE % n + "say(s.rtc.failures)\n"
+            said = wake(b, interpreter, script.replace("sleep(s)", "s.rtc.skip = 0\nsleep(s)"))
+            assert said == ["asleep 300000", str(n + 1)]
+        gone[0] = False
+        script = (
+            "s = sleeper()\nsay(len(s.outbox))\ns.publish('t', b'3', True, 1)\ns.rtc.skip = 0\n"
+        )
+        said = wake(b, interpreter, script + "sleep(s)\nsay(s.rtc.failures, s.rtc.skip)\n")
+        ends = [f"{n} accepted" for n in range(4)]
+        assert said == ["3", *ends, "asleep 300000", "0 0"]
+        assert first_of_each(b) == ["0", "1", "2", "3"]
+        assert [flags for _, _, flags, *_ in b.peer.said("publish")] == [2, 2, 2, 3]
+        assert wake(b, interpreter, "s = sleeper()\nsay(len(s.outbox))\nsleep(s)\n") == [
+            "0",
+            "asleep 300000",
+        ]
+
+
+@every
+def test_failing_wakes_are_passed_over(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        tries = []
+        b.peer.on_connect = lambda c: tries.append(1) or c.sock.close() or True  # type: ignore[func-returns-value]
+        script = """
+from sealmq_device import sleeping
+sleeping.draw = lambda: 65535
+skips = []
+for n in range(12):
+    s = sleeper()
+    s.life.backoff._draw = lambda: 0
+    s.publish("t", str(n), qos=1)
+    s.sleep
+    try:
+        s.sleep(1)
+    except Asleep:
+        skips.append(s.rtc.skip)
+say(skips, len(s.outbox))
+""".replace("    s.sleep\n", "")
+        said = wake(b, interpreter, script)
+        assert said[-1] == "[1, 0, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2] 12"
+        assert len(tries) == 6  # two in a wake that tries
+
+
+@every
+def test_a_batch_spares_the_radio(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        for n in range(6):
+            wake(b, interpreter, (ONE % n).replace("sleeper()", "sleeper(batch=3)"))
+        assert [boot for _, boot, _ in b.peer.said("connected")] == [2, 3]
+        assert first_of_each(b) == ["0", "1", "2", "3", "4", "5"]
+
+
+@every
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("when", ["sent", "unsent"])
+def test_a_reset_while_flushing(interpreter: str, again: bool, when: str, tmp_path: Path) -> None:
+    """A watchdog's reset between two messages: RTC memory stays, all else is gone."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        script = f"""
+s = sleeper(again={again}, proof=False)
+for n in range(4):
+    s.publish("t", str(n), qos=1)
+send = s.client.publish
+def reset(*args):
+    if args[1] == b"2":
+        {"send(*args)" if when == "sent" else "pass"}
+        raise Asleep
+    return send(*args)
+s.client.publish = reset
+sleep(s)
+"""
+        assert wake(b, interpreter, script) == ["0 accepted", "1 accepted"]
+        rest = "s = sleeper(again=%s)\nsay(len(s.outbox))\nsleep(s)\n" % again
+        said = wake(b, interpreter, rest)
+        third = "2 accepted" if again else "2 doubt"
+        assert said == ["2", third, "3 accepted", "asleep 300000"]
+        twice = ["2"] if again and when == "sent" else []
+        once = ["2"] if again or when == "sent" else []
+        assert first_of_each(b) == ["0", "1", *once, *twice, "3"]
+
+
+@every
+def test_a_power_cut_loses_what_lay_in_ram_and_no_more(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        for n in range(8):
+            cut = n % 3 == 2
+            if cut:
+                rtc(b).unlink(missing_ok=True)
+            assert wake(b, interpreter, ONE % n) == [f"{n} accepted", "asleep 300000"]
+        assert first_of_each(b) == [str(n) for n in range(8)]
+        boots = [boot for _, boot, _ in b.peer.said("connected")]
+        assert boots == sorted(set(boots))
+        assert not b.peer.said("behind")
+
+
+@every
+def test_torn_and_foreign_content_counts_as_none(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        b.peer.on_connect = lambda c: c.sock.close() or True  # type: ignore[func-returns-value]
+        wake(b, interpreter, ONE % "kept")
+        whole = rtc(b).read_bytes()
+        script = """
+import os
+with open(RTC_FILE, "rb") as f:
+    whole = f.read()
+def try_(raw):
+    with open(RTC_FILE, "wb") as f:
+        f.write(raw)
+    s = sleeper()
+    return len(s.outbox), s.rtc.lost
+say(try_(whole), try_(b""))
+taken = 0
+for at in range(len(whole)):
+    bad = bytearray(whole)
+    bad[at] ^= 1 << at % 8
+    taken += try_(bad) != (0, True)
+    taken += try_(whole[:at]) != (0, at > 0)
+say(taken, try_(whole + b"x"), try_(os.urandom(2048)), try_(bytes(2048)), try_(whole))
+"""
+        assert wake(b, interpreter, script) == [
+            "(1, False) (0, False)",
+            "0 (0, True) (0, True) (0, True) (1, False)",
+        ]
+        # Another client's, or that of a secret that is over.
+        b.peer.site.ps = bytes(32)
+        other = b.peer.site.enrolment(b.peer.port)
+
+        b.enrolment.write_text(json.dumps(other), encoding="utf-8")
+        rtc(b).write_bytes(whole)
+        assert wake(b, interpreter, "s = sleeper()\nsay(len(s.outbox), s.rtc.lost)") == ["0 True"]
+
+
+@every
+def test_what_rtc_memory_cannot_hold_is_reported(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        b.peer.on_connect = lambda c: c.sock.close() or True  # type: ignore[func-returns-value]
+        script = """
+s = sleeper()
+for n in range(30):
+    s.publish("t/" + "x" * 20, "%02d" % n + "y" * 60, qos=1)
+sleep(s)
+say(len(Rtc().memory()) <= 2048, s.rtc.drops)
+s = sleeper()
+say(len(s.outbox), s.outbox.waiting[0].msg[:2] == b"10", s.rtc.drops)
+caught(lambda: sleeper(queue_bytes=3000)); caught(lambda: sleeper(queue_len=300))
+"""
+        said = wake(b, interpreter, script)
+        assert sum(line.endswith("dropped") for line in said) == 10
+        assert said[10:] == ["asleep 300000", "True 10", "20 True 10", "Misuse  ", "Misuse  "]
+
+
+@every
+def test_subscriptions_of_a_session_that_lasts_are_spared(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        gives_receipts(b)
+
+        def on_welcome(c: Connection, want: bool) -> bool:
+            # What waited for it while it slept comes behind the welcome.
+            c.tell(c.welcome(want_time=want))
+            m1 = c.m1(b"t", b"%d" % c.boot, c.site.own, c.boot)
+            c.publish(b"t", c.m3(b"t", m1, c.site.own, how=3), 1)
+            return True
+
+        script = """
+s = sleeper(clean=False, listen=300)
+s.set_callback(lambda m: say(m.payload.decode(), m.how))
+s.subscribe("t/#", 1); s.subscribe("u")
+sleep(s)
+"""
+        b.peer.on_welcome = on_welcome
+        for n in range(1, 4):
+            assert wake(b, interpreter, script) == [f"{n} 3", "asleep 300000"]
+            b.peer.present = 1
+        assert b.peer.said("subscribe") == [("t/#", 1), ("u", 0)]
+        wake(b, interpreter, script.replace('"u"', '"v"'))
+        assert [filt for filt, _ in b.peer.said("subscribe")][2:] == ["t/#", "v"]
+
+
+@every
+def test_a_rekey_while_asleep(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        gives_receipts(b)
+        assert wake(b, interpreter, ONE % 0) == ["0 accepted", "asleep 300000"]
+        b.peer.site.new_epoch()
+        script = ONE % 1 + "say(s.client.ident.own.epoch)\n"
+        assert wake(b, interpreter, script) == ["1 accepted", "asleep 300000", "2"]
+        assert first_of_each(b) == ["0", "1"]
+
+
+@every
+def test_a_board_that_was_rotated_out_sleeps_on(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        b.peer.site.km.clear()
+        b.peer.site.ps = bytes(32)
+        script = ONE % 0 + "say(type(s.life.error).__name__, s.rtc.failures)\n"
+        assert wake(b, interpreter, script) == ["asleep 300000", "Denied 1"]
