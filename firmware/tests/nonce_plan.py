@@ -1,0 +1,118 @@
+"""Lives of boards for the tests of the nonce plan: each is one process of MicroPython, from power
+on to power off, that keeps a record of what it seals (nonce_device.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peer import Peer
+from real_micropython import ROOT
+
+FOLDERS = (ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib")
+FILES = ("board.json", "board.state", "board.boot")
+# All that a board seals: publishes of both QoS, retained, a will, tokens, control packets, proofs.
+BUSY = (
+    "connect", "publish", "retain", "subscribe", "command", "ask", "disconnect",
+    "will", "connect", "publish", "unsubscribe", "resend",
+)  # fmt: skip
+CUT_SHORT = 9  # the exit status of a life; each ends like that
+
+
+def twice(lines: Iterable[str]) -> list[str]:
+    """(key, nonce) pairs under which different things were sealed."""
+    under: dict[str, set[str]] = defaultdict(set)
+    for line in lines:
+        which, what = line.split()
+        under[which].add(what)
+    return [which for which, sealed in under.items() if len(sealed) > 1]
+
+
+@dataclass
+class Life:
+    """A process that was started, and what it says at its end; empty when its power was cut."""
+
+    process: subprocess.Popen[str]
+    word: str
+
+    def end(self) -> dict[str, Any]:
+        """Waits for it. A traceback, or another end than that of power, fails the test."""
+        out, err = self.process.communicate(timeout=60)
+        assert self.process.returncode == CUT_SHORT, f"{self.word}: {out}{err}"
+        said: dict[str, Any] = json.loads(out) if out else {}
+        return said
+
+
+class Boards:
+    """Boards of one client, their flash, and the record that all of them share."""
+
+    def __init__(self, peer: Peer, folder: Path, bits: int) -> None:
+        self.peer = peer
+        self.bits = bits
+        self.folder = folder
+        self.record = folder / "record"
+        self.flash = folder / "flash"
+        self.flash.mkdir()
+        self.enrolment = self.flash / FILES[0]
+        self.enrolment.write_text(json.dumps(peer.site.enrolment(peer.port)), encoding="utf-8")
+        self.lives = 0
+
+    def start(self, *acts: str, files: Path | None = None, **hardware: Any) -> Life:
+        """Power on; files: another folder than the board's own."""
+        self.lives += 1
+        told = {
+            "enrolment": str((files or self.flash) / FILES[0]),
+            "record": str(self.record),
+            "word": f"life {self.lives} ",
+            "acts": acts or BUSY,
+            **hardware,
+        }
+        program = ROOT / "build" / "micropython" / "bin" / f"micropython{self.bits}"
+        script = Path(__file__).with_name("nonce_device.py")
+        paper = self.folder / f"life{self.lives}.json"
+        paper.write_text(json.dumps(told))
+        process = subprocess.Popen(
+            [program, "-X", "heapsize=2M", script, paper],
+            env={**os.environ, "MICROPYPATH": ":".join(map(str, FOLDERS))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return Life(process, told["word"])
+
+    def live(self, *acts: str, **hardware: Any) -> dict[str, Any]:
+        """One whole life; what it says."""
+        said = self.start(*acts, **hardware).end()
+        self.peer.settle()
+        return said
+
+    def copy(self, name: str) -> Path:
+        """The flash as it is now."""
+        to = self.folder / name
+        shutil.copytree(self.flash, to)
+        return to
+
+    def put_back(self, copy: Path) -> None:
+        """The flash as it was."""
+        shutil.rmtree(self.flash)
+        shutil.copytree(copy, self.flash)
+
+    def sealed(self) -> list[str]:
+        """The record's lines."""
+        return self.record.read_text().splitlines() if self.record.exists() else []
+
+    def judge(self, what: str, least: int) -> None:
+        """No (key, nonce) twice, in at least so many seals; the counts are printed."""
+        lines = self.sealed()
+        pairs = len({line.split()[0] for line in lines})
+        print(f"{what}, {self.bits} bit: {self.lives} lives, {len(lines)} seals, {pairs} pairs")
+        assert len(lines) >= least
+        assert twice(lines) == []

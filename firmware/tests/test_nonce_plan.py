@@ -1,0 +1,346 @@
+"""Claim 8 on real MicroPython: what a board seals, collected over power cuts, restored flash,
+clones, clocks that stand or go back, counters at their end, and a mediator that says what it likes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mediator_that_lies import Liar
+from nonce_plan import BUSY, Boards, twice
+from peer import Peer
+from peer_connection import Connection
+from real_micropython import BITS, ROOT
+
+both = pytest.mark.parametrize("bits", BITS)
+CHIPS = ("240ac4000001", "240ac4000002")
+U24 = 0xFFFFFF
+
+
+@contextmanager
+def boards(folder: Path, bits: int) -> Iterator[Boards]:
+    """Boards and the peer that they talk to."""
+    peer = Peer()
+    with peer.serving():
+        yield Boards(peer, folder, bits)
+
+
+def test_the_recorder_notices() -> None:
+    assert twice(["a 1", "b 1", "a 1", "c 2"]) == []
+    assert twice(["a 1", "b 1", "a 2"]) == ["a"]
+
+
+# --- flash that is put back, boards that are copied ---
+
+
+def put_back_and_cloned(b: Boards, **hardware: object) -> None:
+    """Each state that the flash ever had comes again, and two boards share one at a time."""
+    early = b.copy("blank")
+    b.live(**hardware)
+    first = b.copy("first")
+    b.live(**hardware)
+    later = b.copy("later")
+    for copy in (first, early, later, first):
+        b.put_back(copy)
+        b.live(**hardware)
+    for name, chips in (("same", (CHIPS[0], CHIPS[0])), ("other", CHIPS)):
+        twins = [
+            b.start(files=b.copy(f"{name}{n}"), **{**hardware, "chip": chip})
+            for n, chip in enumerate(chips)
+        ]
+        for twin in twins:
+            twin.end()
+
+
+@both
+def test_restored_flash_and_clones(bits: int, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        put_back_and_cloned(b)
+        b.judge("restored flash, clones", 150)
+
+
+# Each is a defence that is missing; with it, the record of `put_back_and_cloned` is clean.
+@pytest.mark.parametrize("broken", ["constant salt", "no salt", "restored session"])
+def test_a_board_without_its_salts_is_noticed(broken: str, tmp_path: Path) -> None:
+    with boards(tmp_path, 64) as b:
+        put_back_and_cloned(b, broken=broken)
+        assert twice(b.sealed())
+
+
+def lose_messages(b: Boards, **hardware: object) -> None:
+    """Every third message ends its connection behind the seal, and the next is another one."""
+    came: list[int] = []
+
+    def on_publish(c: object, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+        came.append(ctr)
+        if len(came) % 3 == 0:
+            raise OSError("lost")
+        return False
+
+    b.peer.on_publish = on_publish
+    b.live(*("connect", "publish", "retain") * 4, **hardware)
+    b.peer.on_publish = None
+
+
+@both
+def test_messages_that_are_lost_on_their_way(bits: int, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        lose_messages(b)
+        b.judge("lost messages", 20)
+
+
+def test_a_counter_that_rises_too_late_is_noticed(tmp_path: Path) -> None:
+    with boards(tmp_path, 64) as b:
+        lose_messages(b, broken="counter behind")
+        assert twice(b.sealed())
+
+
+# --- power cuts ---
+
+
+def make_image(b: Boards, kind: str) -> bytes:
+    """A file system of that kind that holds the enrolment and nothing else."""
+    image = b.folder / "blank.img"
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from flash_device import Flash, blank, mount
+data = blank({kind!r})
+mount({kind!r}, Flash({kind!r}, data))
+with open("/flash/sealmq.json", "wb") as f:
+    f.write(open({str(b.enrolment)!r}, "rb").read())
+open({str(image)!r}, "wb").write(data)
+"""
+    program = ROOT / "build" / "micropython" / "bin" / f"micropython{b.bits}"
+    subprocess.run([program, "-X", "heapsize=2M", "-c", script], check=True, timeout=30)
+    return image.read_bytes()
+
+
+# A life in which everything is stored that ever is: provisioning, a boot session, a new epoch's
+# roots, another boot session.
+STORING = (
+    "connect",
+    "publish",
+    "last ctr",
+    "publish",
+    "publish",
+    "disconnect",
+    "connect",
+    "retain",
+)
+
+
+def epoch_behind_reconnect(c: Connection, want: bool) -> bool:
+    """The second connection of a boot session brings a new epoch."""
+    if c.conn == 2:
+        c.site.new_epoch()
+    return False
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "how"),
+    [
+        (64, "lfs2", "half"),
+        (32, "lfs2", "whole"),
+        (32, "fat", "half"),
+        *(
+            pytest.param(bits, kind, how, marks=pytest.mark.full)
+            for bits in BITS
+            for kind in ("lfs2", "fat")
+            for how in ("whole", "eighth", "half", "unsynced")
+        ),
+    ],
+)
+def test_a_power_cut_at_every_operation_of_the_flash(
+    bits: int, kind: str, how: str, tmp_path: Path
+) -> None:
+    with boards(tmp_path, bits) as b:
+        image = tmp_path / "image"
+        enrolled = make_image(b, kind)
+        image.write_bytes(enrolled)
+        b.peer.on_welcome = epoch_behind_reconnect
+        cut, ended = 0, {}
+        while not ended:
+            cut += 1
+            image.write_bytes(enrolled)
+            ended = b.live(*STORING, flash=[kind, str(image), cut, how])
+            # Power is back: it works, whatever the flash holds.
+            assert b.live("connect", "publish", flash=[kind, str(image), 0, how])["failed"] == []
+        print(f"{cut - 1} cuts on {kind}, {how}")
+        assert ended["failed"] == []
+        assert ended["ops"] == cut - 1 > 12
+        b.judge(f"power cuts, {kind}, {how}", 200)
+
+
+@pytest.mark.parametrize(("bits", "uncommitted"), [(64, "kept"), (32, "lost")])
+def test_a_power_cut_at_every_operation_of_nvs(bits: int, uncommitted: str, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        partition = tmp_path / "nvs"
+        entry = ["blob", b.enrolment.read_bytes().hex()]
+        enrolled = json.dumps({"sealmq/enrolment": entry})
+        b.peer.on_welcome = epoch_behind_reconnect
+        cut, ended = 0, {}
+        while not ended:
+            cut += 1
+            partition.write_text(enrolled)
+            ended = b.live(*STORING, nvs=[str(partition), cut, uncommitted])
+            assert b.live("connect", "publish", nvs=[str(partition), 0, "lost"])["failed"] == []
+        print(f"{cut - 1} cuts in NVS, {uncommitted}")
+        assert ended["failed"] == []
+        # State twice, boot counter twice, each set and committed.
+        assert ended["ops"] == cut - 1 == 8
+        b.judge(f"power cuts in NVS, {uncommitted}", 100)
+
+
+# --- clocks ---
+
+
+@both
+def test_clocks_that_stand_go_back_and_wrap(bits: int, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        for ticks in (7, 7, 1 << 29, 3, (1 << 30) - 20, 0):
+            b.live(ticks=ticks)
+        for hours in (0, 2, -30, -30, 4000):
+            b.peer.site.clock_error_ms = hours * 3600000
+            b.live(still=7)
+        b.judge("clocks", 150)
+
+
+# --- counters at their end ---
+
+
+@both
+def test_counters_at_their_end(bits: int, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        more = ("publish",) * 3
+        said = b.live("connect", "last ctr", *more, "subscribe", "retain", "last ctr", *more)
+        assert said["failed"] == []
+        assert said["boot"] == 3
+        # Control packets and tokens use the same counter, and nothing looks after them before.
+        said = b.live("connect", "last ctr", *("command",) * 6, "publish")
+        assert (
+            said["failed"]
+            == ["command: Misuse the boot session's counters are used up; start a new one"] * 2
+        )
+        assert said["boot"] == 5
+        said = b.live(
+            "connect", "last conn", "disconnect", "connect", *("disconnect", "connect") * 3
+        )
+        assert said["failed"] == []
+        assert said["boot"] == 7
+        gen = said["gen"]
+        said = b.live("connect", "last boot", *("last ctr", *more) * 3)
+        assert said["failed"] == []
+        assert said["gen"] == gen + 1
+        assert said["boot"] == 2
+        assert b.live()["boot"] == 3
+        b.judge("counters at their end", 60)
+
+
+# --- a mediator that lies ---
+
+
+def lied_to(b: Boards, seed: int, lives: int) -> None:
+    """Lives with such a mediator, flash put back in between; then an honest one finds all well."""
+    chance = random.Random(seed)
+    liar = Liar(b.peer, chance)
+    copies = [b.copy("blank")]
+    for n in range(lives):
+        acts = [act for _ in range(3) for act in ("connect", *chance.sample(BUSY, 8))]
+        b.live(*acts)
+        if chance.random() < 0.4:
+            copies.append(b.copy(f"copy{n}"))
+        if chance.random() < 0.3:
+            b.put_back(chance.choice(copies))
+    liar.honest()
+    assert b.live("connect", "publish")["failed"] == []
+    print(f"seed {seed}: {liar.told}")
+
+
+@both
+def test_a_mediator_that_lies(bits: int, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        lied_to(b, bits, 8)
+        b.judge("a mediator that lies", 100)
+
+
+@both
+def test_a_mediator_that_lies_to_a_board_without_randomness(bits: int, tmp_path: Path) -> None:
+    """From start to start the boot counter suffices, within one the counter and the KG's nonces."""
+    with boards(tmp_path, bits) as b:
+        liar = Liar(b.peer, random.Random(bits + 1))
+        for _ in range(4):
+            acts = [act for _ in range(3) for act in ("connect", *BUSY)]
+            b.live(*acts, random=0, still=7)
+        liar.honest()
+        b.judge("a mediator that lies, no randomness", 100)
+
+
+# --- a random source that is none ---
+
+
+def agree(c: Connection) -> bool:
+    """No boot session is behind."""
+    c.peer.highest = (0, 0, 0)
+    return False
+
+
+SAME = {"random": 0, "still": 7, "chip": CHIPS[0]}
+
+
+@both
+@pytest.mark.parametrize(
+    ("what", "repeats"),
+    [
+        ("starts", False),  # the boot counter differs
+        ("put back, other ticks", False),
+        ("put back, same ticks", True),
+        ("clones, other chip", False),
+        ("clones, other ticks", False),
+        ("clones, same ticks", True),
+        ("boot counter lost, same ticks", True),
+    ],
+)
+def test_what_stays_unique_without_randomness(
+    bits: int, what: str, repeats: bool, tmp_path: Path
+) -> None:
+    """Boards whose random source gives the same bytes always, and a mediator that calls none behind.
+    SPEC.md 5 says what that leaves.
+    """
+    with boards(tmp_path, bits) as b:
+        b.peer.on_connect = agree
+        b.live(**SAME)
+        b.live(**SAME)
+        kind, _, how = what.partition(", ")
+        other = {"other ticks": {"still": 8}, "other chip": {"chip": CHIPS[1]}}.get(how, {})
+        if kind == "clones":
+            b.start(files=b.copy("clone"), **SAME).end()
+            b.live(**{**SAME, **other})
+        elif kind == "put back":
+            early = b.copy("early")
+            b.live(**SAME)
+            b.put_back(early)
+            b.live(**{**SAME, **other})
+        elif kind == "boot counter lost":
+            for _ in range(2):
+                (b.flash / "board.boot").unlink()
+                b.live(**SAME)
+        else:
+            b.live(**SAME)
+        assert bool(twice(b.sealed())) == repeats
+
+
+@pytest.mark.full
+@both
+@pytest.mark.parametrize("seed", range(12))
+def test_long_histories(bits: int, seed: int, tmp_path: Path) -> None:
+    with boards(tmp_path, bits) as b:
+        lied_to(b, 1000 + seed, 60)
+        b.judge(f"seed {seed}", 1000)
