@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import stat
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,12 +26,14 @@ from sealmq_spec.errors import Denied, SealError
 
 from .errors import FAILED, OperatorError, UsageError
 
+CONNACKS = (3, 5)
 REFUSED = 12
 TIMED_OUT = 27
 
 CODES = """\
-exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 5 the mediator
-refused the connection; 12 refused, with the rule and the reason on stderr; 27 timed out
+exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 3 the mediator's
+broker or store is away; 5 the mediator refused the connection; 12 refused, with the reason on
+stderr; 27 timed out; 130 interrupted
 """
 
 
@@ -62,6 +66,7 @@ async def client_of(
 ) -> Client:
     """The client that the arguments name, not yet connected."""
     if args.enrolment:
+        _check_private(args.enrolment)
         state = args.state or f"{args.enrolment}.state"
         return Client.from_enrolment(
             args.enrolment,
@@ -75,6 +80,17 @@ async def client_of(
     return await lent_client(
         args.site, args.client, options=options, on_notice=on_notice, on_state=on_state
     )
+
+
+def _check_private(path: str) -> None:
+    """An enrolment that others can read is none any more: refused, as ssh refuses such a key."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:
+        raise OperatorError(
+            f"{path} holds a secret and others can read it (mode {mode & 0o777:04o})",
+            hint=f"chmod 600 {path} (on a stick without modes: copy it first); if somebody has "
+            "read it: sealmq client rotate",
+        )
 
 
 def check_who(args: argparse.Namespace) -> None:
@@ -111,7 +127,8 @@ def told(error: ClientError | SealError) -> OperatorError:
     """The error as one line, with its exit code."""
     code = FAILED
     if isinstance(error, ConnectRefused):
-        code = error.return_code
+        # CONNACK codes that no mediator of ours sends would collide with other meanings.
+        code = error.return_code if error.return_code in CONNACKS else FAILED
     elif isinstance(error, LendRefused):
         code = FAILED
     elif isinstance(error, Refused | Denied):

@@ -31,6 +31,7 @@ class Program:
         self.peer = peer
         self.file = folder / "app.sealmq.json"
         self.file.write_text(json.dumps(peer.enrolment()))
+        self.file.chmod(0o600)
 
     async def start(self, kind: str, *flags: str) -> asyncio.subprocess.Process:
         words = ["-m", "sealmq.cli", kind, "--enrolment", str(self.file), *flags]
@@ -77,6 +78,39 @@ def test_the_mediators_refusal_to_connect_is_the_exit_code(tmp_path: Path, kind:
             assert done.code == code
             [line] = done.err.splitlines()
             assert f"CONNACK {code}" in line
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["pub", "sub"])
+def test_other_return_codes_are_no_exit_codes(tmp_path: Path, kind: str) -> None:
+    """1 and 2 mean something else, 4 means nothing."""
+
+    async def story(peer: Peer) -> None:
+        flags = ("-t", "t", "-m", "x") if kind == "pub" else ("-t", "t")
+        for code in (1, 2, 4):
+            peer.knobs.connack = code
+            done = await Program(peer, tmp_path).run(kind, *flags)
+            assert done.code == 1
+            assert f"CONNACK {code}" in done.err
+
+    play(story)
+
+
+@pytest.mark.parametrize("kind", ["pub", "sub"])
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_an_enrolment_that_others_can_read_is_refused(tmp_path: Path, kind: str, mode: int) -> None:
+    async def story(peer: Peer) -> None:
+        program = Program(peer, tmp_path)
+        program.file.chmod(mode)
+        flags = ("-t", "t", "-m", "x") if kind == "pub" else ("-t", "t", "-C", "1")
+        done = await program.run(kind, *flags)
+        assert done.code == 1
+        said, hint = done.err.splitlines()
+        assert f"(mode {mode:04o})" in said
+        assert f"chmod 600 {program.file}" in hint
+        assert not peer.published
+        assert peer.enrolment()["ps"] not in done.err
 
     play(story)
 
