@@ -332,6 +332,28 @@ def test_with_an_enrolment_instead_of_the_site(shared_site: Site) -> None:
     assert json.loads(state.read_text())["identity"] == held
 
 
+@pytest.mark.parametrize("state", [True, False], ids=["with keys", "without"])
+def test_an_enrolment_of_before_a_rotation_is_told_what_may_be(
+    shared_site: Site, state: bool
+) -> None:
+    name = f"rotated-{state}".lower()
+    old = shared_site.enrol(name, "m2-temp")
+    words = ("pub", "--enrolment", str(old), "-t", "machine/2/temperature", "-m", "1")
+    if state:
+        assert ours(shared_site, *words).returncode == 0
+    new = old.with_name("new.json")
+    done = ours(shared_site, "client", "rotate", str(shared_site.path), name, "-o", str(new))
+    assert done.returncode == 0, done.stderr
+    done = ours(shared_site, *words)
+    assert done.returncode == 1
+    said, hint = done.stderr.splitlines()
+    assert said == "sealmq: the mediator closed the connection, asked for keys"
+    assert hint.startswith("hint: ")
+    assert "sealmq client rotate" in hint
+    words = ("pub", "--enrolment", str(new), "-t", "machine/2/temperature", "-m", "1")
+    assert ours(shared_site, *words).returncode == 0
+
+
 def test_a_subscriber_outlives_the_mediator(site: Site, tmp_path: Path) -> None:
     site.up()
     side = Ours(site, tmp_path)

@@ -37,6 +37,10 @@ Renew = Callable[[], Awaitable[Identity]]
 
 _TRIES = 5
 _LONG_AGO = -(1 << 62)
+_ROTATED = (
+    "it may know another secret of this client: behind `sealmq client rotate` the new enrolment "
+    "file counts"
+)
 _UNKNOWN = "a new boot session began before the answer came; whether it was accepted is unknown"
 
 
@@ -233,6 +237,9 @@ class Door:
             raise ConnectFailed(
                 f"no provisioning answer within {self._options.connect_timeout:g} s"
             ) from None
+        except ConnectionLost as error:
+            # All that a gateway says to a question under a secret that does not verify.
+            raise ConnectionLost(f"{error}, asked for keys", _ROTATED) from None
         finally:
             if wire is not None:
                 await wire.close()
