@@ -42,7 +42,7 @@ def parse(text: str, path: Path | None = None) -> Config:
     try:
         doc = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _syntax(error, path) from None
+        raise _syntax(error, text, path) from None
     try:
         return _config(doc, path)
     except ConfigError as error:
@@ -52,13 +52,15 @@ def parse(text: str, path: Path | None = None) -> Config:
         raise
 
 
-def _syntax(error: tomllib.TOMLDecodeError, path: Path | None) -> ConfigError:
+def _syntax(error: tomllib.TOMLDecodeError, text: str, path: Path | None) -> ConfigError:
     what = str(error)
     found = re.search(r" ?\(at line (\d+), column \d+\)", what)
+    # Else the text ends in the middle of something, as a torn one does.
+    line = int(found.group(1)) if found else len(text.splitlines()) or 1
     wrong = ConfigError(
         "not TOML: " + re.sub(r" ?\(at .*\)$", "", what),
         "each key stands once in its table; text stands in quotes",
-        line=int(found.group(1)) if found else None,
+        line=line,
     )
     if path is not None:
         wrong.path = str(path)

@@ -84,7 +84,10 @@ WRONG = [
     ("order twice", '[policy]\norder = ["labels", "labels"]', "policy.order", 5, "once", "labels"),
     ("enforce", '[policy]\nenforce = "no"', "policy.enforce", 5, "neither true", None),
     ("family", "[families]\npurposes = 1", "families.purposes", 5, "table", "[families.purposes]"),
-    ("not TOML", "[site", "", None, "not TOML", "quotes"),
+    ("not TOML", "[site = 1", "", 4, "not TOML", "quotes"),
+    ("torn in a table's name", "\n[clients", "", 5, "not TOML", "quotes"),
+    ("torn in a value", '[clients]\nx = { label = "to', "", 5, "not TOML", "quotes"),
+    ("torn behind a line", "[labels]\na = [\n", "", 5, "not TOML", "quotes"),
 ]  # fmt: skip
 
 
