@@ -70,6 +70,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"no such fault: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: at least 1")
+    if args.results is not None and (args.results.is_dir() or not args.results.parent.is_dir()):
+        parser.error(f"--results {args.results}: a file in a folder that there is")
     if args.seed is None:
         args.seed = secrets.randbelow(1 << 31)
     return args

@@ -41,6 +41,16 @@ def test_what_is_no_fault_is_refused_and_says_what_there_is(tmp_path: Path) -> N
     assert "no such fault: earthquake; there are kill-kg" in said
 
 
+@pytest.mark.parametrize("where", ["no-such-folder/results.jsonl", "."])
+def test_results_that_cannot_be_written_are_refused_before_anything_starts(
+    tmp_path: Path, where: str
+) -> None:
+    code, said = faults(tmp_path, "--results", str(tmp_path / where))
+    assert code == 2
+    assert "a file in a folder that there is" in said
+    assert "Traceback" not in said
+
+
 # --- the verdict ----------------------------------------------------------------------------------
 
 
