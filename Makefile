@@ -16,7 +16,7 @@ JOBS ?= $(shell expr $$(nproc) + 1)
 FUZZ_INPUTS ?= 50000
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-red fuzz bench-gateway clean
+.PHONY: help setup demo lint test test-full test-red fuzz bench-gateway bench-device clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -49,6 +49,9 @@ bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 	@mkdir -p build/bench
 	@for part in codec policy mediator; do \
 	    $(PYTHON) gateway/bench/$$part.py | tee build/bench/gateway-$$part.json; done
+
+bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
+	@$(PYTHON) -m sealmq.cli bench device
 
 clean:  ## remove all that was made, the virtualenv included
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

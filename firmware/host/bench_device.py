@@ -22,16 +22,18 @@ from bench_measures import MEASURES, SIZES, Task, tasks
 from bench_mpy import ROOT, MpyError
 from bench_rows import Row
 from bench_runs import VARIANTS, BenchError, rig
-from bench_table import table
+from bench_table import document, table
 from count import CountError
 
 OUT = ROOT / "build" / "bench" / "device.json"
+DOCUMENT = ROOT / "firmware" / "PERFORMANCE.md"
 
 _EXAMPLES = """\
 examples:
   bench_device.py                                   everything, into build/bench/device.json
   bench_device.py --measure publish --variant sealmq-ccm --size 64
   bench_device.py --measure connect --variant sealmq-ccm --variant tls13-ecdsa --json
+  bench_device.py --document                        what was measured last, into PERFORMANCE.md
 """
 
 
@@ -58,13 +60,13 @@ class Progress:
                 print(line, file=sys.stderr, flush=True)
 
 
-def measure(chosen: Sequence[Task], jobs: int) -> list[Row]:
+def measure(chosen: Sequence[Task], jobs: int, merged: bool = True) -> list[Row]:
     """The rows, in the tasks' order. Raises BenchError, CountError, MpyError."""
     progress = Progress(len(chosen))
     with rig() as made, ThreadPoolExecutor(jobs) as pool:
-        made.compile()
+        made.compile(merged=merged)
         if any(task.heap for task in chosen):
-            made.compile(32)
+            made.compile(32, merged=merged)
         for kind in ("ecdsa", "rsa"):
             if any(task.variant == f"tls13-{kind}" for task in chosen):
                 made.use_tls(kind)
@@ -85,7 +87,7 @@ def measure(chosen: Sequence[Task], jobs: int) -> list[Row]:
 
 def main(
     argv: Sequence[str] | None = None,
-    run: Callable[[Sequence[Task], int], list[Row]] = measure,
+    run: Callable[[Sequence[Task], int, bool], list[Row]] = measure,
 ) -> int:
     """Command line entry."""
     parser = argparse.ArgumentParser(
@@ -111,7 +113,19 @@ def main(
     default = f"{OUT.relative_to(ROOT)} when nothing was chosen"
     parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument(
+        "--unmerged",
+        action="store_true",
+        help="each module a file, not what ships; while developing",
+    )
+    parser.add_argument(
+        "--document",
+        action="store_true",
+        help=f"measure nothing; put {OUT.relative_to(ROOT)} into {DOCUMENT.relative_to(ROOT)}",
+    )
     given = parser.parse_args(argv)
+    if given.document:
+        return _document()
     chosen = tasks(given.measure, given.variant, given.size)
     out = given.out
     if out is None and not (given.measure or given.variant or given.size):
@@ -119,7 +133,7 @@ def main(
     if not chosen:
         parser.error("none of these measures means anything for these variants and sizes")
     try:
-        rows = run(chosen, max(1, given.jobs))
+        rows = run(chosen, max(1, given.jobs), not given.unmerged)
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
@@ -130,6 +144,17 @@ def main(
         print("bench_device: interrupted", file=sys.stderr)
         return 130
     print(json.dumps({"rows": rows}) if given.json else table(rows))
+    return 0
+
+
+def _document() -> int:
+    try:
+        rows = json.loads(OUT.read_text(encoding="utf-8"))["rows"]
+        text = DOCUMENT.read_text(encoding="utf-8")
+        DOCUMENT.write_text(document(text, rows), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        print(f"bench_device: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

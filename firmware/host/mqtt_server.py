@@ -43,10 +43,12 @@ class Reading:
     def wait(self) -> None:
         """Until nothing lies in its receive queue. ConnectionClosed when it is gone or stuck."""
         end = time.monotonic() + _STUCK
+        pause = 0.0002
         while self._waiting():
             if time.monotonic() > end:
                 raise ConnectionClosed("the client does not read")
-            time.sleep(0.0001)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.002)
 
     def _waiting(self) -> int:
         table = Path("/proc/net/tcp").read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""What the MQTT codec costs: microseconds of CPU a packet, best of several runs, as one JSON line.
+"""What the MQTT codec costs: microseconds of CPU a packet, best of several runs, as rows of JSON.
 
 Run: python gateway/bench/codec.py. "one" feeds each packet by itself, as a device sends them;
 "batch" feeds 64 KiB at once, as a loaded connection delivers them.
@@ -6,10 +6,10 @@ Run: python gateway/bench/codec.py. "one" feeds each packet by itself, as a devi
 
 from __future__ import annotations
 
-import json
-import platform
 import time
 from collections.abc import Callable
+
+from bench_print import row, show
 
 from sealmq.mqtt import Decoder, Publish, build
 
@@ -18,6 +18,7 @@ PAYLOAD = bytes(range(64))
 COUNT = 20_000
 RUNS = 7
 MEBIBYTE = 1 << 20
+UNIT = "us of CPU"
 
 
 def best(work: Callable[[], int]) -> float:
@@ -91,19 +92,20 @@ def main() -> None:
     qos0 = build.publish(TOPIC, PAYLOAD)
     qos1 = build.publish(TOPIC, PAYLOAD, 1, packet_id=1)
     figures = {
-        "python": platform.python_version(),
-        "unit": "us of CPU a packet",
-        "payload_bytes": len(PAYLOAD),
         "publish_qos0_decode_encode_one": best(forward_one(qos0)),
         "publish_qos0_decode_encode_batch": best(forward_batch(qos0)),
         "publish_qos1_decode_encode_one": best(forward_one(qos1)),
         "publish_qos0_decode_one": best(decode_one(qos0)),
         "publish_qos0_encode_raw_topic": best(encode(TOPIC.encode())),
         "publish_qos0_encode_str_topic": best(encode(TOPIC)),
-        "puback_decode_one": best(decode_one(build.puback(1))),
-        "publish_1mib_in_1kib_pieces": best(large),
     }
-    print(json.dumps(figures))
+    rows = [row(name, "codec", cost, UNIT, COUNT, len(PAYLOAD)) for name, cost in figures.items()]
+    rows.append(
+        row("puback_decode_one", "codec", best(decode_one(build.puback(1))), UNIT, COUNT, 0)
+    )
+    pieces = best(large)
+    rows.append(row("publish_1mib_in_1kib_pieces", "codec", pieces, UNIT, 1, MEBIBYTE - 64))
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the mediator costs a message: microseconds of CPU, best of several runs; a JSON line.
+"""What the mediator costs a message: microseconds of CPU, best of several runs; JSON rows.
 
 Run: python gateway/bench/mediator.py. "publish": from the decoded PUBLISH (64 B) to the bytes for
 the broker, policy cached, audit counted, at QoS 1 to the PUBACK too; "journal": the same with each
@@ -10,8 +10,6 @@ in turns.
 from __future__ import annotations
 
 import asyncio
-import json
-import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from bench_print import row, show
 from mediator_world import LOW, NOW_MS, PANEL, SENSOR, World, sealed
 
 from sealmq.audit import Audit
@@ -185,8 +184,7 @@ async def measure() -> dict[str, float]:
 
 def main() -> None:
     figures = asyncio.run(measure())
-    where = {"python": platform.python_version(), "machine": platform.machine()}
-    print(json.dumps({"unit": "us/message", **figures, **where}))
+    show(row(name, "mediator", cost, "us of CPU", MESSAGES) for name, cost in figures.items())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What policy costs a message: nanoseconds of CPU a question, best of several runs; a JSON line.
+"""What policy costs a message: nanoseconds of CPU a question, best of several runs; JSON rows.
 
 Run: python gateway/bench/policy.py. "hit": the verdict is cached, topic names are new objects as
 they come off the wire; "cold": 100,000 topics in random order, so that the processor's caches miss
@@ -7,12 +7,11 @@ as well; "miss": judged anew; "change": one topic gets a label, all else stays c
 
 from __future__ import annotations
 
-import json
-import platform
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
+
+from bench_print import row, show
 
 from sealmq.families.engine import Engine
 from sealmq.families.labels import Labels
@@ -20,6 +19,7 @@ from sealmq.families.records import TopicLabel
 from sealmq.site.config import loads
 
 TOPICS = 100_000
+MISSED = 20_000
 RUNS = 5
 CONFIG = """
 [site]
@@ -41,9 +41,9 @@ def wire(topics: Sequence[bytes]) -> list[str]:
 
 def main() -> None:
     topics = [b"machine/%d/temperature" % i for i in range(TOPICS)]
-    rows = [TopicLabel(topic.decode(), "temp", "sensor", 0) for topic in topics]
+    records = [TopicLabel(topic.decode(), "temp", "sensor", 0) for topic in topics]
     engine = Engine([Labels()], cache_size=4 * TOPICS)
-    engine.load(loads(CONFIG), rows)
+    engine.load(loads(CONFIG), records)
     sensor = engine.connection(engine.who("sensor", 1))
     panel = engine.connection(engine.who("panel", 2))
     random.seed(1)
@@ -69,7 +69,7 @@ def main() -> None:
 
     def missed(ask: Callable[[Sequence[str]], None]) -> int:
         figures = []
-        names = wire(topics[:20_000])
+        names = wire(topics[:MISSED])
         for _ in range(RUNS):
             engine.cache.clear()
             before = time.process_time_ns()
@@ -79,32 +79,33 @@ def main() -> None:
 
     one = [topics[7]] * TOPICS
     shuffled = random.sample(topics, TOPICS)
-    figures: dict[str, object] = {
-        "python": platform.python_version(),
-        "unit": "ns of CPU a question",
-        "publish_miss": missed(publish),
-        "deliver_miss": missed(deliver),
+    # (nanoseconds, over how many questions)
+    costs = {
+        "publish_miss": (missed(publish), MISSED),
+        "deliver_miss": (missed(deliver), MISSED),
     }
     publish(wire(topics))
     deliver(wire(topics))
-    figures |= {
-        "cached_verdicts": len(engine.cache),
-        "publish_hit": fresh(publish, one),
-        "deliver_hit": fresh(deliver, one),
-        "publish_cold": fresh(publish, shuffled),
-        "deliver_cold": fresh(deliver, shuffled),
-        "change": min(changed(engine, rows[i : i + 1000]) for i in range(0, 5000, 1000)),
-        "still_cached": len(engine.cache),
+    cached = len(engine.cache)
+    costs |= {
+        "publish_hit": (fresh(publish, one), TOPICS),
+        "deliver_hit": (fresh(deliver, one), TOPICS),
+        "publish_cold": (fresh(publish, shuffled), TOPICS),
+        "deliver_cold": (fresh(deliver, shuffled), TOPICS),
+        "change": (min(changed(engine, records[i : i + 1000]) for i in range(0, 5000, 1000)), 1000),
     }
-    sys.stdout.write(json.dumps(figures) + "\n")
+    rows = [row(name, "labels", cost, "ns of CPU", n, 0) for name, (cost, n) in costs.items()]
+    rows.append(row("cached_verdicts", "labels", cached, "verdicts", 1, 0))
+    rows.append(row("still_cached", "labels", len(engine.cache), "verdicts", 1, 0))
+    show(rows)
 
 
-def changed(engine: Engine, rows: Sequence[TopicLabel]) -> int:
-    """Each row reaches two cached verdicts, of a publisher and of a reader."""
+def changed(engine: Engine, records: Sequence[TopicLabel]) -> int:
+    """Each record reaches two cached verdicts, of a publisher and of a reader."""
     before = time.process_time_ns()
-    for row in rows:
-        engine.apply([row])
-    return round((time.process_time_ns() - before) / len(rows))
+    for record in records:
+        engine.apply([record])
+    return round((time.process_time_ns() - before) / len(records))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ COMMANDS = (
     "explain",
     "pub",
     "sub",
+    "bench",
     "system-users",
 )
 

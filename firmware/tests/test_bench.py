@@ -1,0 +1,199 @@
+"""The device bench: the form of its rows, what it makes of two counts, and what it must refuse."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import bench_device
+import bench_measures
+import bench_runs
+import count
+from bench_rows import Row, each, row, value
+from bench_runs import VARIANTS, BenchError, check_refusal, check_tls
+from bench_table import BEGIN, END, bars, document, stages, table
+from mqtt_server import wanted
+
+SCHEMA = Path(__file__).parents[2] / "shared_spec" / "bench.schema.json"
+SUITE = "TLS1-3-AES-256-GCM-SHA384"
+FIGURES = {
+    "plain": (40_000, 20_000, 16_000, 12_000),
+    "tls13-ecdsa": (43_200_000, 40_000, 25_000, 28_000),
+    "sealmq-ccm": (360_000, 30_000, 20_000, 22_400),
+}
+
+
+def rows() -> list[Row]:
+    """A small bench's rows."""
+    made = []
+    for variant, costs in FIGURES.items():
+        for measure, cost in zip(
+            ("connect", "subscribe", "receive", "publish"), costs, strict=True
+        ):
+            sizes = (0,) if measure == "subscribe" else (64, 16384)
+            made += [row(measure, variant, s, cost, "instructions", 1, {}) for s in sizes]
+    for bits, locked in ((64, True), (32, False)):
+        params = {"bits": bits, "heap_locked": locked}
+        made.append(row("heap_per_message", "sealmq-ccm", 64, 1 * locked, "bytes", 1000, params))
+    return made
+
+
+def check(found: object) -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(found)
+
+
+def test_rows_are_of_the_schema() -> None:
+    check({"rows": rows()})
+    for wrong in ({"value": "many"}, {"value": -1}, {"n": 0}, {"size": 1.5}, {"more": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            check({"rows": [{**rows()[0], **wrong}]})
+    with pytest.raises(jsonschema.ValidationError):
+        check({"rows": []})
+
+
+def test_one_time_is_the_difference_of_two_runs() -> None:
+    assert each(1_000_000, 1_030_000, 10, 310) == 100
+    with pytest.raises(ValueError, match="more often"):
+        each(1, 2, 10, 10)
+
+
+class Far:
+    """Counts as if each time cost 700, and the rest of a run 5,000,000."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, int]] = []
+
+    def words(self, what: str, size: int, n: int, blocks: int = 0) -> list[object]:
+        return [what, n]
+
+    def count(self, words: list[Any], heap: str, connects: int = 0) -> tuple[int, dict[str, Any]]:
+        self.seen.append((words[0], heap, connects))
+        return 5_000_000 + 700 * words[1], {"verified": True}
+
+
+class FakeRig:
+    def __init__(self) -> None:
+        self.far = Far()
+
+    @contextmanager
+    def far_end(self, variant: str, clients: int = 1) -> Iterator[Far]:
+        yield self.far
+
+
+@pytest.mark.parametrize("measure", ["publish", "publish_steady", "connect", "subscribe", "seal"])
+def test_a_measure_compares_two_runs(measure: str) -> None:
+    [task] = bench_measures.tasks([measure], ["sealmq-ccm"], [64])
+    rig: Any = FakeRig()
+    [made] = task.run(rig)
+    check({"rows": [made]})
+    assert (made["measure"], made["variant"], made["value"]) == (measure, "sealmq-ccm", 700)
+    assert made["params"]["verified"] is True
+    assert len(rig.far.seen) == 2
+    # In the runs that are compared, only how often differs.
+    assert len({seen[:2] for seen in rig.far.seen}) == 1
+    assert rig.far.seen[1][2] - rig.far.seen[0][2] == (made["n"] if measure == "connect" else 0)
+
+
+def test_no_row_where_a_measure_means_nothing() -> None:
+    all_of_them = {(task.measure, task.variant, task.size) for task in bench_measures.tasks()}
+    assert ("seal", "plain", 64) not in all_of_them
+    assert ("tls_record", "sealmq-ccm", 64) not in all_of_them
+    assert ("receive_uncached", "tls13-rsa", 64) not in all_of_them
+    assert {v for m, v, s in all_of_them if (m, s) == ("publish", 16384)} == set(VARIANTS)
+    assert bench_measures.tasks(["seal"], ["plain"]) == []
+
+
+def test_the_table_shows_figures_bars_and_the_papers_table() -> None:
+    made = table(rows())
+    assert "43,200,000" in made
+    told: dict[str, Any] = {what: (ratio, ok) for what, ratio, _, ok in bars(rows())}
+    assert told["connect: TLS 1.3 ECDSA to ours"] == (120, True)
+    assert told["publish: ours to TLS 1.3"] == (0.8, True)
+    assert told["publish: ours to plain"] == (pytest.approx(1.8667, abs=0.001), False)
+    assert told["bytes a publish leaves, 64 bit"] == (1, False)
+    assert told["the same, heap locked, 32 bit"] == (0, False)
+    assert "two seals to one TLS record" not in told
+    assert "MISS" in made
+    assert stages(rows(), "plain", 64) == [40_000, 20_000, 16_000, 12_000, 88_000]
+    last = [line.split("|")[1:-1] for line in made.splitlines() if "TLS > ours" in line]
+    cells = [" ".join("".join(line[2:]).split()) for line in last]
+    assert cells[0] == "+38% -4% -11% +10% +20%"
+    assert cells[1] == "+11,900% +33% +25% +25% +9,912%"
+    assert value(rows(), "connect", "tls13-rsa") is None
+
+
+def test_the_table_goes_between_its_marks() -> None:
+    made = document(f"before\n{BEGIN}\nold\n{END}\nafter\n", rows())
+    assert "old" not in made
+    assert made.startswith("before\n")
+    assert made.endswith("\nafter\n")
+    assert document(made, rows()) == made
+    with pytest.raises(ValueError, match="no place"):
+        document("no marks", rows())
+    text = bench_device.DOCUMENT.read_text(encoding="utf-8")
+    assert text.count(BEGIN) == text.count(END) == 1
+
+
+def test_tls_counts_only_as_1_3_with_a_verified_chain() -> None:
+    assert check_tls(f"{SUITE} TLSv1.3 True\n") == {"suite": SUITE, "verified": True}
+    for said in (f"{SUITE} TLSv1.2 True\n", f"{SUITE} TLSv1.3 False\n", ""):
+        with pytest.raises(BenchError):
+            check_tls(said)
+
+
+def test_tls_against_real_servers() -> None:
+    with bench_runs.rig() as rig:
+        rig.compile(merged=False)
+        _, ca, _ = rig.use_tls("ecdsa")
+        with pytest.raises(BenchError, match=r"not TLS 1\.3: .*TLSv1\.2"):
+            rig.use_tls("ecdsa", ssl.TLSVersion.TLSv1_2)
+        # The right authority where a stranger's should be: the client accepts, and that is told.
+        with pytest.raises(BenchError, match="accepts"):
+            check_refusal(rig, rig.tls["tls13-ecdsa"][0].port, ca)
+
+
+def test_what_is_missing_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--measure", "seal", "--variant", "sealmq-ccm", "--size", "64", "--unmerged"]
+    monkeypatch.setattr(bench_runs, "HOME", tmp_path)
+    assert bench_device.main(words) == 1
+    assert "no 64-bit MicroPython here" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(count.CountError, match="cannot start valgrind"):
+        count.counted(["-c", "pass"])
+
+
+def test_the_command_prints_and_writes_the_same_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "rows.json"
+    words = ["--measure", "connect", "--json", "--out", str(out)]
+    assert bench_device.main(words, lambda *given: rows()) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(out.read_text(encoding="utf-8"))
+    check(printed)
+
+
+def test_what_a_subscription_asks_for() -> None:
+    assert wanted("00010/64") == (10, 64, "")
+    assert wanted("10/64/new") == (10, 64, "new")
+    assert wanted("bench/subscribe") is None
+    assert wanted("#") is None
+
+
+def test_an_unknown_measure_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        bench_device.main(["--measure", "flying"])
+    assert caught.value.code == 2
+    assert "receive" in capsys.readouterr().err
