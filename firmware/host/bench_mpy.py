@@ -23,13 +23,16 @@ def shipped(folder: Path, bits: int = 64) -> Path:
 
 def apart(folder: Path, bits: int = 64) -> Path:
     """The same code, each module a file: for what can be measured only from inside. MpyError."""
+    for where in ("firmware/sealmq_device", "shared_spec/sealmq_spec"):
+        for path in (ROOT / where).glob("*.py"):
+            _compile(path, folder / path.parent.name / f"{path.stem}.mpy", bits)
+    return umqtt(folder, bits)
+
+
+def umqtt(folder: Path, bits: int = 64) -> Path:
+    """umqtt.simple alone. Raises MpyError."""
     _check()
-    for path in (
-        *ROOT.glob("firmware/sealmq_device/*.py"),
-        *ROOT.glob("shared_spec/sealmq_spec/*.py"),
-        build_mpy.UMQTT,
-    ):
-        _compile(path, folder / path.parent.name / f"{path.stem}.mpy", bits)
+    _compile(build_mpy.UMQTT, folder / "umqtt" / "simple.mpy", bits)
     return _scripts(folder, bits)
 
 
@@ -52,4 +55,4 @@ def _compile(source: Path, target: Path, bits: int) -> None:
     build_mpy.compile_text(text, target, name, ARCH[bits])
 
 
-__all__ = ["ROOT", "MpyError", "apart", "shipped"]
+__all__ = ["ROOT", "MpyError", "apart", "shipped", "umqtt"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import ssl
 import subprocess
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_mpy import ROOT, apart, shipped
-from count import HOME, counted
+from count import HOME, counted, interpreter
 from mqtt_server import MqttServer
 from peer_bench import BenchPeer
 from peer_site import Site
@@ -31,6 +32,17 @@ _TRIES = 4
 
 class BenchError(Exception):
     """No measurement; the text says why."""
+
+
+def check_tools() -> None:
+    """BenchError or CountError when something is missing that no run can do without."""
+    for bits in (64, 32):
+        program = HOME / "bin" / f"micropython{bits}"
+        if not program.exists():
+            raise BenchError(f"no {bits}-bit MicroPython here: run `make setup`")
+    interpreter()
+    if shutil.which("valgrind") is None:
+        raise BenchError("valgrind is missing: install it")
 
 
 def check_tls(said: str) -> dict[str, Any]:
@@ -90,11 +102,8 @@ class Rig:
     def run(
         self, words: Sequence[object], bits: int = 64, heap: str = "2M"
     ) -> subprocess.CompletedProcess[str]:
-        program = HOME / "bin" / f"micropython{bits}"
-        if not program.exists():
-            raise BenchError(f"no {bits}-bit MicroPython here: run `make setup`")
         return subprocess.run(
-            [program, "-X", f"heapsize={heap}", "-m", *map(str, words)],
+            [HOME / "bin" / f"micropython{bits}", "-X", f"heapsize={heap}", "-m", *map(str, words)],
             env={**os.environ, "MICROPYPATH": str(self.mpy[bits])},
             capture_output=True,
             text=True,
@@ -192,6 +201,7 @@ def check_refusal(rig: Rig, port: int, ca: Path) -> None:
 
 @contextmanager
 def rig() -> Iterator[Rig]:
-    """A rig in a folder of its own."""
+    """A rig in a folder of its own. Raises BenchError, CountError when a tool is missing."""
+    check_tools()
     with tempfile.TemporaryDirectory(prefix="sealmq-bench-") as name, ExitStack() as stack:
         yield Rig(Path(name), stack)

@@ -14,6 +14,7 @@ import pytest
 
 import bench_device
 import bench_measures
+import bench_mpy
 import bench_runs
 import count
 from bench_rows import Row, each, row, value
@@ -150,9 +151,9 @@ def test_tls_counts_only_as_1_3_with_a_verified_chain() -> None:
             check_tls(said)
 
 
-def test_tls_against_real_servers() -> None:
+def test_tls_against_real_servers(tmp_path: Path) -> None:
     with bench_runs.rig() as rig:
-        rig.compile(merged=False)
+        rig.mpy[64] = bench_mpy.umqtt(tmp_path)
         _, ca, _ = rig.use_tls("ecdsa")
         with pytest.raises(BenchError, match=r"not TLS 1\.3: .*TLSv1\.2"):
             rig.use_tls("ecdsa", ssl.TLSVersion.TLSv1_2)
@@ -164,14 +165,16 @@ def test_tls_against_real_servers() -> None:
 def test_what_is_missing_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--measure", "seal", "--variant", "sealmq-ccm", "--size", "64", "--unmerged"]
+    words = ["--measure", "seal", "--variant", "sealmq-ccm", "--size", "64"]
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        assert bench_device.main(words) == 1
+        assert "valgrind is missing: install it" in capsys.readouterr().err
+        with pytest.raises(count.CountError, match="cannot start valgrind"):
+            count.counted(["-c", "pass"])
     monkeypatch.setattr(bench_runs, "HOME", tmp_path)
     assert bench_device.main(words) == 1
-    assert "no 64-bit MicroPython here" in capsys.readouterr().err
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(count.CountError, match="cannot start valgrind"):
-        count.counted(["-c", "pass"])
+    assert "no 64-bit MicroPython here: run `make setup`" in capsys.readouterr().err
 
 
 def test_the_command_prints_and_writes_the_same_rows(
