@@ -11,11 +11,18 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from peer import Peer
+from peer_connection import Connection
 from real_micropython import ROOT
+from sealmq_spec import const
+from sealmq_spec.envelope import nonce_link, nonce_m1, tail_m1, tail_m2
+from sealmq_spec.keys import inner_key, link_key
 
 FOLDERS = (ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib")
 FILES = ("board.json", "board.state", "board.boot")
@@ -34,6 +41,24 @@ def twice(lines: Iterable[str]) -> list[str]:
         which, what = line.split()
         under[which].add(what)
     return [which for which, sealed in under.items() if len(sealed) > 1]
+
+
+def heard(c: Connection, topic: bytes, flags: int, payload: bytes, m1: bytes) -> list[str]:
+    """Lines of a record about a PUBLISH that came in, as its publisher would have written them."""
+    s = c.site
+    own = s.epochs[int.from_bytes(m1[2:5], "big")]
+    km = s.km[c.gen]
+    outer = link_key(s.id, const.USE_PUBLISH, s.suite, s.mediator, c.boot, c.salt, km)
+    inner = inner_key(s.id, own.suite, s.client, c.boot, c.salt, own.r_bar)
+    tail = tail_m2(s.id, s.client, s.mediator, flags, topic)
+    return [
+        _line(outer + nonce_link(c.salt, payload), payload[9:] + payload[:9] + tail),
+        _line(inner + nonce_m1(m1, 0), m1[27:] + m1[:27] + tail_m1(s.id, own.label, topic)),
+    ]
+
+
+def _line(which: bytes, what: bytes) -> str:
+    return f"{sha256(which).hexdigest()[:32]} {sha256(what).hexdigest()[:32]}"
 
 
 @dataclass
@@ -64,6 +89,7 @@ class Boards:
         self.enrolment = self.flash / FILES[0]
         self.enrolment.write_text(json.dumps(peer.site.enrolment(peer.port)), encoding="utf-8")
         self.lives = 0
+        self.heard: list[str] = []
 
     def start(self, *acts: str, files: Path | None = None, **hardware: Any) -> Life:
         """Power on; files: another folder than the board's own."""
@@ -106,8 +132,22 @@ class Boards:
         shutil.copytree(copy, self.flash)
 
     def sealed(self) -> list[str]:
-        """The record's lines."""
-        return self.record.read_text().splitlines() if self.record.exists() else []
+        """The record's lines, and those of what was listened to."""
+        own = self.record.read_text().splitlines() if self.record.exists() else []
+        return own + self.heard
+
+    def listen(self, patch: pytest.MonkeyPatch) -> None:
+        """Keeps a record of all messages that come in, too."""
+        unseal = Connection.unseal
+
+        def unsealed(
+            c: Connection, topic: bytes, flags: int, payload: bytes
+        ) -> tuple[int, bytes, bytes]:
+            found = unseal(c, topic, flags, payload)
+            self.heard += heard(c, topic, flags, payload, found[1])
+            return found
+
+        patch.setattr(Connection, "unseal", unsealed)
 
     def judge(self, what: str, least: int) -> None:
         """No (key, nonce) twice, in at least so many seals; the counts are printed."""

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from mediator_that_lies import Liar
 from nonce_plan import BUSY, Boards, twice
 from peer import Peer
 from peer_connection import Connection
-from real_micropython import BITS, ROOT
+from real_micropython import BITS, ROOT, VIPER
 
 both = pytest.mark.parametrize("bits", BITS)
 CHIPS = ("240ac4000001", "240ac4000002")
@@ -96,6 +97,42 @@ def test_messages_that_are_lost_on_their_way(bits: int, tmp_path: Path) -> None:
         b.judge("lost messages", 20)
 
 
+@both
+def test_the_fast_path_of_publish(
+    bits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ciphers under a recorder do not show is listened to where it comes in."""
+    with boards(tmp_path, bits) as b:
+        b.listen(monkeypatch)
+        first = b.live("connect", "publish")
+        own = set(b.record.read_text().splitlines())
+        # One and the same record, from both sides.
+        assert len(b.heard) == 4
+        assert set(b.heard) <= own
+        assert not first["fast"]
+        came: list[int] = []
+
+        def on_publish(c: object, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            came.append(ctr)
+            if len(came) % 17 == 0:
+                raise OSError("lost")
+            return False
+
+        acts = ("connect", "burst", "publish", "connect", "burst", "last ctr", "burst", "retain")
+        assert b.live(*acts, unseen=True)["fast"] == (bits in VIPER)
+        early = b.copy("early")
+        b.peer.on_publish = on_publish
+        for _ in range(2):
+            b.live(*acts, "connect", "burst", "resend", unseen=True)
+            b.put_back(early)
+        b.peer.on_publish = None
+        twins = [b.start(*acts, files=b.copy(f"twin{n}"), unseen=True) for n in range(2)]
+        for twin in twins:
+            twin.end()
+        b.peer.settle()
+        b.judge("fast path", 400)
+
+
 def test_a_counter_that_rises_too_late_is_noticed(tmp_path: Path) -> None:
     with boards(tmp_path, 64) as b:
         lose_messages(b, broken="counter behind")
@@ -166,7 +203,8 @@ def test_a_power_cut_at_every_operation_of_the_flash(
         enrolled = make_image(b, kind)
         image.write_bytes(enrolled)
         b.peer.on_welcome = epoch_behind_reconnect
-        cut, ended = 0, {}
+        cut = 0
+        ended: dict[str, Any] = {}
         while not ended:
             cut += 1
             image.write_bytes(enrolled)
@@ -186,7 +224,8 @@ def test_a_power_cut_at_every_operation_of_nvs(bits: int, uncommitted: str, tmp_
         entry = ["blob", b.enrolment.read_bytes().hex()]
         enrolled = json.dumps({"sealmq/enrolment": entry})
         b.peer.on_welcome = epoch_behind_reconnect
-        cut, ended = 0, {}
+        cut = 0
+        ended: dict[str, Any] = {}
         while not ended:
             cut += 1
             partition.write_text(enrolled)
@@ -292,7 +331,11 @@ def agree(c: Connection) -> bool:
     return False
 
 
-SAME = {"random": 0, "still": 7, "chip": CHIPS[0]}
+SAME: dict[str, Any] = {"random": 0, "still": 7, "chip": CHIPS[0]}
+OTHER: dict[str, dict[str, Any]] = {
+    "other ticks": {"still": 8},
+    "other chip": {"chip": CHIPS[1]},
+}
 
 
 @both
@@ -311,15 +354,13 @@ SAME = {"random": 0, "still": 7, "chip": CHIPS[0]}
 def test_what_stays_unique_without_randomness(
     bits: int, what: str, repeats: bool, tmp_path: Path
 ) -> None:
-    """Boards whose random source gives the same bytes always, and a mediator that calls none behind.
-    SPEC.md 5 says what that leaves.
-    """
+    """A random source that always gives the same, and a mediator that calls nobody behind."""
     with boards(tmp_path, bits) as b:
         b.peer.on_connect = agree
         b.live(**SAME)
         b.live(**SAME)
         kind, _, how = what.partition(", ")
-        other = {"other ticks": {"still": 8}, "other chip": {"chip": CHIPS[1]}}.get(how, {})
+        other = OTHER.get(how, {})
         if kind == "clones":
             b.start(files=b.copy("clone"), **SAME).end()
             b.live(**{**SAME, **other})
