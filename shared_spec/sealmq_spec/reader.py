@@ -1,7 +1,10 @@
 # What a reader does with an m3 (SPEC.md 6.2; Chen and Wilson, Algorithm 3). Sans-IO; device and
 # host use it alike. Nothing is remembered before both tags have verified. Everything remembered is
 # bounded.
-from .const import LIVE, M1_HEAD, M3_HEAD, MANIFEST, REF_LABEL, RETAINED, TAG, WILL
+from collections import namedtuple
+from struct import pack_into, unpack_from
+
+from .const import LIVE, M1_HEAD, M3_HEAD, MANIFEST, REF_LABEL, RETAINED, TAG, U24, WILL
 from .envelope import get_m1, get_m3, nonce_m1, nonce_m3, open_at, tail_m1, tail_m3
 from .errors import (
     Denied,
@@ -31,26 +34,14 @@ if _TYPING:
 _CLASSES = (0b011, 0b110, 0b100, 0b111)
 
 
-class Message:
-    # age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: {type:
-    # bytes}.
-    def __init__(
-        self,
-        topic: bytes,
-        payload: bytes,
-        label: int,
-        sender: int,
-        age: int,
-        how: int,
-        tlv: "dict[int, bytes]",
-    ) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.label = label
-        self.sender = sender
-        self.age = age
-        self.how = how
-        self.tlv = tlv
+# age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: {type:
+# bytes}. A named tuple, as on a device setting an attribute costs more than making all of one.
+Message = namedtuple("Message", ("topic", "payload", "label", "sender", "age", "how", "tlv"))
+
+# A window in a reader: top, mask, the newest t_pub, the newest s2's lower 24 bits and the others.
+# As words, so that a device's fast path can work in them as they stand.
+_WINDOW = "<IQIII"
+_WINDOW_LEN = 24
 
 
 class Reader:
@@ -65,7 +56,10 @@ class Reader:
         self.known_tlv = known_tlv
         self.floor = 0
         self.floor_s2 = 0
-        self._windows: dict[Any, Any] = {}
+        self._windows: "dict[Any, bytearray]" = {}
+        # Whatever a fast path that goes by this reader's keys and windows has prepared: emptied
+        # when any of them, or an epoch, stops being what it was.
+        self.plans: "list[Any]" = []
         self._kept = Newest(limit)
         # label: (newest epoch, hand-over end of the one before, kseq), of labels with roots, by
         # records and manifests.
@@ -78,6 +72,7 @@ class Reader:
     # was put out of it could have forged them. What provisioning brought of this label stays, so
     # that what its old epochs sealed can be read.
     def reset(self) -> None:
+        self.plans.clear()
         own = self.ident.own
         kept = {}
         if own:
@@ -138,6 +133,7 @@ class Reader:
             check_record(self.make, self.ident.site, top, p)
         if not back_link:
             self._now[n] = (e_n, end, kseq)
+        self.plans.clear()
         return fresh
 
     # A newer epoch counts whatever its kseq; an older one never does.
@@ -171,6 +167,7 @@ class Reader:
             return False
         label, epoch = oldest.label, oldest.epoch
         del self._roots[(label, epoch)]
+        self.plans.clear()
         for cache in (self._outer, self._inner):
             for key in list(cache):
                 if key[0] == label and key[1] == epoch:
@@ -189,6 +186,7 @@ class Reader:
         if seen and (epoch, kseq) < (seen[0], seen[2]):
             raise WrongEpoch("manifest of epoch %d kseq %d is older" % (epoch, kseq))
         self._now[label] = (epoch, end, kseq)
+        self.plans.clear()
 
     # topic: bytes as in PUBLISH. payload: a bytearray that this call uses up. now_ms: verified time
     # or None.
@@ -293,24 +291,30 @@ class Reader:
                 raise Replay("as old as what windows were given up for")
             if len(self._windows) >= self.limit:
                 self._forget()
-            entry = [Window(), 0, 0]
+            entry = bytearray(_WINDOW_LEN)
             self._windows[key] = entry
-        window = entry[0]
+        top, mask, newest, low, high = unpack_from(_WINDOW, entry)
+        window = Window(top, mask)
         if window.look(ctr) != NEW:
             raise Replay("counter %d of sender %d came before" % (ctr, key[1]))
         window.mark(ctr)
-        entry[1] = max(entry[1], t_pub)
-        entry[2] = max(entry[2], s2)
+        newest = max(newest, t_pub)
+        s2 = max(high << 24 | low, s2)
+        pack_into(_WINDOW, entry, 0, window.top, window.mask, newest, s2 & U24, s2 >> 24)
 
     # Drops the window that has been silent longest; its newest times become the floors.
     def _forget(self) -> None:
         oldest = None
+        least = (0, 0)
         for key, entry in self._windows.items():
-            if oldest is None or entry[2] < self._windows[oldest][2]:
+            _, _, newest, low, high = unpack_from(_WINDOW, entry)
+            if oldest is None or high << 24 | low < least[0]:
                 oldest = key
-        entry = self._windows.pop(oldest)
-        self.floor = max(self.floor, entry[1])
-        self.floor_s2 = max(self.floor_s2, entry[2])
+                least = high << 24 | low, newest
+        del self._windows[oldest]
+        self.plans.clear()
+        self.floor = max(self.floor, least[1])
+        self.floor_s2 = max(self.floor_s2, least[0])
 
 
 # Makes room for `key`: a full cache loses one entry.
