@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 from bench_rows import Row, row
-from bench_runs import SUITES, BenchError, FarEnd, Rig
+from bench_runs import SUITES, BenchError, Rig
 
 _MESSAGES = 1000
 _PEAK_MESSAGES = 100
 _STEP = 1024
+_CODE = re.compile(r"^code (\d+)$", re.MULTILINE)
 _SYSTEM = re.compile(r"Arena 0:\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)")
 
 
@@ -35,11 +36,18 @@ def heap_peak(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
         with rig.far_end(variant) as far:
             words = far.words(measure, size, _PEAK_MESSAGES)
             ours = _least(rig, words, bits)
-            found = _SYSTEM.findall(rig.run(words, bits).stderr)
-        if len(found) != 2:
-            raise BenchError("the C library did not say how much it gave out")
+            done = rig.run(words, bits)
+        found, code = _SYSTEM.findall(done.stderr), _CODE.search(done.stdout)
+        if len(found) != 2 or code is None:
+            raise BenchError("a run did not say how much memory it took")
         libraries = int(found[1][0]) - int(found[0][1])
-        params = {"bits": bits, "micropython": ours, "c_libraries": libraries}
+        params = {
+            "bits": bits,
+            "micropython": ours,
+            "code": int(code[1]),
+            "c_libraries": libraries,
+            "messages": _PEAK_MESSAGES,
+        }
         rows.append(row(measure, variant, size, ours + libraries, "bytes", 1, params))
     return rows
 
@@ -53,6 +61,3 @@ def _least(rig: Rig, words: list[object], bits: int) -> int:
         else:
             high = middle
     return high * _STEP
-
-
-__all__ = ["FarEnd", "heap_peak", "heap_per_message"]

@@ -21,6 +21,16 @@ _OFTEN = {16: 300, 64: 300, 256: 300, 1024: 200, 4096: 50, 16384: 20}
 _BLOCK = 25
 _LARGE_BLOCK = 5
 _HEAP = "1M"
+_PARTS = (
+    ("part_sha256", 48),
+    ("part_aead_key", 0),
+    ("part_aead", 64),
+    ("part_socket", 0),
+    ("part_write", 64),
+    ("part_write_read", 64),
+    ("part_call", 0),
+    ("part_slice", 64),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +132,17 @@ def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     return [row(measure, variant, size, mean, "instructions", runs, params)]
 
 
+def _part(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    """A single operation, to tell by where the rest goes. Sockets: few, a heap is never full."""
+    n = 100 if measure == "part_socket" else 300
+    counts = [
+        rig.counted(["bench_parts", rig.plain.port, f"{measure},{size},{n:05d},0"], _HEAP)[0]
+        for n in (0, n)
+    ]
+    cost = each(counts[0], counts[1], 0, n)
+    return [row(measure, variant, size, cost, "instructions", n, {"heap": _HEAP})]
+
+
 # What is asked of whom at which sizes, the long ones first.
 _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("receive_steady", _steady, VARIANTS, ONE),
@@ -136,6 +157,7 @@ _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("connect", _connect, VARIANTS, ONE),
     ("reconnect", _reconnect, _OURS, ONE),
     ("wake_publish_sleep", _wake, VARIANTS, ONE),
+    *((part, _part, ("micropython",), (size,)) for part, size in _PARTS),
     ("heap_per_message", heap_per_message, VARIANTS, SIZES),
     ("heap_peak", heap_peak, VARIANTS, ONE),
 )

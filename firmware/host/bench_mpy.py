@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARCH = {64: "x64", 32: "x86"}
 
-_SCRIPTS = ("bench_umqtt", "bench_sealmq", "bench_wake")
+_SCRIPTS = ("bench_umqtt", "bench_sealmq", "bench_wake", "bench_parts")
 
 
 def shipped(folder: Path, bits: int = 64) -> Path:

@@ -73,8 +73,8 @@ class Rig:
         self.mpy[bits] = shipped(folder, bits) if merged else apart(folder, bits)
 
     def _path(self, words: Sequence[object]) -> Path:
-        # The seals alone are no interface of what ships.
-        if not str(words[-1]).startswith("seal,"):
+        # The seals alone, and other parts, are no interface of what ships.
+        if not str(words[-1]).startswith(("seal,", "part_")):
             return self.mpy[64]
         with self._lock:
             if self._apart is None:

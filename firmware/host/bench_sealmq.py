@@ -131,6 +131,8 @@ def heap_per_message(c: Client, payload: bytes, n: int) -> None:
 
 # As in bench_umqtt.py.
 def watch_c_heap() -> None:
+    gc.collect()
+    print("code", gc.mem_alloc())  # type: ignore[attr-defined]
     mallopt = libc.func("i", "mallopt", "ii")
     mallopt(-2, 0)  # no more than was asked for
     libc.func("i", "malloc_trim", "I")(0)

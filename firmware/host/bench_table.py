@@ -122,12 +122,13 @@ def _heap(rows: Sequence[Row]) -> str:
                     r["measure"],
                     r["variant"],
                     f"{r['params']['micropython']:,}",
+                    f"{r['params']['code']:,}",
                     f"{r['params']['c_libraries']:,}",
                     f"{r['value']:,}",
                 ]
                 for r in peak
             ]
-            head = ["measure", "variant", "MicroPython", "C libraries", "bytes together"]
+            head = ["measure", "variant", "MicroPython", "of it code", "C libraries", "together"]
             parts.append(f"Heap needed, {bits} bit:\n\n{_lines(head, body)}")
     return "\n\n".join(parts)
 
