@@ -6,6 +6,7 @@ an emergency from the URL, where others can see it; TLS keys and certificates fr
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import ssl
 import stat
@@ -35,6 +36,16 @@ class Target:
     def address(self) -> str:
         """host:port, without credentials."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def exposed(self) -> bool:
+        """Whether the password and all that passes cross a network without TLS."""
+        if self.tls is not None or self.host == "localhost":
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return True
 
     def context(self) -> ssl.SSLContext | None:
         """What TLS to it is made with; BadAddress when the files are not good for it."""

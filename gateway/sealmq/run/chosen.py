@@ -85,6 +85,12 @@ class Chosen:
         if target is None:
             raise ValueError("neither a port nor an external broker")
         self.handed |= {**target.handed_over(), "autosave_s": self.autosave_s}
+        if target.exposed:
+            say(
+                f"warning: broker {target.address} is reached without TLS: whoever listens on the "
+                "way learns its password, and with a label's keys could then forge its messages; "
+                "mqtts:// with certificates from `sealmq broker config mosquitto`"
+            )
         if target.tls is not None:
             for end in target.tls.ends():
                 say(f"warning: {end}; make a new set with `sealmq broker config`")

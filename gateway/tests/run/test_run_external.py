@@ -15,6 +15,10 @@ import pytest
 from run.sites import Site, sealmq, until
 from sealmq.broker.errors import BadAddress
 from sealmq.broker.target import Target, names_password, parse
+from sealmq.run.child import Start
+from sealmq.run.chosen import choose
+from sealmq.site.layout import Layout
+from sealmq.site.model import Broker
 
 MOSQUITTO = "/usr/sbin/mosquitto"
 PASSWORD = "the broker's own pass-word"
@@ -111,6 +115,31 @@ def test_an_external_broker_is_used_and_none_started(
     assert up.end() == 0
     assert PASSWORD not in up.err.read_text() + up.out.read_text()
     guarded.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "exposed"),
+    [
+        ("127.0.0.1", False),
+        ("127.1.2.3", False),
+        ("localhost", False),
+        ("[::1]", False),
+        ("192.168.1.5", True),
+        ("[fd00::1]", True),
+        ("broker.example", True),
+    ],
+)
+def test_a_broker_elsewhere_without_tls_is_warned_of(site: Site, host: str, exposed: bool) -> None:
+    said: list[str] = []
+    chosen = choose(Broker("embedded"), f"mqtt://{host}")
+    chosen.part(_nothing_starts, Layout.open(site.root), said.append)
+    assert [line.startswith("warning: ") and "without TLS" in line for line in said] == (
+        [True] if exposed else []
+    )
+
+
+def _nothing_starts(*_: object, **__: object) -> Start:
+    raise AssertionError("an external broker is not started")
 
 
 def test_it_may_stand_in_sealmq_toml(folder: Path, guarded: Mosquitto, password_file: Path) -> None:
