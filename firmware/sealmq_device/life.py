@@ -1,20 +1,29 @@
-# What a client that lives does next. Decisions only: a runner asks next(now), does it, and says
-# what came of it. No socket, no sleep; times are milliseconds of a clock that only rises.
+# What a client that lives does next, and what came of it: all but the waiting, which living.py and
+# living_aio.py do. A runner asks next(now), does that, and tells came() what came of it. Times are
+# milliseconds of a clock that only rises.
+#
+# A watchdog is fed behind each turn and nowhere else: a wait that hangs, a callback that does not
+# return, a task that died leave it hungry. Its timeout has to be longer than the longest turn,
+# which is a connect: five rounds with a few waits of `timeout` seconds each.
 import errno
+import os
 
 from micropython import const
 
-from sealmq_spec.errors import Denied, SealError, Stale, WrongEpoch
+from sealmq_spec.errors import Denied, Misuse, SealError, Stale, TooLarge, WrongEpoch
+
+from . import entropy
+from .backoff import Backoff
+from .keepalive import Keepalive
+from .outbox import Outbox
+from .radio import Radio
 
 _TYPING = False
 if _TYPING:
     from collections.abc import Callable
     from typing import Any
 
-    from .backoff import Backoff
-    from .keepalive import Keepalive
-    from .outbox import Item, Outbox
-    from .radio import Radio
+    from .client import Client
 
 # next() gives (what, argument).
 WAIT = const(0)  # ms
@@ -27,29 +36,99 @@ PING = const(6)
 LISTEN = const(7)  # ms at most
 SYNC = const(8)  # ask for the time
 
+_AROUND = const(75)  # what a PUBLISH has besides topic and message, at most
 # A quartz that drifts by 100 ppm is 9 s off then; a message may be a minute off (SPEC.md 6).
 _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
 
 
+def draw() -> int:
+    return int.from_bytes(os.urandom(2), "big")
+
+
 class Life:
-    def __init__(
-        self, keep: "Keepalive", box: "Outbox", backoff: "Backoff", radio: "Radio | None"
+    # core: the Client. keepalive: seconds, 0 if another one keeps it. wlan: as in wlan.py, or None
+    # where the network is somebody else's. outbox: as in outbox.py. wdt: what has feed(). patience:
+    # ms without a session after which a reset is worth trying, since more than the network may be
+    # stuck; 0: never. clean: as in connect().
+    def _begin(
+        self,
+        core: "Client",
+        keepalive: int,
+        wlan: "Any" = None,
+        outbox: "Outbox | None" = None,
+        wdt: "Any" = None,
+        patience: int = 0,
+        clean: bool = True,
     ) -> None:
-        self.keep = keep
-        self.box = box
-        self.backoff = backoff
-        self.radio = radio
-        self.up = False
-        self.asks: "list[tuple[str, int]]" = []
+        if not core.keepalive:
+            raise Misuse("Client needs a keepalive")
+        self.core = core
+        self.outbox = Outbox() if outbox is None else outbox
+        self.clean = clean
+        self.backoff = Backoff(draw)
+        self.radio = Radio(wlan, Backoff(draw)) if wlan is not None else None
+        # f(up, error): a session began, ended, could not be had; or a subscription was refused.
+        self.on_change: "Callable[[bool, Exception | None], Any] | None" = None
         self.error: "Exception | None" = None  # what went wrong last
         self.failures = 0  # attempts to connect that failed, since one did not
-        self.on_change: "Callable[[bool, Exception | None], Any] | None" = None
+        self.up = False
         self.at = 0  # when to connect
+        self.asks: "list[tuple[str, int]]" = []
+        self._keep = Keepalive(keepalive)
+        self._wdt = wdt
+        self._patience = patience
+        self._up_at = core.mono()
         self._sync_at = 0
-        self._salt = b""
+        self._session = (0, b"")
+        # Before what next() gave: ctr and salt; the newest unacknowledged; the last refusal.
+        self._before: "tuple[Any, ...]" = ()
+
+    # --- for the application ---
+
+    # Queues it; gives its number. Raises what is wrong with the message itself.
+    def publish(
+        self,
+        topic: "str | bytes",
+        msg: "bytes | str",
+        retain: bool = False,
+        qos: int = 0,
+        life: int = 0,
+    ) -> int:
+        if isinstance(msg, str):
+            msg = msg.encode()
+        raw = self.core._topic(topic)
+        if qos not in (0, 1) or not (0 <= life <= 31 or life == 255):
+            raise Misuse("qos %d, life %d" % (qos, life))
+        if len(raw) + len(msg) + _AROUND > self.core.limit:
+            raise TooLarge("%d bytes" % len(msg))
+        n = self.outbox.put(raw, bytes(msg), retain, qos, life)
+        self._poke()
+        return n
+
+    # Now or as soon as there is a session, and again in each that needs it. qos -1: no longer.
+    def subscribe(self, topic: str, qos: int = 0) -> None:
+        if qos not in (-1, 0, 1):
+            raise Misuse("qos %d" % qos)
+        self.asks.append((topic, qos))
+        self._poke()
+
+    def unsubscribe(self, topic: str) -> None:
+        self.subscribe(topic, -1)
+
+    def isconnected(self) -> bool:
+        return self.up
+
+    # There is something new to do.
+    def _poke(self) -> None:
+        pass
+
+    # --- what next ---
 
     def next(self, now: int) -> "tuple[int, Any]":
+        core = self.core
+        s = core.session
+        self._before = s.ctr, s.salt, max(core.unacked or (0,)), core.last_refused
         if self.radio is not None:
             wait = self.radio.next(now)
             if wait:
@@ -57,107 +136,134 @@ class Life:
                 return (DROP, self.radio.error) if self.up else (WAIT, wait)
         if not self.up:
             return (WAIT, self.at - now) if now < self.at else (CONNECT, 0)
-        if self.keep.dead(now):
+        keep = self._keep
+        if keep.dead(now):
             return DROP, OSError(errno.ETIMEDOUT)
         if self.asks:
             return ASK, self.asks[0]
-        box = self.box
+        box = self.outbox
         item = box.next(now)
         if item is not None:
-            return (RESEND if item.ctr else SEND), item
+            if not item.ctr:
+                return SEND, item
+            if item.ctr in core.unacked:
+                return RESEND, item
+            box.in_doubt(item)
+            return self.next(now)
         if now >= self._sync_at:
             return SYNC, 0
-        wait = self.keep.wait(now)
+        wait = keep.wait(now)
         if wait <= 0 or box.unproven(now):
             return PING, 0
         return LISTEN, min(wait, box.wait(now))
 
-    # --- what came of it ---
+    # got: what a publish gave; how many packets came.
+    def came(self, what: int, arg: "Any", got: int, error: "Exception | None") -> None:
+        core = self.core
+        s = core.session
+        keep = self._keep
+        now = core.mono()
+        ctr, salt, kept, refused = self._before
+        # The mediator refused this one, and said so.
+        told = isinstance(error, SealError) and error.ctr > 0
+        if what == SEND or what == RESEND:
+            if what == SEND:
+                newest = max(core.unacked or (0,))
+                if error is None or newest > kept:
+                    arg.ctr = got or newest
+                elif not arg.qos and not told and (s.ctr, s.salt) != (ctr, salt):
+                    arg.ctr = s.ctr
+                arg.salt = s.salt
+            self._sent(what, arg, now, error, told)
+            if arg.qos and (told or error is None):
+                keep.heard(now)
+        elif what == ASK and core.sock is not None:
+            # What was refused is not asked for again.
+            self.asks.pop(0)
+            keep.heard(now)
+            if error is not None:
+                self._change(True, error)
+        elif what == SYNC:
+            self._sync_at = now + _DAY_MS
+        elif what == LISTEN and got:
+            keep.heard(now)
+            self.outbox.prove(core.receipted)
+        if what == PING:
+            keep.pinged(now)
+            self.outbox.asked(now)
+        elif what != LISTEN:
+            keep.sent(now)
+        if self._lost():
+            if what == CONNECT and core.last_refused is not refused:
+                # CONNACK 5 and then no answer in quarantine, either: the first says why.
+                if isinstance(core.last_refused, Denied):
+                    error = core.last_refused
+            self._down(now, error)
+        elif what == CONNECT or self._session != (s.conn, s.salt):
+            self._connected(now)
 
-    # A session. salt: of its boot session. receipted: as Client's, with what the welcome said.
-    def connected(self, now: int, salt: bytes, receipted: "Callable[[int], bool]") -> None:
-        self.keep.start(now)
-        self.backoff.up(now)
-        self.failures = 0
-        self._sync_at = now + _DAY_MS
-        self.box.prove(receipted)
-        self.box.lost(salt)
-        self._salt = salt
-        self._change(True, None)
-
-    # Not connected, or not any more.
-    def down(self, now: int, error: "Exception | None") -> None:
-        if self.up:
-            self.backoff.down(now)
-        else:
-            self.failures += 1
-        self.error = error
-        # Who is refused asks again, but not soon.
-        late = isinstance(error, Denied)
-        self.at = now + (self.backoff.most if late else self.backoff.next())
-        self._change(False, error)
-
-    # Something went wrong that ended nothing.
-    def report(self, error: Exception) -> None:
-        self.error = error
-        self._change(True, error)
-
-    def _change(self, up: bool, error: "Exception | None") -> None:
-        self.up = up
-        if self.on_change is not None:
-            self.on_change(up, error)
-
-    # SEND came to its end. ctr: of the message, 0: it was not sealed. open: it can be sent again as
-    # it was.
-    def sent(
-        self, item: "Item", now: int, ctr: int, salt: bytes, open: bool, error: "Exception | None"
+    # What came of a message.
+    def _sent(
+        self, what: int, item: "Any", now: int, error: "Exception | None", told: bool
     ) -> None:
-        box = self.box
-        if ctr:
-            box.sealed(item, ctr, salt)
+        box = self.outbox
         if error is None:
-            self.keep.sent(now)
-            if item.qos:
-                self.keep.heard(now)
             box.done(item, now)
-        elif open:
+        elif item.ctr and item.ctr in self.core.unacked:
             pass  # RESEND comes next
-        elif isinstance(error, SealError) and error.ctr:
-            self.keep.heard(now)
+        elif told and not (what == RESEND and isinstance(error, _OLD)):
             box.refused(item, error, now)
-        elif ctr:
+        elif item.ctr:
+            # Or, sent again, it is too old by now; but a mediator that has restarted since may
+            # have forwarded it (SPEC.md 6.1).
             box.in_doubt(item)
         else:
             # It was not about this message: it stays where it is.
             box.hold(item, now)
 
-    # RESEND likewise. open: the packet is kept still.
-    def resent(self, item: "Item", now: int, open: bool, error: "Exception | None") -> None:
-        box = self.box
-        if error is None:
-            self.keep.heard(now)
-            box.done(item, now)
-        elif not open:
-            # Sealed long ago: too old by now, but a mediator that has restarted since may have
-            # forwarded it (SPEC.md 6.1).
-            if isinstance(error, SealError) and error.ctr and not isinstance(error, _OLD):
-                box.refused(item, error, now)
-            else:
-                box.in_doubt(item)
+    def _lost(self) -> bool:
+        return self.core.sock is None
 
-    def asked(self, now: int) -> None:
-        self.asks.pop(0)
-        self.keep.heard(now)
-
-    def synced(self, now: int) -> None:
+    def _connected(self, now: int) -> None:
+        core = self.core
+        s = core.session
+        self._session = s.conn, s.salt
         self._sync_at = now + _DAY_MS
-        self.keep.sent(now)
+        self._keep.start(now)
+        self.backoff.up(now)
+        self.failures = 0
+        for ctr in list(core.unacked):
+            if core.receipted(ctr):
+                del core.unacked[ctr]  # it need not go out again
+        self.outbox.lost(s.salt)
+        self.outbox.prove(core.receipted)
+        self._change(True, None)
 
-    def pinged(self, now: int) -> None:
-        self.keep.pinged(now)
-        self.box.asked(now)
+    def _down(self, now: int, error: "Exception | None") -> None:
+        if self.up:
+            self.backoff.down(now)
+        else:
+            self.failures += 1
+        # Who is refused asks again, but not soon.
+        late = isinstance(error, Denied)
+        self.at = now + (self.backoff.most if late else self.backoff.next())
+        self._change(False, error)
 
-    # A packet came.
-    def heard(self, now: int, receipted: "Callable[[int], bool]") -> None:
-        self.keep.heard(now)
-        self.box.prove(receipted)
+    def _change(self, up: bool, error: "Exception | None") -> None:
+        self.up = up
+        self.error = error
+        if self.on_change is not None:
+            self.on_change(up, error)
+
+    # A turn has come to its end.
+    def _turned(self) -> None:
+        now = self.core.mono()
+        if self.up:
+            self._up_at = now
+        if self._wdt is not None and not 0 < self._patience <= now - self._up_at:
+            self._wdt.feed()
+
+    def _sync(self) -> None:
+        core = self.core
+        s = core.session
+        core._send_control(s.ask_time(entropy.nonce(s.salt), core.mono()))

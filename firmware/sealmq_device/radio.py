@@ -21,47 +21,41 @@ class Radio:
         self._patience = patience
         self._began = -1  # when the attempt under way began; -1: there is none
         self._at = 0  # when the next one may begin
-        self._was_up = False
+        self._up = False
         self.error: "Unavailable | None" = None  # why the last attempt failed
 
     # 0: it is up. Otherwise milliseconds after which to look again.
     def next(self, now: int) -> int:
         port = self._port
         if port.up():
-            if not self._was_up:
-                self._was_up = True
-                self._began = -1
-                self._backoff.up(now)
+            self._up = True
             return 0
-        if self._was_up:
-            self._was_up = False
-            self._backoff.down(now)
-            self._fail(now, "the network is gone")
-        if self._began < 0:
-            if now < self._at:
-                return self._at - now
+        why = ""
+        if self._up:
+            why = "lost"
+            self._backoff.limit = _LOOK_MS
+        elif self._began >= 0:
+            why = port.failure()
+            if not why and now - self._began >= self._patience:
+                why = "no address in time"
+        elif now < self._at:
+            return self._at - now
+        else:
             self._began = now
             try:
                 port.start()
             except OSError as error:
-                self._fail(now, str(error))
-            return _LOOK_MS
-        why = port.failure()
-        if not why and now - self._began >= self._patience:
-            why = "no address within %d ms" % self._patience
+                why = str(error)
         if why:
-            self._fail(now, why)
+            self.error = Unavailable("Wi-Fi: " + why)
+            self._at = now + self._backoff.next()
+            self.off()
         return _LOOK_MS
 
-    # The interface is turned off between two attempts: what hung in it does not stay.
-    def _fail(self, now: int, why: str) -> None:
-        self.error = Unavailable("Wi-Fi: " + why)
-        self._began = -1
-        self._at = now + self._backoff.next()
-        self.off()
-
+    # Also between two attempts: what hung in the interface does not stay.
     def off(self) -> None:
-        self._was_up = False
+        self._up = False
+        self._began = -1
         try:
             self._port.stop()
         except OSError:

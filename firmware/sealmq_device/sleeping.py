@@ -4,11 +4,9 @@ from hashlib import sha256
 
 from micropython import const
 
-from sealmq_spec.errors import Malformed, Misuse
-
 from .client import Client
-from .life import CONNECT, SEND
-from .living import Living, draw
+from .life import CONNECT, SEND, draw
+from .living import Living
 from .outbox import Outbox
 from .rtc import ROOM, Rtc, RtcStore
 from .store import FileStore
@@ -26,8 +24,9 @@ _OFTEN = const(16)  # subscriptions are made again at least once in so many wake
 
 class Sleeper(Living):
     # store: as Client's. budget: seconds that a wake may take. batch: radio only when so many
-    # messages are there. listen: ms of silence that end a wake of one who subscribes. rtc,
-    # deepsleep: as in `machine`. The rest is the Outbox's, and Client's by name.
+    # messages are there. listen: ms of silence that end a wake of one who subscribes. outbox:
+    # of which RTC memory holds 255 messages, 2,013 bytes. board: what has RTC and deepsleep, as
+    # the module `machine`. The rest is Client's.
     def __init__(
         self,
         store: "str | Any" = "/sealmq.json",
@@ -35,47 +34,35 @@ class Sleeper(Living):
         budget: int = 20,
         batch: int = 1,
         listen: int = 500,
-        queue_len: int = 50,
-        queue_bytes: int = ROOM,
-        drop: str = "oldest",
-        again: bool = True,
-        proof: bool = True,
+        outbox: "Outbox | None" = None,
         clean: bool = True,
-        rtc: "Any" = None,
-        deepsleep: "Any" = None,
+        board: "Any" = None,
         **options: "Any",
     ) -> None:
-        if queue_len > 255 or queue_bytes > ROOM:
-            raise Misuse("RTC memory holds 255 messages and %d bytes" % ROOM)
-        if rtc is None:
-            from machine import RTC
-
-            rtc = RTC()
-        if deepsleep is None:
-            from machine import deepsleep
-        self._deepsleep = deepsleep
+        if board is None:
+            import machine as board
+        box = Outbox() if outbox is None else outbox
+        # What RTC memory holds.
+        box.queue_bytes = min(box.queue_bytes, ROOM)
+        box.queue_len = min(box.queue_len, 255)
+        box.prove_ms = 0
         store = FileStore(store) if isinstance(store, str) else store
         enrolment = store.enrolment()
-        secret = enrolment.get("ps")
-        if not isinstance(secret, str):
-            raise Malformed("enrolment file: ps is missing")
-        self.rtc = kept = Rtc(rtc, secret)
-        box = Outbox(queue_len, queue_bytes, drop, again, proof)
-        box.prove_ms = 0
+        self.rtc = kept = Rtc(board.RTC(), str(enrolment.get("ps")))
+        self._board = board
         messages = kept.read()
         options.setdefault("keepalive", 60)
         client = Client(RtcStore(store, kept, enrolment), **options)
-        Living.__init__(self, client, wlan, box, None, clean)
+        Living.__init__(self, client, wlan, box, clean=clean)
         self._budget = 1000 * budget
         self._batch = batch
         self._quiet = listen
         self._snapshot: "list[Item]" = []
         for i in range(kept.done, len(messages)):
-            topic, msg, retain, qos, life = messages[i]
-            box.put(topic, msg, retain, qos, life)
+            box.put(*messages[i])
             if i < kept.begun:
                 # A wake that did not come to its end had sealed it.
-                box.sealed(box.waiting[-1], 1, b"")
+                box.waiting[-1].ctr = 1
 
     # Publishes, if it is time to, and sleeps for so many seconds. A board does not return from
     # this.
@@ -91,28 +78,27 @@ class Sleeper(Living):
         elif kept.skip:
             kept.skip -= 1
         self.disconnect()
-        if self.life.radio is not None:
-            self.life.radio.off()
+        if self.radio is not None:
+            self.radio.off()
         self._save()
-        self._deepsleep(1000 * seconds)
+        self._board.deepsleep(1000 * seconds)
 
     def _time_to(self) -> bool:
         if self.rtc.skip:
             return False
         box = self.outbox
-        full = 2 * box.bytes >= box.queue_bytes or 2 * len(box) >= box.queue_len
-        return bool(self.life.asks) or len(box) >= self._batch or (full and len(box) > 0)
+        full = 2 * box.bytes >= box.queue_bytes
+        return full or len(box) >= self._batch or len(self.asks) > 0
 
     # False: something is left to be done.
     def _wake(self) -> bool:
-        c = self.client
-        life = self.life
+        c = self.core
         end = c.mono() + self._budget
-        while life.failures < _TRIES:
+        while self.failures < _TRIES:
             left = end - c.mono()
-            if left <= 0 or (not life.up and life.at >= end):
+            if left <= 0 or (not self.up and self.at >= end):
                 return False
-            if life.up and not (len(self.outbox) or life.asks):
+            if self.up and not (len(self.outbox) or self.asks):
                 # A wait that brought nothing ends it.
                 if not c._subscribed or not self.turn(min(self._quiet, left)):
                     return True
@@ -155,9 +141,9 @@ class Sleeper(Living):
 
     # A session that the mediator still holds has its subscriptions.
     def _spare(self) -> None:
-        c = self.client
+        c = self.core
         kept = self.rtc
-        asks = self.life.asks
+        asks = self.asks
         filters = sha256(repr(asks).encode()).digest()[:4]
         if c._present and filters == kept.filters and kept.boot % _OFTEN:
             for filt, qos in asks:

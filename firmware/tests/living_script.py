@@ -25,18 +25,18 @@ def told(item, how, error):
     say(item.n, how, name(error))
 def changed(up, error):
     say("up" if up else "down", name(error))
-def living(wlan=None, watch=None, clean=True, box=None, **options):
+def living(wlan=None, wdt=None, patience=0, clean=True, box=None, **options):
     options.setdefault("keepalive", 60)
-    made = Living(client(**options), wlan, box, watch, clean)
+    made = Living(client(**options), wlan, box, wdt, patience, clean)
     made.outbox.prove_ms = 0
-    made.life.backoff._draw = lambda: 0
-    made.set_outcome(told)
-    made.set_change(changed)
+    made.backoff._draw = lambda: 0
+    made.outbox.on_outcome = told
+    made.on_change = changed
     return made
 # The client's clock from here on: it goes on when the test says so.
 def stopped(made):
-    clock = [made.client.mono()]
-    made.client.mono = lambda: clock[0]
+    clock = [made.core.mono()]
+    made.core.mono = lambda: clock[0]
     return clock
 def until(made, look):
     for _ in range(2000):

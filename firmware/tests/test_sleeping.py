@@ -19,8 +19,9 @@ SLEEPER = (
     + """
 import os
 from sealmq_device.sleeping import Sleeper
+from sealmq_device.living import Outbox
 RTC_FILE = sys.argv[1] + ".rtc"
-class Rtc:
+class RTC:
     def memory(self, data=None):
         if data is None:
             try:
@@ -34,13 +35,15 @@ class Rtc:
             f.write(data)
 class Asleep(BaseException):
     pass
-def deepsleep(ms):
-    say("asleep", ms)
-    raise Asleep
+class board:
+    def deepsleep(ms):
+        say("asleep", ms)
+        raise Asleep
+board.RTC = RTC
 def sleeper(**kw):
     kw.setdefault("timeout", 3)
-    made = Sleeper(sys.argv[1], rtc=Rtc(), deepsleep=deepsleep, **kw)
-    made.set_outcome(lambda item, how, error: say(item.msg.decode(), how))
+    made = Sleeper(sys.argv[1], board=board, **kw)
+    made.outbox.on_outcome = lambda item, how, error: say(item.msg.decode(), how)
     return made
 def sleep(s, seconds=300):
     try:
@@ -121,7 +124,7 @@ sleeping.draw = lambda: 65535
 skips = []
 for n in range(12):
     s = sleeper()
-    s.life.backoff._draw = lambda: 0
+    s.backoff._draw = lambda: 0
     s.publish("t", str(n), qos=1)
     s.sleep
     try:
@@ -155,20 +158,20 @@ def test_a_reset_while_flushing(interpreter: str, again: bool, when: str, tmp_pa
         b.provision()
         gives_receipts(b)
         script = f"""
-s = sleeper(again={again}, proof=False)
+s = sleeper(outbox=Outbox(50, 2013, again={again}, proof=False))
 for n in range(4):
     s.publish("t", str(n), qos=1)
-send = s.client.publish
+send = s.core.publish
 def reset(*args):
     if args[1] == b"2":
         {"send(*args)" if when == "sent" else "pass"}
         raise Asleep
     return send(*args)
-s.client.publish = reset
+s.core.publish = reset
 sleep(s)
 """
         assert wake(b, interpreter, script) == ["0 accepted", "1 accepted"]
-        rest = "s = sleeper(again=%s)\nsay(len(s.outbox))\nsleep(s)\n" % again
+        rest = "s = sleeper(outbox=Outbox(50, 2013, again=%s))\nsay(len(s.outbox))\nsleep(s)\n" % again
         said = wake(b, interpreter, rest)
         third = "2 accepted" if again else "2 doubt"
         assert said == ["2", third, "3 accepted", "asleep 300000"]
@@ -241,14 +244,15 @@ s = sleeper()
 for n in range(30):
     s.publish("t/" + "x" * 20, "%02d" % n + "y" * 60, qos=1)
 sleep(s)
-say(len(Rtc().memory()) <= 2048, s.rtc.drops)
+say(len(RTC().memory()) <= 2048, s.rtc.drops)
 s = sleeper()
 say(len(s.outbox), s.outbox.waiting[0].msg[:2] == b"10", s.rtc.drops)
-caught(lambda: sleeper(queue_bytes=3000)); caught(lambda: sleeper(queue_len=300))
+s = sleeper(outbox=Outbox(300, 3000))
+say(s.outbox.queue_len, s.outbox.queue_bytes)
 """
         said = wake(b, interpreter, script)
         assert sum(line.endswith("dropped") for line in said) == 10
-        assert said[10:] == ["asleep 300000", "True 10", "20 True 10", "Misuse  ", "Misuse  "]
+        assert said[10:] == ["asleep 300000", "True 10", "20 True 10", "255 2013"]
 
 
 @every
@@ -284,7 +288,7 @@ def test_a_rekey_while_asleep(interpreter: str, tmp_path: Path) -> None:
         gives_receipts(b)
         assert wake(b, interpreter, ONE % 0) == ["0 accepted", "asleep 300000"]
         b.peer.site.new_epoch()
-        script = ONE % 1 + "say(s.client.ident.own.epoch)\n"
+        script = ONE % 1 + "say(s.core.ident.own.epoch)\n"
         assert wake(b, interpreter, script) == ["1 accepted", "asleep 300000", "2"]
         assert first_of_each(b) == ["0", "1"]
 
@@ -296,5 +300,5 @@ def test_a_board_that_was_rotated_out_sleeps_on(interpreter: str, tmp_path: Path
         gives_receipts(b)
         b.peer.site.km.clear()
         b.peer.site.ps = bytes(32)
-        script = ONE % 0 + "say(type(s.life.error).__name__, s.rtc.failures)\n"
+        script = ONE % 0 + "say(type(s.error).__name__, s.rtc.failures)\n"
         assert wake(b, interpreter, script) == ["asleep 300000", "Denied 1"]
