@@ -40,7 +40,7 @@ _PUBACK = const(0x40)
 _SUBACK = const(0x90)
 _UNSUBACK = const(0xB0)
 _LAST_CTR = const(0xFFFFFD)
-_OFTEN = const(8)  # a bit of ctr: this many messages of a boot session are no wake for one reading
+_OFTEN = const(8)  # a bit of ctr; and so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
@@ -111,7 +111,7 @@ class Client(Incoming):
                 self._unacknowledged(error, ctr, self.pid, self._out, self._sent, self._size)
             if self._denied is not None:
                 return self._anew(topic, msg, retain, qos, life)
-        if ctr & _OFTEN:
+        if ctr & _OFTEN and ctr - self._since > _OFTEN:
             self._quicken()
         return ctr
 

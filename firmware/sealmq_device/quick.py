@@ -2,17 +2,13 @@
 # retained nor with a life, both layers under AES-256-CCM, nothing due. Loaded and laid over a
 # client's publish after some messages (client.py), so that a device that wakes for one does not pay
 # for it. Whatever is not so goes to the general publish, which prepares the way for the next one.
-import errno
 import time
-from struct import pack_into, unpack_from
+from struct import pack, pack_into, unpack_from
 
 import micropython
 from micropython import const
 
-from sealmq_spec.const import M1_HEAD, M2_HEAD
-from sealmq_spec.envelope import CTR1, CTR2, LIFE1
-
-from .ccm import work
+from .ccm import Ccm, work
 from .twofold import send
 
 _TYPING = const(0)
@@ -20,47 +16,39 @@ if _TYPING:
     from collections.abc import Callable
     from typing import Any
 
-_LAST_CTR = const(0xFFFFFE)
 _MOST = const(496)  # as in twofold.py, with what follows
 _MOST_TOPIC = const(74)
 _MAC1 = const(128)
 _KEY1 = const(624)
 _MAC2 = const(1264)
 _KEY2 = const(1808)
-_IMAGE_SALT = const(25)
-_IMAGE_HEAD = const(37)
-_IMAGE_DONE = const(64)
-_IMAGE_FRONTS = const(72)
-_PUBLISH = const(0x30)
+_BEGIN = const(64)
+_M1_HEAD = const(27)
 _OVERHEAD = const(69)  # of m2 over a payload
+_PUBLISH = const(0x30)
 _HOLDS = const(16)  # plans
 _STEP = const(64)  # by which a plan's packet grows
-if _IMAGE_HEAD + M1_HEAD != _IMAGE_DONE:
-    raise ImportError("quick.py and SPEC.md 3.1 differ")
 
 # What publish has at hand, a list: looking up an attribute costs as much as unpacking all of it, a
 # built-in name more.
 _TOPIC = const(0)  # as given last, and its QoS
 _QOS = const(1)
 _PLAN = const(2)  # what twofold.py needs for these
-_ROOM = const(3)  # bytes of payload that the plan's packet can hold
-_SOCK = const(4)
-_WRITE = const(5)
-_PREPARED = const(6)  # the session's, replaced with its keys and headers
-_OFFSET = const(7)  # of the session's clock, replaced with it
-_PLANS = const(9)  # for each QoS, by topic
-_GENERAL = const(10)
-_CLOCK = const(11)
-_CLIENT = const(12)
+_SOCK = const(3)
+_PREPARED = const(5)  # the session's, replaced with its keys and headers
+_PLANS = const(8)  # for each QoS, by topic: (QoS, plan, bytes of payload that it can hold)
+_GENERAL = const(9)
+_CLOCK = const(10)
+_CLIENT = const(11)
+_SEEN = const(12)  # the socket of the last message that came this way
 
 
 # Lays it over a client whose publish is `general`.
 def lay(c: "Any", general: "Callable[..., int]") -> None:
-    view: "Any" = memoryview if hasattr(memoryview(b""), "itemsize") else None
-    ticks = time.ticks_ms  # type: ignore[attr-defined]
-    at_hand = c, c.session, ticks, type, len, bytes, bytearray, view
-    q: "list[Any]" = [None, None, None, -1, None, None, None, None]
-    q += [at_hand, ({}, {}), general, bytearray(20), c]
+    kinds = bytes, bytearray, memoryview
+    at_hand = c, c.session, time.ticks_ms, len, type, kinds, memoryview  # type: ignore[attr-defined]
+    q: "list[Any]" = [None, None, None, None, None, None, None]
+    q += [at_hand, ({}, {}), general, bytearray(16), c, None]
 
     # As a default value q costs neither an attribute nor, as a closure would, heap.
     @micropython.native
@@ -71,53 +59,53 @@ def lay(c: "Any", general: "Callable[..., int]") -> None:
         qos: int = 0,
         life: int = 0,
         q: "Any" = q,
-    ) -> "Any":
-        like, of, plan, room, sock, write, prepared, offset, rest, _, _, _, _ = q
-        c, s, ticks, kind, length, raw, array, view = rest
-        if topic is like and qos is of and not retain and not life:
+    ) -> int:
+        like, of, plan, sock, write, prepared, offset, rest, _, _, _, _, _ = q
+        c, s, ticks, length, kind, kinds, view = rest
+        if (
+            topic is like
+            and qos is of
+            and c.sock is sock
+            and s._prepared is prepared
+            and s._offset is offset
+            and not (retain or life or s.due or c._astray)
+        ):
             k = kind(msg)
-            if k is raw or k is array or (k is view and msg.itemsize == 1):
-                n = length(msg)
-                ctr = s.ctr + 1
-                if (
-                    n <= room
-                    and ctr <= _LAST_CTR
-                    and c.sock is sock
-                    and s._prepared is prepared
-                    and s._offset is offset
-                    and not s.due
-                    and not c._astray
-                ):
-                    done = pid = 0
+            if k in kinds and (k is not view or msg.itemsize == 1):
+                try:
+                    ctr: int = send(plan, write, msg, length(msg), ticks())
+                except BaseException as error:
+                    return _rest(q, error, topic, msg, qos)
+                if ctr:
                     if qos:
-                        pid = c.pid % 65535 + 1
-                        c.pid = pid
-                    try:
-                        done = send(plan, write, msg, n, ctr, ticks(), pid)
-                        if done == 2:
-                            raise OSError(errno.ETIMEDOUT)
-                        if done and qos:
-                            c._settle(ctr)
-                    except BaseException as error:
-                        done = _lost(q, error, ctr, pid)
-                    if done:
-                        if qos and c._denied is not None:
-                            return c._anew(topic, msg, retain, qos, life)
-                        return ctr
+                        return _rest(q, None, topic, msg, qos)
+                    return ctr
         return _other(q, topic, msg, retain, qos, life)
 
     c.publish = publish
+    c._quick = q
 
 
-# What came up while a packet was made, written, or waited for; raised, but for a wait that ended
-# because a notice refuses the message.
-def _lost(q: "Any", error: BaseException, ctr: int, pid: int) -> int:
-    _, _, _, image, _, out, _ = q[_PLAN]
-    at, n = unpack_from("<II", image, _IMAGE_DONE)
-    if not n:
-        raise error  # nothing has left
-    q[_CLIENT]._unacknowledged(error, ctr, pid, out, at, n)
-    return 1
+# What comes behind sealing and writing: something was raised, or a PUBACK is to be waited for.
+def _rest(
+    q: "Any", error: "BaseException | None", topic: "str | bytes", msg: bytes, qos: int
+) -> int:
+    c = q[_CLIENT]
+    ctr: int = c.session.ctr
+    if not error:
+        try:
+            c._settle(ctr)
+        except BaseException as it:
+            error = it
+    if error:
+        _, _, _, _, image, _, out, _, _ = q[_PLAN]
+        at, n = unpack_from("<II", image, _BEGIN)
+        if not n:
+            raise error  # nothing has left
+        c._unacknowledged(error, ctr, qos and c.pid, out, at, n)
+    if c._denied is not None:
+        ctr = c._anew(topic, msg, False, qos, 0)
+    return ctr
 
 
 # publish for what is not like the last message.
@@ -125,106 +113,106 @@ def _other(
     q: "Any", topic: "str | bytes", msg: "bytes | str", retain: bool, qos: int, life: int
 ) -> int:
     c = q[_CLIENT]
-    if isinstance(msg, str):
-        msg = msg.encode()
-    usual = not retain and not life and qos in (0, 1)
+    ctr: int
+    usual = not (retain or life) and qos in (0, 1) and not isinstance(msg, str)
     if usual and (topic is not q[_TOPIC] or qos is not q[_QOS]):
         found = q[_PLANS][qos].get(topic)
-        if found is not None:
-            _turn(q, topic, qos, found)
-            again: int = c.publish(topic, msg, False, qos)
-            return again
-    ctr: int = q[_GENERAL](c, topic, msg, retain, qos, life)
+        if found:
+            q[:_SOCK] = (topic,) + found[:2]  # at one stroke, whatever interrupts
+            ctr = c.publish(topic, msg, False, qos)
+            return ctr
+    ctr = q[_GENERAL](c, topic, msg, retain, qos, life)
     if usual:
-        try:
-            _prepare(q, topic, qos, len(msg))
-        except MemoryError:
-            q[_ROOM] = -1
+        # A connection's first message may be its last.
+        if q[_SEEN] is c.sock:
+            try:
+                _prepare(q, topic, qos, len(msg))
+            except MemoryError:
+                pass  # the next one goes this way as well
+        q[_SEEN] = c.sock
     return ctr
-
-
-def _turn(q: "Any", topic: "str | bytes", qos: int, found: "tuple[Any, int]") -> None:
-    q[_TOPIC] = topic
-    q[_QOS] = qos
-    q[_PLAN], q[_ROOM] = found
 
 
 # Makes all ready for another message of n bytes on this topic, as far as it can be.
 def _prepare(q: "Any", topic: "str | bytes", qos: int, n: int) -> None:
     c = q[_CLIENT]
     s = c.session
-    sock = c.sock
     raw = c._topics.get(topic)
-    if sock is None or raw is None:
-        return
     last = s._prepared.get((raw, qos << 1))
+    if (
+        c.sock is None
+        or last is None
+        or type(s._inner) is not Ccm
+        or type(s._publish) is not Ccm
+        or len(raw) > _MOST_TOPIC
+    ):
+        return
     rest = len(raw) + qos + qos + (_OVERHEAD + 2)
-    if last is None or len(raw) > _MOST_TOPIC or n > _MOST or n + rest > c.limit:
+    room = min(n + _STEP & -_STEP, _MOST, c.limit - rest)
+    if n > room:
         return
-    ciphers = s._inner, s._publish
-    if not (hasattr(ciphers[0], "_s") and hasattr(ciphers[1], "_s")):
-        return
-    plans = q[_PLANS]
-    if s._prepared is not q[_PREPARED] or len(plans[0]) + len(plans[1]) >= _HOLDS:
-        plans[0].clear()
-        plans[1].clear()
-        q[_PREPARED] = s._prepared
+    zero, one = plans = q[_PLANS]
+    if s._prepared is not q[_PREPARED] or len(zero) + len(one) >= _HOLDS:
+        zero.clear()
+        one.clear()
     found = plans[qos].get(topic)
-    if found is None or n > found[1]:
-        room = min(n + _STEP & -_STEP, _MOST, c.limit - rest)
-        found = _plan(s, ciphers, raw, qos, last, room, q[_CLOCK]), room
-        plans[qos][topic] = found
-    _look(found[0], n)
-    _turn(q, topic, qos, found)
-    q[_SOCK] = sock
-    q[_WRITE] = sock.write
-    ticks = time.ticks_ms()  # type: ignore[attr-defined]
-    q[_OFFSET] = s._offset
-    now = c.mono() + s._offset
-    pack_into("<III", q[_CLOCK], 0, now // 1000, now % 1000, ticks & 0x3FFFFFFF)
-    pack_into(">II", q[_CLOCK], 12, now // 1000, 0)
-
-
-# last: what the session has prepared for this topic.
-def _plan(
-    s: "Any", ciphers: "Any", raw: bytes, qos: int, last: "Any", room: int, clock: bytearray
-) -> "Any":
-    first, aad1, _, aad2, _ = last
-    k = len(raw)
-    at = (3 + 2 + k + qos + qos) | 3
-    where = at - 2 - k - qos - qos
-    one = len(aad1) + 17 & -16
-    two = len(aad2) + 17 & -16
-    image = bytearray(_IMAGE_FRONTS + one + two)
-    pack_into("<6I", image, 0, at, where, one, two, _PUBLISH | qos << 1, aad2[1])
-    image[_IMAGE_SALT : _IMAGE_SALT + 8] = s.salt
-    for aad, start in ((aad1, _IMAGE_FRONTS), (aad2, _IMAGE_FRONTS + one)):
-        pack_into(">H", image, start, len(aad))
-        image[start + 2 : start + 2 + len(aad)] = aad
-    start = _IMAGE_FRONTS + 2
-    image[start + 1] = first
-    image[start + LIFE1] = 0
-    for zero in (start + CTR1, start + one + CTR2):
-        image[zero : zero + 7] = bytes(7)
-    image[_IMAGE_HEAD:_IMAGE_DONE] = image[start : start + M1_HEAD]
-    out = bytearray(at + room + (_OVERHEAD + 4))
-    out[where : where + 2] = k.to_bytes(2, "big")
-    out[where + 2 : where + 2 + k] = raw
-    out[at : at + M2_HEAD] = aad2[:M2_HEAD]
-    views = [None] * ((room + 15 >> 4) + (room + 59 >> 4) + 1)
-    return ciphers[0]._s, ciphers[1]._s, s, image, views, out, clock
-
-
-# What the ciphers work on for a payload of n bytes.
-def _look(plan: "Any", n: int) -> None:
-    _, _, _, image, views, _, _ = plan
+    if not found or n > found[2]:
+        found = plans[qos][topic] = qos, _plan(c, raw, qos, last, room, q[_CLOCK]), room
+    _, _, _, _, image, views, _, _, _ = found[1]
     i = (n + 15 >> 4) + (n + 59 >> 4)
-    if views[i] is None:
-        one, two = unpack_from("<II", image, 8)
+    if not views[i]:
+        a, b = unpack_from("<II", image, 8)
         view = memoryview(work)
         views[i] = (
-            view[_MAC1 - 16 - one : _MAC1 + (n + 15 & -16)],
+            view[_MAC1 - 16 - a : _MAC1 + (n + 15 & -16)],
             view[_KEY1 : _KEY1 + (n + 31 & -16)],
-            view[_MAC2 - 16 - two : _MAC2 + (n + 59 & -16)],
+            view[_MAC2 - 16 - b : _MAC2 + (n + 59 & -16)],
             view[_KEY2 : _KEY2 + (n + 75 & -16)],
         )
+    ticks = time.ticks_ms()  # type: ignore[attr-defined]
+    now = c.mono() + s._offset
+    pack_into("<4I", q[_CLOCK], 0, now // 1000, now % 1000, ticks & 0x3FFFFFFF, 0)
+    q[:7] = (topic,) + found[:2] + (c.sock, c.sock.write, s._prepared, s._offset)
+
+
+# last: what the session has prepared for this topic, and used for a message like those to come.
+def _plan(c: "Any", raw: bytes, qos: int, last: "Any", room: int, clock: bytearray) -> "Any":
+    s = c.session
+    _, aad1, _, aad2, _ = last
+    size = len(raw) + 2 + qos + qos
+    at = size + 3 | 3
+    one = _front(aad1)
+    two = _front(aad2)
+    first = _PUBLISH | qos << 1
+    head = bytes(aad1[:_M1_HEAD])
+    sizes = at, at - size, len(one), len(two)
+    image = pack("<6Ix8s4x27s8xI", *sizes, first, aad2[1], s.salt, head, room) + one + two
+    out = b"".join((bytes(at - size), len(raw).to_bytes(2, "big"), raw, bytes(qos + qos)))
+    out += bytes(aad2[:1]) + bytes(room + (_OVERHEAD + 4))
+    views = [None] * ((room + 15 >> 4) + (room + 59 >> 4) + 1)
+    layers = s._inner._s, s._publish._s
+    return layers + (s, c, bytearray(image), views, bytearray(out), clock, work)
+
+
+# Associated data as both ciphers take it: with its length before it, and zeros behind.
+def _front(aad: bytearray) -> bytes:
+    n = len(aad)
+    return n.to_bytes(2, "big") + aad + bytes(-2 - n & 15)
+
+
+# For measuring: a function that does to a message like the last ones all but writing it.
+def seals(c: "Any") -> "Callable[[bytes], object]":
+    ticks = time.ticks_ms  # type: ignore[attr-defined]
+
+    @micropython.native
+    def write(out: bytearray, at: int, n: int) -> int:
+        return n
+
+    at_hand = c._quick[_PLAN], write, len, ticks, send
+
+    @micropython.native
+    def both(msg: bytes, at_hand: "Any" = at_hand) -> object:
+        plan, write, length, ticks, send = at_hand
+        return send(plan, write, msg, length(msg), ticks())
+
+    return both

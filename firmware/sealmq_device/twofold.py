@@ -1,14 +1,15 @@
 # Both layers of a message in one viper function, for labels and links under AES-256-CCM: what a
 # publisher does over and over. quick.py calls it when nothing stands against another message like
-# the last; client.py and session.py do the same for every message, and are what this must equal.
+# the last; client.py, session.py and ccm.py do the same for every message, and are what this must
+# equal.
 #
-# It works in ccm.py's shared buffer, divided so that the four areas of both layers fit at once, and
-# one pass makes MAC input and cipher text of both. The inner message is written to where the outer
-# needs it. No Python code of others runs in here before the packet is written.
+# It works in ccm.py's shared buffer, divided so that the areas of both layers fit at once: the
+# inner layer's output is written to where the outer one takes it from. No Python code of others
+# runs in here before the packet is written.
+from errno import ETIMEDOUT
+
 import micropython
 from micropython import const
-
-from .ccm import work
 
 _TYPING = const(0)
 if _TYPING:
@@ -17,20 +18,14 @@ if _TYPING:
 
     from viper_types import ptr8, ptr32
 
-MOST = const(496)  # bytes of payload
-MOST_TOPIC = const(74)
-
-# Where the areas stand in the shared buffer, in bytes: MAC input and key stream of the inner layer
-# (its A_0, then the blocks), of the outer one.
+# Where the areas stand in the shared buffer, in bytes, for up to 496 bytes of payload and 74 of
+# topic: MAC input and key stream of the inner layer (its A_0, then the blocks), of the outer one.
 _MAC1 = const(128)  # B_0 and associated data lie before it, as before _MAC2
 _KEY1 = const(624)
 _MAC2 = const(1264)
 _KEY2 = const(1808)
-# From a word of the payload in _MAC1 to the same one in the other areas, in words: the inner cipher
-# text begins 28 bytes behind _MAC2, behind a TLV block of one byte and m1's header.
-_TO_KEY1 = const(128)
-_TO_MAC2 = const(291)
-_TO_KEY2 = const(431)
+_HEADS = const(28)  # a TLV block of one byte and m1's header
+_TAG = const(16)
 
 # Words of a plan's image, then fronts: associated data of both layers with their lengths before
 # them and zeros up to whole blocks behind.
@@ -41,294 +36,219 @@ _FRONT2 = const(3)
 _FIRST = const(4)  # PUBLISH's first byte
 _SUITE = const(5)  # m2's second byte
 _SALT = const(6)  # in three words, as in a nonce behind one byte
-_HEAD = const(9)  # a TLV block of one byte and m1's header, in seven words
+_HEAD = const(9)  # the TLV block and m1's header, in seven words
 _BEGIN = const(16)  # of the packet that is complete
 _LENGTH = const(17)  # of it, else 0
-_FRONTS = const(72)
+_ROOM = const(18)  # bytes of payload that the packet can hold
+_FRONTS = const(76)
+_LAST_CTR = const(0xFFFFFD)
 
-# Words of the clock: Unix time in s, ms of it, ticks when that was so, the seconds big-endian,
-# seconds since it was set.
-_SECONDS = const(0)
+# Words of the clock: Unix time in s, ms of it, ticks when that was so, seconds since it was set.
 _MS = const(1)
 _TICKS = const(2)
-_STAMP = const(3)
-_AGE = const(4)
+_AGE = const(3)
 _LATE_MS = const(999999)
 _OLD = const(3600)
 
 
-# Seals msg[:n] under ctr and writes the packet. 0: not done, and nothing has changed: the ciphers,
-# the clock or the views for this length are not ready. 1: done. 2: it was not written to the end.
-# Whoever calls has checked n, ctr, and that the plan is the session's.
+# Seals msg[:n] under the session's next ctr, writes the packet, and gives ctr. 0: not done, and
+# nothing has changed: ciphers, clock, views for this length, or counters are not what they must be.
+# Whoever calls has checked that the plan is the session's.
 @micropython.viper
-def send(plan: object, write: object, msg: object, n: int, ctr: int, ticks: int, pid: int) -> int:
-    inner, outer, session, image, views, out, clock = plan
-    cbc1, ecb1, _, state1 = inner
+def send(plan: object, write: object, msg: object, n: int, ticks: int) -> int:
+    inner, outer, session, client, image, views, out, clock, work = plan
+    cbc, ecb, _, state = inner
     cbc2, ecb2, _, state2 = outer
     y = ptr32(image)
-    a = ptr32(state1)
-    b = ptr32(state2)
+    iv = ptr32(state)
+    iv2 = ptr32(state2)
     y[_LENGTH] = 0
-    if a[4] & b[4] != 3:
+    ctr = int(session.ctr)
+    if iv[4] & iv2[4] != 3 or n > y[_ROOM] or ctr > _LAST_CTR:
         return 0
     view = views[(n + 15 >> 4) + (n + 59 >> 4)]
     if not view:
         return 0
-    mac1, key1, mac2, key2 = view
+    blocks, stream, blocks2, stream2 = view
 
-    c = ptr32(clock)
-    i = (ticks - c[_TICKS]) & 0x3FFFFFFF
-    if i > _LATE_MS or c[_AGE] > _OLD:
+    q = ptr32(clock)
+    i = (ticks - q[_TICKS]) & 0x3FFFFFFF
+    if i > _LATE_MS or q[_AGE] > _OLD:
         return 0
-    c[_TICKS] = ticks
-    i += c[_MS]
-    if i > 999:
-        t = c[_SECONDS]
-        while i > 999:
-            i -= 1000
-            t += 1
-        c[_AGE] = c[_AGE] + t - c[_SECONDS]
-        c[_SECONDS] = t
-        c[_STAMP] = t >> 24 & 0xFF | t >> 8 & 0xFF00 | (t & 0xFF00) << 8 | t << 24
-    c[_MS] = i
+    q[_TICKS] = ticks
+    i += q[_MS]
+    while i > 999:
+        i -= 1000
+        q[0] = q[0] + 1
+        q[_AGE] = q[_AGE] + 1
+    q[_MS] = i
+    t = q[0]
 
     # From here on the counter is used up, whatever happens.
+    ctr += 1
     session.ctr = ctr
-    t = c[_STAMP]
     g = ctr >> 16 | ctr & 0xFF00 | (ctr & 0xFF) << 16
+    t = t >> 24 & 0xFF | t >> 8 & 0xFF00 | (t & 0xFF00) << 8 | t << 24
     y[_HEAD + 5] = g | (t & 0xFF) << 24
     y[_HEAD + 6] = t >> 8 & 0xFFFFFF
-
-    # A_0 and the counter blocks of both layers.
-    base = int(ptr8(work))
-    t0 = y[_SALT] | 2
-    t1 = y[_SALT + 1]
-    t2 = y[_SALT + 2] | (g & 0xFFFF) << 16
-    d = base + _KEY1
-    e = d + (n + 31 & -16)
-    i = ctr & 0xFF
-    while d < e:
-        q = ptr32(d)
-        q[0] = t0
-        q[1] = t1
-        q[2] = t2
-        q[3] = i
-        i += 0x1000000
-        d += 16
-    ecb1.encrypt(key1, key1)
-    t2 |= 0x100
-    d = base + _KEY2
-    e = d + (n + 75 & -16)
-    i = ctr & 0xFF
-    while d < e:
-        q = ptr32(d)
-        q[0] = t0
-        q[1] = t1
-        q[2] = t2
-        q[3] = i
-        i += 0x1000000
-        d += 16
-    ecb2.encrypt(key2, key2)
-
-    # B_0, made up for the IV that CBC kept from its last message, and the associated data.
-    t0 |= 0x78
-    e = base + _MAC2
-    d = e - y[_FRONT2]
-    q = ptr32(d - 16)
-    i = n + 44
-    q[0] = t0 ^ b[0]
-    q[1] = t1 ^ b[1]
-    q[2] = t2 ^ b[2]
-    q[3] = (ctr & 0xFF | (i & 0xFF) << 24 | (i & 0xFF00) << 8) ^ b[3]
-    s = int(y) + _FRONTS + y[_FRONT1]
-    p = ptr32(d)
-    while d < e:
-        q = ptr32(d)
-        m = ptr32(s)
-        q[0] = m[0]
-        q[1] = m[1]
-        q[2] = m[2]
-        q[3] = m[3]
-        s += 16
-        d += 16
-    p[1] = p[1] | y[_HEAD + 5]
-    p[2] = p[2] | y[_HEAD + 6]
-    e = base + _MAC1
-    d = e - y[_FRONT1]
-    q = ptr32(d - 16)
-    q[0] = t0 ^ a[0]
-    q[1] = t1 ^ a[1]
-    q[2] = (t2 ^ 0x100) ^ a[2]
-    q[3] = (ctr & 0xFF | (n & 0xFF) << 24 | (n & 0xFF00) << 8) ^ a[3]
-    s = int(y) + _FRONTS
-    p = ptr32(d)
-    while d < e:
-        q = ptr32(d)
-        m = ptr32(s)
-        q[0] = m[0]
-        q[1] = m[1]
-        q[2] = m[2]
-        q[3] = m[3]
-        s += 16
-        d += 16
-    p[5] = p[5] | g << 8
-    p[6] = t
-
-    # m2's header; behind it, sealed by the outer layer, the TLV block and m1's header.
     o = int(ptr8(out)) + y[_AT] + 1
     q = ptr32(o)
     q[0] = y[_SUITE] | g << 8
     q[1] = t
-    o += 8
-    d = base + _MAC2
-    s = int(y) + (_HEAD << 2)
-    e = s + 28
-    while s < e:
-        q = ptr32(d)
-        i = ptr32(s)[0]
-        q[0] = i
-        ptr32(o)[0] = i ^ q[_TO_KEY2 - _TO_MAC2]
-        s += 4
-        d += 4
-        o += 4
 
-    # The payload. Zeros first where a last block is filled up.
-    if n & 15:
-        q = ptr32(base + _MAC1 + (n & -16))
-        q[0] = 0
-        q[1] = 0
-        q[2] = 0
-        q[3] = 0
-    i = n + 44
-    if i & 15:
-        q = ptr32(base + _MAC2 + (i & -16))
-        q[0] = 0
-        q[1] = 0
-        q[2] = 0
-        q[3] = 0
-    d = base + _MAC1
+    # The payload to the inner layer's blocks, what stands before it to the outer one's.
+    base = int(ptr8(work))
+    mac = base + _MAC1
+    d = mac
     s = int(ptr8(msg))
-    r = n & 3
-    e = s + n - r
+    e = s + n
     if s & 3 == 0:
-        i = e - 15
+        i = e - 3
         while s < i:
-            q = ptr32(d)
-            m = ptr32(s)
-            p = ptr32(o)
-            t = m[0]
-            q[0] = t
-            t ^= q[_TO_KEY1]
-            q[_TO_MAC2] = t
-            p[0] = t ^ q[_TO_KEY2]
-            t = m[1]
-            q[1] = t
-            t ^= q[_TO_KEY1 + 1]
-            q[_TO_MAC2 + 1] = t
-            p[1] = t ^ q[_TO_KEY2 + 1]
-            t = m[2]
-            q[2] = t
-            t ^= q[_TO_KEY1 + 2]
-            q[_TO_MAC2 + 2] = t
-            p[2] = t ^ q[_TO_KEY2 + 2]
-            t = m[3]
-            q[3] = t
-            t ^= q[_TO_KEY1 + 3]
-            q[_TO_MAC2 + 3] = t
-            p[3] = t ^ q[_TO_KEY2 + 3]
-            s += 16
-            d += 16
-            o += 16
+            ptr32(d)[0] = ptr32(s)[0]
+            s += 4
+            d += 4
     while s < e:
-        q = ptr32(d)
-        h = ptr8(s)
-        t = h[0] | h[1] << 8 | h[2] << 16 | h[3] << 24
-        q[0] = t
-        t ^= q[_TO_KEY1]
-        q[_TO_MAC2] = t
-        ptr32(o)[0] = t ^ q[_TO_KEY2]
-        s += 4
-        d += 4
-        o += 4
-    t = 0
-    if r:
-        q = ptr32(d)
-        h = ptr8(s)
-        t = int(h[0])
-        if r > 1:
-            t |= h[1] << 8
-        if r > 2:
-            t |= h[2] << 16
-        q[0] = t
-        t = (t ^ q[_TO_KEY1]) & (1 << (r << 3)) - 1
-
-    # The inner tag goes behind the cipher text, r bytes into a word.
-    a[4] = 2
-    cbc1.encrypt(mac1, mac1)
-    m = ptr32(base + _MAC1 - 16 + (n + 15 & -16))
-    p = ptr32(base + _KEY1)
+        ptr8(d)[0] = ptr8(s)[0]
+        s += 1
+        d += 1
+    d = base + _MAC2
     i = 0
-    while i < 4:
-        g = m[i]
-        a[i] = g
-        g ^= p[i]
-        q = ptr32(d)
-        t |= g << (r << 3)
-        q[_TO_MAC2] = t
-        ptr32(o)[0] = t ^ q[_TO_KEY2]
-        t = (g >> 8 & 0xFFFFFF) >> 24 - (r << 3)
+    while i < 7:
+        ptr32(d)[0] = y[_HEAD + i]
         d += 4
-        o += 4
         i += 1
-    a[4] = 3
-    if r:
-        q = ptr32(d)
-        q[_TO_MAC2] = t
-        ptr32(o)[0] = t ^ q[_TO_KEY2]
-    b[4] = 2
-    cbc2.encrypt(mac2, mac2)
-    m = ptr32(base + _MAC2 - 16 + (n + 59 & -16))
-    p = ptr32(base + _KEY2)
-    i = 0
-    while i < 4:
-        g = m[i]
-        b[i] = g
-        g ^= p[i]
-        if r:
-            h = ptr8(o + r)
-            h[0] = g
-            h[1] = g >> 8
-            h[2] = g >> 16
-            h[3] = g >> 24
+
+    # d: where the layer's cipher text and tag go.
+    s = int(y) + _FRONTS
+    key = base + _KEY1
+    front = y[_FRONT1]
+    t0 = y[_SALT] | 2
+    t1 = y[_SALT + 1]
+    t2 = y[_SALT + 2] | (g & 0xFFFF) << 16
+    i = n
+    while True:
+        # A_0 and the counter blocks, and from them the key stream.
+        a = key
+        e = key + (i + 31 & -16)
+        c = ctr & 0xFF
+        while a < e:
+            q = ptr32(a)
+            q[0] = t0
+            q[1] = t1
+            q[2] = t2
+            q[3] = c
+            c += 0x1000000
+            a += 16
+        ecb.encrypt(stream, stream)
+        # B_0, made up for the IV that CBC kept from its last message, and the associated data.
+        a = mac - front
+        p = ptr32(a)
+        q = ptr32(a - 16)
+        q[0] = (t0 | 0x78) ^ iv[0]
+        q[1] = t1 ^ iv[1]
+        q[2] = t2 ^ iv[2]
+        q[3] = (ctr & 0xFF | (i & 0xFF) << 24 | (i & 0xFF00) << 8) ^ iv[3]
+        while a < mac:
+            q = ptr32(a)
+            m = ptr32(s)
+            q[0] = m[0]
+            q[1] = m[1]
+            q[2] = m[2]
+            q[3] = m[3]
+            s += 16
+            a += 16
+        if t2 & 0x100:
+            p[1] = y[_HEAD + 5]
+            p[2] = p[2] >> 24 << 24 | y[_HEAD + 6]
         else:
-            ptr32(o)[0] = g
-        o += 4
-        i += 1
-    b[4] = 3
+            p[5] = y[_SALT + 2] | g << 8
+            p[6] = t
+        # Zeros behind the text, and its cipher text. What that has beyond i bytes the tag covers.
+        a = mac + i
+        e = mac + (i + 15 & -16)
+        while a < e:
+            ptr8(a)[0] = 0
+            a += 1
+        a = mac
+        e = a + i
+        c = key + 16
+        while a < e:
+            p = ptr32(d)
+            q = ptr32(a)
+            m = ptr32(c)
+            p[0] = q[0] ^ m[0]
+            p[1] = q[1] ^ m[1]
+            p[2] = q[2] ^ m[2]
+            p[3] = q[3] ^ m[3]
+            a += 16
+            c += 16
+            d += 16
+        iv[4] = 2
+        cbc.encrypt(blocks, blocks)
+        # d is as far behind the text as whole blocks are.
+        a = mac - 16 + (i + 15 & -16)
+        d -= -i & 15
+        e = d + 16
+        while d < e:
+            c = ptr32(a)[0]
+            iv[0] = c
+            c ^= ptr32(key)[0]
+            if d & 3:
+                h = ptr8(d)
+                h[0] = c
+                h[1] = c >> 8
+                h[2] = c >> 16
+                h[3] = c >> 24
+            else:
+                ptr32(d)[0] = c
+            iv = ptr32(int(iv) + 4)
+            a += 4
+            key += 4
+            d += 4
+        iv[0] = 3
+        if t2 & 0x100:
+            break
+        d = o + 8
+        mac = base + _MAC2
+        key = base + _KEY2
+        front = y[_FRONT2]
+        t2 |= 0x100
+        i = n + (_HEADS + _TAG)
+        iv = iv2
+        cbc = cbc2
+        ecb = ecb2
+        blocks = blocks2
+        stream = stream2
 
-    # The fixed header, and what leaves.
-    d = y[_WHERE]
-    i = y[_AT] - d + n + 69
-    h = ptr8(int(ptr8(out)) + d - 3)
+    # The fixed header, the packet identifier, and what leaves.
+    e = d
+    o -= y[_AT] + 1
+    d = o + y[_WHERE]
+    i = e - d
     d -= 2
-    if i < 128:
-        h[1] = y[_FIRST]
-        h[2] = i
-        i += 2
-    else:
-        h[0] = y[_FIRST]
-        h[1] = i & 127 | 128
-        h[2] = i >> 7
+    h = ptr8(d)
+    if i > 127:
         d -= 1
-        i += 3
-    if pid:
-        h = ptr8(int(ptr8(out)) + y[_AT] - 2)
-        h[0] = pid >> 8
-        h[1] = pid
-    y[_BEGIN] = d
+        h[1] = i >> 7
+        i = i & 127 | 128
+        h = ptr8(d)
+    h[0] = y[_FIRST]
+    h[1] = i
+    if y[_FIRST] & 2:
+        i = int(client.pid) + 1
+        if i > 65535:
+            i = 1
+        client.pid = i
+        h = ptr8(o + y[_AT] - 2)
+        h[0] = i >> 8
+        h[1] = i
+    i = e - d
     y[_LENGTH] = i
+    d -= o
+    y[_BEGIN] = d
     done = write(out, d, i)
     if done:
         if int(done) == i:
-            return 1
-    return 2
+            return ctr
+    raise OSError(ETIMEDOUT)
