@@ -62,8 +62,9 @@ def put_back_and_cloned(b: Boards, **hardware: object) -> None:
 
 @both
 def test_restored_flash_and_clones(bits: int, tmp_path: Path) -> None:
+    """With the random source alone: the same ticks at each start."""
     with boards(tmp_path, bits) as b:
-        put_back_and_cloned(b)
+        put_back_and_cloned(b, still=7, chip=CHIPS[0])
         b.judge("restored flash, clones", 150)
 
 
@@ -71,7 +72,7 @@ def test_restored_flash_and_clones(bits: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", ["constant salt", "no salt", "restored session"])
 def test_a_board_without_its_salts_is_noticed(broken: str, tmp_path: Path) -> None:
     with boards(tmp_path, 64) as b:
-        put_back_and_cloned(b, broken=broken)
+        put_back_and_cloned(b, still=7, chip=CHIPS[0], broken=broken)
         assert twice(b.sealed())
 
 
