@@ -170,7 +170,7 @@ class Life:
             if what == SEND:
                 newest = max(core.unacked or (0,))
                 if error is None or newest > kept:
-                    arg.ctr = got or newest
+                    arg.ctr = got if error is None else newest
                 elif not arg.qos and not told and (s.ctr, s.salt) != (ctr, salt):
                     arg.ctr = s.ctr
                 arg.salt = s.salt
