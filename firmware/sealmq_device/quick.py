@@ -45,8 +45,8 @@ _SEEN = const(12)  # the socket of the last message that came this way
 
 # Lays it over a client whose publish is `general`.
 def lay(c: "Any", general: "Callable[..., int]") -> None:
-    kinds = bytes, bytearray, memoryview
-    at_hand = c, c.session, time.ticks_ms, len, type, kinds, memoryview  # type: ignore[attr-defined]
+    # Of other kinds, such as a view, len() is perhaps no number of bytes.
+    at_hand = c, c.session, time.ticks_ms, len, type, (bytes, bytearray)  # type: ignore[attr-defined]
     q: "list[Any]" = [None, None, None, None, None, None, None]
     q += [at_hand, ({}, {}), general, bytearray(16), c, None]
 
@@ -61,7 +61,7 @@ def lay(c: "Any", general: "Callable[..., int]") -> None:
         q: "Any" = q,
     ) -> int:
         like, of, plan, sock, write, prepared, offset, rest, _, _, _, _, _ = q
-        c, s, ticks, length, kind, kinds, view = rest
+        c, s, ticks, length, kind, kinds = rest
         if (
             topic is like
             and qos is of
@@ -70,8 +70,7 @@ def lay(c: "Any", general: "Callable[..., int]") -> None:
             and s._offset is offset
             and not (retain or life or s.due or c._astray)
         ):
-            k = kind(msg)
-            if k in kinds and (k is not view or msg.itemsize == 1):
+            if kind(msg) in kinds:
                 try:
                     ctr: int = send(plan, write, msg, length(msg), ticks())
                 except BaseException as error:
@@ -114,7 +113,7 @@ def _other(
 ) -> int:
     c = q[_CLIENT]
     ctr: int
-    usual = not (retain or life) and qos in (0, 1) and not isinstance(msg, str)
+    usual = not (retain or life) and qos in (0, 1) and type(msg) in (bytes, bytearray)
     if usual and (topic is not q[_TOPIC] or qos is not q[_QOS]):
         found = q[_PLANS][qos].get(topic)
         if found:
