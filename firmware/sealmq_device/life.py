@@ -97,7 +97,9 @@ class Life:
     ) -> int:
         if isinstance(msg, str):
             msg = msg.encode()
-        raw = self.core._topic(topic)
+        if isinstance(topic, str):
+            topic = topic.encode()
+        raw = self.core._topics.get(topic) or self.core._topic(topic)
         if qos not in (0, 1) or not (0 <= life <= 31 or life == 255):
             raise Misuse("qos %d, life %d" % (qos, life))
         if len(raw) + len(msg) + _AROUND > self.core.limit:
