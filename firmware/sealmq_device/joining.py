@@ -2,18 +2,22 @@
 # Every loop is bounded.
 from micropython import const
 
-from sealmq_spec.const import M1_HEAD, M2_HEAD, M2_MIN, OP_WELCOME, READY, U24, WILL
+from sealmq_spec.const import M1_HEAD, M2_HEAD, M2_MIN, OP_WELCOME, READY, TAG, U24, WILL
 from sealmq_spec.control import PROOF_FRONT, TAG_CHARS
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
+from sealmq_spec.session import Session
 
-from . import entropy
+from .entropy import nonce, salt
 from .link import CONNACK, CONTROL_TOPIC, IDLE, OPEN, READ
 from .provisioning import Provisioned
 
+try:
+    from .text64 import put_b64u
+except (SyntaxError, NotImplementedError):
+    from sealmq_spec.b64 import put_b64u
+
 _TYPING = False
 if _TYPING:
-    from sealmq_spec.session import Session
-
     from .link import Steps
 
 # Provision, jump the boot counter, a slow answer, a new epoch: each costs one round.
@@ -22,10 +26,22 @@ _DAY_MS = const(86400000)
 _MINUTE_MS = const(60000)
 _PUBLISH = const(0x30)
 _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
-_TAG_ROOM = bytes(22)
 _FRONT = const(8)  # what the proof covers in front of a CONNECT
-if PROOF_FRONT != _FRONT or len(_TAG_ROOM) != TAG_CHARS:
+_PROOF = const(24)  # bytes: 32 characters
+_TAG = const(16)  # bytes: 22 characters
+_TAG_CHARS = const(22)
+_CHARS = const(54)
+if PROOF_FRONT != _FRONT or _TAG_CHARS != TAG_CHARS or _TAG != TAG:
     raise ImportError("joining.py and SPEC.md 4.1 differ")
+
+# A method costs 1,500 instructions to look up, a name 100.
+_begin_session = Session.begin
+_begin_proof = Session.begin_proof
+_tag_proof = Session.tag_proof
+_down_in = Session.down_in
+_run = Provisioned._run
+_connack = Provisioned._connack
+_len = len
 
 
 class Joined(Provisioned):
@@ -42,10 +58,10 @@ class Joined(Provisioned):
         over = boot > U24
         if over:
             boot = 1
-        salt = entropy.salt(boot, self._kg_nonce)
+        drawn = salt(boot, self._kg_nonce)
         self.store.put_boot(boot)
         self._boot = boot
-        self.session.begin(boot, salt)
+        _begin_session(self.session, boot, drawn)
         if self.unacked:
             self.unacked.clear()
         self._begun = True
@@ -67,13 +83,49 @@ class Joined(Provisioned):
     # earlier one; then subscriptions are made again. Denied, Unavailable, other SealErrors and
     # OSError say why not.
     def connect(self, clean_session: bool = True) -> bool:
-        present: bool = self._run(self._joining(clean_session))
+        present: bool = _run(self, _joining(self, clean_session))
         return present
 
     def _joining(self, clean: bool) -> "Steps":
         self._clean = clean
         try:
-            yield from self._join()
+            s = self.session
+            if not self._begun or s.conn >= U24:
+                if _begin(self):
+                    yield from self._provision_apart()
+            provisioned = s.ident.gen == 0
+            if provisioned:
+                yield from self._provision_apart()
+            why = "the mediator calls this client's boot counter behind"
+            for _ in range(_ROUNDS):
+                conflict = s.clock_conflict
+                try:
+                    if s.ident is not self.ident:
+                        self._use(self.ident)
+                    yield OPEN
+                    _say_hello(self, s)
+                    yield CONNACK
+                    _connack(self)
+                    first, body = yield READ
+                    ready = _welcomed(self, s, first, body)
+                except Denied as error:
+                    # Perhaps the roots are of an enrolment that is over: ask once for others.
+                    if provisioned:
+                        raise
+                    self._refuse(error)
+                    yield from self._provision_apart()
+                    provisioned = True
+                    continue
+                if ready and s.kg_time and not (s.due or s.clock_conflict):
+                    break
+                done, provisioned, what = yield from self._put_right(
+                    s, ready, conflict, provisioned
+                )
+                if done:
+                    break
+                why = what or why
+            else:
+                raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
         except (OSError, SealError):
             self._close()
             raise
@@ -81,84 +133,67 @@ class Joined(Provisioned):
             yield from self._resubscribing()
         return self._present
 
-    def _join(self) -> "Steps":
-        s = self.session
-        if not self._begun or s.conn >= U24:
-            if self._begin():
-                yield from self._provision_apart()
-        provisioned = s.ident.gen == 0
-        if provisioned:
-            yield from self._provision_apart()
-        why = "the mediator calls this client's boot counter behind"
-        for _ in range(_ROUNDS):
-            conflict = s.clock_conflict
-            try:
-                ready = yield from self._log_in(s)
-            except Denied as error:
-                # Perhaps the roots are of an enrolment that is over: ask once for others.
-                if provisioned:
-                    raise
-                self._refuse(error)
-                yield from self._provision_apart()
-                provisioned = True
-                continue
-            if not ready:
-                self._close()
-                # Either boot is too low, or gen (SPEC.md 4.1), or a boot over its end asks for one.
-                apart = s.boot > s.boot_floor and not provisioned
-                if apart:
-                    provisioned = True
-                else:
-                    apart = self._begin(s.boot_floor)
-                if apart:
-                    yield from self._provision_apart()
-            elif s.clock_conflict and not conflict and s.conn > 1 and self._may_reset():
-                self._close()
-                if self._begin():
-                    yield from self._provision_apart()
-            elif not s.kg_time and s.now_ms(0) is None:
-                self._close()
-                why = "no answer came within two seconds"
-            elif s.due and not provisioned:
-                if not (yield from self._renewed()) or s.ident.own is self.ident.own:
-                    self._ask_time(s)
-                    return
-                yield IDLE
-                self.disconnect()
+    # Behind a welcome that leaves something to do: (done, provisioned, why not).
+    def _put_right(self, s: Session, ready: bool, conflict: bool, provisioned: bool) -> "Steps":
+        if not ready:
+            self._close()
+            # Either boot is too low, or gen (SPEC.md 4.1), or a boot over its end asks for one.
+            apart = s.boot > s.boot_floor and not provisioned
+            if apart:
                 provisioned = True
             else:
-                self._ask_time(s)
-                return
-        raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
+                apart = self._begin(s.boot_floor)
+            if apart:
+                yield from self._provision_apart()
+            return False, provisioned, ""
+        if s.clock_conflict and not conflict and s.conn > 1 and self._may_reset():
+            self._close()
+            if self._begin():
+                yield from self._provision_apart()
+            return False, provisioned, ""
+        if not s.kg_time and s.now_ms(0) is None:
+            self._close()
+            return False, provisioned, "no answer came within two seconds"
+        if s.due and not provisioned:
+            if (yield from self._renewed()) and s.ident.own is not self.ident.own:
+                yield IDLE
+                self.disconnect()
+                return False, True, ""
+        if not s.kg_time:
+            self._ask_time(s)
+        return True, provisioned, ""
 
-    # False: genuine, but this boot session is behind.
-    def _log_in(self, s: "Session") -> "Steps":
-        if s.ident is not self.ident:
-            self._use(self.ident)
-        yield OPEN
+    # Sends CONNECT.
+    def _say_hello(self, s: Session) -> None:
         now = self.mono()
-        proof = s.begin_connect(not s.kg_time, min(self.unacked) if self.unacked else 0)
+        proof = _begin_proof(s, not s.kg_time, min(self.unacked) if self.unacked else 0)
         if self._clean and self._will is None:
             hello = self._hello
-            hello[-54:-22] = proof
             view = self._hello_view
         else:
-            hello, view = self._connect(self._clean, self._sealed_will(s), proof + _TAG_ROOM)
-        s.sign_with(view, hello, now)
-        self.sock.write(hello, _FRONT, len(hello) - _FRONT)
-        yield CONNACK
-        self._connack()
+            hello, view = self._connect(self._clean, self._sealed_will(s), bytes(_CHARS))
+        n = _len(hello)
+        at = n - _CHARS
+        hello[at : at + _PROOF] = proof
+        put_b64u(hello, at, _PROOF)
+        at = n - _TAG_CHARS
+        _tag_proof(s, view, hello, at, now)
+        put_b64u(hello, at, _TAG)
+        self.sock.write(hello, _FRONT, n - _FRONT)
+
+    # What comes behind CONNACK. False: genuine, but this boot session is behind.
+    def _welcomed(self, s: Session, first: int, body: bytearray) -> bool:
         self._since = s.ctr
-        first, body = yield READ
         if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):
             raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
-        op, status = s.down(body, self.mono(), _PAYLOAD)
+        op, status = _down_in(s, body, self.mono(), _PAYLOAD)
         if op != OP_WELCOME:
             raise Malformed("control operation %d instead of a welcome" % op)
-        return status == READY
+        ready: bool = status == READY
+        return ready
 
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
-    def _sealed_will(self, s: "Session") -> "tuple[bytes, bytes, int] | None":
+    def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int] | None":
         if self._will is None:
             return None
         topic, msg, flags, life = self._will
@@ -169,13 +204,17 @@ class Joined(Provisioned):
         return topic, bytes(buf), flags
 
     # KG time over the session, when the welcome could bring none. check_msg takes the answer.
-    def _ask_time(self, s: "Session") -> None:
-        if s.kg_time:
-            return
+    def _ask_time(self, s: Session) -> None:
         now = self.mono()
         if s.conn > 1 and now >= self._kg_next:
             self._kg_next = now + _DAY_MS
-            self._send_control(s.ask_time(entropy.nonce(s.salt), now))
+            self._send_control(s.ask_time(nonce(s.salt), now))
 
     def _resubscribing(self) -> "Steps":
         raise NotImplementedError
+
+
+_begin = Joined._begin
+_joining = Joined._joining
+_say_hello = Joined._say_hello
+_welcomed = Joined._welcomed
