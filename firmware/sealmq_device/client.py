@@ -1,6 +1,7 @@
 # The client that applications use: umqtt.simple's operations, sealed. publish is one long function
 # on purpose: on a device a call costs as much as ten operations.
 import errno
+from struct import pack_into
 
 from micropython import const
 
@@ -9,6 +10,8 @@ from sealmq_spec.const import (
     LIFE_FOREVER,
     RETAINED,
     SUBSCRIBE,
+    TAG,
+    TOKEN,
     UNSUBSCRIBE,
 )
 from sealmq_spec.envelope import publish_overhead
@@ -21,10 +24,11 @@ from sealmq_spec.errors import (
     WrongEpoch,
     from_notice,
 )
-from sealmq_spec.topics import check_filter, check_topic
+from sealmq_spec.session import Session
+from sealmq_spec.topics import check_raw_filter, check_topic
 
 from .incoming import Incoming
-from .link import packet, text
+from .joining import put_b64u
 
 _TYPING = False
 if _TYPING:
@@ -37,6 +41,8 @@ _UNACKED = const(8)
 _START = const(5)  # as in link.py
 _PUBLISH = const(0x30)
 _PUBACK = const(0x40)
+_SUBSCRIBE = const(0x82)
+_UNSUBSCRIBE = const(0xA2)
 _SUBACK = const(0x90)
 _UNSUBACK = const(0xB0)
 _LAST_CTR = const(0xFFFFFD)
@@ -45,11 +51,26 @@ _RESERVED = b"$!@"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
 _TAGS = const(32)  # and what comes behind it
-if _PLAIN + _TAGS != publish_overhead():
+# A filter behind its token: "!s1/", u24 ctr and tag as text, "/".
+_TOKEN = const(19)
+_TOKEN_CHARS = const(26)
+_TOKENED = const(31)
+_SLASH = const(47)
+if _PLAIN + _TAGS != publish_overhead() or _TOKEN != 3 + TAG or len(TOKEN) != 4:
     raise ImportError("client.py and SPEC.md 3 differ")
 
 # quick.py's function, once loaded; None where it cannot run.
 _lay: "Any" = False
+
+
+# A built-in name costs 420 instructions to look up, a method 1,500, a name of this module 100.
+_bytearray = bytearray
+_isinstance = isinstance
+_len = len
+_str = str
+_tuple = tuple
+_run = Incoming._run
+_seal_token = Session.seal_token
 
 
 class Client(Incoming):
@@ -279,16 +300,17 @@ class Client(Incoming):
         filt = _filter(topic)
         if qos not in (0, 1):
             raise Misuse("QoS is 0 or 1")
-        self._upkeep()
-        granted: int = self._run(self._subscribing(filt, qos))
+        s = self.session
+        if s.due or s.ctr > _LAST_CTR or self._astray:
+            self._upkeep()
+        granted: int = _run(self, _subscribing(self, filt, qos))
         return granted
 
-    def _subscribing(self, filt: str, qos: int) -> "Steps":
-        token, ctr = self.session.token(filt, qos, SUBSCRIBE)
-        body = yield self._request(0x82, text(token.encode()) + bytes((qos,)), _SUBACK, ctr)
-        if isinstance(body, tuple):
+    def _subscribing(self, filt: bytes, qos: int) -> "Steps":
+        body = yield _request(self, _SUBSCRIBE, filt, qos)
+        if _isinstance(body, _tuple):
             raise from_notice(body)
-        granted = body[2]
+        granted: int = body[2]
         if granted == 0x80:
             raise Denied("the subscription to %r was refused" % filt)
         if granted > qos:
@@ -302,20 +324,44 @@ class Client(Incoming):
         self._alive()
         self._run(self._unsubscribing(filt))
 
-    def _unsubscribing(self, filt: str) -> "Steps":
-        token, ctr = self.session.token(filt, 0, UNSUBSCRIBE)
+    def _unsubscribing(self, filt: bytes) -> "Steps":
         self._subscribed.pop(filt, None)
-        body = yield self._request(0xA2, text(token.encode()), _UNSUBACK, ctr)
+        body = yield _request(self, _UNSUBSCRIBE, filt, 0)
         if isinstance(body, tuple):
             raise from_notice(body)
 
-    # Sends it. Gives what to wait for.
-    def _request(self, first: int, fields: bytes, kind: int, ctr: int) -> int:
-        pid = self._pid()
-        raw = packet(first, pid.to_bytes(2, "big") + fields)
-        self._write(raw, 0, len(raw))
+    # Writes SUBSCRIBE or UNSUBSCRIBE of one filter behind its token. Gives what to wait for.
+    def _request(self, first: int, filt: bytes, qos: int) -> int:
+        pid = self.pid % 65535 + 1
+        self.pid = pid
+        n = _len(filt) + _TOKENED
+        size = n + 4
+        at = 2
+        op = UNSUBSCRIBE
+        ack = _UNSUBACK
+        if first == _SUBSCRIBE:
+            op = SUBSCRIBE
+            ack = _SUBACK
+            size += 1
+        if size > 127:
+            at = 3
+        end = at + size
+        buf = _bytearray(end)
+        if at == 2:
+            pack_into(">BBHH4s", buf, 0, first, size, pid, n, TOKEN)
+        else:
+            pack_into(">BBBHH4s", buf, 0, first, size & 127 | 128, size >> 7, pid, n, TOKEN)
+        at += 8
+        ctr = _seal_token(self.session, buf, at, filt, qos, op)
+        put_b64u(buf, at, _TOKEN)
+        at += _TOKEN_CHARS
+        buf[at] = _SLASH
+        buf[at + 1 : at + 1 + n - _TOKENED] = filt
+        if ack == _SUBACK:
+            buf[end - 1] = qos
+        self._write(buf, 0, end)
         self._awaited = ctr
-        return kind << 16 | pid
+        return ack << 16 | pid
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:
@@ -330,6 +376,10 @@ class Client(Incoming):
         return raw
 
 
+_request = Client._request
+_subscribing = Client._subscribing
+
+
 def _flags(qos: int, retain: bool, life: int) -> int:
     if qos not in (0, 1):
         raise Misuse("QoS is 0 or 1")
@@ -338,10 +388,10 @@ def _flags(qos: int, retain: bool, life: int) -> int:
     return qos << 1 | (1 if retain else 0)
 
 
-def _filter(topic: "str | bytes") -> str:
-    filt = _text(topic)
-    check_filter(filt)
-    return filt
+def _filter(topic: "str | bytes") -> bytes:
+    raw = topic.encode() if _isinstance(topic, _str) else _text(topic).encode()
+    check_raw_filter(raw)
+    return raw
 
 
 def _text(topic: "str | bytes") -> str:

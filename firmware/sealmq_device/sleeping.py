@@ -147,7 +147,7 @@ class Sleeper(Living):
         filters = sha256(repr(asks).encode()).digest()[:4]
         if c._present and filters == kept.filters and kept.boot % _OFTEN:
             for filt, qos in asks:
-                c._subscribed[filt] = qos
+                c._subscribed[filt if isinstance(filt, bytes) else filt.encode()] = qos
             asks.clear()
         elif asks:
             kept.filters = filters

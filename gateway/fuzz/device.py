@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from sealmq.aead import make
 from sealmq.mqtt import build
 from sealmq_spec import control, keys, provision
+from sealmq_spec.b64 import put_b64u
 from sealmq_spec.const import CONTROL, USE_DOWN
 from sealmq_spec.errors import SealError
 
@@ -49,6 +50,7 @@ def _like_micropython() -> None:
     module("ubinascii", **vars(binascii))
     module("usocket", **vars(socket))
     module("sealmq_device.aead", make=make)
+    module("sealmq_device.text64", put_b64u=put_b64u)
 
 
 class _Wire:

@@ -13,6 +13,12 @@ def b64u(raw: "bytes | bytearray") -> bytes:
     return text
 
 
+# The text of buf[at:at+n] over it: a third more, for which there is room.
+def put_b64u(buf: bytearray, at: int, n: int) -> None:
+    text = b64u(buf[at : at + n])
+    buf[at : at + len(text)] = text
+
+
 def unb64u(text: bytes) -> bytes:
     for c in text:
         if not (48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or c == 45 or c == 95):

@@ -30,7 +30,16 @@ from .control import (
 )
 from .envelope import front_m1, front_m2
 from .errors import Misuse
-from .keys import NONCE_AT, USE_AT, inner_input, link_input, place_session, time_input
+from .keys import (
+    IN_M1,
+    NONCE_AT,
+    SESSION_AT,
+    SESSION_LEN,
+    USE_AT,
+    inner_input,
+    link_input,
+    time_input,
+)
 from .provision import time_aad
 
 _TYPING = False
@@ -48,6 +57,8 @@ HALF_MS = WINDOW_S * 500
 NOT_ASKED = bytes(16)  # no N_c is that
 IN_WELCOME = b""  # asked with the CONNECT; N_c stands in _time_input
 _KIND_PROOF = N_PROOF[0]
+_SESSION_END = SESSION_AT + SESSION_LEN
+_IN_M1_END = IN_M1 + SESSION_LEN
 _CONTROL = USE_CONTROL << 4
 _DOWN = USE_DOWN << 4
 _PUBLISH = USE_PUBLISH << 4
@@ -158,7 +169,10 @@ class BootSession:
             raise Misuse("no roots yet: provision first")
         suite = self.ident.suite
         inner = self._inner_input
-        place_session(self._session, made, inner, self._front1)
+        session = self._session
+        made[SESSION_AT:_SESSION_END] = session
+        inner[SESSION_AT:_SESSION_END] = session
+        self._front1[IN_M1:_IN_M1_END] = session
         made[USE_AT] = _DOWN | suite
         key = sha256(made).digest()
         if self._rekey:
@@ -193,7 +207,7 @@ class BootSession:
 
     def _link(self, use: int) -> "Any":
         if not self._derived:
-            self._derive()
+            _derive(self)
         return {USE_PUBLISH: self._publish, USE_CONTROL: self._control, USE_DOWN: self._down}[use]
 
     # The next counter. At its end the caller must start a new boot session.
@@ -209,11 +223,12 @@ class BootSession:
     # in.
     def begin_connect(self, want_kg_time: bool, low: int = 0) -> bytes:
         i = self.ident
-        gen = i.gen
-        boot = self.boot
-        salt = self.salt
-        if not gen:
-            return proof_head(i.suite, 0, 0, i.client, boot, salt, 0, 0)
+        if not i.gen:
+            return proof_head(i.suite, 0, 0, i.client, self.boot, self.salt, 0, 0)
+        return b64u(self.begin_proof(want_kg_time, low))
+
+    # The bytes that these characters stand for, of a client that has roots.
+    def begin_proof(self, want_kg_time: bool, low: int = 0) -> bytearray:
         conn = self.conn + 1
         if conn > U24:
             raise Misuse("the boot session's connections are used up; start a new one")
@@ -228,33 +243,33 @@ class BootSession:
         if want_kg_time and conn == 1:
             flags |= WANT_KG_TIME
             self._asked = IN_WELCOME
-            # As time_nonce of provision.py has it.
-            made = self._time_input
-            pack_into(">8sBHBI", made, NONCE_AT, salt, boot >> 16, boot & 0xFFFF, high, rest << 16)
+            # As time_nonce of provision.py has it; time_input has the rest, as conn is 1.
+            boot = self.boot
+            pack_into(">8sBH", self._time_input, NONCE_AT, self.salt, boot >> 16, boot & 0xFFFF)
         low = low or self.ctr + 1
         made = self._proof_input
-        made[0] = i.suite << 4 | flags
+        made[0] = self.ident.suite << 4 | flags
         made[PROOF_SESSION:PROOF_CONN] = self._session
         pack_into(">BHBH", made, PROOF_CONN, high, rest, low >> 16, low & 0xFFFF)
-        return b64u(made)
+        return made
 
     # packet: the whole CONNECT, its last 22 bytes free. mono: now; the answer must come within 2 s
     # to set the clock.
     def sign(self, packet: bytearray, mono: int) -> None:
-        self.sign_with(self._proof_front + packet[:-TAG_CHARS], packet, mono)
+        end = len(packet) - TAG_CHARS
+        # The tag lies for a moment where its text will.
+        self.tag_proof(self._proof_front + packet[:end], packet, end, mono)
+        packet[end:] = b64u(packet[end : end + TAG])
 
-    # The same; aad: what the proof covers, control.proof_aad and the packet up to the tag; perhaps
-    # a view of the memory in which the packet stands.
-    def sign_with(self, aad: "bytes | memoryview", packet: bytearray, mono: int) -> None:
+    # The tag alone, to buf[at:]. aad: what the proof covers, control.proof_aad and the packet up to
+    # the tag; perhaps a view of the memory in which the packet stands.
+    def tag_proof(self, aad: "bytes | memoryview", buf: bytearray, at: int, mono: int) -> None:
         if not self._derived:
-            self._derive()
+            _derive(self)
         nonce = self._nonce
         conn = self.conn
         pack_into(">BBH", nonce, 8, _KIND_PROOF, conn >> 16, conn & 0xFFFF)
-        end = len(packet) - TAG_CHARS
-        # The tag lies for a moment where its text will.
-        self._control.seal_into(nonce, aad, packet, end, 0)
-        packet[end:] = b64u(packet[end : end + TAG])
+        self._control.seal_into(nonce, aad, buf, at, 0)
         self._sent = mono
 
     # --- time ---
@@ -302,3 +317,7 @@ class BootSession:
     def outdated(self) -> bool:
         own = self.ident.own
         return own is not None and self.epoch_seen > own.epoch
+
+
+# On a device a method costs 1,500 instructions to look up, a name 100.
+_derive = BootSession._derive

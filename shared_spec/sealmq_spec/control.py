@@ -132,12 +132,23 @@ def check_connect(
 # --- SUBSCRIBE, UNSUBSCRIBE ---
 
 
-def _token_aad(
-    suite: int, op: int, ctr: bytes, site: bytes, client: int, mediator: int, qos: int, filt: str
+def token_aad(
+    suite: int, op: int, ctr: int, site: bytes, client: int, mediator: int, qos: int, filt: bytes
 ) -> bytes:
-    raw = filt.encode()
-    head = bytes((TOKENED, suite << 4 | op)) + ctr + site + u24(client) + u24(mediator)
-    return head + bytes((qos,)) + len(raw).to_bytes(2, "big") + raw
+    who = client << 24 | mediator
+    head = struct.pack(
+        ">BBHB4sHIBH",
+        TOKENED,
+        suite << 4 | op,
+        ctr >> 8,
+        ctr & 255,
+        site,
+        who >> 32,
+        who & 0xFFFFFFFF,
+        qos,
+        len(filt),
+    )
+    return head + filt
 
 
 # ctr as 3 bytes, here and below.
@@ -153,7 +164,8 @@ def token_tag(
     qos: int,
     filt: str,
 ) -> bytes:
-    aad = _token_aad(suite, op, ctr, site, client, mediator, qos, filt)
+    number = int.from_bytes(ctr, "big")
+    aad = token_aad(suite, op, number, site, client, mediator, qos, filt.encode())
     return tag(aead, salt + N_TOKEN + ctr, aad)
 
 
@@ -170,7 +182,8 @@ def check_token(
     filt: str,
     given: bytes,
 ) -> None:
-    aad = _token_aad(suite, op, ctr, site, client, mediator, qos, filt)
+    number = int.from_bytes(ctr, "big")
+    aad = token_aad(suite, op, number, site, client, mediator, qos, filt.encode())
     check_tag(aead, salt + N_TOKEN + ctr, aad, given, "filter %r" % filt)
 
 
@@ -242,12 +255,12 @@ def open_down(
     aad = down_aad(site, client, mediator)
     put_conn(aad, conn)
     order = open_down_at(aead, suite, aad, buf, 0)
-    return order, bytes(buf[DOWN_HEAD : len(buf) - TAG])
+    return bytes(order), bytes(buf[DOWN_HEAD : len(buf) - TAG])
 
 
 # Opens in place the packet that stands in buf from o to its end. aad: of down_aad, conn in it.
 # Gives order.
-def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int) -> bytes:
+def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int) -> bytearray:
     n = len(buf) - o - _DOWN_LEAST
     if n < 1:
         raise Malformed("control packet of %d bytes" % (len(buf) - o))
@@ -256,9 +269,10 @@ def open_down_at(aead: "Any", suite: int, aad: bytearray, buf: bytearray, o: int
         raise Malformed("control packet begins with %02x %02x" % (buf[o], second))
     if second >> 4 != suite:
         raise Unsupported("control packet of suite %d, the link's is %d" % (second >> 4, suite))
-    aad[:DOWN_HEAD] = buf[o : o + DOWN_HEAD]
-    order = bytes(aad[2:DOWN_HEAD])
-    if not aead.open_into(order, aad, buf, o + DOWN_HEAD, n):
+    p = o + DOWN_HEAD
+    aad[:DOWN_HEAD] = buf[o:p]
+    order = buf[o + 2 : p]
+    if not aead.open_into(order, aad, buf, p, n):
         raise Unauthentic("control packet: the tag does not verify")
     return order
 

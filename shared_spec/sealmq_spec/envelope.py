@@ -52,7 +52,7 @@ CTR2 = 2
 
 
 # Associated data up to the topic's length; ctr, t_pub, life, class are still to be written, and
-# boot and salt, which place_session of keys.py fills in.
+# boot and salt, which a boot session fills in.
 
 
 def front_m1(suite: int, epoch: int, sender: int, site: bytes, label: int) -> bytearray:

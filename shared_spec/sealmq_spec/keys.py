@@ -49,13 +49,12 @@ def link_key(
 
 
 # The same for one who needs them for one boot session after the other: all of F's input, with
-# places for boot and salt, which place_session fills, and at USE_AT for use and suite.
+# places at SESSION_AT for u24 boot ‖ salt, and at USE_AT for use and suite.
 USE_AT = 6
-_SESSION = 10
-_SESSION_END = 21
-NONCE_AT = 7  # of time_input: N_c, 16 bytes
-_IN_M1 = 8
-_IN_M1_END = 19
+SESSION_AT = 10
+SESSION_LEN = 11
+IN_M1 = 8  # where u24 boot ‖ salt stand in m1's header
+NONCE_AT = 7  # of time_input: N_c, 16 bytes; what it has there is that of a first connection
 _ROOM = bytes(11)
 
 
@@ -68,14 +67,7 @@ def inner_input(site: bytes, suite: int, sender: int, root_bar: bytes) -> bytear
 
 
 def time_input(site: bytes, suite: int, ps: bytes) -> bytearray:
-    return bytearray(b"t1" + site + bytes((16 | suite,)) + bytes(16) + ps)
-
-
-# session: u24 boot ‖ salt. front: of envelope.front_m1, where they stand in m1's header.
-def place_session(session: bytes, link: bytearray, inner: bytearray, front: bytearray) -> None:
-    link[_SESSION:_SESSION_END] = session
-    inner[_SESSION:_SESSION_END] = session
-    front[_IN_M1:_IN_M1_END] = session
+    return bytearray(b"t1" + site + bytes((16 | suite,)) + bytes(11) + b"\0\0\1\0\0" + ps)
 
 
 def record_key(site: bytes, suite: int, label: int, epoch: int, root_bar: bytes) -> bytes:

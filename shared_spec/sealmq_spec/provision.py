@@ -186,7 +186,10 @@ def open_kg_time(
     packet: bytes,
 ) -> "tuple[int, int, int]":
     aead = make(suite, time_key(site, suite, nonce_c, ps))
-    return open_time(aead, time_aad(site, client), suite, bytearray(packet), 0, len(packet))
+    buf = bytearray(packet)
+    at = open_time(aead, time_aad(site, client), suite, buf, 0, len(buf))
+    ms, ms_low, epoch, epoch_low, kseq = struct.unpack_from(KG_TIME, buf, at)
+    return ms << 32 | ms_low, epoch << 16 | epoch_low, kseq
 
 
 # Associated data of KG time, with room for its header.
@@ -194,10 +197,12 @@ def time_aad(site: bytes, client: int) -> bytearray:
     return bytearray(bytes(_HEAD) + site + u24(client))
 
 
-# The same with the cipher and time_aad made, in place: buf[o:end] is used up.
-def open_time(
-    aead: "Any", aad: bytearray, suite: int, buf: bytearray, o: int, end: int
-) -> "tuple[int, int, int]":
+KG_TIME = ">HIBHI"  # ms, epoch, kseq
+
+
+# The same with the cipher and time_aad made, in place: buf[o:end] is used up. Gives where what
+# KG_TIME says stands.
+def open_time(aead: "Any", aad: bytearray, suite: int, buf: bytearray, o: int, end: int) -> int:
     second = buf[o + 1] if end - o == KGTIME_LEN and buf[o] == KGTIME else 1
     if second & 15:
         raise Malformed("no KG time: %d bytes, 43 expected" % (end - o))
@@ -208,5 +213,4 @@ def open_time(
     aad[:_HEAD] = head
     if not aead.open_into(head[2:], aad, buf, p, _KG_BODY):
         raise Unauthentic("KG time: the tag does not verify")
-    ms_high, ms_low, epoch_high, epoch_low, kseq = struct.unpack_from(">HIBHI", buf, p)
-    return ms_high << 32 | ms_low, epoch_high << 16 | epoch_low, kseq
+    return p

@@ -14,6 +14,7 @@ from .const import (
     M2_HEAD,
     N_INNER,
     N_LINK,
+    N_TOKEN,
     OP_ASK_TIME,
     OP_EPOCH,
     OP_FETCH,
@@ -33,11 +34,11 @@ from .const import (
     USE_CONTROL,
     WILL,
 )
-from .control import WELCOME, WELCOME_LEAST, open_down_at
+from .control import WELCOME, WELCOME_LEAST, open_down_at, token_aad
 from .envelope import CTR1, CTR2, LIFE1
 from .errors import Malformed, Misuse, Replay, Stale
 from .keys import NONCE_AT, u24
-from .provision import open_time
+from .provision import KG_TIME, open_time
 from .tlv import EMPTY, block
 from .topics import put_token
 
@@ -50,6 +51,7 @@ _KNOWN = (TLV_KG_TIME,)
 _KG_ALONE = KGTIME_LEN + 3  # a block that holds KG time and nothing else, the usual one
 _KIND_INNER = N_INNER[0]
 _KIND_LINK = N_LINK[0]
+_KIND_TOKEN = N_TOKEN[0]
 
 
 class Session(BootSession):
@@ -111,7 +113,7 @@ class Session(BootSession):
         last = prepared.get(key)
         if last is None:
             if not self._derived:
-                self._derive()
+                _derive(self)
             if len(prepared) >= _TOPICS:
                 prepared.clear()
             text = len(topic).to_bytes(2, "big") + topic
@@ -127,22 +129,27 @@ class Session(BootSession):
 
     # The filter as it goes into SUBSCRIBE (op 0) or UNSUBSCRIBE (op 1, qos 0), and its ctr.
     def token(self, filt: str, qos: int = 0, op: int = SUBSCRIBE) -> "tuple[str, int]":
+        made = bytearray(3 + TAG)
+        n = self.seal_token(made, 0, filt.encode(), qos, op)
+        return put_token(bytes(made[:3]), bytes(made[3:]), filt), n
+
+    # u24 ctr and the tag of such a token, to buf[at:]. Gives ctr. filt: a filter's bytes.
+    def seal_token(self, buf: bytearray, at: int, filt: bytes, qos: int, op: int) -> int:
+        if not self._derived:
+            _derive(self)
+        ctr = self.ctr + 1
+        if ctr > U24:
+            raise Misuse(USED_UP)
+        self.ctr = ctr
         i = self.ident
-        n = self.next_ctr()
-        ctr = u24(n)
-        tag = control.token_tag(
-            self._link(USE_CONTROL),
-            i.suite,
-            op,
-            ctr,
-            self.salt,
-            i.site,
-            i.client,
-            i.mediator,
-            qos,
-            filt,
-        )
-        return put_token(ctr, tag, filt), n
+        aad = token_aad(i.suite, op, ctr, i.site, i.client, i.mediator, qos, filt)
+        high = ctr >> 16
+        low = ctr & 0xFFFF
+        nonce = self._nonce
+        pack_into(">BBH", nonce, 8, _KIND_TOKEN, high, low)
+        pack_into(">BH", buf, at, high, low)
+        self._control.seal_into(nonce, aad, buf, at + 3, 0)
+        return ctr
 
     # A control packet up, for topic !c1.
     def up(self, body: bytes, mono: int) -> bytes:
@@ -176,11 +183,14 @@ class Session(BootSession):
 
     # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code,
     # rule, reason); epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms; reply -> (ctr,
-    # bytes). Unknown ops -> (op, None). o: where the packet begins. A bytearray is used up.
+    # bytes). Unknown ops -> (op, None). o: where the packet begins.
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
-        buf = packet if isinstance(packet, bytearray) else bytearray(packet)
+        return self.down_in(bytearray(packet), mono, o)
+
+    # The same; buf is used up.
+    def down_in(self, buf: bytearray, mono: int, o: int = 0) -> "tuple[int, Any]":
         if not self._derived:
-            self._derive()
+            _derive(self)
         order = open_down_at(self._down, self.ident.suite, self._down_aad, buf, o)
         if order <= self._order:
             raise Replay("control packet out of order")
@@ -189,7 +199,7 @@ class Session(BootSession):
         end = len(buf) - TAG
         op = buf[o]
         if op == OP_WELCOME:
-            return op, self._welcome(buf, o, end, mono)
+            return op, _welcome(self, buf, o, end, mono)
         if op == OP_TIME:
             return op, self._time(buf, o, end, mono)
         body = bytes(buf[o:end])
@@ -217,12 +227,12 @@ class Session(BootSession):
         if status > BEHIND:
             raise Malformed("welcome with status %d" % status)
         o += WELCOME_LEAST - 1
-        if end - o == _KG_ALONE and buf[o + 1] == TLV_KG_TIME and buf[o] == buf[o + 2] + 2:
-            found = {TLV_KG_TIME: (o + 3, end)}
-        else:
-            found = block(buf, o, end, _KNOWN)
+        at = o + 3
+        kg_end = end
+        if end - o != _KG_ALONE or buf[o + 1] != TLV_KG_TIME or buf[o] != buf[o + 2] + 2:
+            at, kg_end = _kg_time(buf, o, end)
         if status == READY:
-            self._clock(ms << 32 | ms_low, buf, found, mono)
+            _clock(self, ms << 32 | ms_low, buf, at, kg_end, mono)
         self.boot_floor = a << 16 | floor
         self.top = b << 16 | top
         self.mask = mask
@@ -241,17 +251,17 @@ class Session(BootSession):
         ):
             raise Stale("time for another request")
         ms = int.from_bytes(buf[o + 17 : o + 23], "big")
-        self._clock(ms, buf, block(buf, o + 23, end, _KNOWN), mono)
+        at, end = _kg_time(buf, o + 23, end)
+        _clock(self, ms, buf, at, end, mono)
         return ms
 
-    # The mediator's time, and the KG's where it is there; each request is answered once.
-    def _clock(
-        self, ms: int, buf: bytearray, found: "dict[int, tuple[int, int]]", mono: int
-    ) -> None:
+    # The mediator's time, and the KG's at buf[at:end] where it is there; each request is answered
+    # once.
+    def _clock(self, ms: int, buf: bytearray, at: int, end: int, mono: int) -> None:
         if ms > TIME_MAX_MS:
             raise Malformed("a time that no message can carry")
-        at = found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80)
-        if at is not None and at[0] != at[1]:
+        from_kg = at != end
+        if from_kg:
             # Else it would be taken for the N_c that no question is: sixteen zeros.
             if self._asked is NOT_ASKED:
                 raise Stale("KG time that nobody asked for")
@@ -259,13 +269,17 @@ class Session(BootSession):
             suite = ident.suite
             made = self._time_input
             if self._asked is not IN_WELCOME:
+                made = bytearray(made)
                 made[NONCE_AT : NONCE_AT + 16] = self._asked
             aead = self._time_aead
             if self._rekey:
                 aead.rekey(sha256(made).digest())
             else:
                 aead = self.make(suite, sha256(made).digest())
-            kg_ms, epoch, kseq = open_time(aead, self._time_aad, suite, buf, at[0], at[1])
+            at = open_time(aead, self._time_aad, suite, buf, at, end)
+            kg_ms, kg_low, epoch, low, kseq = unpack_from(KG_TIME, buf, at)
+            kg_ms = kg_ms << 32 | kg_low
+            epoch = epoch << 16 | low
             if kg_ms > TIME_MAX_MS:
                 raise Malformed("a KG time that no message can carry")
             if kseq < ident.kseq:
@@ -278,10 +292,8 @@ class Session(BootSession):
             if not -HALF_MS <= kg_ms - ms <= HALF_MS:
                 self.clock_conflict = True
             ms = kg_ms
-        else:
-            at = None
         self._asked = NOT_ASKED
-        self._set_time(ms, mono, at is not None)
+        _set_time(self, ms, mono, from_kg)
 
     def _epoch(self, body: bytes) -> "tuple[int, int, int, int]":
         if len(body) != 15:
@@ -296,3 +308,16 @@ class Session(BootSession):
     def receipted(self, ctr: int) -> bool:
         back = self.top - ctr
         return 0 <= back < 64 and bool(self.mask >> back & 1)
+
+
+# Where a TLV block has KG time; (0, 0): nowhere.
+def _kg_time(buf: bytearray, o: int, end: int) -> "tuple[int, int]":
+    found = block(buf, o, end, _KNOWN)
+    return found.get(TLV_KG_TIME) or found.get(TLV_KG_TIME | 0x80) or (0, 0)
+
+
+# On a device a method costs 1,500 instructions to look up, a name 100.
+_clock = Session._clock
+_derive = Session._derive
+_set_time = Session._set_time
+_welcome = Session._welcome

@@ -10,25 +10,36 @@ _TOKEN_CHARS = 26
 
 def check_topic(topic: str) -> bytes:
     raw = topic.encode()
-    if not raw or len(raw) > MAX_TOPIC:
-        raise Malformed("a topic has 1 to %d bytes, this one %d" % (MAX_TOPIC, len(raw)))
-    if "+" in topic or "#" in topic or "\x00" in topic:
+    n = len(raw)
+    if not 0 < n <= MAX_TOPIC:
+        raise Malformed("a topic has 1 to %d bytes, this one %d" % (MAX_TOPIC, n))
+    if b"+" in raw or b"#" in raw or b"\0" in raw:
         raise Malformed("a topic to publish on has no +, # or NUL: %r" % topic)
     return raw
 
 
 def check_filter(filt: str) -> bytes:
     raw = filt.encode()
-    if not raw or len(raw) > MAX_TOPIC:
-        raise Malformed("a filter has 1 to %d bytes, this one %d" % (MAX_TOPIC, len(raw)))
-    levels = filt.split("/")
+    check_raw_filter(raw)
+    return raw
+
+
+# The same of bytes that are UTF-8: on a device each new str is looked for among all names.
+def check_raw_filter(raw: bytes) -> None:
+    n = len(raw)
+    if not 0 < n <= MAX_TOPIC:
+        raise Malformed("a filter has 1 to %d bytes, this one %d" % (MAX_TOPIC, n))
+    if b"\0" in raw:
+        raise Malformed("a filter has no NUL: %r" % raw)
+    if b"+" not in raw and b"#" not in raw:
+        return
+    levels = raw.split(b"/")
     last = len(levels) - 1
     for i, level in enumerate(levels):
-        if "\x00" in level or ("+" in level and level != "+"):
-            raise Malformed("+ stands alone in its level: %r" % filt)
-        if "#" in level and (level != "#" or i != last):
-            raise Malformed("# stands alone and last: %r" % filt)
-    return raw
+        if b"+" in level and level != b"+":
+            raise Malformed("+ stands alone in its level: %r" % raw)
+        if b"#" in level and (level != b"#" or i != last):
+            raise Malformed("# stands alone and last: %r" % raw)
 
 
 # First character reserved: a client cannot publish there (SPEC.md 4.3).

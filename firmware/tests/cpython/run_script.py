@@ -97,8 +97,10 @@ def main() -> None:
     vars(socket)["socket"] = Socket
     module("usocket", **vars(socket))
     from peer_site import make
+    from sealmq_spec.b64 import put_b64u
 
     module("sealmq_device.aead", make=make)
+    module("sealmq_device.text64", put_b64u=put_b64u)
     module("sealmq_device.waiting", readable=readable, writable=writable)
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
