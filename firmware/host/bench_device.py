@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from bench_measures import MEASURES, SIZES, Task, tasks
@@ -77,12 +77,14 @@ def measure(chosen: Sequence[Task], jobs: int, merged: bool = True) -> list[Row]
             return rows
 
         futures = [pool.submit(one, task) for task in chosen]
-        try:
-            return list(itertools.chain.from_iterable(future.result() for future in futures))
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
+            future.cancel()
+        # The first that failed, if any did; none that was cancelled comes before it.
+        for future in futures:
+            if future.done() and not future.cancelled() and future.exception() is not None:
+                future.result()
+        return list(itertools.chain.from_iterable(future.result() for future in futures))
 
 
 def main(

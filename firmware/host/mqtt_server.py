@@ -8,11 +8,11 @@ not seem cheaper because messages came in one piece.
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
 from typing import Self
 
 from mqtt_frames import ConnectionClosed, frame, read_packet, text
@@ -20,6 +20,10 @@ from mqtt_frames import ConnectionClosed, frame, read_packet, text
 TOPIC = b"machine/1/temperature"
 
 _STUCK = 60.0  # seconds in which a client must have read a message
+_SOCK_DIAG = 4  # the netlink family, and what follows from linux/inet_diag.h
+_BY_FAMILY = 20
+_ANY = 0xFFFFFFFF
+_RECEIVE_QUEUE = 16 + 4 + 48 + 4
 
 
 def wanted(filt: str) -> tuple[int, int, str] | None:
@@ -30,20 +34,27 @@ def wanted(filt: str) -> tuple[int, int, str] | None:
 
 
 class Reading:
-    """Whether the other end of a connection on this host has read what it was sent."""
+    """Whether the other end of a connection on this host has read what it was sent.
+
+    Asked of the kernel through sock_diag(7): /proc/net/tcp tells the same a thousand times slower.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
-        here, there = (self._hex(name) for name in (sock.getsockname(), sock.getpeername()))
-        self._row = f"{there} {here} "
+        (there, its_port), (here, port) = sock.getpeername(), sock.getsockname()
+        addresses = (socket.inet_aton(there), socket.inet_aton(here))
+        sides = struct.pack(">HH4s12x4s12x", its_port, port, *addresses)
+        asked = struct.pack("=BBxxI", socket.AF_INET, socket.IPPROTO_TCP, _ANY) + sides
+        asked += struct.pack("=III", 0, _ANY, _ANY)
+        self._question = struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, 1, 1, 0) + asked
+        self._kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
 
-    @staticmethod
-    def _hex(name: tuple[str, int]) -> str:
-        return f"{socket.inet_aton(name[0])[::-1].hex().upper()}:{name[1]:04X}"
+    def close(self) -> None:
+        self._kernel.close()
 
     def wait(self) -> None:
         """Until nothing lies in its receive queue. ConnectionClosed when it is gone or stuck."""
         end = time.monotonic() + _STUCK
-        pause = 0.0002
+        pause = 0.0001
         while self._waiting():
             if time.monotonic() > end:
                 raise ConnectionClosed("the client does not read")
@@ -51,12 +62,11 @@ class Reading:
             pause = min(2 * pause, 0.002)
 
     def _waiting(self) -> int:
-        table = Path("/proc/net/tcp").read_text(encoding="ascii")
-        at = table.find(self._row)
-        if at < 0:
+        self._kernel.send(self._question)
+        answer = self._kernel.recv(4096)
+        if struct.unpack_from("=H", answer, 4)[0] != _BY_FAMILY:
             raise ConnectionClosed("gone")
-        queues = table[at + len(self._row) :].split(None, 2)[1]
-        return int(queues.partition(":")[2], 16)
+        return int(struct.unpack_from("=I", answer, _RECEIVE_QUEUE)[0])
 
 
 class MqttServer:
@@ -82,8 +92,7 @@ class MqttServer:
     def _serve(self, plain: socket.socket) -> None:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            reading = Reading(plain)
-            with self.wrap(plain) as sock:
+            with closing(Reading(plain)) as reading, self.wrap(plain) as sock:
                 while True:
                     # umqtt writes a packet in pieces, and each waits for the last one's.
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)

@@ -8,6 +8,7 @@ mqtt_server.py each message is sent when the one before has been read.
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 from mqtt_server import TOPIC, Reading, wanted
 from peer import Peer
@@ -29,8 +30,10 @@ class BenchPeer(Peer):
         asked = wanted(filt)
         if asked is None:
             return
-        count, size, how = asked
-        reading = Reading(c.sock)
+        with closing(Reading(c.sock)) as reading:
+            self._send(c, reading, *asked)
+
+    def _send(self, c: Connection, reading: Reading, count: int, size: int, how: str) -> None:
         inst = self.site.inst
         salt = os.urandom(8)
         for n in range(1, count + 1):
