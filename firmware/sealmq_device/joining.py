@@ -96,6 +96,8 @@ class Joined(Provisioned):
             provisioned = s.ident.gen == 0
             if provisioned:
                 yield from self._provision_apart()
+                # Nothing was sealed under this salt. Another has the key generator's nonce in it.
+                s.begin(s.boot, entropy.salt(s.boot, self._kg_nonce))
             why = "the mediator calls this client's boot counter behind"
             for _ in range(_ROUNDS):
                 conflict = s.clock_conflict
