@@ -37,6 +37,8 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "sealmq_device.store": (),
     "sealmq_device.aio": (),
     "sealmq_device.living": (),
+    "sealmq_device.living_aio": (),
+    "sealmq_device.outbox": (),
     "sealmq_device.sleeping": (),
     "sealmq_device.wlan": (),
     "sealmq_device.nvs": (),

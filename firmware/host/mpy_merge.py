@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mpy_file import MpyError
-from mpy_source import PACKAGES, Function, Module, bound, find_constants, local
+from mpy_names import rename_arguments, rename_attributes
+from mpy_source import PACKAGES, Function, Module, bound, find_constants, local, told_apart, used
 from mpy_split import LATER, Split
 
 # What the application may import. The core's module keeps its name.
@@ -69,7 +70,7 @@ def merge(
 class _Merging:
     def __init__(self, modules: dict[str, Module], public: dict[str, list[str]]) -> None:
         self.modules = modules
-        self.public = {m: names or self._all(m) for m, names in public.items()}
+        self.public = public
         self.pieces: dict[str, Piece] = {}
         self.of: dict[str, Piece] = {}  # by module
         self._moved: set[str] = set()
@@ -87,8 +88,10 @@ class _Merging:
         return self.modules[name]
 
     def run(self, awake: Iterable[tuple[str, str]]) -> dict[str, str]:
+        apart = told_apart(self.modules.values())
         for name in self._order(self.modules):
-            find_constants(self.modules[name], self.modules)
+            find_constants(self.modules[name], self.modules, apart)
+        self.public = {m: names or self._all(m) for m, names in self.public.items()}
         self._divide()
         for piece in self.pieces.values():
             self._name(piece)
@@ -96,6 +99,7 @@ class _Merging:
             for module in piece.modules:
                 _Substitution(self, piece, module).run()
         self._keep()
+        public_nodes = self._public_functions()
         core = self.pieces[CORE]
         bodies = {name: [p.statement for p in q.parts if p.kept] for name, q in self.pieces.items()}
         own = {owner: name for name, owner in core.names.items()}
@@ -109,6 +113,8 @@ class _Merging:
         for name, body in bodies.items():
             if name not in (CORE, LATER):
                 bodies[name] = [new for old in body for new in self._redirected(old, split)]
+        rename_arguments(bodies.values(), public_nodes)
+        rename_attributes(bodies.values())
         made = {name: _source(body) for name, body in bodies.items() if body}
         for name, taken in self.public.items():
             if name not in made:
@@ -232,18 +238,22 @@ class _Merging:
                     held.prune(part.statement)
 
     def _public_classes(self) -> set[str]:
-        """Classes whose methods an application calls, and their bases."""
-        found = set()
-        for name, names in self.public.items():
-            piece = self.of[name]
-            waiting = [self.final(piece, name, n) for n in names]
-            while waiting:
-                n = waiting.pop()
-                found.add(f"{piece.name}.{n}")
-                for part in piece.parts:
-                    s = part.statement
-                    if n in part.binds and isinstance(s, ast.ClassDef):
-                        waiting += [b.id for b in s.bases if isinstance(b, ast.Name)]
+        """What applications may call or derive from, as file.name, and the bases of it."""
+        found: set[str] = set()
+        waiting = [
+            (self.of[name], self.final(self.of[name], name, n))
+            for name, names in self.public.items()
+            for n in names
+        ]
+        while waiting:
+            piece, n = waiting.pop()
+            found.add(f"{piece.name}.{n}")
+            for part in piece.parts:
+                s = part.statement
+                if n in part.binds and isinstance(s, ast.ClassDef):
+                    waiting += [(piece, b.id) for b in s.bases if isinstance(b, ast.Name)]
+                elif n in part.binds and isinstance(s, ast.ImportFrom) and s.module in self.pieces:
+                    waiting.append((self.pieces[s.module], s.names[0].name))
         return found
 
     def _name(self, piece: Piece) -> None:
@@ -254,6 +264,24 @@ class _Merging:
         """The same as final, for a file whose names may not be given yet."""
         self._name(piece)
         return self.final(piece, module, name)
+
+    def _public_functions(self) -> set[int]:
+        """What applications call, by id."""
+        found: set[int] = set()
+        classes = self._public_classes()
+        for piece in self.pieces.values():
+            for part in piece.parts:
+                s = part.statement
+                if isinstance(s, ast.FunctionDef) and f"{piece.name}.{s.name}" in classes:
+                    found.add(id(s))
+                if isinstance(s, ast.ClassDef) and f"{piece.name}.{s.name}" in classes:
+                    found |= {
+                        id(m)
+                        for m in s.body
+                        if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)
+                        and (m.name == "__init__" or not m.name.startswith("_"))
+                    }
+        return found
 
     def final(self, piece: Piece, module: str, name: str) -> str:
         """What `name` of `module` is called in its file."""
@@ -317,17 +345,15 @@ def _source(statements: list[ast.stmt]) -> str:
 
 def _describe(part: Part) -> None:
     """Fills in what a statement uses and takes; of a class not its methods."""
-    waiting: list[ast.AST] = [part.statement]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name):
-            part.uses.add(node.id)
-        elif isinstance(node, ast.ImportFrom):
-            part.takes |= {(node.module or "", alias.name) for alias in node.names}
-        for child in ast.iter_child_nodes(node):
-            method = isinstance(node, ast.ClassDef) and isinstance(child, Function)
-            if not method or child is part.statement:
-                waiting.append(child)
+    nodes: list[ast.AST] = [part.statement]
+    if isinstance(part.statement, ast.ClassDef):
+        s = part.statement
+        nodes = [*s.bases, *(node for node in s.body if not isinstance(node, Function))]
+    for node in nodes:
+        part.uses |= used(node)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.ImportFrom):
+                part.takes |= {(inner.module or "", alias.name) for alias in inner.names}
 
 
 class _Methods:
@@ -511,7 +537,7 @@ class _Substitution(ast.NodeTransformer):
                 return scope[name]
         if name in self._module.constants:
             return ast.Constant(self._module.constants[name])
-        return ast.Name(self._own[name]) if name in self._own else None
+        return ast.Name(self._own[name], ast.Load()) if name in self._own else None
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         found = self._replaced(node.id)
@@ -572,7 +598,7 @@ class _Substitution(ast.NodeTransformer):
                         if own in scope and own != here:
                             raise MpyError(f"{self._module.name}: {own} is local and imported")
                         if here not in variables:
-                            scope[here] = ast.Name(own)
+                            scope[here] = ast.Name(own, ast.Load())
         self._inside.append(scope)
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
@@ -596,7 +622,9 @@ class _Substitution(ast.NodeTransformer):
                 other = self._merging.of[ours[here][0]]
                 name = self._merging.final(other, *ours[here])
                 if other is self._piece:
-                    kept.append(ast.Assign([ast.Name(here, ast.Store())], ast.Name(name)))
+                    kept.append(
+                        ast.Assign([ast.Name(here, ast.Store())], ast.Name(name, ast.Load()))
+                    )
                 else:
                     kept.append(ast.ImportFrom(other.name, [_alias(name, here)], 0))
         return kept or [ast.Pass()]

@@ -4,7 +4,7 @@ constants; without annotations, type checking and what only a source needs."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mpy_file import MpyError
@@ -16,7 +16,7 @@ _BUILTINS = {"const": lambda value: value, "bytes": bytes, "len": len, "ord": or
 _VIPER = ("micropython.viper", "viper")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-Constant = int | bytes
+Constant = int | bytes | str
 
 
 class _Clean(ast.NodeTransformer):
@@ -190,9 +190,32 @@ def local(node: Function, imports: bool = True) -> set[str]:
     return names - elsewhere
 
 
-def find_constants(module: Module, modules: dict[str, Module]) -> None:
-    """Fills `module.constants` with the names bound once to a number, and with the strings of bytes
-    of sealmq_spec.const. Other bytes may be told apart by identity."""
+def used(node: ast.AST) -> set[str]:
+    """The names of the file that stand in `node`; not a function's own."""
+    if isinstance(node, Function):
+        inside = {name for child in ast.iter_child_nodes(node) for name in used(child)}
+        return inside - local(node)
+    names = {node.id} if isinstance(node, ast.Name) else set()
+    return names.union(*(used(child) for child in ast.iter_child_nodes(node)))
+
+
+def told_apart(modules: Iterable[Module]) -> set[str]:
+    """The names that an `is` compares."""
+    return {
+        inner.id
+        for module in modules
+        for statement in module.body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Compare)
+        and any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+        for inner in (node.left, *node.comparators)
+        if isinstance(inner, ast.Name)
+    }
+
+
+def find_constants(module: Module, modules: dict[str, Module], apart: set[str]) -> None:
+    """Fills `module.constants` with the names bound once to a number, a text or bytes, but for
+    those in `apart`, objects and not values."""
     counts: dict[str, int] = {}
     for statement in module.body:
         for name in bound(statement):
@@ -212,9 +235,9 @@ def find_constants(module: Module, modules: dict[str, Module]) -> None:
         target = statement.targets[0]
         if isinstance(target, ast.Name) and counts[target.id] == 1:
             value = _value(statement.value, known)
-            if isinstance(value, int | bytes):
+            if isinstance(value, Constant):
                 known[target.id] = value
-                if isinstance(value, int) or module.name == "sealmq_spec.const":
+                if target.id not in apart:
                     module.constants[target.id] = value
 
 

@@ -1,11 +1,11 @@
-"""Splits the core file in two: what a board runs that wakes, connects, publishes and sleeps, and the
-rest, which loads when something in it is first called.
+"""Splits the core file in two: what a board runs that wakes, connects, publishes and sleeps, and
+the rest, which loads when something in it is first called.
 
 A class stays in the core with its special methods and those of the path; where it lacks others it
 gets a `__getattr__` that loads the rest, which puts them in, takes `__getattr__` away again and so
-is asked once. A function that the path only names is loaded by a stand-in of its name. What is
-assigned and what the path uses stays in the core, and the rest imports it from there: so a function
-that rebinds a name of the module has to stay with all that read the name.
+is asked once. A function that the path only names is taken from the rest where it is named, by its
+number. What is assigned and what the path uses stays in the core, and the rest imports it from
+there: so a function that rebinds a name of the module has to stay with all that read the name.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mpy_file import MpyError
-from mpy_source import Function
+from mpy_source import Function, local, used
 
 if TYPE_CHECKING:
     from mpy_merge import Part
 
 LATER = "sealmq_device.later"
 _MORE = "_more"
+_TAKEN = "_rare"
 _HOOK = f"""
 def {_MORE}(self, name):
     import {LATER}
     return getattr(self, name)
 """
-_STAND_IN = """
-def {name}(*args, **kw):
-    from {later} import {name}
-    return {name}(*args, **kw)
+_TAKE = f"""
+def {_TAKEN}(index):
+    from {LATER} import {_TAKEN}
+    return {_TAKEN}[index]
 """
 _JOIN = """
 for _whole, _rest in ({pairs},):
@@ -40,9 +41,25 @@ for _whole, _rest in ({pairs},):
 """
 
 
-def used(node: ast.AST) -> set[str]:
-    """Every name that stands in `node`."""
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+class _Numbered(ast.NodeTransformer):
+    """Puts a call that takes it from the rest in the place of each function in `names`."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def _function(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, Function):
+            own = local(node)
+            node = _Numbered([n if n not in own else "" for n in self._names]).generic_visit(node)
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _function
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id not in self._names:
+            return node
+        number = ast.Constant(self._names.index(node.id))
+        return ast.Call(ast.Name(_TAKEN, ast.Load()), [number], [])
 
 
 class Split:
@@ -57,7 +74,7 @@ class Split:
             for name in part.binds:
                 self._by_name.setdefault(name, []).append(part)
         self._stay: dict[int, Part] = {}
-        self._stand_ins: set[str] = set()
+        self._rare: set[str] = set()  # functions of the rest that the core names
         self.core: list[ast.stmt] = []
         self.later: list[ast.stmt] = []
         self.moved: set[str] = set()
@@ -95,7 +112,7 @@ class Split:
             for name in self._needs(part.statement):
                 for other in self._by_name.get(name, ()):
                     if isinstance(other.statement, Function) and name not in self._awake:
-                        self._stand_ins.add(name)
+                        self._rare.add(name)
                     else:
                         waiting.append(other)
 
@@ -135,11 +152,14 @@ class Split:
             return
         first = next(i for i, s in enumerate(self.core) if not _is_import(s))
         added = ast.parse(_HOOK).body if hooks else []
-        for name in sorted(self._stand_ins):
-            added += ast.parse(_STAND_IN.format(name=name, later=LATER)).body
+        rare = sorted(self._rare)
+        self.core = [_Numbered(rare).visit(s) for s in self.core]
+        added += ast.parse(_TAKE).body if rare else []
         self.core[first:first] = added
         self.later = [*self._imports([*rest, *halves]), *[s for s in rest if not _is_import(s)]]
         self.later += halves
+        if rare:
+            self.later += ast.parse(f"{_TAKEN} = ({', '.join(rare)},)").body
         if pairs:
             text = _JOIN.format(pairs=", ".join(f"({name}, {name}_rest)" for name in pairs))
             text += "".join(f"del {name}.__getattr__\n" for name in hooks)

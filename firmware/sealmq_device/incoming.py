@@ -106,9 +106,9 @@ class Incoming(Joined):
             if topic == CONTROL:
                 self._control(first, payload)
             elif topic.startswith(PUBLIC):
-                self.reader.add(payload)
+                self._reads().add(payload)
             else:
-                self._deliver(self.reader.open(topic, payload, self.now_ms()))
+                self._deliver(self._reads().open(topic, payload, self.now_ms()))
         except SealError as error:
             self._refuse(error)
             if isinstance(error, NoKey) and topic != CONTROL and not topic.startswith(PUBLIC):
@@ -132,7 +132,7 @@ class Incoming(Joined):
             raise Malformed("control packet with flags %d" % (first & 15))
         op, said = self.session.down(bytes(payload), self.mono())
         if op == OP_RECORD:
-            self.reader.add(said)
+            self._reads().add(said)
         elif op == OP_NOTICE:
             if len(self.notices) >= _NOTICES:
                 self.notices.pop(0)

@@ -16,7 +16,6 @@ from sealmq_spec.errors import (
 )
 from sealmq_spec.identity import Identity
 from sealmq_spec.provision import ask
-from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 
 from . import entropy
@@ -60,7 +59,7 @@ class Provisioned(Link):
         self._begun = False
         self._clean = True
         self._present = False
-        self._subscribed: "dict[str, int]" = {}  # {filter: QoS}
+        self._subscribed: "dict[bytes, int]" = {}  # {filter: QoS}
         # What no PUBACK came for: {ctr: (packet identifier, packet)}.
         self.unacked: "dict[int, tuple[int, bytes]]" = {}
         self._will: "tuple[bytes, bytes, int, int] | None" = None
@@ -76,7 +75,7 @@ class Provisioned(Link):
         self._hello_view = memoryview(self._hello)
         self.ident = Identity(bytes(4), 0, 0, bytes(32))
         self.session = Session(self.ident, make, 0, bytes(8))
-        self.reader = Reader(self.ident, make)
+        self.reader: "Any" = None  # see _reads
         make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
 
     def _enrol(self) -> None:
@@ -106,9 +105,11 @@ class Provisioned(Link):
         s = self.session
         if self.unacked:
             self._relink(s.ident, ident)
+        if self.reader is not None or s.ident.own is not None:
+            reader = self._reads()
+            reader.ident = ident
+            reader.reset()
         s.renew(ident)
-        self.reader.ident = ident
-        self.reader.reset()
         # A CONNECT without a will, the proof's 54 characters still to come.
         self._hello, self._hello_view = self._connect(True, None, bytes(54))
 
@@ -127,9 +128,21 @@ class Provisioned(Link):
         self.ident = ident
         s = self.session
         if ident.own.label == s.ident.own.label:
+            reader = self._reads()
             s.turn(ident)
-            self.reader.ident = ident
-            self.reader.reset()
+            reader.ident = ident
+            reader.reset()
+
+    # The reader, made when first needed, which is before roots are replaced: it keeps those of old
+    # epochs.
+    def _reads(self) -> "Any":
+        reader = self.reader
+        if reader is None:
+            from sealmq_spec.reader import Reader
+
+            reader = Reader(self.session.ident, self.make)
+            self.reader = reader
+        return reader
 
     # In a quarantine connection of its own, where nothing but the answer means anything.
     def _provision_apart(self) -> "Steps":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,12 +41,16 @@ c = client()
 """
 
 
-def folders(interpreter: str) -> list[Path]:
+def folders(interpreter: str, script: str = "") -> list[Path]:
     """Where an interpreter finds the device's packages: their sources, or what ships, built into
-    the folder that SEALMQ_MPY names."""
+    the folder that SEALMQ_MPY names. A script that reaches into modules which are no files of
+    their own there gets the sources."""
     built = os.environ.get("SEALMQ_MPY")
     if built and interpreter in ARCHS:
-        return [Path(built) / ARCHS[interpreter]]
+        folder = Path(built) / ARCHS[interpreter]
+        reached = re.findall(r"^(?:from|import) (sealmq_\w+)\.(\w+)( as)?", script, re.MULTILINE)
+        if all((folder / p / f"{m}.mpy").exists() and not inside for p, m, inside in reached):
+            return [folder]
     return [ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib"]
 
 
@@ -72,7 +77,9 @@ class Board:
             [*argv, *words],
             env={
                 **os.environ,
-                "MICROPYPATH": ":".join((*map(str, folders(interpreter)), ".frozen")),
+                "MICROPYPATH": ":".join(
+                    (*map(str, folders(interpreter, prelude + script)), ".frozen")
+                ),
             },
             capture_output=True,
             text=True,
