@@ -97,7 +97,7 @@ class Joined(Provisioned):
             if provisioned:
                 yield from self._provision_apart()
                 # Nothing was sealed under this salt. Another has the key generator's nonce in it.
-                s.begin(s.boot, entropy.salt(s.boot, self._kg_nonce))
+                s.begin(s.boot, salt(s.boot, self._kg_nonce))
             why = "the mediator calls this client's boot counter behind"
             for _ in range(_ROUNDS):
                 conflict = s.clock_conflict
@@ -165,35 +165,6 @@ class Joined(Provisioned):
             self._ask_time(s)
         return True, provisioned, ""
 
-    # Sends CONNECT.
-    def _say_hello(self, s: Session) -> None:
-        now = self.mono()
-        proof = _begin_proof(s, not s.kg_time, min(self.unacked) if self.unacked else 0)
-        if self._clean and self._will is None:
-            hello = self._hello
-            view = self._hello_view
-        else:
-            hello, view = self._connect(self._clean, self._sealed_will(s), bytes(_CHARS))
-        n = _len(hello)
-        at = n - _CHARS
-        hello[at : at + _PROOF] = proof
-        put_b64u(hello, at, _PROOF)
-        at = n - _TAG_CHARS
-        _tag_proof(s, view, hello, at, now)
-        put_b64u(hello, at, _TAG)
-        self.sock.write(hello, _FRONT, n - _FRONT)
-
-    # What comes behind CONNACK. False: genuine, but this boot session is behind.
-    def _welcomed(self, s: Session, first: int, body: bytearray) -> bool:
-        self._since = s.ctr
-        if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):
-            raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
-        op, status = _down_in(s, body, self.mono(), _PAYLOAD)
-        if op != OP_WELCOME:
-            raise Malformed("control operation %d instead of a welcome" % op)
-        ready: bool = status == READY
-        return ready
-
     # Sealed anew for each CONNECT: its ctr must not be one that was used.
     def _sealed_will(self, s: Session) -> "tuple[bytes, bytes, int] | None":
         if self._will is None:
@@ -218,5 +189,37 @@ class Joined(Provisioned):
 
 _begin = Joined._begin
 _joining = Joined._joining
-_say_hello = Joined._say_hello
-_welcomed = Joined._welcomed
+
+
+# What follows are no methods, as these cost more to look up.
+
+
+# Sends CONNECT.
+def _say_hello(self: Joined, s: Session) -> None:
+    now = self.mono()
+    proof = _begin_proof(s, not s.kg_time, min(self.unacked) if self.unacked else 0)
+    if self._clean and self._will is None:
+        hello = self._hello
+        view = self._hello_view
+    else:
+        hello, view = self._connect(self._clean, self._sealed_will(s), bytes(_CHARS))
+    n = _len(hello)
+    at = n - _CHARS
+    hello[at : at + _PROOF] = proof
+    put_b64u(hello, at, _PROOF)
+    at = n - _TAG_CHARS
+    _tag_proof(s, view, hello, at, now)
+    put_b64u(hello, at, _TAG)
+    self.sock.write(hello, _FRONT, n - _FRONT)
+
+
+# What comes behind CONNACK. False: genuine, but this boot session is behind.
+def _welcomed(self: Joined, s: Session, first: int, body: bytearray) -> bool:
+    self._since = s.ctr
+    if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):
+        raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
+    op, status = _down_in(s, body, self.mono(), _PAYLOAD)
+    if op != OP_WELCOME:
+        raise Malformed("control operation %d instead of a welcome" % op)
+    ready: bool = status == READY
+    return ready
