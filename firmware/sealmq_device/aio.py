@@ -216,7 +216,7 @@ class Client:
         if qos not in (0, 1):
             raise Misuse("QoS is 0 or 1")
         await self._clear()
-        granted: int = await self._asks(self.core._subscribing(filt, qos))
+        granted: int = await self._asks(client.subscribing(self.core, filt, qos))
         return granted
 
     async def unsubscribe(self, topic: "str | bytes") -> None:

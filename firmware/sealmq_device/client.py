@@ -24,7 +24,6 @@ from sealmq_spec.errors import (
     WrongEpoch,
     from_notice,
 )
-from sealmq_spec.session import Session
 from sealmq_spec.topics import check_raw_filter, check_topic
 
 from .incoming import Incoming
@@ -70,7 +69,6 @@ _len = len
 _str = str
 _tuple = tuple
 _run = Incoming._run
-_seal_token = Session.seal_token
 
 
 class Client(Incoming):
@@ -95,7 +93,7 @@ class Client(Incoming):
     def _resubscribing(self) -> "Steps":
         for filt in list(self._subscribed):
             try:
-                yield from self._subscribing(filt, self._subscribed[filt])
+                yield from subscribing(self, filt, self._subscribed[filt])
             except SealError as error:
                 self._subscribed.pop(filt, None)
                 self._refuse(error)
@@ -303,19 +301,7 @@ class Client(Incoming):
         s = self.session
         if s.due or s.ctr > _LAST_CTR or self._astray:
             self._upkeep()
-        granted: int = _run(self, _subscribing(self, filt, qos))
-        return granted
-
-    def _subscribing(self, filt: bytes, qos: int) -> "Steps":
-        body = yield _request(self, _SUBSCRIBE, filt, qos)
-        if _isinstance(body, _tuple):
-            raise from_notice(body)
-        granted: int = body[2]
-        if granted == 0x80:
-            raise Denied("the subscription to %r was refused" % filt)
-        if granted > qos:
-            raise self._broken("SUBACK with code %d for QoS %d" % (granted, qos))
-        self._subscribed[filt] = qos
+        granted: int = _run(self, subscribing(self, filt, qos))
         return granted
 
     def unsubscribe(self, topic: "str | bytes") -> None:
@@ -330,39 +316,6 @@ class Client(Incoming):
         if isinstance(body, tuple):
             raise from_notice(body)
 
-    # Writes SUBSCRIBE or UNSUBSCRIBE of one filter behind its token. Gives what to wait for.
-    def _request(self, first: int, filt: bytes, qos: int) -> int:
-        pid = self.pid % 65535 + 1
-        self.pid = pid
-        n = _len(filt) + _TOKENED
-        size = n + 4
-        at = 2
-        op = UNSUBSCRIBE
-        ack = _UNSUBACK
-        if first == _SUBSCRIBE:
-            op = SUBSCRIBE
-            ack = _SUBACK
-            size += 1
-        if size > 127:
-            at = 3
-        end = at + size
-        buf = _bytearray(end)
-        if at == 2:
-            pack_into(">BBHH4s", buf, 0, first, size, pid, n, TOKEN)
-        else:
-            pack_into(">BBBHH4s", buf, 0, first, size & 127 | 128, size >> 7, pid, n, TOKEN)
-        at += 8
-        ctr = _seal_token(self.session, buf, at, filt, qos, op)
-        put_b64u(buf, at, _TOKEN)
-        at += _TOKEN_CHARS
-        buf[at] = _SLASH
-        buf[at + 1 : at + 1 + n - _TOKENED] = filt
-        if ack == _SUBACK:
-            buf[end - 1] = qos
-        self._write(buf, 0, end)
-        self._awaited = ctr
-        return ack << 16 | pid
-
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:
         name = topic if isinstance(topic, str) else _text(topic)
@@ -376,8 +329,54 @@ class Client(Incoming):
         return raw
 
 
-_request = Client._request
-_subscribing = Client._subscribing
+# What follows are no methods, as these cost more to look up.
+
+
+def subscribing(self: Client, filt: bytes, qos: int) -> "Steps":
+    body = yield _request(self, _SUBSCRIBE, filt, qos)
+    if _isinstance(body, _tuple):
+        raise from_notice(body)
+    granted: int = body[2]
+    if granted == 0x80:
+        raise Denied("the subscription to %r was refused" % filt)
+    if granted > qos:
+        raise self._broken("SUBACK with code %d for QoS %d" % (granted, qos))
+    self._subscribed[filt] = qos
+    return granted
+
+
+# Writes SUBSCRIBE or UNSUBSCRIBE of one filter behind its token. Gives what to wait for.
+def _request(self: Client, first: int, filt: bytes, qos: int) -> int:
+    pid = self.pid % 65535 + 1
+    self.pid = pid
+    n = _len(filt) + _TOKENED
+    size = n + 4
+    at = 2
+    op = UNSUBSCRIBE
+    ack = _UNSUBACK
+    if first == _SUBSCRIBE:
+        op = SUBSCRIBE
+        ack = _SUBACK
+        size += 1
+    if size > 127:
+        at = 3
+    end = at + size
+    buf = _bytearray(end)
+    if at == 2:
+        pack_into(">BBHH4s", buf, 0, first, size, pid, n, TOKEN)
+    else:
+        pack_into(">BBBHH4s", buf, 0, first, size & 127 | 128, size >> 7, pid, n, TOKEN)
+    at += 8
+    ctr = self.session.seal_token(buf, at, filt, qos, op)
+    put_b64u(buf, at, _TOKEN)
+    at += _TOKEN_CHARS
+    buf[at] = _SLASH
+    buf[at + 1 : at + 1 + n - _TOKENED] = filt
+    if ack == _SUBACK:
+        buf[end - 1] = qos
+    self._write(buf, 0, end)
+    self._awaited = ctr
+    return ack << 16 | pid
 
 
 def _flags(qos: int, retain: bool, life: int) -> int:
