@@ -23,8 +23,8 @@ def _touched(evil: EvilScene) -> tuple[int, int]:
 
 
 def _turned_away(raw: RawClient, made: bytes) -> bytes:
-    """CONNACK's body for a CONNECT that must not count. Where it is 0, the mediator calls it behind,
-    under seal; it hangs up in any case.
+    """CONNACK's body for a CONNECT that must not count. Where it is 0, the mediator calls it
+    behind, under seal; it hangs up in any case.
     """
     wire = Wire(raw.port)
     wire.send(made)
