@@ -1,5 +1,5 @@
 # publish for messages like the last ones: a topic that was published to before, QoS 0 or 1, neither
-# retained nor with a life, both layers under AES-256-CCM, nothing due. Loaded and laid over a
+# retained nor with a life, up to 1,024 bytes, nothing due. Loaded and laid over a
 # client's publish after some messages (client.py), so that a device that wakes for one does not pay
 # for it. Whatever is not so goes to the general publish, which prepares the way for the next one.
 import time
@@ -16,13 +16,16 @@ if _TYPING:
     from collections.abc import Callable
     from typing import Any
 
+_LARGEST = const(1024)
 _MOST = const(496)  # as in twofold.py, with what follows
 _MOST_TOPIC = const(74)
 _MAC1 = const(128)
 _KEY1 = const(624)
 _MAC2 = const(1264)
 _KEY2 = const(1808)
-_BEGIN = const(64)
+_BEGIN = const(68)
+_NONCE = const(25)
+_FRONTS = const(80)
 _M1_HEAD = const(27)
 _OVERHEAD = const(69)  # of m2 over a payload
 _PUBLISH = const(0x30)
@@ -97,7 +100,7 @@ def _rest(
         except BaseException as it:
             error = it
     if error:
-        _, _, _, _, image, _, out, _, _ = q[_PLAN]
+        _, _, _, image, _, out, _, _, _ = q[_PLAN]
         at, n = unpack_from("<II", image, _BEGIN)
         if not n:
             raise error  # nothing has left
@@ -138,28 +141,27 @@ def _prepare(q: "Any", topic: "str | bytes", qos: int, n: int) -> None:
     s = c.session
     raw = c._topics.get(topic)
     last = s._prepared.get((raw, qos << 1))
-    if (
-        c.sock is None
-        or last is None
-        or type(s._inner) is not Ccm
-        or type(s._publish) is not Ccm
-        or len(raw) > _MOST_TOPIC
-    ):
+    if c.sock is None or last is None:
         return
     rest = len(raw) + qos + qos + (_OVERHEAD + 2)
-    room = min(n + _STEP & -_STEP, _MOST, c.limit - rest)
+    room = min(n + _STEP & -_STEP, _LARGEST, c.limit - rest)
     if n > room:
         return
     zero, one = plans = q[_PLANS]
-    if s._prepared is not q[_PREPARED] or len(zero) + len(one) >= _HOLDS:
+    if s._prepared is not q[_PREPARED]:
         zero.clear()
         one.clear()
     found = plans[qos].get(topic)
     if not found or n > found[2]:
+        if len(zero) + len(one) >= _HOLDS:
+            if s.ctr & 63:
+                return  # rather some topics as now than all in turn
+            zero.clear()
+            one.clear()
         found = plans[qos][topic] = qos, _plan(c, raw, qos, last, room, q[_CLOCK]), room
-    _, _, _, _, image, views, _, _, _ = found[1]
+    layers, _, _, image, views, _, _, _, _ = found[1]
     i = (n + 15 >> 4) + (n + 59 >> 4)
-    if not views[i]:
+    if layers and n <= _MOST and not views[i]:
         a, b = unpack_from("<II", image, 8)
         view = memoryview(work)
         views[i] = (
@@ -185,12 +187,26 @@ def _plan(c: "Any", raw: bytes, qos: int, last: "Any", room: int, clock: bytearr
     first = _PUBLISH | qos << 1
     head = bytes(aad1[:_M1_HEAD])
     sizes = at, at - size, len(one), len(two)
-    image = pack("<6Ix8s4x27s8xI", *sizes, first, aad2[1], s.salt, head, room) + one + two
+    image = bytearray(
+        pack("<6Ix8s8x27s8xI", *sizes, first, aad2[1], s.salt, head, room) + one + two
+    )
     out = b"".join((bytes(at - size), len(raw).to_bytes(2, "big"), raw, bytes(qos + qos)))
     out += bytes(aad2[:1]) + bytes(room + (_OVERHEAD + 4))
+    layers = None
+    if type(s._inner) is type(s._publish) is Ccm and len(raw) <= _MOST_TOPIC:
+        layers = s._inner._s, s._publish._s
+    room = min(room, _MOST)
     views = [None] * ((room + 15 >> 4) + (room + 59 >> 4) + 1)
-    layers = s._inner._s, s._publish._s
-    return layers + (s, c, bytearray(image), views, bytearray(out), clock, work)
+    view = memoryview(image)[: _FRONTS + 2 + len(aad1)]
+    behind = _FRONTS + len(one) + 2
+    sealers = (
+        s._inner,
+        s._publish,
+        view[_NONCE : _NONCE + 12],
+        view[_FRONTS + 2 :],
+        memoryview(image)[behind : behind + len(aad2)],
+    )
+    return layers, s, c, image, views, bytearray(out), clock, work, sealers
 
 
 # Associated data as both ciphers take it: with its length before it, and zeros behind.

@@ -1,10 +1,10 @@
-# Both layers of a message in one viper function, for labels and links under AES-256-CCM: what a
-# publisher does over and over. quick.py calls it when nothing stands against another message like
-# the last; client.py, session.py and ccm.py do the same for every message, and are what this must
-# equal.
+# A message in one viper function, from counter to write: what a publisher does over and over.
+# quick.py calls it when nothing stands against another message like the last; client.py, session.py
+# and ccm.py do the same for every message, and are what this must equal.
 #
-# It works in ccm.py's shared buffer, divided so that the areas of both layers fit at once: the
-# inner layer's output is written to where the outer one takes it from. No Python code of others
+# Under AES-256-CCM both layers are sealed here, in ccm.py's shared buffer, divided so that the
+# areas of both fit at once: the inner layer's output is written to where the outer one takes it
+# from. Longer messages, and other suites, are sealed by their ciphers. No Python code of others
 # runs in here before the packet is written.
 from errno import ETIMEDOUT
 
@@ -18,8 +18,9 @@ if _TYPING:
 
     from viper_types import ptr8, ptr32
 
-# Where the areas stand in the shared buffer, in bytes, for up to 496 bytes of payload and 74 of
-# topic: MAC input and key stream of the inner layer (its A_0, then the blocks), of the outer one.
+_MOST = const(496)  # bytes of payload, and a topic of 74, have room in the shared buffer
+# Where the areas stand in it, in bytes: MAC input and key stream of the inner layer (its A_0, then
+# the blocks), of the outer one.
 _MAC1 = const(128)  # B_0 and associated data lie before it, as before _MAC2
 _KEY1 = const(624)
 _MAC2 = const(1264)
@@ -35,12 +36,13 @@ _FRONT1 = const(2)  # bytes of the front
 _FRONT2 = const(3)
 _FIRST = const(4)  # PUBLISH's first byte
 _SUITE = const(5)  # m2's second byte
-_SALT = const(6)  # in three words, as in a nonce behind one byte
-_HEAD = const(9)  # the TLV block and m1's header, in seven words
-_BEGIN = const(16)  # of the packet that is complete
-_LENGTH = const(17)  # of it, else 0
-_ROOM = const(18)  # bytes of payload that the packet can hold
-_FRONTS = const(76)
+_SALT = const(6)  # behind one byte, in three words; from there on the ciphers' nonce
+_LOW = const(9)  # whose last byte is this one's first
+_HEAD = const(10)  # the TLV block and m1's header, in seven words
+_BEGIN = const(17)  # of the packet that is complete
+_LENGTH = const(18)  # of it, else 0
+_ROOM = const(19)  # bytes of payload that the packet can hold
+_FRONTS = const(80)
 _LAST_CTR = const(0xFFFFFD)
 
 # Words of the clock: Unix time in s, ms of it, ticks when that was so, seconds since it was set.
@@ -56,20 +58,27 @@ _OLD = const(3600)
 # Whoever calls has checked that the plan is the session's.
 @micropython.viper
 def send(plan: object, write: object, msg: object, n: int, ticks: int) -> int:
-    inner, outer, session, client, image, views, out, clock, work = plan
-    cbc, ecb, _, state = inner
-    cbc2, ecb2, _, state2 = outer
+    layers, session, client, image, views, out, clock, work, sealers = plan
     y = ptr32(image)
-    iv = ptr32(state)
-    iv2 = ptr32(state2)
     y[_LENGTH] = 0
     ctr = int(session.ctr)
-    if iv[4] & iv2[4] != 3 or n > y[_ROOM] or ctr > _LAST_CTR:
+    if n > y[_ROOM] or ctr > _LAST_CTR:
         return 0
-    view = views[(n + 15 >> 4) + (n + 59 >> 4)]
-    if not view:
-        return 0
-    blocks, stream, blocks2, stream2 = view
+    here = 0
+    if n <= _MOST:
+        if layers:
+            here = 1
+            inner, outer = layers
+            cbc, ecb, _, state = inner
+            cbc2, ecb2, _, state2 = outer
+            iv = ptr32(state)
+            iv2 = ptr32(state2)
+            if iv[4] & iv2[4] != 3:
+                return 0
+            view = views[(n + 15 >> 4) + (n + 59 >> 4)]
+            if not view:
+                return 0
+            blocks, stream, blocks2, stream2 = view
 
     q = ptr32(clock)
     i = (ticks - q[_TICKS]) & 0x3FFFFFFF
@@ -96,28 +105,32 @@ def send(plan: object, write: object, msg: object, n: int, ticks: int) -> int:
     q[0] = y[_SUITE] | g << 8
     q[1] = t
 
-    # The payload to the inner layer's blocks, what stands before it to the outer one's.
-    base = int(ptr8(work))
-    mac = base + _MAC1
-    d = mac
-    s = int(ptr8(msg))
-    e = s + n
-    if s & 3 == 0:
-        i = e - 3
-        while s < i:
-            ptr32(d)[0] = ptr32(s)[0]
-            s += 4
-            d += 4
-    while s < e:
-        ptr8(d)[0] = ptr8(s)[0]
-        s += 1
-        d += 1
-    d = base + _MAC2
+    # The payload, and what stands before it, to where they are sealed: to both layers' blocks, or
+    # into the packet.
+    mac = o + 36
+    d = o + 8
+    if here:
+        base = int(ptr8(work))
+        mac = base + _MAC1
+        d = base + _MAC2
     i = 0
     while i < 7:
         ptr32(d)[0] = y[_HEAD + i]
         d += 4
         i += 1
+    a = mac
+    s = int(ptr8(msg))
+    e = s + n
+    if s & 3 == 0:
+        i = e - 3
+        while s < i:
+            ptr32(a)[0] = ptr32(s)[0]
+            s += 4
+            a += 4
+    while s < e:
+        ptr8(a)[0] = ptr8(s)[0]
+        s += 1
+        a += 1
 
     # d: where the layer's cipher text and tag go.
     s = int(y) + _FRONTS
@@ -125,9 +138,23 @@ def send(plan: object, write: object, msg: object, n: int, ticks: int) -> int:
     front = y[_FRONT1]
     t0 = y[_SALT] | 2
     t1 = y[_SALT + 1]
-    t2 = y[_SALT + 2] | (g & 0xFFFF) << 16
+    t2 = y[_SALT + 2] & 0xFF | (g & 0xFFFF) << 16
     i = n
-    while True:
+    if not here:
+        p = ptr32(s)
+        p[5] = y[_SALT + 2] & 0xFF | g << 8
+        p[6] = t
+        p = ptr32(s + front)
+        p[1] = y[_HEAD + 5]
+        p[2] = p[2] >> 24 << 24 | y[_HEAD + 6]
+        cipher, cipher2, nonce, aad, aad2 = sealers
+        y[_SALT + 2] = t2
+        y[_LOW] = ctr & 0xFF
+        i = y[_AT] + 37
+        cipher.seal_into(nonce, aad, out, i, n)
+        y[_SALT + 2] = t2 | 0x100
+        cipher2.seal_into(nonce, aad2, out, i - _HEADS, n + (_HEADS + _TAG))
+    while here:
         # A_0 and the counter blocks, and from them the key stream.
         a = key
         e = key + (i + 31 & -16)
@@ -162,7 +189,7 @@ def send(plan: object, write: object, msg: object, n: int, ticks: int) -> int:
             p[1] = y[_HEAD + 5]
             p[2] = p[2] >> 24 << 24 | y[_HEAD + 6]
         else:
-            p[5] = y[_SALT + 2] | g << 8
+            p[5] = y[_SALT + 2] & 0xFF | g << 8
             p[6] = t
         # Zeros behind the text, and its cipher text. What that has beyond i bytes the tag covers.
         a = mac + i
@@ -222,7 +249,7 @@ def send(plan: object, write: object, msg: object, n: int, ticks: int) -> int:
         stream = stream2
 
     # The fixed header, the packet identifier, and what leaves.
-    e = d
+    e = o + n + 68
     o -= y[_AT] + 1
     d = o + y[_WHERE]
     i = e - d

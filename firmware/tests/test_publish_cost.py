@@ -21,7 +21,11 @@ if 64 in VIPER:
 
     @pytest.mark.parametrize(
         ("what", "qos", "bound"),
-        [("publish", 0, 19_200), ("publish", 1, 28_000), ("seals", 0, 15_300)],
+        [
+            ("publish", 0, 19_200),
+            pytest.param("publish", 1, 28_000, marks=pytest.mark.full),
+            ("seals", 0, 15_300),
+        ],
     )
     def test_a_publish_like_the_last(what: str, qos: int, bound: int, tmp_path: Path) -> None:
         with board(tmp_path) as b:

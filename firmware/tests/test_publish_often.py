@@ -17,9 +17,10 @@ from peer_site import Site
 from real_micropython import VIPER
 from sealmq_spec import const
 from sealmq_spec.envelope import get_m1
-from test_client_handover import EPOCH, TOLD, epoch_on_ping, refuse_old
+from test_client_handover import TOLD, epoch_on_ping, refuse_old
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
+suites = pytest.mark.parametrize("suite", [const.CCM, const.CHACHA])
 FAST = pytest.mark.parametrize("interpreter", [str(bits) for bits in VIPER])
 
 # `general` counts the messages that the general publish sends, `writes` the packets. `often` does a
@@ -53,6 +54,9 @@ T = "machine/1/temperature"
 def often(topic=T, msg=b"x", qos=0):
     for _ in range(24):
         c.publish(topic, msg, qos=qos)
+def settle():  # what was published is seen
+    c.ping()
+    c.wait_msg()
 fast = sys.implementation.name == "micropython" and VIPER
 """.replace("VIPER", str(bool(VIPER)))
 
@@ -75,10 +79,13 @@ def told_times(b: Board) -> list[int]:
 
 
 @every
-def test_sizes_and_alignments(interpreter: str, tmp_path: Path) -> None:
+@suites
+def test_sizes_and_alignments(suite: int, interpreter: str, tmp_path: Path) -> None:
     sizes = [*range(101), 111, 112, 113, 127, 128, 129, 240, 256, 257, 479, 480, 481]
-    sizes += [494, 495, 496, 497, 700]
-    with board(tmp_path) as b:
+    sizes += [494, 495, 496, 497, 700, 1023, 1024, 1025]
+    if suite == const.CHACHA:
+        sizes = [0, 1, 2, 3, 15, 16, 17, 19, 20, 21, 63, 64, 65, 83, 84, 85, 400, 1024, 1025]
+    with board(tmp_path, Site(suite)) as b:
         said = b.run(
             interpreter,
             COUNT
@@ -88,7 +95,7 @@ often(); often(qos=1)
 if fast:
     from sealmq_device.twofold import send as put
     from time import ticks_ms as ticks
-data = bytearray(i * 7 + 1 & 255 for i in range(704))
+data = bytearray(i * 7 + 1 & 255 for i in range(1032))
 view = memoryview(data)
 for n in {sizes}:
     msgs = bytes(view[:n]), bytearray(view[:n])
@@ -97,10 +104,10 @@ for n in {sizes}:
         before, wrote = general, writes
         for msg in msgs:
             c.publish(T, msg, qos=qos)
-        assert general - before == (0 if fast and n <= 496 else 2), (n, general - before)
+        assert general - before == (0 if fast and n <= 1024 else 2), (n, general - before)
         for at in range(4):
             msg = view[at : at + n]  # no view is 0 bytes off a word's beginning for certain
-            if fast and n <= 496:
+            if fast and n <= 1024:
                 assert put(c._quick[2], c._quick[4], msg, n, ticks()) == c.session.ctr
                 if qos:
                     c._settle(c.session.ctr)
@@ -110,7 +117,7 @@ for n in {sizes}:
 """,
         )
         assert said == []
-        data = bytes(i * 7 + 1 & 255 for i in range(704))
+        data = bytes(i * 7 + 1 & 255 for i in range(1032))
         want = [b"x"] * 48
         for n in sizes:
             want += 2 * [data[at : at + n] for at in (0, 0, 0, 0, 1, 2, 3)]
@@ -137,7 +144,7 @@ before = general
 for topic in topics:
     for qos in (0, 1, 1, 0):
         c.publish(topic, topic if isinstance(topic, bytes) else topic.encode(), qos=qos)
-say(general - before == (8 if fast else 28))
+say(general - before == (0 if fast else 28))
 c.publish(T, b"kept", True)
 c.publish(T, b"now")
 c.publish(T, "text \\u00fc", False, 1)
@@ -185,25 +192,29 @@ def test_a_new_connection_a_new_session_a_new_clock(interpreter: str, tmp_path: 
         script = """
 connect()
 often()
+settle()
 c.disconnect()
 caught(c.publish, T, b"none")
 connect()
 before = general
 often()
 say(general - before if fast else 2)
-c.disconnect(); c._begin(); connect()
+settle(); c.disconnect(); c._begin(); connect()
 c.publish(T, b"x")
 often()
 say(c.session.ctr)
-c.ping(); c.wait_msg()  # the peer's clock goes ahead
+c.ping(); c.wait_msg()  # with the third the peer's clock goes ahead
 c.session._sent = c.mono()
 c._send_control(c.session.ask_time(bytes(range(16)), c.mono()))
 c.wait_msg()
 often()
 """
 
+        pings: list[int] = []
+
         def on_ping(c: Connection) -> bool:
-            b.peer.site.clock_error_ms = 40_000
+            pings.append(1)
+            b.peer.site.clock_error_ms = 40_000 if len(pings) > 2 else 0
             return False
 
         b.peer.on_ping = on_ping
@@ -302,7 +313,6 @@ def test_refused_for_its_epoch_and_published_anew(interpreter: str, tmp_path: Pa
         said = b.run(interpreter, COUNT + script + "often(qos=1)\nsay(c.unacked, c._again)\n")
         assert said == ["26", "{} False"]
         assert [epoch for epoch, _ in came] == [1] * 25 + [2] * 25
-        assert [n[2] for n in [b.peer.said("publish")[25]]] == [2]
 
 
 @every
@@ -325,7 +335,6 @@ c.publish("stale", b"x")
 say(c.session.boot, c.session.ctr)
 """
         assert b.run(interpreter, COUNT + script) == ["1", "2 1"]
-        assert EPOCH != 3
 
 
 @every
@@ -340,13 +349,19 @@ for _ in range(20):
     c.publish(T, b"x", qos={qos})
 """
         assert b.run(interpreter, COUNT + script) == []
-        assert [m[3] for m in messages(b)][24:] == [*range(0xFFFFF1, 0xFFFFFF), *range(1, 7)]
+        got = [m[3] for m in messages(b)][24:]
+        # With QoS 0 the new connection may be served before the end of the old one.
+        assert (got if qos else sorted(got, key=lambda ctr: ctr < 9)) == [
+            *range(0xFFFFF1, 0xFFFFFF),
+            *range(1, 7),
+        ]
         assert [e[1] for e in b.peer.said("connected")] == [1, 2]
 
 
 FAILURES = """
 connect()
 often(msg=b"before", qos=QOS)
+settle()
 kept, c.sock.fails = c.sock, FAILS
 try:
     c.publish(T, b"lost", qos=QOS)
@@ -390,7 +405,6 @@ for warm in (False, True):
         if warm:
             often()
         c.sock.write = lambda buf, at, n: answer
-        c.sock = c.sock if not warm else c.sock
         if warm and fast:
             c._quick[4] = c.sock.write
         caught(c.publish, T, b"x")
@@ -444,7 +458,7 @@ def test_an_interrupted_cipher(interpreter: str, tmp_path: Path) -> None:
 
 
 @FAST
-@pytest.mark.parametrize("suite", [const.CCM])
+@suites
 def test_nothing_is_allocated(suite: int, interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path, Site(suite)) as b:
         said = b.run(
