@@ -9,6 +9,7 @@ from typing import Any
 from bench_heap import heap_peak, heap_per_message
 from bench_rows import Row, each, row
 from bench_runs import BOARD_HEAP, CLIENTS, SUITES, VARIANTS, Rig
+from count import counted as counted_alone
 
 SIZES = (16, 64, 256, 1024, 4096, 16384)
 ONE = (64,)
@@ -28,7 +29,7 @@ _PARTS = (
     ("part_aead", 64),
     ("part_socket", 0),
     ("part_write", 64),
-    ("part_write_read", 64),
+    ("part_read", 4),
     ("part_call", 0),
     ("part_slice", 64),
 )
@@ -118,7 +119,7 @@ def _uncached(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
 
 
 def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
-    """Not a difference: the whole process, of which params say what the bare interpreter takes."""
+    """Not a difference: the whole process, of which params say what the interpreter alone takes."""
     runs = 3 if variant in _TLS else 2
     params: dict[str, Any] = {"first_publish_qos": 1, "heap": BOARD_HEAP}
     with rig.far_end(variant) as far:
@@ -127,15 +128,15 @@ def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
             counted, found = far.count(far.wake_words(), BOARD_HEAP, 1)
             counts.append(counted)
             params |= found
-    params["interpreter"] = rig.counted(["bench_wake", "nothing"], BOARD_HEAP)[0]
+    params["interpreter"] = counted_alone(["-X", f"heapsize={BOARD_HEAP}", "-c", "pass"])[0]
     params |= {"least": min(counts), "most": max(counts)}
     mean = sum(counts) / runs
     return [row(measure, variant, size, mean, "instructions", runs, params)]
 
 
 def _part(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
-    """A single operation, to tell by where the rest goes. Sockets: few, a heap is never full."""
-    n = 100 if measure == "part_socket" else 300
+    """A single operation, to tell by where the rest goes."""
+    n = 20  # so that the heap does not fill up
     counts = [
         rig.counted(["bench_parts", rig.plain.port, f"{measure},{size},{n:05d},0"], _HEAP)[0]
         for n in (0, n)

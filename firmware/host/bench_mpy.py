@@ -12,7 +12,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARCH = {64: "x64", 32: "x86"}
 
-_SCRIPTS = ("bench_umqtt", "bench_sealmq", "bench_wake", "bench_parts")
+_SCRIPTS = (
+    "bench_umqtt",
+    "bench_sealmq",
+    "bench_parts",
+    "bench_wake_sealmq",
+    "bench_wake_plain",
+    "bench_wake_tls",
+)
 
 
 def shipped(folder: Path, bits: int = 64) -> Path:

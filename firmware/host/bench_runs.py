@@ -156,11 +156,11 @@ class FarEnd:
 
     def wake_words(self) -> list[object]:
         if self._peers:
-            return ["bench_wake", "sealmq", self._folder / "0.json"]
+            return ["bench_wake_sealmq", self._folder / "0.json"]
         if self._variant == "plain":
-            return ["bench_wake", "plain", self._rig.plain.port]
+            return ["bench_wake_plain", self._rig.plain.port]
         server, ca = self._rig.tls[self._variant]
-        return ["bench_wake", "tls", server.port, ca, HOSTNAME]
+        return ["bench_wake_tls", server.port, ca, HOSTNAME]
 
     def provision(self) -> None:
         """So that no run finds other files than the next one."""

@@ -55,6 +55,31 @@ PAPER = {
     ("ours", "plain"): (22, -2, 86, 28, 29),
     ("TLS", "ours"): (38, -4, -11, 10, 20),
 }
+# What of ours is known by how often it happens: (words, row, how often); test_bench.py counts.
+_AEAD = ("part_aead", "micropython", 64)
+_READ = ("part_read", "micropython", 4)
+_SEAL = ("seal", OURS, 64)
+_WRITE = ("part_write", "micropython", 64)
+PARTS: dict[str, tuple[tuple[str, tuple[str, str, int], int], ...]] = {
+    "connect": (
+        ("SHA-256: five keys and the salt", ("part_sha256", "micropython", 48), 6),
+        ("ciphers that take a key", ("part_aead_key", "micropython", 0), 5),
+        ("messages sealed or opened: proof, welcome, time, two layers", _AEAD, 5),
+        ("address looked up and socket opened", ("part_socket", "micropython", 0), 1),
+        ("writes", _WRITE, 2),
+        ("reads", _READ, 4),
+    ),
+    "publish": (
+        ("time both layers sealed", _SEAL, 1),
+        ("write", _WRITE, 1),
+    ),
+    "receive": (
+        ("time both layers opened, as dear as sealing them", _SEAL, 1),
+        ("reads", _READ, 2),
+    ),
+}
+_REST = "the interpreter's own: bytecode, calls, names, objects"
+
 BEGIN = "<!-- device.json: begin -->"
 END = "<!-- device.json: end -->"
 
@@ -63,7 +88,7 @@ _WHO = {"TLS": TLS, "plain": PLAIN, "ours": OURS}
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
-    parts = [_instructions(rows), _heap(rows), _bars(rows), _paper(rows)]
+    parts = [_instructions(rows), _heap(rows), _bars(rows), _parts(rows), _paper(rows)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -95,9 +120,28 @@ def _grid(rows: Sequence[Row], digits: int = 0) -> str:
     return _lines(["measure", "variant", *(f"{size} B" for size in sizes)], body)
 
 
+def _parts(rows: Sequence[Row]) -> str:
+    """Where ours goes, as far as single operations explain it."""
+    body: list[tuple[str, str, float, float]] = []
+    for measure, parts in PARTS.items():
+        whole = value(rows, measure, OURS)
+        costs = [value(rows, *what) for _, what, _ in parts]
+        known = [cost for cost in costs if cost is not None]
+        if whole is None or len(known) < len(costs):
+            continue
+        left = whole
+        for (words, _, times), cost in zip(parts, known, strict=True):
+            left -= cost * times
+            body.append((measure, f"{times} {words}", cost * times, cost * times / whole))
+        body.append((measure, _REST, left, left / whole))
+    lines = [[of, what, f"{cost:,.0f}", f"{share:.0%}"] for of, what, cost, share in body]
+    return _lines(["64 B, ours", "", "instructions", "share"], lines) if lines else ""
+
+
 def _instructions(rows: Sequence[Row]) -> str:
     counted = [r for r in rows if r["unit"] == "instructions"]
-    by_size = {r["measure"] for r in counted if r["size"] not in (0, 64)}
+    # A single operation has one size only.
+    by_size = {r["measure"] for r in counted if r["size"] > 64}
     parts = []
     if by_size:
         parts.append(_grid([r for r in counted if r["measure"] in by_size]))

@@ -19,7 +19,8 @@ import bench_runs
 import count
 from bench_rows import Row, each, row, value
 from bench_runs import VARIANTS, BenchError, check_refusal, check_tls
-from bench_table import BEGIN, END, bars, document, stages, table
+from bench_table import BEGIN, END, PARTS, bars, document, stages, table
+from device_script import PRELUDE, board
 from mqtt_server import wanted
 
 SCHEMA = Path(__file__).parents[2] / "shared_spec" / "bench.schema.json"
@@ -200,3 +201,47 @@ def test_an_unknown_measure_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -
         bench_device.main(["--measure", "flying"])
     assert caught.value.code == 2
     assert "receive" in capsys.readouterr().err
+
+
+# Counts what connecting takes, in a client that has its roots.
+COUNTING = """
+import hashlib
+real = hashlib.sha256
+done = {"part_sha256": 0, "part_aead_key": 0, "part_aead": 0}
+def sha256(data=b""):
+    done["part_sha256"] += 1
+    return real(data)
+hashlib.sha256 = sha256
+import peer_site
+class Counting(peer_site.Aead):
+    def __init__(self, suite, key):
+        done["part_aead_key"] += 1
+        super().__init__(suite, key)
+    def seal_into(self, *args):
+        done["part_aead"] += 1
+        return super().seal_into(*args)
+    def open_into(self, *args):
+        done["part_aead"] += 1
+        return super().open_into(*args)
+    def rekey(self, key):
+        self.__init__(1, key)
+"""
+CONNECTING = """
+c.connect()
+c.disconnect()
+c = Client(sys.argv[1], make=Counting)
+for name in done:
+    done[name] = 0
+c.connect()
+c.publish("machine/1/temperature", bytes(64), False, 1)
+for name in sorted(done):
+    say(name, done[name])
+"""
+
+
+def test_the_parts_of_a_connect_are_as_often_as_the_table_says(tmp_path: Path) -> None:
+    with board(tmp_path) as found:
+        lines = found.run("cpython", CONNECTING, prelude=COUNTING + PRELUDE)
+    told = {line.split()[0]: int(line.split()[1]) for line in lines}
+    assert told == {what[0]: times for _, what, times in PARTS["connect"] if what[0] in told}
+    assert len(told) == 3

@@ -46,6 +46,5 @@ if 64 in VIPER:
 
     def test_reconnect_and_publish() -> None:
         rows = measured("reconnect", "publish")
-        # Of it some 150,000 are for what makes the publishes that follow cheap.
-        assert cost(rows, "reconnect") < 420_000
+        assert cost(rows, "reconnect") < 260_000
         assert cost(rows, "publish") < 22_000
