@@ -13,7 +13,7 @@ import time
 from binascii import unhexlify
 from hashlib import sha256
 
-from sealmq_device import Client, aead, entropy, nvs
+from sealmq_device import Client, aead, entropy, joining, nvs
 from sealmq_spec.errors import SealError
 
 with open(sys.argv[1]) as f:
@@ -64,12 +64,12 @@ def hardware():
 # Boards as they must not be; each breaks a test.
 def broken(how):
     if how == "constant salt":
-        entropy.salt = lambda boot, kg_nonce=b"": b"constant"
+        joining.salt = lambda boot, kg_nonce=b"": b"constant"
     elif how == "no salt":
         # As if the boot counter alone were to keep nonces apart.
-        entropy.salt = lambda boot, kg_nonce=b"": boot.to_bytes(8, "big")
+        joining.salt = lambda boot, kg_nonce=b"": boot.to_bytes(8, "big")
     elif how == "restored session":
-        entropy.salt = restored_salt
+        joining.salt = restored_salt
     elif how == "counter behind":
         Client.publish = counting_behind
 
