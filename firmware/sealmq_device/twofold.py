@@ -1,3 +1,5 @@
+# mypy: disable-error-code="possibly-undefined"
+# (bound where `here` is, which costs nothing; None would make them objects to viper)
 # A message in one viper function, from counter to write: what a publisher does over and over.
 # quick.py calls it when nothing stands against another message like the last; client.py, session.py
 # and ccm.py do the same for every message, and are what this must equal.
