@@ -24,6 +24,7 @@ from sealmq_spec.errors import (
     WrongEpoch,
     from_notice,
 )
+from sealmq_spec.session import Session
 from sealmq_spec.topics import check_raw_filter, check_topic
 
 from .incoming import Incoming
@@ -68,7 +69,8 @@ _isinstance = isinstance
 _len = len
 _str = str
 _tuple = tuple
-_run = Incoming._run
+_answer = Incoming._answer
+_seal_token = Session.seal_token
 
 
 class Client(Incoming):
@@ -301,8 +303,8 @@ class Client(Incoming):
         s = self.session
         if s.due or s.ctr > _LAST_CTR or self._astray:
             self._upkeep()
-        granted: int = _run(self, subscribing(self, filt, qos))
-        return granted
+        want = _request(self, _SUBSCRIBE, filt, qos)
+        return _granted(self, filt, qos, _answer(self, want >> 16, want & 0xFFFF))
 
     def unsubscribe(self, topic: "str | bytes") -> None:
         filt = _filter(topic)
@@ -334,6 +336,11 @@ class Client(Incoming):
 
 def subscribing(self: Client, filt: bytes, qos: int) -> "Steps":
     body = yield _request(self, _SUBSCRIBE, filt, qos)
+    return _granted(self, filt, qos, body)
+
+
+# What SUBACK, or a notice, says.
+def _granted(self: Client, filt: bytes, qos: int, body: "Any") -> int:
     if _isinstance(body, _tuple):
         raise from_notice(body)
     granted: int = body[2]
@@ -367,14 +374,21 @@ def _request(self: Client, first: int, filt: bytes, qos: int) -> int:
     else:
         pack_into(">BBBHH4s", buf, 0, first, size & 127 | 128, size >> 7, pid, n, TOKEN)
     at += 8
-    ctr = self.session.seal_token(buf, at, filt, qos, op)
+    ctr = _seal_token(self.session, buf, at, filt, qos, op)
     put_b64u(buf, at, _TOKEN)
     at += _TOKEN_CHARS
     buf[at] = _SLASH
     buf[at + 1 : at + 1 + n - _TOKENED] = filt
     if ack == _SUBACK:
         buf[end - 1] = qos
-    self._write(buf, 0, end)
+    sock = self.sock
+    if sock is None:
+        raise OSError(errno.ENOTCONN)
+    try:
+        sock.write(buf, 0, end)
+    except OSError:
+        self._close()
+        raise
     self._awaited = ctr
     return ack << 16 | pid
 

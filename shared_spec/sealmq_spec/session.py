@@ -29,12 +29,13 @@ from .const import (
     TAG,
     TIME_MAX_MS,
     TLV_KG_TIME,
+    TOKENED,
     U24,
     UNTIMED,
     USE_CONTROL,
     WILL,
 )
-from .control import WELCOME, WELCOME_LEAST, open_down_at, token_aad
+from .control import WELCOME, WELCOME_LEAST, open_down_at
 from .envelope import CTR1, CTR2, LIFE1
 from .errors import Malformed, Misuse, Replay, Stale
 from .keys import NONCE_AT, u24
@@ -52,6 +53,8 @@ _KG_ALONE = KGTIME_LEN + 3  # a block that holds KG time and nothing else, the u
 _KIND_INNER = N_INNER[0]
 _KIND_LINK = N_LINK[0]
 _KIND_TOKEN = N_TOKEN[0]
+_WHO = M2_HEAD - 5  # a token's header has five bytes
+_TOKEN_QOS = 15
 
 
 class Session(BootSession):
@@ -141,10 +144,12 @@ class Session(BootSession):
         if ctr > U24:
             raise Misuse(USED_UP)
         self.ctr = ctr
-        i = self.ident
-        aad = token_aad(i.suite, op, ctr, i.site, i.client, i.mediator, qos, filt)
         high = ctr >> 16
         low = ctr & 0xFFFF
+        # As control.token_aad: what stands in the middle is in m2's associated data too.
+        aad = self._front2[_WHO:] + b"\0\0" + filt
+        pack_into(">BBBH", aad, 0, TOKENED, self.ident.suite << 4 | op, high, low)
+        pack_into(">BH", aad, _TOKEN_QOS, qos, len(filt))
         nonce = self._nonce
         pack_into(">BBH", nonce, 8, _KIND_TOKEN, high, low)
         pack_into(">BH", buf, at, high, low)
