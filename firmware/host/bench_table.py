@@ -135,7 +135,8 @@ def _parts(rows: Sequence[Row]) -> str:
             body.append((measure, f"{times} {words}", cost * times, cost * times / whole))
         body.append((measure, _REST, left, left / whole))
     lines = [[of, what, f"{cost:,.0f}", f"{share:.0%}"] for of, what, cost, share in body]
-    return _lines(["64 B, ours", "", "instructions", "share"], lines) if lines else ""
+    head = ["64 B", "", "instructions", "share"]
+    return f"Where {OURS} goes:\n\n{_lines(head, lines)}" if lines else ""
 
 
 def _instructions(rows: Sequence[Row]) -> str:
@@ -144,11 +145,13 @@ def _instructions(rows: Sequence[Row]) -> str:
     by_size = {r["measure"] for r in counted if r["size"] > 64}
     parts = []
     if by_size:
-        parts.append(_grid([r for r in counted if r["measure"] in by_size]))
+        figures = _grid([r for r in counted if r["measure"] in by_size])
+        parts.append(f"Instructions a time, by bytes of payload:\n\n{figures}")
     rest = [r for r in counted if r["measure"] not in by_size]
     if rest:
         body = [[r["measure"], r["variant"], f"{r['value']:,}"] for r in rest]
-        parts.append(_lines(["measure", "variant", "instructions"], body))
+        figures = _lines(["measure", "variant", "instructions"], body)
+        parts.append(f"Instructions a time, payloads of 64 bytes where there are any:\n\n{figures}")
     return "\n\n".join(parts)
 
 
@@ -158,7 +161,9 @@ def _heap(rows: Sequence[Row]) -> str:
         left = [r for r in rows if r["unit"] == "bytes" and r["params"].get("bits") == bits]
         each = [r for r in left if r["measure"] == "heap_per_message"]
         if each:
-            parts.append(f"Bytes of heap, {bits} bit:\n\n{_grid(each)}")
+            parts.append(
+                f"Bytes of heap that each message leaves to the collector, {bits} bit:\n\n{_grid(each)}"
+            )
         peak = [r for r in left if r["measure"] == "heap_peak"]
         if peak:
             body = [
@@ -173,7 +178,9 @@ def _heap(rows: Sequence[Row]) -> str:
                 for r in peak
             ]
             head = ["measure", "variant", "MicroPython", "of it code", "C libraries", "together"]
-            parts.append(f"Heap needed, {bits} bit:\n\n{_lines(head, body)}")
+            parts.append(
+                f"The least bytes with which a client connects and publishes 100 times, {bits} bit:\n\n{_lines(head, body)}"
+            )
     return "\n\n".join(parts)
 
 
@@ -200,7 +207,8 @@ def _bars(rows: Sequence[Row]) -> str:
         [what, words, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}", "pass" if holds else "MISS"]
         for what, ratio, words, holds in bars(rows)
     ]
-    return _lines(["64 B", "bar", "measured", ""], body) if body else ""
+    head = ["64 B", "bar", "measured", ""]
+    return f"The bars:\n\n{_lines(head, body)}" if body else ""
 
 
 def stages(rows: Sequence[Row], variant: str, size: int) -> list[float] | None:
@@ -228,7 +236,8 @@ def _paper(rows: Sequence[Row]) -> str:
             )
         for where, figures in lines:
             body.append([f"{more} > {less}", where, *(f"{figure:+,.0f}%" for figure in figures)])
-    return _lines(["Table 5", "", *STAGES], body)
+    title = f"Table 5 of the paper, and the same of these figures ({TLS} and {OURS})"
+    return f"{title}:\n\n{_lines(['more than', '', *STAGES], body)}"
 
 
 def document(text: str, rows: Sequence[Row]) -> str:
