@@ -161,9 +161,8 @@ def _heap(rows: Sequence[Row]) -> str:
         left = [r for r in rows if r["unit"] == "bytes" and r["params"].get("bits") == bits]
         each = [r for r in left if r["measure"] == "heap_per_message"]
         if each:
-            parts.append(
-                f"Bytes of heap that each message leaves to the collector, {bits} bit:\n\n{_grid(each)}"
-            )
+            title = f"Bytes of heap that a message leaves to the collector, {bits} bit"
+            parts.append(f"{title}:\n\n{_grid(each)}")
         peak = [r for r in left if r["measure"] == "heap_peak"]
         if peak:
             body = [
@@ -178,9 +177,8 @@ def _heap(rows: Sequence[Row]) -> str:
                 for r in peak
             ]
             head = ["measure", "variant", "MicroPython", "of it code", "C libraries", "together"]
-            parts.append(
-                f"The least bytes with which a client connects and publishes 100 times, {bits} bit:\n\n{_lines(head, body)}"
-            )
+            title = f"The least bytes with which it connects and publishes, {bits} bit"
+            parts.append(f"{title}:\n\n{_lines(head, body)}")
     return "\n\n".join(parts)
 
 
