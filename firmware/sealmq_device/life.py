@@ -6,17 +6,16 @@
 # return, a task that died leave it hungry. Its timeout has to be longer than the longest turn,
 # which is a connect: five rounds with a few waits of `timeout` seconds each.
 import errno
-import os
 
 from micropython import const
 
 from sealmq_spec.errors import Denied, Misuse, SealError, Stale, TooLarge, WrongEpoch
 
 from . import entropy
-from .backoff import Backoff
+from .backoff import FIRST_MS, Backoff
+from .client import _flags
 from .keepalive import Keepalive
 from .outbox import Outbox
-from .radio import Radio
 
 _TYPING = False
 if _TYPING:
@@ -24,6 +23,7 @@ if _TYPING:
     from typing import Any
 
     from .client import Client
+    from .radio import Radio
 
 # next() gives (what, argument).
 WAIT = const(0)  # ms
@@ -37,13 +37,12 @@ LISTEN = const(7)  # ms at most
 SYNC = const(8)  # ask for the time
 
 _AROUND = const(75)  # what a PUBLISH has besides topic and message, at most
+# A connection that ends sooner counts as one more failure: else a peer that welcomes and hangs up
+# would be tried without end, once in half a second.
+_STABLE_MS = const(10000)
 # A quartz that drifts by 100 ppm is 9 s off then; a message may be a minute off (SPEC.md 6).
 _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
-
-
-def draw() -> int:
-    return int.from_bytes(os.urandom(2), "big")
 
 
 class Life:
@@ -55,7 +54,7 @@ class Life:
         self,
         core: "Client",
         keepalive: int,
-        wlan: "Any" = None,
+        wlan: "Radio | None" = None,
         outbox: "Outbox | None" = None,
         wdt: "Any" = None,
         patience: int = 0,
@@ -66,19 +65,20 @@ class Life:
         self.core = core
         self.outbox = Outbox() if outbox is None else outbox
         self.clean = clean
-        self.backoff = Backoff(draw)
-        self.radio = Radio(wlan, Backoff(draw)) if wlan is not None else None
+        self.backoff = Backoff()
+        self.radio = wlan
         # f(up, error): a session began, ended, could not be had; or a subscription was refused.
         self.on_change: "Callable[[bool, Exception | None], Any] | None" = None
         self.error: "Exception | None" = None  # what went wrong last
         self.failures = 0  # attempts to connect that failed, since one did not
         self.up = False
         self.at = 0  # when to connect
-        self.asks: "list[tuple[str, int]]" = []
+        self.asks: "list[tuple[str | bytes, int]]" = []
         self._keep = Keepalive(keepalive)
         self._wdt = wdt
         self._patience = patience
         self._up_at = core.mono()
+        self._since = 0  # when the session began
         self._sync_at = 0
         self._session = (0, b"")
         # Before what next() gave: ctr and salt; the newest unacknowledged; the last refusal.
@@ -100,8 +100,7 @@ class Life:
         if isinstance(topic, str):
             topic = topic.encode()
         raw = self.core._topics.get(topic) or self.core._topic(topic)
-        if qos not in (0, 1) or not (0 <= life <= 31 or life == 255):
-            raise Misuse("qos %d, life %d" % (qos, life))
+        _flags(qos, retain, life)
         if len(raw) + len(msg) + _AROUND > self.core.limit:
             raise TooLarge("%d bytes" % len(msg))
         n = self.outbox.put(raw, bytes(msg), retain, qos, life)
@@ -109,13 +108,12 @@ class Life:
         return n
 
     # Now or as soon as there is a session, and again in each that needs it. qos -1: no longer.
-    def subscribe(self, topic: str, qos: int = 0) -> None:
-        if qos not in (-1, 0, 1):
-            raise Misuse("qos %d" % qos)
+    def subscribe(self, topic: "str | bytes", qos: int = 0) -> None:
+        _flags(max(qos, 0), False, 0)
         self.asks.append((topic, qos))
         self._poke()
 
-    def unsubscribe(self, topic: str) -> None:
+    def unsubscribe(self, topic: "str | bytes") -> None:
         self.subscribe(topic, -1)
 
     def isconnected(self) -> bool:
@@ -154,10 +152,8 @@ class Life:
             return self.next(now)
         if now >= self._sync_at:
             return SYNC, 0
-        wait = keep.wait(now)
-        if wait <= 0 or box.unproven(now):
-            return PING, 0
-        return LISTEN, min(wait, box.wait(now))
+        wait = min(keep.wait(now), box.wait(now))
+        return (LISTEN, wait) if wait > 0 else (PING, 0)
 
     # got: what a publish gave; how many packets came.
     def came(self, what: int, arg: "Any", got: int, error: "Exception | None") -> None:
@@ -232,7 +228,7 @@ class Life:
         self._session = s.conn, s.salt
         self._sync_at = now + _DAY_MS
         self._keep.start(now)
-        self.backoff.up(now)
+        self._since = now
         self.failures = 0
         for ctr in list(core.unacked):
             if core.receipted(ctr):
@@ -242,10 +238,10 @@ class Life:
         self._change(True, None)
 
     def _down(self, now: int, error: "Exception | None") -> None:
-        if self.up:
-            self.backoff.down(now)
-        else:
+        if not self.up:
             self.failures += 1
+        elif now - self._since >= _STABLE_MS:
+            self.backoff.limit = FIRST_MS
         # Who is refused asks again, but not soon.
         late = isinstance(error, Denied)
         self.at = now + (self.backoff.most if late else self.backoff.next())

@@ -94,7 +94,7 @@ class Living(Life):
     def _do(self, what: int, arg: "Any", ms: int) -> int:
         c = self.core
         if what == SEND:
-            return c.publish(arg.topic, arg.msg, arg.retain, arg.qos, arg.life)
+            return c.publish(*arg.args)
         if what == LISTEN:
             return self._listen(min(arg, ms))
         if what == CONNECT:

@@ -66,7 +66,7 @@ class Living(Life):
     async def _do(self, what: int, arg: "Any") -> int:
         c = self.client
         if what == SEND:
-            return await c.publish(arg.topic, arg.msg, arg.retain, arg.qos, arg.life)
+            return await c.publish(*arg.args)
         if what == CONNECT:
             await c.connect(self.clean)
         elif what == RESEND:

@@ -28,14 +28,12 @@ _EXTRA = const(16)  # what a message costs besides its bytes, as it counts again
 
 
 class Item:
-    def __init__(self, n: int, topic: bytes, msg: bytes, retain: bool, qos: int, life: int):
+    # args: topic, msg, retain, qos, life, as publish() takes them.
+    def __init__(self, n: int, args: "tuple[bytes, bytes, bool, int, int]") -> None:
         self.n = n
-        self.topic = topic
-        self.msg = msg
-        self.retain = retain
-        self.qos = qos
-        self.life = life
-        self.size = len(topic) + len(msg) + _EXTRA
+        self.args = args
+        self.topic, self.msg, _, self.qos, _ = args
+        self.size = len(self.topic) + len(self.msg) + _EXTRA
         self.ctr = 0  # 0: was not sealed yet
         self.salt = b""  # of the boot session that sealed it
         self.tries = 0
@@ -75,11 +73,11 @@ class Outbox:
         return len(self.waiting) + len(self.owed)
 
     # Its number. TooLarge: more than the whole queue holds.
-    def put(self, topic: bytes, msg: bytes, retain: bool, qos: int, life: int) -> int:
+    def put(self, *args: "Any") -> int:
         self._n += 1
-        item = Item(self._n, topic, msg, retain, qos, life)
+        item = Item(self._n, args)
         if item.size > self.queue_bytes:
-            raise TooLarge("%d bytes, the queue holds %d" % (item.size, self.queue_bytes))
+            raise TooLarge("more than the queue holds: %d" % item.size)
         self.waiting.append(item)
         self.bytes += item.size
         while len(self) > self.queue_len or self.bytes > self.queue_bytes:
@@ -98,22 +96,21 @@ class Outbox:
             return None
         return self.waiting[0]
 
-    # Milliseconds until something may be due: a held message, a proof.
+    # Milliseconds until the receipt that proves what was acknowledged has to be asked for
+    # (PINGREQ); or until a held message can go, but never 0 for that.
     def wait(self, now: int) -> int:
-        if self.waiting and now < self._hold:
-            return self._hold - now
-        if self.owed:
-            return max(self._proof_at() - now, 0)
-        return _MOST_MS
-
-    def _proof_at(self) -> int:
-        return self._acked + (_ANSWER_MS if self.owed[0].tries else self.prove_ms)
-
-    # Whether to ask (PINGREQ) for the receipt that proves what was acknowledged.
-    def unproven(self, now: int) -> bool:
+        wait = _MOST_MS
         n = len(self.owed)
-        full = n >= _OWED or 2 * n >= self.queue_len
-        return n > 0 and (now >= self._proof_at() or (full and not self.owed[0].tries))
+        if n:
+            patience = self.prove_ms
+            if self.owed[0].tries:
+                patience = _ANSWER_MS
+            elif n >= _OWED or 2 * n >= self.queue_len:
+                patience = 0
+            wait = self._acked + patience - now
+        if self.waiting and now < self._hold:
+            wait = min(wait, self._hold - now)
+        return wait
 
     # It was asked.
     def asked(self, now: int) -> None:

@@ -1,41 +1,49 @@
-# When Wi-Fi is begun, awaited and given up: decisions only. port: as Wlan of wlan.py has it,
-# start(), stop(), up(), failure(); none of these waits.
+# When Wi-Fi is begun, awaited and given up: decisions only. Whoever builds on this (wlan.py) has
+# start(), stop(), up() and failure(), and none of these waits.
 from micropython import const
 
 from sealmq_spec.errors import Unavailable
 
-_TYPING = False
-if _TYPING:
-    from typing import Any
-
-    from .backoff import Backoff
+from .backoff import FIRST_MS, Backoff
 
 _LOOK_MS = const(100)
 
 
 class Radio:
     # patience: ms for one association, its address included.
-    def __init__(self, port: "Any", backoff: "Backoff", patience: int = 20000) -> None:
-        self._port = port
-        self._backoff = backoff
+    def __init__(self, patience: int = 20000) -> None:
+        self.backoff = Backoff()
+        self.error: "Unavailable | None" = None  # why the last attempt failed
         self._patience = patience
         self._began = -1  # when the attempt under way began; -1: there is none
         self._at = 0  # when the next one may begin
         self._up = False
-        self.error: "Unavailable | None" = None  # why the last attempt failed
+
+    # OSError when the driver does not want to now.
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def up(self) -> bool:
+        raise NotImplementedError
+
+    # Why the attempt is over; empty while it may still come to something.
+    def failure(self) -> str:
+        raise NotImplementedError
 
     # 0: it is up. Otherwise milliseconds after which to look again.
     def next(self, now: int) -> int:
-        port = self._port
-        if port.up():
+        if self.up():
             self._up = True
             return 0
         why = ""
         if self._up:
             why = "lost"
-            self._backoff.limit = _LOOK_MS
+            self.backoff.limit = FIRST_MS
         elif self._began >= 0:
-            why = port.failure()
+            why = self.failure()
             if not why and now - self._began >= self._patience:
                 why = "no address in time"
         elif now < self._at:
@@ -43,12 +51,12 @@ class Radio:
         else:
             self._began = now
             try:
-                port.start()
+                self.start()
             except OSError as error:
                 why = str(error)
         if why:
             self.error = Unavailable("Wi-Fi: " + why)
-            self._at = now + self._backoff.next()
+            self._at = now + self.backoff.next()
             self.off()
         return _LOOK_MS
 
@@ -57,6 +65,6 @@ class Radio:
         self._up = False
         self._began = -1
         try:
-            self._port.stop()
+            self.stop()
         except OSError:
             pass  # it was off already

@@ -12,13 +12,12 @@ if _TYPING:
 
     Kept = tuple[bytes, bytes, bool, int, int]
 
-SIZE = const(2048)  # what machine.RTC.memory holds on an ESP32
-# u8 version, failures, skip, done, begun; u16 drops; u32 boot, ceiling; digest of the
-# subscriptions; digest of the messages. Then the MAC.
-_HEAD = ">BBBBBHII4s8s"
-_FRONT = const(27)
-_BODY = const(35)
-ROOM = const(2013)  # SIZE - _BODY
+# u8 version, failures, skip, done, begun; u32 boot, ceiling; digest of the subscriptions; digest
+# of the messages. Then the MAC.
+_HEAD = ">BBBBBII4s8s"
+_FRONT = const(25)
+_BODY = const(33)
+ROOM = const(2015)  # 2,048 on an ESP32, without _BODY
 _VERSION = const(0x51)
 _MESSAGE = ">BBHH"  # QoS and RETAIN as in PUBLISH, life, lengths of topic and payload
 _LEAST = const(6)
@@ -37,7 +36,6 @@ class Rtc:
         self.skip = 0  # wakes that are still to pass without trying
         self.done = 0  # so many of the first messages are over
         self.begun = 0  # so many have been sealed once
-        self.drops = 0
         self.boot = 0
         self.ceiling = 0  # in stable memory; 0: RTC memory knows no boot
         self.filters = bytes(4)
@@ -51,11 +49,11 @@ class Rtc:
             return []
         head = struct.unpack(_HEAD, raw[:_FRONT])
         body = raw[_BODY:]
-        if head[0] != _VERSION or sha256(body).digest()[:8] != head[9]:
+        if head[0] != _VERSION or sha256(body).digest()[:8] != head[8]:
             self.lost = True
             return []
-        _, self.failures, self.skip, self.done, self.begun, self.drops = head[:6]
-        self.boot, self.ceiling, self.filters = head[6:9]
+        _, self.failures, self.skip, self.done, self.begun = head[:5]
+        self.boot, self.ceiling, self.filters = head[5:8]
         return _messages(body)
 
     def write(self, messages: "list[Kept]") -> None:
@@ -72,7 +70,7 @@ class Rtc:
         raw = self._raw
         struct.pack_into(
             _HEAD, raw, 0, _VERSION, min(self.failures, 255), self.skip, self.done, self.begun,
-            self.drops & 0xFFFF, self.boot, self.ceiling, self.filters,
+            self.boot, self.ceiling, self.filters,
             sha256(memoryview(raw)[_BODY:]).digest()[:8],
         )  # fmt: skip
         raw[_FRONT:_BODY] = self._mac(raw)

@@ -5,7 +5,7 @@ from hashlib import sha256
 from micropython import const
 
 from .client import Client
-from .life import CONNECT, SEND, draw
+from .life import CONNECT, SEND
 from .living import Living
 from .outbox import Outbox
 from .rtc import ROOM, Rtc, RtcStore
@@ -25,7 +25,7 @@ _OFTEN = const(16)  # subscriptions are made again at least once in so many wake
 class Sleeper(Living):
     # store: as Client's. budget: seconds that a wake may take. batch: radio only when so many
     # messages are there. listen: ms of silence that end a wake of one who subscribes. outbox:
-    # of which RTC memory holds 255 messages, 2,013 bytes. board: what has RTC and deepsleep, as
+    # of which RTC memory holds 255 messages, 2,015 bytes. board: what has RTC and deepsleep, as
     # the module `machine`. The rest is Client's.
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Sleeper(Living):
                 kept.failures = kept.skip = 0
             else:
                 kept.failures = min(kept.failures + 1, 255)
-                kept.skip = draw() * (1 << min(kept.failures, _LONGEST)) >> 16
+                kept.skip = self.backoff.draw() * (1 << min(kept.failures, _LONGEST)) >> 16
         elif kept.skip:
             kept.skip -= 1
         self.disconnect()
@@ -111,9 +111,7 @@ class Sleeper(Living):
     def _save(self) -> None:
         box = self.outbox
         self._snapshot = box.owed + box.waiting
-        self.rtc.drops += box.counts["dropped"]
-        box.counts["dropped"] = 0
-        self.rtc.write([(i.topic, i.msg, i.retain, i.qos, i.life) for i in self._snapshot])
+        self.rtc.write([item.args for item in self._snapshot])
         self._mark(None)
 
     # Before a message goes out for the first time, and when some are over: a reset in between finds

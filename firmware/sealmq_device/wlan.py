@@ -1,6 +1,8 @@
-# Wi-Fi as a station, through `network.WLAN`: a port that never waits. Statuses go by the names that
-# the `network` module of the board has; a board that lacks a name cannot be in that state.
+# Wi-Fi as a station, through `network.WLAN`. Statuses go by the names that the `network` module of
+# the board has; a board that lacks a name cannot be in that state.
 import network
+
+from .radio import Radio
 
 _TYPING = False
 if _TYPING:
@@ -16,12 +18,13 @@ _FAILURES = (
 )
 
 
-class Wlan:
+class Wlan(Radio):
     # pm: power save, network.WLAN.PM_NONE, PM_PERFORMANCE or PM_POWERSAVE; None leaves it. wlan:
     # another interface than the usual one. config: for WLAN.config before connecting, by name.
     def __init__(
         self, ssid: str, key: str, pm: "int | None" = None, wlan: "Any" = None, **config: "Any"
     ) -> None:
+        Radio.__init__(self)
         self._ssid = ssid
         self._key = key
         self._config = config
@@ -29,7 +32,6 @@ class Wlan:
             config["pm"] = pm
         self.wlan = wlan or network.WLAN(network.STA_IF)
 
-    # OSError when the driver does not want to now.
     def start(self) -> None:
         wlan = self.wlan
         wlan.active(True)
@@ -48,8 +50,8 @@ class Wlan:
     def up(self) -> bool:
         return bool(self.wlan.isconnected())
 
-    # Why the attempt is over; empty while it may still come to something. With a driver that tries
-    # on for ever (on an ESP32 unless `reconnects` is set) nothing is said here: radio.py gives up.
+    # A driver that tries on for ever (on an ESP32 unless `reconnects` is set) says nothing here:
+    # radio.py gives up.
     def failure(self) -> str:
         status = self.wlan.status()
         for name, why in _FAILURES:

@@ -9,8 +9,6 @@ connecting, is an OSError.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from device_script import PRELUDE, Board
 from peer_connection import Connection
 
@@ -29,7 +27,7 @@ def living(wlan=None, wdt=None, patience=0, clean=True, box=None, **options):
     options.setdefault("keepalive", 60)
     made = Living(client(**options), wlan, box, wdt, patience, clean)
     made.outbox.prove_ms = 0
-    made.backoff._draw = lambda: 0
+    made.backoff.draw = lambda: 0
     made.outbox.on_outcome = told
     made.on_change = changed
     return made
@@ -95,6 +93,12 @@ from sealmq_device.wlan import Wlan
 """
 
 
+def hangs_up(c: Connection) -> bool:
+    """For a hook: the connection ends here."""
+    c.sock.close()
+    return True
+
+
 def gives_receipts(b: Board) -> None:
     """A PINGREQ is answered with a receipt, as a mediator does when it owes one."""
 
@@ -124,8 +128,3 @@ def first_of_each(b: Board) -> list[str]:
                 seen.add(key)
                 forwarded.append(event[2].decode())
     return forwarded
-
-
-def run_file(b: Board, interpreter: str, path: Path) -> list[str]:
-    """Runs a script that stands in a file."""
-    return b.run(interpreter, path.read_text(encoding="utf-8"), "")

@@ -293,7 +293,12 @@ def test_wills_retained_and_subscriptions(interpreter: str, tmp_path: Path) -> N
         gives_receipts(b)
         b.peer.denied = {"no/#": (5, "labels.reader", "not yours")}
         wills: list[int] = []
-        b.peer.on_connect = lambda c: wills.append(c.flags) or False  # type: ignore[func-returns-value]
+
+        def on_connect(c: Connection) -> bool:
+            wills.append(c.flags)
+            return False
+
+        b.peer.on_connect = on_connect
         said = live(
             b,
             interpreter,

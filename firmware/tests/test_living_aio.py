@@ -26,7 +26,7 @@ def living(wlan=None, wdt=None, patience=0, clean=True, box=None, **options):
     options.setdefault("timeout", 3)
     made = Living(aio.Client(sys.argv[1], **options), wlan, box, wdt, patience, clean)
     made.outbox.prove_ms = 0
-    made.backoff._draw = lambda: 0
+    made.backoff.draw = lambda: 0
     made.outbox.on_outcome = lambda item, how, error: say(item.n, how, name(error))
     made.on_change = lambda up, error: say("up" if up else "down", name(error))
     return made
@@ -114,7 +114,7 @@ async def main():
     wdt = Wdt()
     Radio.reachable = False
     l = living(Wlan("plant", "right"), wdt=wdt, box=Outbox(3))
-    l.radio._backoff._draw = lambda: 0
+    l.radio.backoff.draw = lambda: 0
     for n, topic in enumerate(("t/0", "t/1", "no", "t/3")):
         l.publish(topic, str(n), qos=1)
     l.subscribe("no/#")
