@@ -87,7 +87,13 @@ class Split:
         return not special and f"{holder}.{method}" not in self._awake
 
     def _choose(self) -> None:
-        waiting = [p for n in self._awake for p in self._by_name.get(n.partition(".")[0], ())]
+        awake = set(self._awake)
+        # What is reached through its class cannot wait for an object to lack it.
+        for part in self._parts:
+            for node in ast.walk(part.statement):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    self._awake.add(f"{node.value.id}.{node.attr}")
+        waiting = [p for n in awake for p in self._by_name.get(n.partition(".")[0], ())]
         for part in self._parts:
             rebinds = {
                 name
