@@ -141,6 +141,7 @@ def test_the_counters_end(qos: int, interpreter: str, tmp_path: Path) -> None:
 connect()
 often(qos={qos})
 c.session.ctr = 0xFFFFF0
+c.pid = 65530
 for _ in range(20):
     c.publish(T, b"x", qos={qos})
 """
@@ -160,12 +161,12 @@ often(msg=b"before", qos=QOS)
 settle()
 kept, c.sock.fails = c.sock, FAILS
 try:
-    c.publish(T, b"lost", qos=QOS)
+    c.publish(T, b"broken", qos=QOS)
 except BaseException as error:
     say(type(error).__name__, c.session.ctr, c.sock, list(c.unacked))
 if QOS:
     say(c.unacked[25][1] == kept.held, c._awaited, c._denied)
-caught(c.publish, T, b"no socket", qos=QOS)
+caught(c.publish, T, b"closed", qos=QOS)
 connect()
 c.resend()
 often(msg=b"after", qos=QOS)
@@ -185,7 +186,7 @@ def test_whatever_ends_a_write_closes_the_socket(
             f"{name} 25 None {[25] * qos}"
         )
         assert said[1:] == ["True 0 None"] * qos + ["OSError ENOTCONN"]
-        want = [b"before"] * 24 + [b"lost"] * qos + [b"after"] * 24
+        want = [b"before"] * 24 + [b"broken"] * qos + [b"after"] * 24
         assert [m[1] for m in messages(b)] == want
         assert [m[3] for m in messages(b)] == [*range(1, 25), *[25] * qos, *range(26, 50)]
 

@@ -77,6 +77,7 @@ def test_topics_take_turns_with_all_else(interpreter: str, tmp_path: Path) -> No
             COUNT
             + """
 connect()
+view = memoryview(b"0123456789")
 topics = [T, b"machine/1/temperature", "a", "\\u00fc" * 9, "l" * 74, "l" * 75, "l" * 300]
 for topic in topics:
     for qos in (0, 1):
@@ -86,13 +87,11 @@ for topic in topics:
     for qos in (0, 1, 1, 0):
         c.publish(topic, topic if isinstance(topic, bytes) else topic.encode(), qos=qos)
 say(general - before == (0 if fast else 28))
-c.publish(T, b"kept", True)
-c.publish(T, b"now")
-c.publish(T, "text \\u00fc", False, 1)
-c.publish(T, b"long", qos=0, life=5)
-c.publish(T, b"now", qos=0)
-c.publish(T, b"", True, 1)
-c.publish(T, b"for ever", True, 1, 255)
+for qos in (0, 1):
+    for msg, retain, life in ((b"kept", True, 0), (b"", True, 0), (b"kept", True, 255),
+            (b"long", False, 5), ("text \u00fc", False, 0), (view[1:5], False, 0)):
+        c.publish(T, bytes(len(msg)), qos=qos)
+        c.publish(T, msg, retain, qos, life)
 c.publish(T, b"now", False, 1, 0)
 c.publish("".join(("mach", "ine/1/temp", "erature")), b"equal")
 for call in (lambda: c.publish(T, b"", qos=2), lambda: c.publish(T, b"", life=32),
@@ -109,21 +108,36 @@ c.publish(T, b"last")
         got = messages(b)
         names = ["machine/1/temperature"] * 2 + ["a", "ü" * 9, "l" * 74, "l" * 75, "l" * 300]
         assert [m[3] for m in got] == list(range(1, len(got) + 1))
-        assert all(m[0].encode() == m[1] for m in got[:-10])
-        assert [(m[0], m[2]) for m in got[-38:-10]] == [(n, q) for n in names for q in (0, 2, 2, 0)]
+        assert all(m[0].encode() == m[1] for m in got[:-27])
+        assert [(m[0], m[2]) for m in got[-55:-27]] == [(n, q) for n in names for q in (0, 2, 2, 0)]
         live, kept, clear = const.LIVE, const.RETAINED, const.CLEAR
-        assert [(m[1].decode(), m[2], m[4], m[5]) for m in got[-10:]] == [
-            ("kept", 1, kept, 0),
-            ("now", 0, live, 0),
-            ("text ü", 2, live, 0),
-            ("long", 0, live, 5),
-            ("now", 0, live, 0),
-            ("", 3, clear, 0),
-            ("for ever", 3, kept, 255),
-            ("now", 2, live, 0),
-            ("equal", 0, live, 0),
-            ("last", 0, live, 0),
-        ]
+        special = [("kept", 1, kept, 0), ("", 1, clear, 0), ("kept", 1, kept, 255)]
+        special += [("long", 0, live, 5), ("text ü", 0, live, 0), ("1234", 0, live, 0)]
+        want = [(text, flags | qos, *rest) for qos in (0, 2) for text, flags, *rest in special]
+        assert [(m[1].decode(), m[2], m[4], m[5]) for m in got[-26:-2:2]] == want
+        assert all(not any(m[1]) and m[2] in (0, 2) and m[4:] == (live, 0) for m in got[-27:-3:2])
+        assert [m[1:3] for m in got[-3:]] == [(b"now", 2), (b"equal", 0), (b"last", 0)]
+
+
+@FAST
+def test_more_topics_than_it_keeps(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        said = b.run(
+            interpreter,
+            COUNT
+            + """
+connect()
+often()
+for i in range(20 * 12):
+    c.publish("t/%d" % (i % 20), b"x")
+before = general
+for i in range(20):
+    c.publish("t/%d" % i, b"x")
+say(general - before)
+""",
+        )
+        assert 4 <= int(said[0]) <= 8
+        assert [m[0] for m in messages(b)[24:]] == [f"t/{i % 20}" for i in range(20 * 13)]
 
 
 @FAST
