@@ -4,10 +4,6 @@ import os
 
 from micropython import const
 
-_TYPING = False
-if _TYPING:
-    from collections.abc import Callable
-
 FIRST_MS = const(1000)
 
 
@@ -18,7 +14,7 @@ def draw() -> int:
 
 # most: the highest limit, in ms.
 class Backoff:
-    def __init__(self, draw: "Callable[[], int]" = draw, most: int = 60000) -> None:
+    def __init__(self, most: int = 60000) -> None:
         self.draw = draw
         self.most = most
         self.limit = FIRST_MS
