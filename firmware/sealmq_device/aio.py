@@ -71,6 +71,7 @@ class _Wait:
 class _Core(client.Client):
     over: "Any" = None  # called when a connection is closed
     mail: "Any" = None  # an event: a message came
+    _heard = -0x3FFFFFFF  # what hearing.py makes reads by itself
 
     def _attributes(self) -> None:
         client.Client._attributes(self)
@@ -276,10 +277,11 @@ class Client:
     # Until a packet can be written.
     async def _clear(self) -> None:
         core = self.core
+        error: "Exception | None" = OSError(errno.ENOTCONN)
         while True:
             wire = core.sock
             if self._link is None or (wire is None and not self._busy):
-                raise OSError(errno.ENOTCONN)
+                raise error or OSError(errno.ENOTCONN)
             if core.session.ctr > _LAST_CTR and not self._busy:
                 # The link begins a boot session as soon as a packet wakes it.
                 self._busy = True
@@ -288,6 +290,7 @@ class Client:
             elif not self._busy and not wire.rest and len(core.waits) < _UNACKED:
                 return
             await self._changed.wait()
+            error = self.error
 
     def _ping(self) -> None:
         core = self.core
@@ -346,6 +349,7 @@ class Client:
             self.down.clear()
             self.up.set()
             core.waits.pop(_OPENED).end(present)
+            _pulse(self._changed)
             while True:
                 try:
                     first, body = await self._packet(True)
