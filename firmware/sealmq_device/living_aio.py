@@ -6,7 +6,6 @@ import asyncio
 from sealmq_spec.errors import Misuse, SealError
 
 from .life import ASK, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
-from .outbox import Outbox  # noqa: F401 - the application imports it from here
 
 _TYPING = False
 if _TYPING:

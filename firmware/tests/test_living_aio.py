@@ -18,7 +18,8 @@ ASYNC = (
     + """
 import asyncio
 from sealmq_device import aio
-from sealmq_device.living_aio import Living, Outbox
+from sealmq_device.living_aio import Living
+from sealmq_device.outbox import Outbox
 def name(error):
     return "OSError" if isinstance(error, OSError) else type(error).__name__ if error else ""
 def living(wlan=None, wdt=None, patience=0, clean=True, box=None, **options):

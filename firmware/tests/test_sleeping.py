@@ -22,7 +22,7 @@ SLEEPER = (
     + """
 import os
 from sealmq_device.sleeping import Sleeper
-from sealmq_device.living import Outbox
+from sealmq_device.outbox import Outbox
 RTC_FILE = sys.argv[1] + ".rtc"
 class RTC:
     def memory(self, data=None):

@@ -5,7 +5,8 @@ import sys
 from select import POLLIN, poll
 
 from sealmq_device import Client  # noqa: TID251 - this file runs in MicroPython
-from sealmq_device.living import Living, Outbox  # noqa: TID251
+from sealmq_device.living import Living  # noqa: TID251
+from sealmq_device.outbox import Outbox  # noqa: TID251
 
 living = Living(Client(sys.argv[1], keepalive=4, timeout=5), outbox=Outbox(queue_len=200))
 living.outbox.prove_ms = 100
