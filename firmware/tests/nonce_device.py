@@ -1,5 +1,5 @@
 # Runs in MicroPython: one life of a board, from power on to power off, that keeps a record of all
-# that it seals: a line each with a digest of key and nonce and one of what was sealed.
+# that it seals (recording_device.py).
 #
 # argv: a JSON file. enrolment, record: paths. word: what this life alone publishes. acts: what it
 # does. Besides, what its hardware is like: ticks (where they begin) and still (they stand), random
@@ -11,15 +11,14 @@ import json
 import sys
 import time
 from binascii import unhexlify
-from hashlib import sha256
 
-from sealmq_device import Client, aead, entropy, joining, nvs
+from recording_device import recording
+from sealmq_device import Client, entropy, joining, nvs
 from sealmq_spec.errors import SealError
 
 with open(sys.argv[1]) as f:
     told = json.loads(f.read())
 WORD = told["word"]
-record = open(told["record"], "ab")
 
 
 # A power cut: no handler runs, nothing is closed.
@@ -27,25 +26,6 @@ def power_cut():
     import ffi
 
     ffi.open(None).func("v", "_exit", "i")(9)
-
-
-class Recording:
-    def __init__(self, suite, key):
-        self._key = bytes(key)
-        self._aead = aead.make(suite, key)
-        self.open_into = self._aead.open_into
-        if hasattr(self._aead, "rekey"):
-            self.rekey = self._rekey
-
-    def _rekey(self, key):
-        self._key = bytes(key)
-        self._aead.rekey(key)
-
-    def seal_into(self, nonce, aad, buf, start, n):
-        self._aead.seal_into(nonce, aad, buf, start, n)
-        which = sha256(self._key + bytes(nonce)).digest()
-        what = sha256(bytes(buf[start : start + n + 16]) + bytes(aad)).digest()
-        record.write(which[:16].hex() + " " + what[:16].hex() + "\n")
 
 
 def hardware():
@@ -96,7 +76,7 @@ def counting_behind(c, *args, publish=Client.publish, **kw):
 
 
 def board():
-    make = None if told.get("unseen") else Recording
+    make = None if told.get("unseen") else recording(told["record"])
     if "flash" in told:
         from flash_device import Flash, mount
 

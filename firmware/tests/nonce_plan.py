@@ -91,7 +91,13 @@ class Boards:
         self.lives = 0
         self.heard: list[str] = []
 
-    def start(self, *acts: str, files: Path | None = None, **hardware: Any) -> Life:
+    def start(
+        self,
+        *acts: str,
+        files: Path | None = None,
+        script: str = "nonce_device.py",
+        **hardware: Any,
+    ) -> Life:
         """Power on; files: another folder than the board's own."""
         self.lives += 1
         told = {
@@ -102,12 +108,11 @@ class Boards:
             **hardware,
         }
         program = ROOT / "build" / "micropython" / "bin" / f"micropython{self.bits}"
-        script = Path(__file__).with_name("nonce_device.py")
         paper = self.folder / f"life{self.lives}.json"
         paper.write_text(json.dumps(told))
         process = subprocess.Popen(
-            [program, "-X", "heapsize=2M", script, paper],
-            env={**os.environ, "MICROPYPATH": ":".join(map(str, FOLDERS))},
+            [program, "-X", "heapsize=2M", Path(__file__).with_name(script), paper],
+            env={**os.environ, "MICROPYPATH": ":".join((*map(str, FOLDERS), ".frozen"))},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -140,6 +140,32 @@ def test_a_counter_that_rises_too_late_is_noticed(tmp_path: Path) -> None:
         assert twice(b.sealed())
 
 
+@both
+def test_tasks_that_publish_side_by_side(bits: int, tmp_path: Path) -> None:
+    """The asyncio client: connections break, a task is cancelled, a counter ends."""
+    with boards(tmp_path, bits) as b:
+        b.live("connect")
+        came: list[int] = []
+
+        def on_publish(c: object, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            came.append(ctr)
+            if len(came) % 9 == 0:
+                raise OSError("lost")
+            return False
+
+        b.peer.on_publish = on_publish
+        for _ in range(3):
+            life = b.start(script="nonce_aio.py")
+            out, err = life.process.communicate(timeout=60)
+            assert life.process.returncode == 0, err
+            count = json.loads(out)
+            assert count["published"] > 10
+            assert count["connects"] > 2
+        b.peer.settle()
+        assert any(ctr > 0xFFFFF0 for ctr in came)
+        b.judge("asyncio", 200)
+
+
 # --- power cuts ---
 
 
