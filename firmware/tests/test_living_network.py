@@ -145,7 +145,7 @@ def test_nothing_is_begun_without_wifi(interpreter: str, tmp_path: Path) -> None
             b,
             interpreter,
             """
-from sealmq_device import joining
+import sealmq_device.joining as joining
 salt = joining.salt
 def drawn(*args):
     say("salt, wifi", network.WLAN(0).isconnected())
