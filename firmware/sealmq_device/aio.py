@@ -22,6 +22,7 @@ from sealmq_spec.errors import (
 from . import client
 from .keepalive import Keepalive
 from .link import _LENGTH, ANSWERED
+from .subscribing import subscribing, to_filter
 from .waiting import readable, writable
 from .wire import Wire
 
@@ -213,15 +214,15 @@ class Client:
             again = True
 
     async def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
-        filt = client._filter(topic)
+        filt = to_filter(topic)
         if qos not in (0, 1):
             raise Misuse("QoS is 0 or 1")
         await self._clear()
-        granted: int = await self._asks(client.subscribing(self.core, filt, qos))
+        granted: int = await self._asks(subscribing(self.core, filt, qos))
         return granted
 
     async def unsubscribe(self, topic: "str | bytes") -> None:
-        filt = client._filter(topic)
+        filt = to_filter(topic)
         await self._clear()
         await self._asks(self.core._unsubscribing(filt))
 

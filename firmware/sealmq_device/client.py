@@ -1,34 +1,22 @@
 # The client that applications use: umqtt.simple's operations, sealed. publish is one long function
 # on purpose: on a device a call costs as much as ten operations.
 import errno
-from struct import pack_into
 
 from micropython import const
 
-from sealmq_spec.const import (
-    CLEAR,
-    LIFE_FOREVER,
-    RETAINED,
-    SUBSCRIBE,
-    TAG,
-    TOKEN,
-    UNSUBSCRIBE,
-)
+from sealmq_spec.const import CLEAR, LIFE_FOREVER, RETAINED
 from sealmq_spec.envelope import publish_overhead
 from sealmq_spec.errors import (
-    Denied,
-    Malformed,
     Misuse,
     SealError,
     TooLarge,
     WrongEpoch,
     from_notice,
 )
-from sealmq_spec.session import Session
-from sealmq_spec.topics import check_raw_filter, check_topic
+from sealmq_spec.topics import check_topic
 
 from .incoming import Incoming
-from .joining import put_b64u
+from .subscribing import ASK, END, granted, request, subscribing, to_filter, to_text
 
 _TYPING = False
 if _TYPING:
@@ -41,36 +29,20 @@ _UNACKED = const(8)
 _START = const(5)  # as in link.py
 _PUBLISH = const(0x30)
 _PUBACK = const(0x40)
-_SUBSCRIBE = const(0x82)
-_UNSUBSCRIBE = const(0xA2)
-_SUBACK = const(0x90)
-_UNSUBACK = const(0xB0)
 _LAST_CTR = const(0xFFFFFD)
 _OFTEN = const(8)  # a bit of ctr; and so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
 _TAGS = const(32)  # and what comes behind it
-# A filter behind its token: "!s1/", u24 ctr and tag as text, "/".
-_TOKEN = const(19)
-_TOKEN_CHARS = const(26)
-_TOKENED = const(31)
-_SLASH = const(47)
-if _PLAIN + _TAGS != publish_overhead() or _TOKEN != 3 + TAG or len(TOKEN) != 4:
+if _PLAIN + _TAGS != publish_overhead():
     raise ImportError("client.py and SPEC.md 3 differ")
 
 # quick.py's function, once loaded; None where it cannot run.
 _lay: "Any" = False
 
-
-# A built-in name costs 420 instructions to look up, a method 1,500, a name of this module 100.
-_bytearray = bytearray
-_isinstance = isinstance
-_len = len
-_str = str
-_tuple = tuple
+# A method costs 1,500 instructions to look up, a name of this module 100.
 _answer = Incoming._answer
-_seal_token = Session.seal_token
 
 
 class Client(Incoming):
@@ -297,30 +269,30 @@ class Client(Incoming):
     def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
         if self.cb is None:
             raise Misuse("subscribe without a callback: set_callback first")
-        filt = _filter(topic)
+        filt = to_filter(topic)
         if qos not in (0, 1):
             raise Misuse("QoS is 0 or 1")
         s = self.session
         if s.due or s.ctr > _LAST_CTR or self._astray:
             self._upkeep()
-        want = _request(self, _SUBSCRIBE, filt, qos)
-        return _granted(self, filt, qos, _answer(self, want >> 16, want & 0xFFFF))
+        want = request(self, ASK, filt, qos)
+        return granted(self, filt, qos, _answer(self, want >> 16, want & 0xFFFF))
 
     def unsubscribe(self, topic: "str | bytes") -> None:
-        filt = _filter(topic)
+        filt = to_filter(topic)
         self._upkeep()
         self._alive()
         self._run(self._unsubscribing(filt))
 
     def _unsubscribing(self, filt: bytes) -> "Steps":
         self._subscribed.pop(filt, None)
-        body = yield _request(self, _UNSUBSCRIBE, filt, 0)
+        body = yield request(self, END, filt, 0)
         if isinstance(body, tuple):
             raise from_notice(body)
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:
-        name = topic if isinstance(topic, str) else _text(topic)
+        name = topic if isinstance(topic, str) else to_text(topic)
         raw = check_topic(name)
         if raw[0] in _RESERVED:
             raise Misuse("topics that begin with $, ! or @ are reserved: %r" % name)
@@ -331,86 +303,9 @@ class Client(Incoming):
         return raw
 
 
-# What follows are no methods, as these cost more to look up.
-
-
-def subscribing(self: Client, filt: bytes, qos: int) -> "Steps":
-    body = yield _request(self, _SUBSCRIBE, filt, qos)
-    return _granted(self, filt, qos, body)
-
-
-# What SUBACK, or a notice, says.
-def _granted(self: Client, filt: bytes, qos: int, body: "Any") -> int:
-    if _isinstance(body, _tuple):
-        raise from_notice(body)
-    granted: int = body[2]
-    if granted == 0x80:
-        raise Denied("the subscription to %r was refused" % filt)
-    if granted > qos:
-        raise self._broken("SUBACK with code %d for QoS %d" % (granted, qos))
-    self._subscribed[filt] = qos
-    return granted
-
-
-# Writes SUBSCRIBE or UNSUBSCRIBE of one filter behind its token. Gives what to wait for.
-def _request(self: Client, first: int, filt: bytes, qos: int) -> int:
-    pid = self.pid % 65535 + 1
-    self.pid = pid
-    n = _len(filt) + _TOKENED
-    size = n + 4
-    at = 2
-    op = UNSUBSCRIBE
-    ack = _UNSUBACK
-    if first == _SUBSCRIBE:
-        op = SUBSCRIBE
-        ack = _SUBACK
-        size += 1
-    if size > 127:
-        at = 3
-    end = at + size
-    buf = _bytearray(end)
-    if at == 2:
-        pack_into(">BBHH4s", buf, 0, first, size, pid, n, TOKEN)
-    else:
-        pack_into(">BBBHH4s", buf, 0, first, size & 127 | 128, size >> 7, pid, n, TOKEN)
-    at += 8
-    ctr = _seal_token(self.session, buf, at, filt, qos, op)
-    put_b64u(buf, at, _TOKEN)
-    at += _TOKEN_CHARS
-    buf[at] = _SLASH
-    buf[at + 1 : at + 1 + n - _TOKENED] = filt
-    if ack == _SUBACK:
-        buf[end - 1] = qos
-    sock = self.sock
-    if sock is None:
-        raise OSError(errno.ENOTCONN)
-    try:
-        sock.write(buf, 0, end)
-    except OSError:
-        self._close()
-        raise
-    self._awaited = ctr
-    return ack << 16 | pid
-
-
 def _flags(qos: int, retain: bool, life: int) -> int:
     if qos not in (0, 1):
         raise Misuse("QoS is 0 or 1")
     if not (0 <= life <= 31 or life == LIFE_FOREVER):
         raise Misuse("life is 0 to 31 or 255")
     return qos << 1 | (1 if retain else 0)
-
-
-def _filter(topic: "str | bytes") -> bytes:
-    raw = topic.encode() if _isinstance(topic, _str) else _text(topic).encode()
-    check_raw_filter(raw)
-    return raw
-
-
-def _text(topic: "str | bytes") -> str:
-    if isinstance(topic, str):
-        return topic
-    try:
-        return topic.decode()
-    except ValueError:
-        raise Malformed("a topic that is no UTF-8: %r" % topic) from None
