@@ -208,6 +208,7 @@ def micropython(script: Path | str, *arguments: object, bits: int = 64) -> subpr
     interpreter = MICROPYTHON / f"micropython{bits}"
     assert interpreter.exists(), f"{interpreter} is missing: make setup"
     path = ":".join(str(ROOT / p) for p in ("firmware", "shared_spec", "build/micropython/lib"))
+    path += ":.frozen"  # asyncio
     return subprocess.Popen(
         [str(interpreter), str(script), *map(str, arguments)],
         stdin=subprocess.PIPE,
