@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -161,3 +162,11 @@ class Boards:
         print(f"{what}, {self.bits} bit: {self.lives} lives, {len(lines)} seals, {pairs} pairs")
         assert len(lines) >= least
         assert twice(lines) == []
+
+
+@contextmanager
+def boards(folder: Path, bits: int) -> Iterator[Boards]:
+    """Boards and the peer that they talk to."""
+    peer = Peer()
+    with peer.serving():
+        yield Boards(peer, folder, bits)
