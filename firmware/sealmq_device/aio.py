@@ -86,7 +86,12 @@ class _Core(client.Client):
         if held is not None and self.over is not None:
             self.over(None)
 
+    # What hearing.py prepares is for the blocking client's reads.
+    def _learn(self, topic: bytes, payload: bytearray) -> None:
+        pass
+
     def _acked(self, first: int, body: bytearray) -> None:
+        client.Client._acked(self, first, body)
         if len(body) > 1:
             wait = self.waits.pop(first << 16 | body[0] << 8 | body[1], None)
             if wait is not None:

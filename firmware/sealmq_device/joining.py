@@ -45,6 +45,8 @@ _len = len
 
 
 class Joined(Provisioned):
+    _daily_at = 0
+
     # --- boot session ---
 
     # A new one: the counter goes up in stable memory, then a salt is drawn. floor: the highest boot
@@ -182,6 +184,17 @@ class Joined(Provisioned):
         if s.conn > 1 and now >= self._kg_next:
             self._kg_next = now + _DAY_MS
             self._send_control(s.ask_time(nonce(s.salt), now))
+
+    # Clocks drift, by seconds a day: a long connection asks for the time once a day. Called with
+    # each PINGRESP and receipt.
+    def _daily(self) -> None:
+        now = self.mono()
+        at = self._daily_at
+        if now >= at:
+            self._daily_at = now + _DAY_MS
+            s = self.session
+            if at and s.now_ms(0) is not None:
+                self._send_control(s.ask_time(nonce(s.salt), now))
 
     def _resubscribing(self) -> "Steps":
         raise NotImplementedError

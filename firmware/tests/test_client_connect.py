@@ -255,6 +255,44 @@ say(c.session.conn)
         assert b.peer.said("connected") == [(1, 2, 1), (1, 2, 2), (1, 3, 1), (1, 3, 2)]
 
 
+# A day goes by in a connection, whose clock is off by then.
+DAY = """
+c.connect()
+c.ping(); c.wait_msg()
+first = c.now_ms()
+mono = c.mono
+c.mono = lambda: mono() + 86400000
+c.publish("day", b"", qos=1)
+c.ping(); c.wait_msg()
+c.wait_msg()
+drift = c.now_ms() - first - 86400000
+c.publish("t", b"x", qos=1)
+say(drift, c.has_kg_time(), c.session.conn, c.session.clock_conflict, c.refused)
+"""
+
+
+@every
+@pytest.mark.parametrize(("error_ms", "boots"), [(4000, 1), (-4000, 1), (-40_000, 2)])
+def test_a_clock_that_drifts_is_put_right_once_a_day(
+    interpreter: str, error_ms: int, boots: int, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            if topic == "day":
+                c.site.clock_error_ms = 86_400_000 + error_ms
+            return False
+
+        b.peer.on_publish = on_publish
+        said = b.run(interpreter, DAY)[0].split(" ", 1)
+        assert said[1] == "True 1 False {}"
+        # Behind: moved on. Ahead: waited out, or left with its boot session.
+        assert 0 <= int(said[0]) - max(error_ms, 0) < 3000
+        assert b.peer.said("up") == [(const.OP_ASK_TIME,)]
+        assert len(b.peer.said("connected")) == boots
+
+
 @every
 def test_a_stale_publish_begins_a_boot_session_once_a_minute(
     interpreter: str, tmp_path: Path
@@ -351,7 +389,7 @@ def test_a_will_is_sealed_anew_for_each_connect(interpreter: str, qos: int, tmp_
 
         b.peer.on_welcome = on_welcome
         script = f"""
-c.set_last_will("machine/1/state", b"gone", retain=True, qos={qos}, life=255)
+c.set_last_will("machine/1/state", "gone", retain=True, qos={qos}, life=255)
 c.connect()
 say(c.publish("t", b"x", qos=1))
 c.disconnect()
