@@ -74,8 +74,15 @@ class Client(Incoming):
 
     # What the mediator publishes when this client goes without a word. Counts from connect() on.
     def set_last_will(
-        self, topic: "str | bytes", msg: bytes, retain: bool = False, qos: int = 0, life: int = 0
+        self,
+        topic: "str | bytes",
+        msg: "bytes | str",
+        retain: bool = False,
+        qos: int = 0,
+        life: int = 0,
     ) -> None:
+        if isinstance(msg, str):
+            msg = msg.encode()
         if len(msg) + (_PLAIN + _TAGS) > self.limit:
             raise TooLarge("a will of %d bytes, the limit is %d" % (len(msg), self.limit))
         self._will = self._topic(topic), msg, _flags(qos, retain, life), life

@@ -116,8 +116,11 @@ def _other(
 ) -> int:
     c = q[_CLIENT]
     ctr: int
+    text = isinstance(msg, str)
+    if isinstance(msg, str):
+        msg = msg.encode()
     usual = not (retain or life) and qos in (0, 1) and type(msg) in (bytes, bytearray)
-    if usual and (topic is not q[_TOPIC] or qos is not q[_QOS]):
+    if usual and (text or topic is not q[_TOPIC] or qos is not q[_QOS]):
         found = q[_PLANS][qos].get(topic)
         if found:
             q[:_SOCK] = (topic,) + found[:2]  # at one stroke, whatever interrupts

@@ -87,6 +87,11 @@ for topic in topics:
     for qos in (0, 1, 1, 0):
         c.publish(topic, topic if isinstance(topic, bytes) else topic.encode(), qos=qos)
 say(general - before == (0 if fast else 28))
+before = general
+c.publish(T, "text of its own")
+c.publish(T, "text of its own")
+c.publish(T, "text of its own")
+say(general - before == (1 if fast else 3))
 for qos in (0, 1):
     for msg, retain, life in ((b"kept", True, 0), (b"", True, 0), (b"kept", True, 255),
             (b"long", False, 5), ("text \u00fc", False, 0), (view[1:5], False, 0)):
@@ -104,12 +109,20 @@ except TypeError:
 c.publish(T, b"last")
 """,
         )
-        assert said == ["True", "Misuse  ", "Misuse  ", "TooLarge  ", "Malformed  ", "TypeError"]
+        assert said == [
+            "True",
+            "True",
+            "Misuse  ",
+            "Misuse  ",
+            "TooLarge  ",
+            "Malformed  ",
+            "TypeError",
+        ]
         got = messages(b)
         names = ["machine/1/temperature"] * 2 + ["a", "ü" * 9, "l" * 74, "l" * 75, "l" * 300]
         assert [m[3] for m in got] == list(range(1, len(got) + 1))
-        assert all(m[0].encode() == m[1] for m in got[:-27])
-        assert [(m[0], m[2]) for m in got[-55:-27]] == [(n, q) for n in names for q in (0, 2, 2, 0)]
+        assert all(m[0].encode() == m[1] for m in got[:-30])
+        assert [(m[0], m[2]) for m in got[-58:-30]] == [(n, q) for n in names for q in (0, 2, 2, 0)]
         live, kept, clear = const.LIVE, const.RETAINED, const.CLEAR
         special = [("kept", 1, kept, 0), ("", 1, clear, 0), ("kept", 1, kept, 255)]
         special += [("long", 0, live, 5), ("text ü", 0, live, 0), ("1234", 0, live, 0)]
