@@ -1,0 +1,443 @@
+# Both layers of a message that came, in one viper function, for labels under AES-256-CCM: the
+# reverse of twofold.py. hearing.py calls it for messages like earlier ones; sealmq_spec/reader.py
+# does the same for every message, and is what this must equal: what this refuses or does not know
+# (None, and nothing has changed) the reader judges from the start.
+#
+# It works in ccm.py's shared buffer, and the packet stays as it came. Nothing of the plain text
+# leaves here before both tags have verified, and the window is marked only then.
+import micropython
+from micropython import const
+
+_TYPING = const(0)
+if _TYPING:
+    # Viper takes `object` for "any Python object", and so shall the type checker.
+    from typing import Any as object
+
+    from viper_types import ptr8, ptr16, ptr32, uint
+
+_KEY_AT = const(1312)  # as in ccm.py, with what follows
+_MADE_AT = const(2384)
+_KEY_MADE_AT = const(2465)
+_MOST = const(64)  # blocks of a layer: its MAC goes to where its key stream was
+
+# Words of the clock: Unix time in s, ms of it, ticks when that was so; for s2, the time's highest
+# byte, the rest of it in units of 1,024 ms, and ms of those.
+_SECONDS = const(0)
+_MS = const(1)
+_TICKS = const(2)
+_TOP = const(3)
+_UNITS = const(4)
+_REST = const(5)
+_OLD_MS = const(4000000)
+# Nearer to 60 s than this is the reader's to judge, exactly.
+_NEAR_UNITS = const(57)
+_NEAR_S = const(58)
+_LIFE_S = const(60)
+_FOR_EVER = const(0x3FFFFFFF)
+
+_LAY = const(24)  # a byte: where the next packet's rest is best read to
+_MOVED = const(25)  # a byte: by how much the m3 was moved upwards
+
+# A front: m1's or m3's associated data behind two bytes of its length, zeros up to whole blocks.
+# m3: header 20, site 4, topic's length 2, topic. m1: header 27, site 4, label 3, length 2, topic.
+_TOPIC = const(28)  # where it stands in m3's
+# An inner plan's image: a TLV block of one byte and m1's header up to ctr, then the front.
+_FRONT1 = const(20)
+_SAVED = const(1280)  # in the shared buffer, behind the MAC's blocks: the inner tag
+
+
+# buf[at:at+n]: a PUBLISH behind its fixed header, whose first byte is `first`. The message or None.
+@micropython.viper
+def opened(q: object, first: int, at: int, n: int) -> object:
+    buf, plans, clock, ticks, shared, cut, message, raw, out, ack, to_bytes = q
+    if not plans:
+        return None
+    work, mac_views, key_views, view_of = shared
+    c = ptr32(clock)
+    late = (int(ticks()) - c[_TICKS]) & 0x3FFFFFFF
+    b = int(ptr8(buf)) + at
+    g = ptr8(b)
+    k = g[0] << 8 | g[1]
+    t = b + 2
+    m = t + k
+    h = m
+    if first & 6:
+        m += 2
+    i = n - (m - b)
+    body = i - 21 >> 4  # of i - 36 bytes, rounded up
+    top = body + (k + 43 >> 4) + 1
+    if i < 80 or top > _MOST or late > _OLD_MS:
+        return None
+    if first & 6:
+        g = ptr8(ack)
+        g[2] = ptr8(h)[0]
+        g[3] = ptr8(h)[1]
+    n = i
+    # m3 has to begin a word. What was guessed for this packet's layout is guessed anew for the next
+    # one; m3 moves up if it was wrong.
+    g = ptr8(int(c) + _LAY)
+    h = m & 3
+    if h:
+        g[0] = (g[0] - h) & 3
+        h = 4 - h
+        g[1] = h
+        s = m + n + 3 & -4
+        m += h
+        x = h << 3
+        y = 32 - x
+        u = uint(ptr32(s)[0])
+        while s >= m:
+            v = uint(ptr32(s - 4)[0])
+            ptr32(s)[0] = u << x | v >> y
+            u = v
+            s -= 4
+
+    # The plan for this topic, label, epoch and instance: the last one, or else a look.
+    outer, found = plans
+    h = 0
+    while True:
+        cipher, front, inners, topic, label, roots, reader = outer
+        f = int(ptr8(front)) + _TOPIC
+        g = ptr8(f - 2)
+        i = (g[0] << 8 | g[1]) ^ k
+        if i == 0:
+            s = t
+            e = t + k
+            while s < e:
+                i |= ptr8(s)[0] ^ ptr8(f)[0]
+                s += 1
+                f += 1
+            f = int(g) - 24
+            s = m
+            e = m + 10
+            while s < e:
+                i |= ptr16(s)[0] ^ ptr16(f)[0]
+                s += 2
+                f += 2
+            i |= ptr8(s)[0] ^ ptr8(f)[0]
+        if i == 0:
+            break
+        if h:
+            return None
+        s = t
+        e = t + k
+        while s < e:
+            h = h * 31 + ptr8(s)[0]
+            s += 1
+        s = m
+        e = m + 11
+        while s < e:
+            h = h * 31 + ptr8(s)[0]
+            s += 1
+        h = (h & 0x1FFFFFFF) << 1 | 1
+        outer = found.get(h)
+        if not outer:
+            return None
+    if h:
+        plans[0] = outer
+        h = int(reader._uses) + 1
+        reader._uses = h
+        roots.used = h
+
+    g = ptr8(m)
+    i = c[_UNITS] + (c[_REST] + late >> 10)
+    i -= g[12] << 22 | g[13] << 14 | g[14] << 6 | g[15] >> 2
+    if g[11] != c[_TOP] or i > _NEAR_UNITS or i < 0 - _NEAR_UNITS:
+        return None
+
+    # Outer layer: key stream, MAC input, and the MAC over it into the key stream's place.
+    base = int(ptr8(work))
+    w = ptr32(base)
+    made = ptr8(base + _MADE_AT)
+    if not (made[top] and ptr8(base + _KEY_MADE_AT)[body]):
+        view_of(top, body)
+    cbc, ecb, _, state = cipher
+    iv = ptr32(state)
+    if iv[4] != 3:
+        return None
+    o = ptr32(m)
+    f = o[2] << 8 | 2
+    x = (o[2] >> 24 & 0xFF) | o[3] << 8
+    y = (o[3] >> 24 & 0xFF) | o[4] << 8
+    z = o[4] >> 24 & 0xFF
+    d = base + _KEY_AT
+    i = 0
+    while i <= body:
+        o = ptr32(d)
+        o[0] = f
+        o[1] = x
+        o[2] = y
+        o[3] = z | i << 24
+        i += 1
+        d += 16
+    view = key_views[body]
+    ecb.encrypt(view, view)
+    e = base + (top - body << 4)
+    s = int(ptr8(front))
+    d = base + 16
+    while d < e:
+        o = ptr32(d)
+        r = ptr32(s)
+        o[0] = r[0]
+        o[1] = r[1]
+        o[2] = r[2]
+        o[3] = r[3]
+        s += 16
+        d += 16
+    d = base + 26
+    s = m + 8
+    e = m + 20
+    while s < e:
+        ptr16(d)[0] = ptr16(s)[0]
+        d += 2
+        s += 2
+    i = n - 36
+    w[0] = (f | 0x7A) ^ iv[0]
+    w[1] = x ^ iv[1]
+    w[2] = y ^ iv[2]
+    w[3] = (z | (i & 0xFF) << 24 | (i & 0xFF00) << 8) ^ iv[3]
+    p = base + (top - body << 4)
+    d = p
+    s = m + 20
+    e = base + _KEY_AT
+    tag = s + i
+    while s < tag:
+        e += 16
+        o = ptr32(d)
+        r = ptr32(s)
+        y32 = ptr32(e)
+        o[0] = r[0] ^ y32[0]
+        o[1] = r[1] ^ y32[1]
+        o[2] = r[2] ^ y32[2]
+        o[3] = r[3] ^ y32[3]
+        s += 16
+        d += 16
+    if i & 15:
+        o = ptr32(p + (i & -4))
+        o[0] = o[0] & (1 << ((i & 3) << 3)) - 1
+        s = int(o) + 4
+        while s < d:
+            ptr32(s)[0] = 0
+            s += 4
+    r = ptr32(base + _KEY_AT)
+    f = r[0]
+    x = r[1]
+    y = r[2]
+    z = r[3]
+    iv[4] = 2
+    cbc.encrypt(mac_views[top], out)
+    o = ptr32(base + _KEY_AT + (top << 4) - 16)
+    iv[0] = o[0]
+    iv[1] = o[1]
+    iv[2] = o[2]
+    iv[3] = o[3]
+    iv[4] = 3
+    # The tag, in constant time: what differs gathers in i.
+    w[0] = f ^ o[0]
+    w[1] = x ^ o[1]
+    w[2] = y ^ o[2]
+    w[3] = z ^ o[3]
+    i = 0
+    d = base
+    e = base + 16
+    while d < e:
+        i |= ptr8(d)[0] ^ ptr8(tag)[0]
+        d += 1
+        tag += 1
+    if i:
+        return None
+
+    # m1's header, from p + 1 on: the plan for this sender and boot session.
+    inner, found, code, view = inners
+    h = 0
+    w = ptr32(p)
+    while True:
+        cipher, image, window, sender = inner
+        r = ptr32(image)
+        i = (w[0] ^ r[0]) | (w[1] ^ r[1]) | (w[2] ^ r[2]) | (w[3] ^ r[3]) | (w[4] ^ r[4])
+        if i == 0:
+            break
+        if h:
+            return None
+        s = p
+        e = p + 20
+        while s < e:
+            h = h * 31 + ptr8(s)[0]
+            s += 1
+        h = (h & 0x1FFFFFFF) << 1 | 1
+        inner = found.get(h)
+        if not inner:
+            return None
+    if h:
+        inners[0] = inner
+    n -= 80
+    g = ptr8(p)
+    ctr = g[20] << 16 | g[21] << 8 | g[22]
+    t_pub = g[23] << 24 | g[24] << 16 | g[25] << 8 | g[26]
+    i = int(g[27])
+    life = _LIFE_S
+    if i > 5:
+        if i < 30:
+            life = 1 << i
+        elif i == 255:
+            life = _FOR_EVER
+        else:
+            return None
+    age = c[_SECONDS] + (c[_MS] + late) // 1000 - t_pub
+    if age < 0 - _NEAR_S or age > life or ctr == 0 or t_pub == 0:
+        return None
+    # The window: neither seen nor older than it is wide.
+    c = ptr32(window)
+    back = c[0] - ctr
+    if back >= 0:
+        if back > 63:
+            return None
+        if ptr32(int(c) + 4 + (back >> 5 << 2))[0] >> (back & 31) & 1:
+            return None
+
+    # Inner layer. Its front goes over m1's header and its payload comes to lie 12 bytes or more
+    # below its cipher text, the end of which the zeros behind the payload may reach.
+    cbc, ecb, _, state = cipher
+    iv = ptr32(state)
+    if iv[4] != 3:
+        return None
+    body = n + 15 >> 4
+    top = body + (k + 53 >> 4) + 1
+    if not (made[top] and ptr8(base + _KEY_MADE_AT)[body]):
+        view_of(top, body)
+    h = w[5]
+    i = w[6]
+    f = w[3] << 8 | 2
+    x = (w[3] >> 24 & 0xFF) | w[4] << 8
+    y = (w[4] >> 24 & 0xFF) | (h & 0xFFFF) << 16
+    z = h >> 16 & 0xFF
+    tag = p + 28 + n
+    r = ptr32(tag & -4)
+    o = ptr32(base + _SAVED)
+    o[0] = r[0]
+    o[1] = r[1]
+    o[2] = r[2]
+    o[3] = r[3]
+    o[4] = r[4]
+    tag = base + _SAVED + (n & 3)
+    d = base + _KEY_AT
+    e = d + (body << 4)
+    t = z
+    while d <= e:
+        o = ptr32(d)
+        o[0] = f
+        o[1] = x
+        o[2] = y
+        o[3] = t
+        t += 0x1000000
+        d += 16
+    key_view = key_views[body]
+    ecb.encrypt(key_view, key_view)
+    e = base + (top - body << 4)
+    s = int(ptr8(image)) + _FRONT1
+    d = base + 16
+    while d < e:
+        o = ptr32(d)
+        r = ptr32(s)
+        o[0] = r[0]
+        o[1] = r[1]
+        o[2] = r[2]
+        o[3] = r[3]
+        s += 16
+        d += 16
+    g = ptr8(base + 37)
+    g[0] = h
+    g[1] = h >> 8
+    g[2] = h >> 16
+    g[3] = h >> 24
+    g[4] = i
+    g[5] = i >> 8
+    g[6] = i >> 16
+    g[7] = i >> 24
+    w = ptr32(base)
+    w[0] = (f | 0x7A) ^ iv[0]
+    w[1] = x ^ iv[1]
+    w[2] = y ^ iv[2]
+    w[3] = (z | (n & 0xFF) << 24 | (n & 0xFF00) << 8) ^ iv[3]
+    s = p + 28
+    p = e
+    d = e
+    e = base + _KEY_AT
+    t = p + n
+    while d < t:
+        e += 16
+        o = ptr32(d)
+        r = ptr32(s)
+        y32 = ptr32(e)
+        o[0] = r[0] ^ y32[0]
+        o[1] = r[1] ^ y32[1]
+        o[2] = r[2] ^ y32[2]
+        o[3] = r[3] ^ y32[3]
+        s += 16
+        d += 16
+    if n & 15:
+        o = ptr32(p + (n & -4))
+        o[0] = o[0] & (1 << ((n & 3) << 3)) - 1
+        s = int(o) + 4
+        while s < d:
+            ptr32(s)[0] = 0
+            s += 4
+    r = ptr32(base + _KEY_AT)
+    f = r[0]
+    x = r[1]
+    y = r[2]
+    z = r[3]
+    iv[4] = 2
+    cbc.encrypt(mac_views[top], out)
+    o = ptr32(base + _KEY_AT + (top << 4) - 16)
+    iv[0] = o[0]
+    iv[1] = o[1]
+    iv[2] = o[2]
+    iv[3] = o[3]
+    iv[4] = 3
+    w[0] = f ^ o[0]
+    w[1] = x ^ o[1]
+    w[2] = y ^ o[2]
+    w[3] = z ^ o[3]
+    i = 0
+    d = base
+    e = base + 16
+    while d < e:
+        i |= ptr8(d)[0] ^ ptr8(tag)[0]
+        d += 1
+        tag += 1
+    if i:
+        return None
+
+    # Genuine. Made before the window is marked: there may be no memory for it.
+    p -= base
+    if int(code) != p << 10 | n:
+        view = cut(inners, raw, p, n)
+    made_of = message(topic, to_bytes(view), label, sender, age, 0, {})
+
+    if back < 0:
+        back = 0 - back
+        h = 1
+        i = 0
+        if back < 32:
+            u = uint(c[1])
+            h = c[1] << back | 1
+            i = c[2] << back | int(u >> 32 - back)
+        elif back < 64:
+            i = c[1] << back - 32
+        c[0] = ctr
+        c[1] = h
+        c[2] = i
+    else:
+        o = ptr32(int(c) + 4 + (back >> 5 << 2))
+        o[0] = o[0] | 1 << (back & 31)
+    if t_pub - c[3] > 0:
+        c[3] = t_pub
+    g = ptr8(m)
+    h = g[11] << 16 | g[12] << 8 | g[13]
+    i = g[14] << 16 | g[15] << 8 | g[16]
+    if h > c[5] or (h == c[5] and i > c[4]):
+        c[4] = i
+        c[5] = h
+    ptr8(int(ptr8(clock)) + _MOVED)[0] = 0
+    return made_of
