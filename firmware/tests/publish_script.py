@@ -12,7 +12,6 @@ from sealmq_spec.envelope import get_m1
 # `general` counts the messages that the general publish sends, `writes` the packets. `often` does a
 # thing until it is prepared for.
 COUNT = """
-from sealmq_device import client as module
 general = writes = 0
 send = c._send
 def counted(*words):

@@ -48,7 +48,7 @@ often()
 
         def on_ping(c: Connection) -> bool:
             pings.append(1)
-            b.peer.site.clock_error_ms = 40_000 if len(pings) > 2 else 0
+            b.peer.site.clock_error_ms = 20_000 if len(pings) > 2 else 0
             return False
 
         b.peer.on_ping = on_ping
@@ -59,7 +59,7 @@ often()
         assert [e[1] for e in b.peer.said("connected")] == [1, 1, 2]
         assert [m[3] for m in messages(b)] == [*range(1, 49), *range(1, 26), *range(27, 51)]
         assert start - 1 <= times[0] <= times[72] <= end
-        assert start + 39 <= times[73] <= times[-1] <= end + 40
+        assert start + 19 <= times[73] <= times[-1] <= end + 20
         assert times == sorted(times)
 
 
