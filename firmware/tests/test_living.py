@@ -98,15 +98,18 @@ def test_a_connection_that_ends_around_a_message(
 l = living(box=Outbox(12))
 for n in range(12):
     l.publish("t", str(n), qos=1)
-say(l.flush(20000), l.outbox.counts["accepted"])
+say(l.flush(20000), l.outbox.counts["accepted"], len(l.core.unacked))
 """,
         )
         ends = [line for line in said if line.endswith("accepted")]
         assert ends == [f"{n + 1} accepted" for n in range(12)]
-        assert said[-1] == "True 12"
+        assert said[-1] == "True 12 0"
         assert said.count("down OSError") >= 3
         assert first_of_each(b) == [str(n) for n in range(12)]
         assert {boot for _, boot, _ in b.peer.said("connected")} == {2}
+        if when == "behind":
+            # The welcome's receipt proves that it had arrived: it does not go out again.
+            assert len(tried) == 12
 
 
 @every
@@ -338,6 +341,16 @@ def bad(m):
     raise ValueError("mine") if m.payload == b"1" else OSError(28)
 l.set_callback(bad)
 l.publish("t", b"1"); l.publish("t", b"2")
+def wrong(*args):
+    raise errors.Misuse("mine")
+publish = l.core.publish
+l.core.publish = wrong
+try:
+    l.flush(9000)
+    say("swallowed")
+except errors.Misuse as error:
+    say(error)
+l.core.publish = publish
 caught_of = []
 for _ in range(50):
     try:
@@ -346,9 +359,9 @@ for _ in range(50):
         caught_of.append(type(error).__name__)
     if len(caught_of) == 2: break
 say(caught_of, l.isconnected())
-l.run = None
 """,
         )
+        assert said[1] == "mine"
         assert said[-1] == "['ValueError', 'OSError'] True"
         assert len(b.peer.said("connected")) == 1
 
@@ -367,3 +380,25 @@ l.run()
 say(l.outbox.counts["accepted"])
 """
         assert live(b, interpreter, script) == ["down OSError", "down OSError", "up", "1"]
+
+
+@every
+def test_a_receipt_of_another_boot_session_proves_nothing(interpreter: str, tmp_path: Path) -> None:
+    """What was acknowledged and not proved is in doubt then, and is not sent again."""
+    with board(tmp_path) as b:
+        b.provision()
+        script = """
+l = living()
+l.publish("t", b"x", qos=1)
+while not l.outbox.owed:
+    l.turn(10)
+l.core._begun = False   # the next CONNECT begins another boot session
+l.core._close()
+l.publish("t", b"y", qos=1)
+l.flush(9000)
+"""
+        gives_receipts(b)
+        b.peer.on_ping = None
+        said = live(b, interpreter, script.replace("flush(9000)", "flush(500)"))
+        assert said == ["up", "down OSError", "1 doubt", "up"]
+        assert [plain for _, plain, *_ in b.peer.said("publish")] == [b"x", b"y"]

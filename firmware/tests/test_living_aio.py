@@ -83,6 +83,9 @@ async def main():
     say(l.client.up.is_set(), l.outbox.counts["accepted"])
     l.publish("t/x", "7", qos=1)
     await until(lambda: b"7" in got)
+    l.publish("t/x", "9")     # this ends the connection, and nobody waits for anything
+    await until(l.client.down.is_set)
+    await until(l.client.up.is_set)
     await l.disconnect()
     for task in tasks:
         task.cancel()
@@ -94,7 +97,8 @@ asyncio.run(main())
         ends = [line for line in said if line.endswith("accepted")]
         assert ends == [f"{n + 1} accepted" for n in range(7)]
         assert "True 6" in said
-        assert first_of_each(b) == ["0", "1", "2", "3", "4", "5", "7"]
+        assert first_of_each(b) == ["0", "1", "2", "3", "4", "5", "7", "9"]
+        assert said.count("down OSError") == len([line for line in said if "down" in line]) >= 3
 
 
 @every
