@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from device_script import INTERPRETERS, Board, board
+from real_micropython import ROOT
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 
@@ -20,7 +22,8 @@ from sealmq_device import Client
 say = print
 say("sealmq_device.nvs" in sys.modules)
 part = esp32.install(sys.argv[1][:-5] + ".nvs")
-from sealmq_device.nvs import BOOT, ENROLMENT, NAMESPACE, STATE, NvsStore
+from sealmq_device.nvs import NvsStore
+NAMESPACE, ENROLMENT, STATE, BOOT = "sealmq", "enrolment", "state", "boot"
 raw = esp32.NVS(NAMESPACE)
 """
 
@@ -48,6 +51,17 @@ def write(b: Board, **values: object) -> None:
 def enrolled(b: Board) -> list[object]:
     """The enrolment as the flash tools write it."""
     return ["blob", b.enrolment.read_bytes().hex()]
+
+
+def test_the_entries_are_those_of_the_readme() -> None:
+    """Tools that write NVS images have the names from either."""
+    source = (ROOT / "firmware" / "sealmq_device" / "nvs.py").read_text()
+    names = dict(re.findall(r'^([A-Z]+) = "(\w{1,15})"', source, re.MULTILINE))
+    assert sorted(names) == ["BOOT", "ENROLMENT", "NAMESPACE", "STATE"]
+    readme = (ROOT / "firmware" / "README.md").read_text()
+    assert f"namespace `{names.pop('NAMESPACE')}`" in readme
+    for name, kind in zip(("ENROLMENT", "STATE", "BOOT"), ("blob", "blob", "i32"), strict=True):
+        assert f"| `{names[name]}` | {kind} |" in readme
 
 
 @every
@@ -102,7 +116,6 @@ part.full = True
 told(lambda: store.put_boot(1))
 told(lambda: store.put_state(b"x"))
 told(lambda: esp32.NVS("sixteen letters!"))
-say([len(name) < 16 for name in (NAMESPACE, ENROLMENT, STATE, BOOT)])
 """
         none = "Malformed NVS holds no enrolment (namespace sealmq, key enrolment)"
         no_json = "Malformed the enrolment file is no JSON object"
@@ -113,7 +126,7 @@ say([len(name) < 16 for name in (NAMESPACE, ENROLMENT, STATE, BOOT)])
             "0", "1", "256", "257", "1024", "1025", "4000", "0",
             no_json, no_json, no_json, none,
             none, "3000",
-            "OSError -4357", "OSError -4357", "OSError -4358", "[True, True, True, True]",
+            "OSError -4357", "OSError -4357", "OSError -4358",
         ]  # fmt: skip
 
 
