@@ -203,6 +203,7 @@ ticks = 0
 while not c.core.sock.rest:
     await asyncio.sleep(0)
     ticks += 1
+c.core.ping()
 waiting = [asyncio.create_task(c.publish("t", b"x", qos=1)) for _ in range(3)]
 await asyncio.sleep(0.05)
 ctr = c.core.session.ctr
@@ -374,6 +375,43 @@ say(sorted(ctrs), c.core.ident.own.epoch, c.core.session.conn, c.unacked)
         )
         # Each of the four was refused and went out once more.
         assert said == ["[5, 6, 7, 8] 2 1 {}"]
+        assert b.peer.said("asked") == [(1,)]
+
+
+@every
+def test_a_late_refusal_for_the_old_epoch_asks_for_no_roots(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        held: list[tuple[int, bytes]] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            if ctr == 1:
+                c.site.new_epoch()
+            if int.from_bytes(m1[2:5], "big") == c.site.own.epoch:
+                for late, pid in held:
+                    c.notice(1, late, 6, "epoch", "provision again")
+                    c.send(0x40, pid)
+                held.clear()
+                return False
+            held.append((ctr, c.publish_pid))
+            if ctr == 1:
+                late, pid = held.pop()
+                c.notice(1, late, 6, "epoch", "provision again")
+                c.send(0x40, pid)
+            return True
+
+        b.peer.on_publish = on_publish
+        said = run(
+            b,
+            interpreter,
+            """
+await c.connect()
+say(sorted(await asyncio.gather(*[c.publish("t", b"x", qos=1) for _ in range(2)])))
+""",
+        )
+        assert said == ["[3, 4]"]
         assert b.peer.said("asked") == [(1,)]
 
 
