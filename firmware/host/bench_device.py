@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench_measures import MEASURES, SIZES, Task, tasks
 from bench_mpy import ROOT, MpyError
-from bench_rows import Row
+from bench_rows import Row, updated
 from bench_runs import VARIANTS, BenchError, rig
 from bench_table import document, table
 from count import CountError
@@ -114,6 +114,9 @@ def main(
     parser.add_argument("--json", action="store_true", help="print the rows instead of a table")
     default = f"{OUT.relative_to(ROOT)} when nothing was chosen"
     parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
+    parser.add_argument(
+        "--update", action="store_true", help="keep the file's other rows: replace only these"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument(
         "--unmerged",
@@ -136,10 +139,13 @@ def main(
         parser.error("none of these measures means anything for these variants and sizes")
     try:
         rows = run(chosen, max(1, given.jobs), not given.unmerged)
+        if given.update:
+            out = out or OUT
+            rows = updated(json.loads(out.read_text(encoding="utf-8"))["rows"], rows)
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
-    except (BenchError, CountError, MpyError, OSError) as error:
+    except (BenchError, CountError, MpyError, OSError, ValueError) as error:
         print(f"bench_device: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

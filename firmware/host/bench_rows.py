@@ -49,3 +49,14 @@ def value(
         if same and all(found["params"].get(name) == wanted for name, wanted in params.items()):
             return float(found["value"])
     return None
+
+
+def updated(rows: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
+    """`rows` with those that were measured anew in their places, others behind."""
+    new = {_key(r): r for r in fresh}
+    kept = [new.pop(_key(r), r) for r in rows]
+    return [*kept, *new.values()]
+
+
+def _key(found: Row) -> tuple[Any, ...]:
+    return found["measure"], found["variant"], found["size"], found["params"].get("bits")

@@ -189,6 +189,17 @@ def test_the_command_prints_and_writes_the_same_rows(
     check(printed)
 
 
+def test_rows_measured_anew_replace_their_likes(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    out.write_text(json.dumps({"rows": rows()}), encoding="utf-8")
+    fresh = row("connect", "plain", 64, 41_000, "instructions", 1)
+    words = ["--measure", "connect", "--update", "--out", str(out)]
+    assert bench_device.main(words, lambda *given: [fresh]) == 0
+    now = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert value(now, "connect", "plain") == 41_000
+    assert now[1:] == rows()[1:]
+
+
 def test_what_a_subscription_asks_for() -> None:
     assert wanted("00010/64") == (10, 64, "")
     assert wanted("10/64/new") == (10, 64, "new")
