@@ -4,7 +4,7 @@
 # Whatever is not so goes to the general path, as it came, and that prepares the way for the next.
 import errno
 import time
-from struct import pack_into
+from struct import pack_into, unpack_from
 
 import micropython
 from micropython import const
@@ -13,7 +13,7 @@ from sealmq_spec.const import CCM, LIVE, M1_HEAD, M3_HEAD, TAG
 from sealmq_spec.envelope import get_m1, get_m3, tail_m1, tail_m3
 
 from .ccm import _key_views, _mac_views, _ready, _views, work
-from .unsealing import opened
+from .unsealing import heard
 
 _TYPING = const(0)
 if _TYPING:
@@ -21,137 +21,118 @@ if _TYPING:
     from typing import Any
 
 _MOST = const(1100)  # bytes of a packet behind its fixed header, as far as the shared buffer goes
-_LEAST = const(84)  # in one of ours
 _KEY_AT = const(1312)  # as in unsealing.py, with what follows
 _MAC_LEN = const(1040)
 _LAY = const(24)
 _MOVED = const(25)
+_READ = const(28)
+_GOT = const(32)
+_NOTHING = const(255)
+_CLOCK = const(36)
 _TO_CTR = const(19)  # bytes of m1's header
 _TO_S2 = const(11)  # and of m3's
 _MOST_TOPIC = const(255)
 _HOLDS = const(32)  # plans
-# What hears holds, a list: looking up an attribute costs as much as unpacking all of it.
+# What an ear holds, a list: looking up an attribute costs as much as unpacking all of it.
 _SOCK = const(1)
 _READINTO = const(2)
 _SETTIMEOUT = const(3)
+_TWO = const(4)
+_PLACES = const(5)
+_STAMP = const(6)
+_SESSION = const(7)
 _OFFSET = const(9)
+_WAIT = const(10)
+_MESSAGE = const(24)
 
 
 # Lays them over a client. Gives what prepares the way for messages like one that has been opened.
 def lay(c: "Any") -> "Callable[[bytes, bytearray], None]":
     from sealmq_spec.reader import Message
 
-    inside = bytearray(_MOST + 12)
-    view = memoryview(inside)
-    raw = memoryview(work)
-    clock = bytearray(28)
-    ticks = time.ticks_ms  # type: ignore[attr-defined]
-    shared = work, _mac_views, _key_views, _views
-    out = raw[_KEY_AT : _KEY_AT + _MAC_LEN]
-    ack = bytearray(b"\x40\x02\0\0")
-    q = inside, c.reader.plans, clock, ticks, shared, _cut, Message, raw, out, ack, bytes
+    view = memoryview(bytearray(_MOST + 12))
     # One for each remainder by which a packet's rest may be best read.
     places = [view[i:] for i in range(4)]
-    two = bytearray(2)
-    hears: "list[Any]" = [c, None, None, None, two, places, clock, c.session, ack, None, q]
-    c.wait_msg = _made(hears, True)
-    c.check_msg = _made(hears, False)
-    return lambda topic, payload: _prepare(hears, topic, payload)
+    raw = memoryview(work)
+    clock = bytearray(_CLOCK)
+    ticks = time.ticks_ms  # type: ignore[attr-defined]
+    one: "list[Any]" = [c, None, None, None, bytearray(2), places, clock, c.session]
+    one += [bytearray(b"\x40\x02\0\0"), None, True, None, c.reader.plans, ticks, work, _mac_views]
+    one += [_key_views, _views, _cut, Message, raw, raw[_KEY_AT : _KEY_AT + _MAC_LEN], bytes]
+    one += [_rest, None]
+    other = list(one)
+    other[_WAIT] = False
+    c.wait_msg = _made(c, one)
+    c.check_msg = _made(c, other)
+    return lambda topic, payload: _prepare(one, other, topic, payload)
 
 
-def _made(hears: "list[Any]", wait: bool) -> "Callable[[], bool]":
+def _made(c: "Any", ear: "list[Any]") -> "Callable[[], bool]":
     # As a default value a list costs neither an attribute nor, as a closure would, a lookup.
     @micropython.native
-    def hear(hears: "list[Any]" = hears, wait: bool = wait) -> bool:
-        c, sock, readinto, settimeout, two, places, clock, s, ack, offset, q = hears
-        if (
-            c.sock is not sock
-            or c._ahead
-            or c._queue
-            or s.due
-            or c._astray
-            or s._offset is not offset
-        ):
-            return bool(c._step(wait))
-        n = first = 0
-        message = None
-        two[0] = 0
+    def hear(c: "Any" = c, ear: "list[Any]" = ear, took: "Any" = heard) -> bool:
         try:
-            if wait:
-                got = readinto(two)
-            else:
-                settimeout(0)
-                got = readinto(two)
-                settimeout(c.timeout)
-                if got is None:
-                    return False
-            lies = clock[_LAY]
-            place = places[lies]
-            if got == 2:
-                first = two[0]
-                n = two[1]
-                if first & 0xF4 == 0x30 and n >= _LEAST:
-                    if n < 128:
-                        if readinto(place, n) != n:
-                            raise OSError(errno.ECONNRESET)
-                        message = opened(q, first, lies, n)
-                    else:
-                        # So much there is at least, if the length is written as it has to be.
-                        n += 1
-                        if readinto(place, n) != n:
-                            raise OSError(errno.ECONNRESET)
-                        more = place[0]
-                        if 1 < more < 128 and n + (more << 7) <= _MOST + 129:
-                            more = (more - 1) << 7
-                            if readinto(place[n:], more) != more:
-                                raise OSError(errno.ECONNRESET)
-                            n += more
-                            more = 1
-                        if more == 1 and n <= c.limit:
-                            message = opened(q, first, lies + 1, n - 1)
-                else:
-                    n = 0
-            if message is not None and first & 2:
-                sock.write(ack, 0, 4)
+            message = took(ear)
         except BaseException as error:
-            return _broken(hears, error, wait, message)
+            return _broken(ear, error)
         if message is None:
-            return _other(hears, wait, got, place, n)
-        if c.cb is not None:
-            c.cb(message)
+            return _other(ear)
+        back = c.cb
+        if back is not None:
+            back(message)
         return True
 
     return hear
 
 
-# What came up in a wait. When nothing had come, waiting goes on; else the stream is in doubt. What
-# has been opened is not lost: it would be refused if it came again.
-def _broken(hears: "list[Any]", error: BaseException, wait: bool, message: "Any") -> bool:
-    c = hears[0]
-    begun = hears[4][0]
-    if isinstance(error, OSError) and wait and not begun and error.errno == errno.ETIMEDOUT:
-        return bool(c._step(True))
+# The rest of a packet whose length's second byte is `more`, behind n bytes.
+def _rest(readinto: "Any", place: memoryview, n: int, more: int) -> int:
+    k = more - 1 << 7
+    if not n or readinto(place[n:], k) != k:
+        raise OSError(errno.ECONNRESET)
+    return n + k
+
+
+# What came up in a wait. When nothing had come, waiting goes on; else the stream is in doubt.
+def _broken(ear: "list[Any]", error: BaseException) -> bool:
+    c = ear[0]
+    begun = ear[_TWO][0]
+    message = ear[_MESSAGE]
     if message is not None:
+        ear[_MESSAGE] = None
         c._queue.append(message)
-    if begun or isinstance(error, OSError):
+    if isinstance(error, OSError):
+        if ear[_WAIT] and not begun and error.errno == errno.ETIMEDOUT:
+            return bool(c._step(True))
+        begun = 1
+    if begun:
         c._close()
     raise error
 
 
 # The general path takes what has been read, as it came.
-def _other(hears: "list[Any]", wait: bool, got: "int | None", place: memoryview, n: int) -> bool:
-    c, _, _, _, two, _, clock, _, _, _, _ = hears
+def _other(ear: "list[Any]") -> bool:
+    c = ear[0]
+    clock = ear[_STAMP]
+    got = clock[_GOT]
+    if got == _NOTHING:
+        return False
+    n, _ = unpack_from("<II", clock, _READ)
     moved = clock[_MOVED]
-    raw = bytes(two[: got or 0])
-    if moved:
-        clock[_MOVED] = 0
-        at = 1 if two[1] > 127 else 0
-        at += 2 + (place[at] << 8 | place[at + 1]) + (2 if two[0] & 6 else 0)
-        raw += bytes(place[:at]) + bytes(place[at + moved : n + moved])
-    elif n:
-        raw += bytes(place[:n])
-    c._ahead = raw
-    return bool(c._step(wait))
+    clock[_MOVED] = 0
+    if got:
+        two = ear[_TWO]
+        raw = bytes(two[:got])
+        place = ear[_PLACES][clock[_LAY]]
+        if moved:
+            place = ear[_PLACES][clock[_LAY] - moved & 3]
+            at = 1 if two[1] > 127 else 0
+            at += 2 + (place[at] << 8 | place[at + 1]) + (2 if two[0] & 6 else 0)
+            raw += bytes(place[:at]) + bytes(place[at + moved : n + moved])
+        elif n:
+            raw += bytes(place[:n])
+        c._ahead = raw
+    return bool(c._step(ear[_WAIT]))
 
 
 # Views are kept for the length of a sender's last message.
@@ -172,20 +153,21 @@ def _hash(a: bytes, b: "bytes | bytearray") -> int:
 
 # Makes all ready for another message like this one, as far as it can be. payload: as reader.open
 # has left it, opened in place.
-def _prepare(hears: "list[Any]", topic: bytes, payload: bytearray) -> None:
-    c = hears[0]
+def _prepare(one: "list[Any]", other: "list[Any]", topic: bytes, payload: bytearray) -> None:
+    c = one[0]
     r = c.reader
-    s = hears[7]
+    s = one[_SESSION]
     sock = c.sock
     now = c.now_ms()
     if sock is None or now is None:
         return
-    if sock is not hears[_SOCK]:
-        hears[_SOCK] = sock
-        hears[_READINTO] = sock.readinto
-        hears[_SETTIMEOUT] = sock.settimeout
-    hears[_OFFSET] = s._offset
-    clock = hears[6]
+    for ear in (one, other):
+        if ear[_SOCK] is not sock:
+            ear[_SOCK] = sock
+            ear[_READINTO] = sock.readinto
+            ear[_SETTIMEOUT] = sock.settimeout
+        ear[_OFFSET] = s._offset
+    clock = one[_STAMP]
     ticks = time.ticks_ms() & 0x3FFFFFFF  # type: ignore[attr-defined]
     units = now >> 10 & 0x3FFFFFFF
     pack_into("<6I", clock, 0, now // 1000, now % 1000, ticks, now >> 40, units, now & 1023)

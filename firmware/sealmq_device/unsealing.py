@@ -28,6 +28,9 @@ _TICKS = const(2)
 _TOP = const(3)
 _UNITS = const(4)
 _REST = const(5)
+_READ = const(7)  # bytes behind the first two that have been read
+_GOT = const(8)  # of those two, or _NOTHING
+_NOTHING = const(255)
 _OLD_MS = const(4000000)
 # Nearer to 60 s than this is the reader's to judge, exactly.
 _NEAR_UNITS = const(57)
@@ -35,6 +38,9 @@ _NEAR_S = const(58)
 _LIFE_S = const(60)
 _FOR_EVER = const(0x3FFFFFFF)
 
+_LEAST = const(84)  # bytes of a packet behind its fixed header
+_MOST_BYTES = const(1229)  # the most of them, and 129
+_MESSAGE = const(24)  # in an ear
 _LAY = const(24)  # a byte: where the next packet's rest is best read to
 _MOVED = const(25)  # a byte: by how much the m3 was moved upwards
 
@@ -46,16 +52,89 @@ _FRONT1 = const(20)
 _SAVED = const(1280)  # in the shared buffer, behind the MAC's blocks: the inner tag
 
 
-# buf[at:at+n]: a PUBLISH behind its fixed header, whose first byte is `first`. The message or None.
+# Reads a packet and opens it. The message, or None: nothing is there, or nothing that this takes,
+# and then the clock's last bytes say what has been read.
 @micropython.viper
-def opened(q: object, first: int, at: int, n: int) -> object:
-    buf, plans, clock, ticks, shared, cut, message, raw, out, ack, to_bytes = q
-    if not plans:
-        return None
-    work, mac_views, key_views, view_of = shared
+def heard(ear: object) -> object:
+    (
+        me,
+        sock,
+        readinto,
+        settimeout,
+        two,
+        places,
+        clock,
+        session,
+        ack,
+        offset,
+        wait,
+        none,
+        plans,
+        ticks,
+        work,
+        mac_views,
+        key_views,
+        view_of,
+        cut,
+        make,
+        raw,
+        out,
+        to_bytes,
+        rest,
+        _,
+    ) = ear
     c = ptr32(clock)
+    c[_READ] = 0
+    c[_GOT] = 0
+    if (
+        me.sock is not sock
+        or session._offset is not offset
+        or me._ahead
+        or me._queue
+        or session.due
+        or me._astray
+    ):
+        return none
+    g = ptr8(two)
+    g[0] = 0
+    if wait:
+        got = readinto(two)
+    else:
+        settimeout(0)
+        got = readinto(two)
+        settimeout(me.timeout)
+    if got is none:
+        c[_GOT] = _NOTHING
+        return none
+    n = int(got)
+    c[_GOT] = n
+    if n != 2:
+        return none
+    first = int(g[0])
+    n = int(g[1])
+    if first & 0xF4 != 0x30 or n < _LEAST or not plans:
+        return none
+    at = int(ptr8(clock)[_LAY])
+    place = places[at]
+    b = int(ptr8(place))
+    if n > 127:
+        # So much there is at least, if the length is written as it has to be.
+        n += 1
+    if int(readinto(place, n)) != n:
+        rest(readinto, place, 0, 0)
+    c[_READ] = n
+    if n > 127:
+        i = int(ptr8(b)[0])
+        if i == 0 or i > 127 or n + (i << 7) > _MOST_BYTES:
+            return none
+        if i > 1:
+            n = int(rest(readinto, place, n, i))
+            c[_READ] = n
+        if n > int(me.limit):
+            return none
+        b += 1
+        n -= 1
     late = (int(ticks()) - c[_TICKS]) & 0x3FFFFFFF
-    b = int(ptr8(buf)) + at
     g = ptr8(b)
     k = g[0] << 8 | g[1]
     t = b + 2
@@ -67,7 +146,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
     body = i - 21 >> 4  # of i - 36 bytes, rounded up
     top = body + (k + 43 >> 4) + 1
     if i < 80 or top > _MOST or late > _OLD_MS:
-        return None
+        return none
     if first & 6:
         g = ptr8(ack)
         g[2] = ptr8(h)[0]
@@ -102,6 +181,13 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         i = (g[0] << 8 | g[1]) ^ k
         if i == 0:
             s = t
+            e = t + k - 3
+            while s < e:
+                a = ptr8(s)
+                z8 = ptr8(f)
+                i |= a[0] ^ z8[0] | a[1] ^ z8[1] | a[2] ^ z8[2] | a[3] ^ z8[3]
+                s += 4
+                f += 4
             e = t + k
             while s < e:
                 i |= ptr8(s)[0] ^ ptr8(f)[0]
@@ -118,7 +204,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         if i == 0:
             break
         if h:
-            return None
+            return none
         s = t
         e = t + k
         while s < e:
@@ -132,7 +218,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         h = (h & 0x1FFFFFFF) << 1 | 1
         outer = found.get(h)
         if not outer:
-            return None
+            return none
     if h:
         plans[0] = outer
         h = int(reader._uses) + 1
@@ -143,7 +229,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
     i = c[_UNITS] + (c[_REST] + late >> 10)
     i -= g[12] << 22 | g[13] << 14 | g[14] << 6 | g[15] >> 2
     if g[11] != c[_TOP] or i > _NEAR_UNITS or i < 0 - _NEAR_UNITS:
-        return None
+        return none
 
     # Outer layer: key stream, MAC input, and the MAC over it into the key stream's place.
     base = int(ptr8(work))
@@ -154,7 +240,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
     cbc, ecb, _, state = cipher
     iv = ptr32(state)
     if iv[4] != 3:
-        return None
+        return none
     o = ptr32(m)
     f = o[2] << 8 | 2
     x = (o[2] >> 24 & 0xFF) | o[3] << 8
@@ -233,19 +319,23 @@ def opened(q: object, first: int, at: int, n: int) -> object:
     iv[3] = o[3]
     iv[4] = 3
     # The tag, in constant time: what differs gathers in i.
-    w[0] = f ^ o[0]
-    w[1] = x ^ o[1]
-    w[2] = y ^ o[2]
-    w[3] = z ^ o[3]
-    i = 0
-    d = base
-    e = base + 16
-    while d < e:
-        i |= ptr8(d)[0] ^ ptr8(tag)[0]
-        d += 1
-        tag += 1
+    if tag & 3:
+        w[0] = f ^ o[0]
+        w[1] = x ^ o[1]
+        w[2] = y ^ o[2]
+        w[3] = z ^ o[3]
+        i = 0
+        d = base
+        e = base + 16
+        while d < e:
+            i |= ptr8(d)[0] ^ ptr8(tag)[0]
+            d += 1
+            tag += 1
+    else:
+        r = ptr32(tag)
+        i = f ^ o[0] ^ r[0] | x ^ o[1] ^ r[1] | y ^ o[2] ^ r[2] | z ^ o[3] ^ r[3]
     if i:
-        return None
+        return none
 
     # m1's header, from p + 1 on: the plan for this sender and boot session.
     inner, found, code, view = inners
@@ -258,7 +348,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         if i == 0:
             break
         if h:
-            return None
+            return none
         s = p
         e = p + 20
         while s < e:
@@ -267,7 +357,7 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         h = (h & 0x1FFFFFFF) << 1 | 1
         inner = found.get(h)
         if not inner:
-            return None
+            return none
     if h:
         inners[0] = inner
     n -= 80
@@ -282,25 +372,25 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         elif i == 255:
             life = _FOR_EVER
         else:
-            return None
+            return none
     age = c[_SECONDS] + (c[_MS] + late) // 1000 - t_pub
     if age < 0 - _NEAR_S or age > life or ctr == 0 or t_pub == 0:
-        return None
+        return none
     # The window: neither seen nor older than it is wide.
     c = ptr32(window)
     back = c[0] - ctr
     if back >= 0:
         if back > 63:
-            return None
+            return none
         if ptr32(int(c) + 4 + (back >> 5 << 2))[0] >> (back & 31) & 1:
-            return None
+            return none
 
     # Inner layer. Its front goes over m1's header and its payload comes to lie 12 bytes or more
     # below its cipher text, the end of which the zeros behind the payload may reach.
     cbc, ecb, _, state = cipher
     iv = ptr32(state)
     if iv[4] != 3:
-        return None
+        return none
     body = n + 15 >> 4
     top = body + (k + 53 >> 4) + 1
     if not (made[top] and ptr8(base + _KEY_MADE_AT)[body]):
@@ -395,25 +485,29 @@ def opened(q: object, first: int, at: int, n: int) -> object:
     iv[2] = o[2]
     iv[3] = o[3]
     iv[4] = 3
-    w[0] = f ^ o[0]
-    w[1] = x ^ o[1]
-    w[2] = y ^ o[2]
-    w[3] = z ^ o[3]
-    i = 0
-    d = base
-    e = base + 16
-    while d < e:
-        i |= ptr8(d)[0] ^ ptr8(tag)[0]
-        d += 1
-        tag += 1
+    if tag & 3:
+        w[0] = f ^ o[0]
+        w[1] = x ^ o[1]
+        w[2] = y ^ o[2]
+        w[3] = z ^ o[3]
+        i = 0
+        d = base
+        e = base + 16
+        while d < e:
+            i |= ptr8(d)[0] ^ ptr8(tag)[0]
+            d += 1
+            tag += 1
+    else:
+        r = ptr32(tag)
+        i = f ^ o[0] ^ r[0] | x ^ o[1] ^ r[1] | y ^ o[2] ^ r[2] | z ^ o[3] ^ r[3]
     if i:
-        return None
+        return none
 
     # Genuine. Made before the window is marked: there may be no memory for it.
     p -= base
     if int(code) != p << 10 | n:
         view = cut(inners, raw, p, n)
-    made_of = message(topic, to_bytes(view), label, sender, age, 0, {})
+    result = make(topic, to_bytes(view), label, sender, age, 0, {})
 
     if back < 0:
         back = 0 - back
@@ -440,4 +534,9 @@ def opened(q: object, first: int, at: int, n: int) -> object:
         c[4] = i
         c[5] = h
     ptr8(int(ptr8(clock)) + _MOVED)[0] = 0
-    return made_of
+    if first & 2:
+        # When that fails, the message is not lost: it would be refused if it came again.
+        ear[_MESSAGE] = result
+        sock.write(ack, 0, 4)
+        ear[_MESSAGE] = none
+    return result
