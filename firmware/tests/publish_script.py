@@ -9,6 +9,10 @@ from peer_connection import Connection
 from real_micropython import VIPER
 from sealmq_spec.envelope import get_m1
 
+# Before a script that looks at what merging the modules renames: device_script.py then takes these
+# as they are.
+INSIDE = "import sealmq_device.client\n"
+
 # `general` counts the messages that the general publish sends, `writes` the packets. `often` does a
 # thing until it is prepared for.
 COUNT = """

@@ -11,7 +11,7 @@ import pytest
 
 from device_script import INTERPRETERS, board
 from peer_connection import Connection
-from publish_script import COUNT, messages, told_times
+from publish_script import COUNT, INSIDE, messages, told_times
 from real_micropython import VIPER
 from test_client_handover import TOLD, epoch_on_ping, refuse_old
 
@@ -53,7 +53,7 @@ often()
 
         b.peer.on_ping = on_ping
         start = int(time.time())
-        said = b.run(interpreter, COUNT + script)
+        said = b.run(interpreter, INSIDE + COUNT + script)
         end = int(time.time()) + 1
         assert said == ["OSError ENOTCONN", "2", "25"]
         assert [e[1] for e in b.peer.said("connected")] == [1, 1, 2]
@@ -106,7 +106,9 @@ def test_refused_for_its_epoch_and_published_anew(interpreter: str, tmp_path: Pa
 
         b.peer.on_ping = on_ping
         script = "connect()\noften(qos=1)\nc.ping()\nc.wait_msg()\nsay(c.publish(T, b'y', qos=1))\n"
-        said = b.run(interpreter, COUNT + script + "often(qos=1)\nsay(c.unacked, c._again)\n")
+        said = b.run(
+            interpreter, INSIDE + COUNT + script + "often(qos=1)\nsay(c.unacked, c._again)\n"
+        )
         assert said == ["26", "{} False"]
         assert [epoch for epoch, _ in came] == [1] * 25 + [2] * 25
 
@@ -130,7 +132,7 @@ say(c.session.boot)
 c.publish("stale", b"x")
 say(c.session.boot, c.session.ctr)
 """
-        assert b.run(interpreter, COUNT + script) == ["1", "2 1"]
+        assert b.run(interpreter, INSIDE + COUNT + script) == ["1", "2 1"]
 
 
 @every
@@ -180,7 +182,9 @@ def test_whatever_ends_a_write_closes_the_socket(
     fails: str, qos: int, interpreter: str, tmp_path: Path
 ) -> None:
     with board(tmp_path) as b:
-        said = b.run(interpreter, COUNT + FAILURES.replace("QOS", str(qos)).replace("FAILS", fails))
+        said = b.run(
+            interpreter, INSIDE + COUNT + FAILURES.replace("QOS", str(qos)).replace("FAILS", fails)
+        )
         name = fails.partition("(")[0].replace("OSError", "ConnectionResetError")
         assert said[0].replace("OSError", "ConnectionResetError") == (
             f"{name} 25 None {[25] * qos}"
@@ -246,7 +250,7 @@ for qos in (0, 1):
 @FAST
 def test_an_interrupted_cipher(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
-        said = b.run(interpreter, COUNT + INTERRUPTED)
+        said = b.run(interpreter, INSIDE + COUNT + INTERRUPTED)
         # CBC's IV is unknown then, so it is made anew; ECB has none.
         assert said == ["5 1", "5 1", "5 0", "5 0"] * 4
         got = messages(b)

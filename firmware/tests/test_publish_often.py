@@ -10,7 +10,7 @@ import pytest
 
 from device_script import INTERPRETERS, board
 from peer_site import Site
-from publish_script import COUNT, messages, told_times
+from publish_script import COUNT, INSIDE, messages, told_times
 from real_micropython import VIPER
 from sealmq_spec import const
 
@@ -29,7 +29,8 @@ def test_sizes_and_alignments(suite: int, interpreter: str, tmp_path: Path) -> N
     with board(tmp_path, Site(suite)) as b:
         said = b.run(
             interpreter,
-            COUNT
+            INSIDE
+            + COUNT
             + f"""
 connect()
 often(); often(qos=1)
