@@ -88,7 +88,7 @@ _WHO = {"TLS": TLS, "plain": PLAIN, "ours": OURS}
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
-    parts = [_instructions(rows), _heap(rows), _bars(rows), _parts(rows), _paper(rows)]
+    parts = [_bars(rows), _instructions(rows), _heap(rows), _parts(rows), _paper(rows)]
     return "\n\n".join(part for part in parts if part)
 
 
