@@ -119,7 +119,7 @@ def _uncached(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
 
 
 def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
-    """Not a difference: the whole process, of which params say what the interpreter alone takes."""
+    """Not a difference: the whole process, of which `part_interpreter` and `import` tell a part."""
     runs = 3 if variant in _TLS else 2
     params: dict[str, Any] = {"first_publish_qos": 1, "heap": BOARD_HEAP}
     with rig.far_end(variant) as far:
@@ -128,7 +128,6 @@ def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
             counted, found = far.count(far.wake_words(), BOARD_HEAP, 1)
             counts.append(counted)
             params |= found
-    params["interpreter"] = counted_alone(["-X", f"heapsize={BOARD_HEAP}", "-c", "pass"])[0]
     params |= {"least": min(counts), "most": max(counts)}
     mean = sum(counts) / runs
     return [row(measure, variant, size, mean, "instructions", runs, params)]
@@ -145,6 +144,21 @@ def _part(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     return [row(measure, variant, size, cost, "instructions", n, {"heap": _HEAP})]
 
 
+def _import(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
+    """What importing takes; of nothing: what the interpreter takes to start."""
+    end = "ffi.open('libc.so.6').func('v', '_exit', 'i')(0)"
+    modules = {"micropython": "ffi", "plain": "umqtt.simple"}
+    what = modules.get(variant, "sealmq_device")
+    cost = _alone(rig, f"import ffi, {what}; {end}")
+    if variant != "micropython":
+        cost -= _alone(rig, f"import ffi; {end}")
+    return [row(measure, variant, size, cost, "instructions", 1, {"heap": BOARD_HEAP})]
+
+
+def _alone(rig: Rig, text: str) -> int:
+    return counted_alone(["-X", f"heapsize={BOARD_HEAP}", "-c", text], path=[rig.mpy[64]])[0]
+
+
 # What is asked of whom at which sizes, the long ones first.
 _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("receive_steady", _steady, _COMPARED, ONE),
@@ -159,6 +173,8 @@ _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("connect", _connect, VARIANTS, ONE),
     ("reconnect", _reconnect, _OURS, ONE),
     ("wake_publish_sleep", _wake, VARIANTS, ONE),
+    ("part_interpreter", _import, ("micropython",), (0,)),
+    ("import", _import, ("plain", "sealmq-ccm"), (0,)),
     *((part, _part, ("micropython",), (size,)) for part, size in _PARTS),
     ("heap_per_message", heap_per_message, VARIANTS, SIZES),
     ("heap_peak", heap_peak, VARIANTS, ONE),

@@ -69,6 +69,11 @@ PARTS: dict[str, tuple[tuple[str, tuple[str, str, int], int], ...]] = {
         ("writes", _WRITE, 2),
         ("reads", _READ, 4),
     ),
+    "wake_publish_sleep": (
+        ("interpreter that starts", ("part_interpreter", "micropython", 0), 1),
+        ("import of the client", ("import", OURS, 0), 1),
+        ("connect to the first accepted publish", ("connect", OURS, 64), 1),
+    ),
     "publish": (
         ("time both layers sealed", _SEAL, 1),
         ("write", _WRITE, 1),
@@ -78,7 +83,8 @@ PARTS: dict[str, tuple[tuple[str, tuple[str, str, int], int], ...]] = {
         ("reads", _READ, 2),
     ),
 }
-_REST = "the interpreter's own: bytecode, calls, names, objects"
+_REST = {"wake_publish_sleep": "enrolment, roots, and all that is done for the first time"}
+_OWN = "the interpreter's own: bytecode, calls, names, objects"
 
 BEGIN = "<!-- device.json: begin -->"
 END = "<!-- device.json: end -->"
@@ -133,7 +139,7 @@ def _parts(rows: Sequence[Row]) -> str:
         for (words, _, times), cost in zip(parts, known, strict=True):
             left -= cost * times
             body.append((measure, f"{times} {words}", cost * times, cost * times / whole))
-        body.append((measure, _REST, left, left / whole))
+        body.append((measure, _REST.get(measure, _OWN), left, left / whole))
     lines = [[of, what, f"{cost:,.0f}", f"{share:.0%}"] for of, what, cost, share in body]
     head = ["64 B", "", "instructions", "share"]
     return f"Where {OURS} goes:\n\n{_lines(head, lines)}" if lines else ""
