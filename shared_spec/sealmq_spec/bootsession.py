@@ -84,7 +84,7 @@ class BootSession:
         self._flags = 0
         self._sent = 0
         self._asked = NOT_ASKED
-        self._order = b""
+        self._order: "bytes | bytearray" = b""
         self._derived = False
         self._rekey = False
         self._time_aead: "Any" = None

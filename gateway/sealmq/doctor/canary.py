@@ -172,7 +172,9 @@ class Canary:
     def _plain(self, packet: Publish) -> bytes | None:
         now = self.session.now_ms(mono())
         try:
-            return self._reader.open(packet.topic_raw, bytearray(packet.payload), now).payload
+            said = self._reader.open(packet.topic_raw, bytearray(packet.payload), now)
+            payload: bytes = said.payload
+            return payload
         except SealError:
             return None
 
