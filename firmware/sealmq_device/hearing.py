@@ -21,7 +21,7 @@ if _TYPING:
     from typing import Any
 
 _MOST = const(1100)  # bytes of a packet behind its fixed header, as far as the shared buffer goes
-_KEY_AT = const(1312)  # as in unsealing.py, with what follows
+_KEY_AT = const(1376)  # as in unsealing.py, with what follows
 _MAC_LEN = const(1040)
 _LAY = const(24)
 _MOVED = const(25)
@@ -33,6 +33,7 @@ _TO_CTR = const(19)  # bytes of m1's header
 _TO_S2 = const(11)  # and of m3's
 _MOST_TOPIC = const(255)
 _HOLDS = const(32)  # plans
+_NO_BYTES = bytearray()
 # What an ear holds, a list: looking up an attribute costs as much as unpacking all of it.
 _SOCK = const(1)
 _READINTO = const(2)
@@ -40,14 +41,13 @@ _SETTIMEOUT = const(3)
 _TWO = const(4)
 _PLACES = const(5)
 _STAMP = const(6)
-_SESSION = const(7)
-_OFFSET = const(9)
-_WAIT = const(10)
-_MESSAGE = const(24)
+_WAIT = const(8)
+_MESSAGE = const(22)
 
 
-# Lays them over a client. Gives what prepares the way for messages like one that has been opened.
-def lay(c: "Any") -> "Callable[[bytes, bytearray], None]":
+# Lays them over a client. Gives what is called for each packet that goes the general way; with
+# a message's topic and payload it prepares the way for others like that.
+def lay(c: "Any") -> "Callable[..., None]":
     from sealmq_spec.reader import Message
 
     view = memoryview(bytearray(_MOST + 12))
@@ -56,15 +56,15 @@ def lay(c: "Any") -> "Callable[[bytes, bytearray], None]":
     raw = memoryview(work)
     clock = bytearray(_CLOCK)
     ticks = time.ticks_ms  # type: ignore[attr-defined]
-    one: "list[Any]" = [c, None, None, None, bytearray(2), places, clock, c.session]
-    one += [bytearray(b"\x40\x02\0\0"), None, True, None, c.reader.plans, ticks, work, _mac_views]
+    one: "list[Any]" = [c, None, None, None, bytearray(2), places, clock]
+    one += [bytearray(b"\x40\x02\0\0"), True, None, c.reader.plans, ticks, work, _mac_views]
     one += [_key_views, _views, _cut, Message, raw, raw[_KEY_AT : _KEY_AT + _MAC_LEN], bytes]
     one += [_rest, None]
     other = list(one)
     other[_WAIT] = False
     c.wait_msg = _made(c, one)
     c.check_msg = _made(c, other)
-    return lambda topic, payload: _prepare(one, other, topic, payload)
+    return lambda *message: _prepare(one, other, *message)
 
 
 def _made(c: "Any", ear: "list[Any]") -> "Callable[[], bool]":
@@ -101,6 +101,7 @@ def _broken(ear: "list[Any]", error: BaseException) -> bool:
     if message is not None:
         ear[_MESSAGE] = None
         c._queue.append(message)
+        ear[_SOCK] = None
     if isinstance(error, OSError):
         if ear[_WAIT] and not begun and error.errno == errno.ETIMEDOUT:
             return bool(c._step(True))
@@ -117,6 +118,8 @@ def _other(ear: "list[Any]") -> bool:
     got = clock[_GOT]
     if got == _NOTHING:
         return False
+    if ear[_SOCK] is None and not c._queue and _arm(ear):
+        return bool((c.wait_msg if ear[_WAIT] else c.check_msg)())
     n, _ = unpack_from("<II", clock, _READ)
     moved = clock[_MOVED]
     clock[_MOVED] = 0
@@ -151,26 +154,36 @@ def _hash(a: bytes, b: "bytes | bytearray") -> int:
     return h << 1 | 1
 
 
-# Makes all ready for another message like this one, as far as it can be. payload: as reader.open
-# has left it, opened in place.
-def _prepare(one: "list[Any]", other: "list[Any]", topic: bytes, payload: bytearray) -> None:
-    c = one[0]
-    r = c.reader
-    s = one[_SESSION]
+# From now on there is something to wait for, and nothing that comes first: no message in the queue,
+# nothing due.
+def _arm(ear: "list[Any]") -> bool:
+    c = ear[0]
+    s = c.session
+    c._upkeep()
     sock = c.sock
     now = c.now_ms()
-    if sock is None or now is None:
-        return
-    for ear in (one, other):
-        if ear[_SOCK] is not sock:
-            ear[_SOCK] = sock
-            ear[_READINTO] = sock.readinto
-            ear[_SETTIMEOUT] = sock.settimeout
-        ear[_OFFSET] = s._offset
-    clock = one[_STAMP]
+    if sock is None or now is None or c._queue or s.due or c._astray:
+        return False
+    ear[_SOCK] = sock
+    ear[_READINTO] = sock.readinto
+    ear[_SETTIMEOUT] = sock.settimeout
     ticks = time.ticks_ms() & 0x3FFFFFFF  # type: ignore[attr-defined]
     units = now >> 10 & 0x3FFFFFFF
-    pack_into("<6I", clock, 0, now // 1000, now % 1000, ticks, now >> 40, units, now & 1023)
+    rest = now & 1023
+    pack_into("<6I", ear[_STAMP], 0, now // 1000, now % 1000, ticks, now >> 40, units, rest)
+    return True
+
+
+# A packet went the general way, so there may be something else to do first: for each call that is
+# looked after. If it was a message, all is made ready for others like it, as far as it can be.
+# payload: as reader.open has left it, opened in place.
+def _prepare(
+    one: "list[Any]", other: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTES
+) -> None:
+    one[_SOCK] = other[_SOCK] = None
+    if not topic:
+        return
+    r = one[0].reader
     plans = r.plans
     if plans:
         plans[0] = _NOBODY  # other roots may have been used: what is used next has to be noted

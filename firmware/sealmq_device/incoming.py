@@ -109,6 +109,8 @@ class Incoming(Joined):
         if first & 0xF0 != _PUBLISH:
             self._acked(first, body)
             return
+        if self._prepare is not None:
+            self._prepare()
         topic, payload = self._split(first, body)
         try:
             if topic == CONTROL:

@@ -15,9 +15,9 @@ if _TYPING:
 
     from viper_types import ptr8, ptr16, ptr32, uint
 
-_KEY_AT = const(1312)  # as in ccm.py, with what follows
-_MADE_AT = const(2384)
-_KEY_MADE_AT = const(2465)
+_KEY_AT = const(1376)  # as in ccm.py, with what follows
+_MADE_AT = const(2512)
+_KEY_MADE_AT = const(2597)
 _MOST = const(64)  # blocks of a layer: its MAC goes to where its key stream was
 
 # Words of the clock: Unix time in s, ms of it, ticks when that was so; for s2, the time's highest
@@ -40,7 +40,7 @@ _FOR_EVER = const(0x3FFFFFFF)
 
 _LEAST = const(84)  # bytes of a packet behind its fixed header
 _MOST_BYTES = const(1229)  # the most of them, and 129
-_MESSAGE = const(24)  # in an ear
+_MESSAGE = const(22)  # in an ear
 _LAY = const(24)  # a byte: where the next packet's rest is best read to
 _MOVED = const(25)  # a byte: by how much the m3 was moved upwards
 
@@ -49,7 +49,7 @@ _MOVED = const(25)  # a byte: by how much the m3 was moved upwards
 _TOPIC = const(28)  # where it stands in m3's
 # An inner plan's image: a TLV block of one byte and m1's header up to ctr, then the front.
 _FRONT1 = const(20)
-_SAVED = const(1280)  # in the shared buffer, behind the MAC's blocks: the inner tag
+_SAVED = const(1344)  # in the shared buffer, behind the MAC's blocks: the inner tag
 
 
 # Reads a packet and opens it. The message, or None: nothing is there, or nothing that this takes,
@@ -64,9 +64,7 @@ def heard(ear: object) -> object:
         two,
         places,
         clock,
-        session,
         ack,
-        offset,
         wait,
         none,
         plans,
@@ -86,14 +84,7 @@ def heard(ear: object) -> object:
     c = ptr32(clock)
     c[_READ] = 0
     c[_GOT] = 0
-    if (
-        me.sock is not sock
-        or session._offset is not offset
-        or me._ahead
-        or me._queue
-        or session.due
-        or me._astray
-    ):
+    if me.sock is not sock or me._ahead:
         return none
     g = ptr8(two)
     g[0] = 0
