@@ -19,14 +19,14 @@ if _TYPING:
     from viper_types import ptr8, ptr16, ptr32, uint
 
 # The shared buffer: blocks for the MAC, blocks of key stream, then a byte for each view: made?
-_MAC_BLOCKS = const(80)  # B0, up to 238 bytes of associated data and 1024 of payload
-_KEY_BLOCKS = const(65)
-_KEY_AT = const(1312)  # the MAC's and two spare blocks: whole blocks are written
-_MADE_AT = const(2384)  # the key stream's and two spare blocks
-_KEY_MADE_AT = const(2465)
-work = bytearray(2531)  # twofold.py divides it in its own way
-_mac_views: "list[Any]" = [None] * 81
-_key_views: "list[Any]" = [None] * 66
+_MAC_BLOCKS = const(84)  # B0, up to 238 bytes of associated data and 1088 of payload
+_KEY_BLOCKS = const(69)
+_KEY_AT = const(1376)  # the MAC's and two spare blocks: whole blocks are written
+_MADE_AT = const(2512)  # the key stream's and two spare blocks
+_KEY_MADE_AT = const(2597)
+work = bytearray(2667)  # twofold.py divides it in its own way
+_mac_views: "list[Any]" = [None] * 85
+_key_views: "list[Any]" = [None] * 70
 
 # Looking up a built-in name costs 420 instructions, a name of this module 100.
 _len = len
@@ -90,7 +90,7 @@ def _crypt(
     w = ptr32(work)
     base = int(w)
     i = base + _MADE_AT
-    if not (ptr8(i)[top] and ptr8(i + 81)[body]):
+    if not (ptr8(i)[top] and ptr8(i + 85)[body]):
         _views(top, body)
     cbc, ecb, _, state = me._s
     iv = ptr32(state)

@@ -7,7 +7,7 @@ import micropython
 from sealmq_device.aead import make
 
 suite = int(sys.argv[1])
-sizes = ((0, 0), (0, 60), (1, 13), (64, 46), (107, 60), (256, 0), (1000, 100), (1024, 238))
+sizes = ((0, 0), (0, 60), (1, 13), (64, 46), (107, 60), (256, 0), (1000, 100), (1088, 238))
 both = (make(suite, bytes(range(32))), make(suite, bytes(range(1, 33))))
 nonce = bytes(12)
 aads = [bytes(a) for _, a in sizes]

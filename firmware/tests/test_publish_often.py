@@ -202,7 +202,7 @@ def test_nothing_is_allocated(suite: int, interpreter: str, tmp_path: Path) -> N
 import gc, micropython
 c.connect()
 T = "machine/1/temperature"
-msgs = [bytes(64), bytearray(64), b"", b"21.5", bytes(400)]
+msgs = [bytes(64), bytearray(64), b"", b"21.5", bytes(400), bytes(1024)]
 def some(n, qos):
     for _ in range(n):
         for msg in msgs:
@@ -220,7 +220,7 @@ for qos in (0, 1):
 """,
         )
         assert said == ["0", "0"]
-        assert len(messages(b)) == 2 * (60 + 2000)
+        assert len(messages(b)) == 2 * (72 + 2400)
 
 
 @FAST
