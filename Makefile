@@ -16,7 +16,7 @@ JOBS ?= $(shell expr $$(nproc) + 1)
 FUZZ_INPUTS ?= 50000
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-red fuzz bench-gateway bench-device clean
+.PHONY: help setup demo lint test test-full test-red fuzz bench-gateway bench-device firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -44,6 +44,9 @@ test-red: setup  ## each defence taken out; the tests that attack it must fail (
 
 fuzz: setup  ## FUZZ_INPUTS inputs at each surface, steered by coverage; build/fuzz keeps them
 	@$(PYTHON) -m fuzz --inputs $(FUZZ_INPUTS)
+
+firmware: setup  ## the device's .mpy files for each architecture, and their sizes, in build/firmware/
+	@$(PYTHON) firmware/host/build_mpy.py
 
 bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 	@mkdir -p build/bench

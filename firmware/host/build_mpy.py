@@ -31,15 +31,16 @@ HOSTS = ("x64", "x86")
 # What a waking board runs, a line each. tests/wake_path.py prints it.
 WAKE = Path(__file__).with_name("wake.txt")
 LIMIT = 48 * 1024
-# What a board carries by what it does, and the files that such a board does without. The limit is
-# for each but the last.
+# What a board carries by what it does, as the files that it does without. The limit is for each but
+# the last.
+_LIVES = ("living", "life", "outbox", "backoff", "sleeping")
 SETS: dict[str, tuple[str, ...]] = {
-    # Publishes, sleeps or stays connected, blocking, AES-CCM.
-    "sensor": ("aio", "living_aio", "chacha", "reader", "hearing", "unsealing", "nvs"),
-    # Publishes and receives, blocking, AES-CCM.
-    "display": ("aio", "living_aio", "living", "sleeping", "outbox", "chacha", "nvs"),
-    # Publishes and receives, asyncio, AES-CCM.
-    "asyncio": ("living", "living_aio", "sleeping", "outbox", "quick", "chacha", "nvs"),
+    # Publishes often, up to 1,000 bytes, keeps its connection or sleeps; blocking, AES-CCM.
+    "sensor": ("aio", "living_aio", "reader", "hearing", "ccm_long", "chacha", "nvs"),
+    # Publishes and receives often; blocking, AES-CCM.
+    "display": ("aio", "keepalive", "living_aio", *_LIVES, "quick", "chacha", "nvs"),
+    # Publishes and receives; asyncio, AES-CCM.
+    "asyncio": ("living_aio", *_LIVES, "quick", "hearing", "chacha", "nvs"),
     "everything": (),
 }
 # What an application may import, and the names it may take; none: all without an underscore.
@@ -102,7 +103,7 @@ def build(folder: Path, archs: Iterable[str] = (*BOARDS, *HOSTS)) -> dict[str, d
 
 def deflate(path: Path) -> None:
     """Replaces a file by one with a z behind its name, as sealmq_device/inflate.py reads it."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -12)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -11)
     packed = packer.compress(path.read_bytes()) + packer.flush()
     path.with_name(f"{path.name}z").write_bytes(packed)
     path.unlink()

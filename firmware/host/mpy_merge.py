@@ -5,10 +5,13 @@ repeat one another's names cost more than all the code that they hold, on flash 
 wakes. What a client imports when it is imported becomes one file; a module that is imported inside
 a function becomes one of its own, together with what nobody else needs.
 
-Three things happen to the code and nothing else: a name that is bound once to a number stands as
-that number; imports between merged modules vanish, and names that clash get their module's name
-behind them; top-level definitions and methods that nothing names are left out. A method is named
-when an attribute of its name stands anywhere in what is kept.
+This happens to the code: a name that is bound once to a number, a text or bytes stands as that;
+imports between merged modules vanish, and names that clash get their module's name behind them;
+top-level definitions and methods that nothing names are left out (a method is named when an
+attribute or a text of its name stands anywhere in what is kept); mpy_split.py puts off what a
+waking board does not run; mpy_names.py renames arguments and private attributes. Annotations go,
+and the ways round a missing viper, which all that we build for have. What cannot be merged is
+refused.
 """
 
 from __future__ import annotations
@@ -179,23 +182,15 @@ class _Merging:
                 entries.setdefault(name, [m for m in self._order([name]) if m not in core])
                 waiting += [m for m in entries[name] if m not in seen]
             seen.add(name)
-        # What two files would hold is a file of its own; so until nothing is shared.
-        while True:
-            owners: dict[str, list[str]] = {}
-            for entry, members in entries.items():
-                for member in members:
-                    owners.setdefault(member, []).append(entry)
-            shared = next((m for m, those in owners.items() if len(those) > 1), None)
-            if shared is None:
-                break
-            alone = [m for m in self._order([shared]) if m not in core]
-            for entry in entries:
-                entries[entry] = [m for m in entries[entry] if m not in alone]
-            entries[shared] = alone
+        # What the same files would hold is one file of its own.
+        groups: dict[frozenset[str], list[str]] = {}
+        for member in self._order([m for members in entries.values() for m in members]):
+            owners = frozenset(e for e, members in entries.items() if member in members)
+            if owners:
+                groups.setdefault(owners, []).append(member)
         self._piece(CORE, core)
-        for entry, members in entries.items():
-            if members:
-                self._piece(entry, members)
+        for members in groups.values():
+            self._piece(next((m for m in members if m in entries), members[-1]), members)
 
     def _piece(self, name: str, members: list[str]) -> None:
         # What is deflated lies in one folder.

@@ -1,5 +1,5 @@
 # Only in what ships (firmware/host/build_mpy.py): the files beside the package's own are deflated,
-# and this is the file system through which MicroPython imports them. Inflating takes 4 KiB while a
+# and this is the file system through which MicroPython imports them. Inflating takes 2 KiB while a
 # file is read.
 import os
 
@@ -10,7 +10,7 @@ _TYPING = False
 if _TYPING:
     from typing import Any
 
-_BITS = 12
+_BITS = 11
 _AT = "/sealmq"
 _files: str = globals()["__path__"]
 

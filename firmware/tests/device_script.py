@@ -65,14 +65,17 @@ class Board:
         self._script = folder / "script.py"
         self.enrolment.write_text(json.dumps(peer.site.enrolment(peer.port)), encoding="utf-8")
 
-    def run(self, interpreter: str, script: str, prelude: str = PRELUDE) -> list[str]:
-        """The lines that `script` prints."""
+    def run(
+        self, interpreter: str, script: str, prelude: str = PRELUDE, heap: str = ""
+    ) -> list[str]:
+        """The lines that `script` prints. heap: MicroPython's, such as 96k."""
         self._script.write_text(prelude + script, encoding="utf-8")
         words = [str(self._script), str(self.enrolment)]
         if interpreter == "cpython":
             argv = [sys.executable, str(Path(__file__).with_name("cpython") / "run_script.py")]
         else:
             argv = [str(ROOT / "build" / "micropython" / "bin" / f"micropython{interpreter}")]
+            argv += ["-X", f"heapsize={heap}"] if heap else []
         done = subprocess.run(
             [*argv, *words],
             env={

@@ -1,0 +1,178 @@
+"""What `make firmware` makes: sizes, that it can be made again byte for byte, and that it runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import build_mpy
+from count import count
+from device_script import ARCHS, Board, board
+from mpy_file import MpyError, check, check_folder
+from real_micropython import VIPER
+
+both = pytest.mark.parametrize("bits", [str(n) for n in VIPER])
+
+# An eighth of umqtt's over TLS 1.3 with ECDSA is 5.7 million.
+WAKE = 5_700_000
+PUBLISHES = """
+say(c.connect(), all(c.publish("machine/1/t", b"%d" % i, qos=1) == i + 1 for i in range(20)))
+"""
+WAKES = """
+import sys
+from sealmq_device import Client
+say = print
+c = Client(sys.argv[1])
+"""
+RECEIVES = """
+got = []
+c.set_callback(got.append)
+c.connect()
+c.subscribe("machine/#", qos=1)
+c.publish("machine/1/t", b"21.5", qos=1)
+while not got:
+    c.wait_msg()
+say(got[0].topic, got[0].payload, c.refused)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All architectures, built once."""
+    folder = tmp_path_factory.mktemp("built")
+    build_mpy.build(folder)
+    return folder
+
+
+def shipped(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on boards run what was built."""
+    monkeypatch.setenv("SEALMQ_MPY", str(built))
+
+
+def provisioned(b: Board, bits: str) -> None:
+    assert b.run(bits, "c.connect()\nc.disconnect()\n") == []
+    b.peer.events.clear()
+
+
+def test_each_set_fits_its_flash(built: Path, tmp_path: Path) -> None:
+    sizes = {
+        arch: {
+            path.relative_to(built / arch).as_posix(): path.stat().st_size
+            for path in (built / arch).rglob("*.mpy*")
+        }
+        for arch in build_mpy.BOARDS
+    }
+    totals = build_mpy.lay_out(built, sizes)
+    limited = [name for name, without in build_mpy.SETS.items() if without]
+    assert len(limited) >= 3
+    assert {(n, a): s for n in limited for a, s in totals[n].items() if s > build_mpy.LIMIT} == {}
+    for name in build_mpy.SETS:
+        for arch in build_mpy.BOARDS:
+            assert check_folder(built / name / arch, arch) >= 8
+
+
+def test_it_can_be_made_again_byte_for_byte(built: Path, tmp_path: Path) -> None:
+    build_mpy.build(tmp_path, ["xtensawin"])
+    files = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*.mpy*"))
+    assert len(files) > 10
+    assert [p for p in files if (tmp_path / p).read_bytes() != (built / p).read_bytes()] == []
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "script", "said"),
+    [
+        ("sensor", "from sealmq_device.living import Living" + PUBLISHES, ["False True"]),
+        ("display", RECEIVES, ["b'machine/1/t' b'21.5' {}"]),
+        ("asyncio", "from sealmq_device import aio\nsay(bool(aio.Client))", ["True"]),
+    ],
+)
+def test_a_set_has_what_its_board_needs(
+    bits: str, name: str, script: str, said: list[str], built: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = tmp_path / "set"
+    for inside in build_mpy.SETS[name]:
+        assert "/" not in inside
+    shutil.copytree(built / ARCHS[bits], folder / ARCHS[bits])
+    for inside in build_mpy.SETS[name]:
+        (folder / ARCHS[bits] / "sealmq_device" / f"{inside}.mpyz").unlink(missing_ok=True)
+    shipped(folder, monkeypatch)
+    with board(tmp_path) as b:
+        assert b.run(bits, script) == said
+
+
+def test_another_architecture_or_version_is_named(built: Path, tmp_path: Path) -> None:
+    package = tmp_path / "sealmq_device"
+    package.mkdir()
+    raw = (built / "xtensawin" / "sealmq_device" / "__init__.mpy").read_bytes()
+    core = package / "__init__.mpy"
+    core.write_bytes(raw)
+    assert check_folder(tmp_path, "xtensawin") == 1
+    with pytest.raises(MpyError, match=r"__init__\.mpy: native code for xtensawin, not x64"):
+        check_folder(tmp_path, "x64")
+    core.write_bytes(raw[:1] + b"\x05" + raw[2:])
+    with pytest.raises(MpyError, match=r"__init__\.mpy: \.mpy version 5, not 6"):
+        check_folder(tmp_path, "xtensawin")
+    core.write_bytes(raw[:2] + bytes((raw[2] & 0xFC | 1,)) + raw[3:])
+    with pytest.raises(MpyError, match=r"version 6\.1"):
+        check_folder(tmp_path, "xtensawin")
+    core.write_bytes(b"from x")
+    with pytest.raises(MpyError, match=r"no \.mpy file"):
+        check(core, "xtensawin")
+    with pytest.raises(MpyError, match=r"no \.mpy file in it"):
+        check_folder(tmp_path / "empty", "x64")
+
+
+@both
+def test_a_waking_publisher_loads_nothing_else(
+    bits: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped(built, monkeypatch)
+    with board(tmp_path) as b:
+        provisioned(b, bits)
+        said = b.run(
+            bits,
+            """
+c.connect()
+c.publish("machine/1/temperature", bytes(64), False, 1)
+c.disconnect()
+say([m for m in sys.modules if m in ("sealmq_device.later", "sealmq_device.reader")])
+c.subscribe
+say("sealmq_device.later" in sys.modules)
+""",
+            WAKES,
+        )
+        assert said == ["[]", "True"]
+        assert len(b.peer.said("publish")) == 1
+
+
+if 64 in VIPER:
+
+    def test_what_a_wake_costs(
+        built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shipped(built, monkeypatch)
+        host = Path(build_mpy.__file__).parent
+        scripts = tmp_path / "scripts"
+        text = (host / "bench_wake_sealmq.py").read_text(encoding="utf-8")
+        build_mpy.compile_text(text, scripts / "wake.mpy", "wake.py", "x64")
+        script = tmp_path / "w.py"
+        script.write_text("import wake\n", encoding="utf-8")
+        with board(tmp_path) as b:
+            provisioned(b, "64")
+            counted = count(script, [b.enrolment], path=[built / "x64", scripts])
+            assert len(b.peer.said("publish")) == 1
+        assert counted < WAKE
+
+
+def test_96_kilobytes_of_heap_are_enough(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped(built, monkeypatch)
+    with board(tmp_path) as b:
+        said = b.run("32", RECEIVES + "import gc\ngc.collect()\nsay(gc.mem_free())\n", heap="96k")
+    assert said[0] == "b'machine/1/t' b'21.5' {}"
+    assert int(said[1]) > 8_000
