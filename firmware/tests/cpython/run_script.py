@@ -56,11 +56,16 @@ class Socket(socket.socket):
         return len(view)
 
 
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
 async def readable(sock: socket.socket) -> None:
     """As waiting.py's."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(sock, lambda: ready.done() or ready.set_result(None))
+    loop.add_reader(sock, _wake, ready)
     try:
         await ready
     finally:
@@ -71,7 +76,7 @@ async def writable(sock: socket.socket) -> None:
     """As waiting.py's."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_writer(sock, lambda: ready.done() or ready.set_result(None))
+    loop.add_writer(sock, _wake, ready)
     try:
         await ready
     finally:
