@@ -61,7 +61,7 @@ class Life:
         clean: bool = True,
     ) -> None:
         if not core.keepalive:
-            raise Misuse("Client needs a keepalive")
+            raise Misuse("no keepalive")
         self.core = core
         self.outbox = Outbox() if outbox is None else outbox
         self.clean = clean

@@ -77,7 +77,7 @@ class Outbox:
         self._n += 1
         item = Item(self._n, args)
         if item.size > self.queue_bytes:
-            raise TooLarge("more than the queue holds: %d" % item.size)
+            raise TooLarge("%d bytes" % item.size)
         self.waiting.append(item)
         self.bytes += item.size
         while len(self) > self.queue_len or self.bytes > self.queue_bytes:

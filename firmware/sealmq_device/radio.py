@@ -1,10 +1,15 @@
 # When Wi-Fi is begun, awaited and given up: decisions only. Whoever builds on this (wlan.py) has
-# start(), stop(), up() and failure(), and none of these waits.
+# start() and stop(), which may raise OSError; up(); and failure(), which says why an attempt is
+# over, and nothing while it may still come to something. None of these waits.
 from micropython import const
 
 from sealmq_spec.errors import Unavailable
 
 from .backoff import FIRST_MS, Backoff
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
 
 _LOOK_MS = const(100)
 
@@ -19,23 +24,10 @@ class Radio:
         self._at = 0  # when the next one may begin
         self._up = False
 
-    # OSError when the driver does not want to now.
-    def start(self) -> None:
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        raise NotImplementedError
-
-    def up(self) -> bool:
-        raise NotImplementedError
-
-    # Why the attempt is over; empty while it may still come to something.
-    def failure(self) -> str:
-        raise NotImplementedError
-
     # 0: it is up. Otherwise milliseconds after which to look again.
     def next(self, now: int) -> int:
-        if self.up():
+        port: "Any" = self
+        if port.up():
             self._up = True
             return 0
         why = ""
@@ -43,7 +35,7 @@ class Radio:
             why = "lost"
             self.backoff.limit = FIRST_MS
         elif self._began >= 0:
-            why = self.failure()
+            why = port.failure()
             if not why and now - self._began >= self._patience:
                 why = "no address in time"
         elif now < self._at:
@@ -51,7 +43,7 @@ class Radio:
         else:
             self._began = now
             try:
-                self.start()
+                port.start()
             except OSError as error:
                 why = str(error)
         if why:
@@ -64,7 +56,8 @@ class Radio:
     def off(self) -> None:
         self._up = False
         self._began = -1
+        port: "Any" = self
         try:
-            self.stop()
+            port.stop()
         except OSError:
             pass  # it was off already

@@ -30,7 +30,7 @@ class Rtc:
     # memory: has memory() and memory(bytes), as machine.RTC. secret: the client's, as text.
     def __init__(self, memory: "Any", secret: str) -> None:
         self._memory = memory
-        self._secret = sha256(b"SealMQ RTC memory" + secret.encode()).digest()
+        self._secret = sha256(b"rtc1" + secret.encode()).digest()
         self._raw = bytearray(_BODY)
         self.failures = 0  # wakes in a row that could not publish
         self.skip = 0  # wakes that are still to pass without trying

@@ -220,7 +220,7 @@ say(l.radio.error)
 """,
             LIVING + NETWORK,
         )
-        assert said[0].startswith("Wi-Fi: wrong password 3")
+        assert said[0].startswith("Wi-Fi: STAT_WRONG_PASSWORD 3")
         assert said[1:3] == ["up", "True"]
         assert said[-1].startswith("Wi-Fi: ")
 
