@@ -113,7 +113,8 @@ class _Merging:
         own = {owner: name for name, owner in core.names.items()}
         names = [(own.get((m, q.partition(".")[0])), q) for m, q in awake]
         split = Split(
-            core.parts, [name + q[len(q.partition(".")[0]) :] for name, q in names if name]
+            core.parts if names else (),
+            [name + q[len(q.partition(".")[0]) :] for name, q in names if name],
         )
         if names:
             bodies[CORE], bodies[LATER] = split.core, split.later
@@ -224,7 +225,7 @@ class _Merging:
                 own = self.final(piece, name, n)
                 waiting.extend((piece.name, part) for part in index[piece.name, own])
         held = _Methods(self._public_classes())
-        while waiting:
+        while True:
             while waiting:
                 where, part = waiting.pop()
                 if not part.kept:
@@ -232,7 +233,10 @@ class _Merging:
                     held.see(part.statement, where)
                     _describe(part)
                     follow(where, part)
-            for where, node in held.wanted():
+            methods = held.wanted()
+            if not methods:
+                break
+            for where, node in methods:
                 method = Part(node, set())
                 _describe(method)
                 follow(where, method)

@@ -156,7 +156,7 @@ class Split:
             self.core.append(s)
         if not halves and not rest:
             return
-        first = next(i for i, s in enumerate(self.core) if not _is_import(s))
+        first = next((i for i, s in enumerate(self.core) if not _is_import(s)), 0)
         added = ast.parse(_HOOK).body if hooks else []
         rare = sorted(self._rare)
         self.core = [_Numbered(rare).visit(s) for s in self.core]
