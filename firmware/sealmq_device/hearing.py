@@ -33,6 +33,8 @@ _TO_CTR = const(19)  # bytes of m1's header
 _TO_S2 = const(11)  # and of m3's
 _MOST_TOPIC = const(255)
 _HOLDS = const(32)  # plans
+_MASK = const(4)  # in a window
+_MASK_END = const(12)
 _NO_BYTES = bytearray()
 # What an ear holds, a list: looking up an attribute costs as much as unpacking all of it.
 _SOCK = const(1)
@@ -201,6 +203,8 @@ def _prepare(
     window = r._windows.get((label, sender, boot, salt, False))
     if not (hasattr(outer, "_s") and hasattr(inner, "_s")) or window is None:
         return
+    if window[_MASK] == 1 and not any(window[_MASK + 1 : _MASK_END]):
+        return  # the first of its boot session: perhaps there is no other
     _, _, _, state = inner._s
     if state[16] == 1:
         _ready(inner._s, 1, 2)  # no payload came yet, so there is no ECB

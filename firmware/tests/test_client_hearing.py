@@ -306,7 +306,7 @@ def test_topics_senders_labels_and_mediators_in_turn(interpreter: str, tmp_path:
         assert usual == quick
         assert len(quick) == 8 + 64 + 1
         if interpreter in [str(bits) for bits in VIPER]:
-            assert said[1][1] == 5 + 2 + 3 + 3 + 3 + 3 + 1
+            assert said[1][1] == 5 + 2 + 2 * (3 + 3 + 3 + 1) + 3
 
 
 @every
