@@ -74,8 +74,10 @@ class _Wire:
         del self.ready[:size]
         return size
 
-    def write(self, buf: bytes, at: int = 0, size: int | None = None) -> None:
-        self.peer.hears(bytes(buf[at:] if size is None else buf[at : at + size]))
+    def write(self, buf: bytes, at: int = 0, size: int | None = None) -> int:
+        written = bytes(buf[at:] if size is None else buf[at : at + size])
+        self.peer.hears(written)
+        return len(written)
 
     def close(self) -> None:
         self.open = False
