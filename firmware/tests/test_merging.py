@@ -11,7 +11,7 @@ from mpy_source import read
 CORE = "sealmq_device"
 
 
-def merged(awake: tuple[tuple[str, str], ...] = (), **texts: str) -> dict[str, str]:
+def merged(awake: tuple[tuple[str, str], ...] = (), /, **texts: str) -> dict[str, str]:
     """The files' sources; modules by their plain names, `core` for the package's own."""
     texts = {"inflate": "", "aead": "", "ccm": "", **texts}
     named = {CORE if name == "core" else f"{CORE}.{name}": text for name, text in texts.items()}
