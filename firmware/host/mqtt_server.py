@@ -33,6 +33,11 @@ def wanted(filt: str) -> tuple[int, int, str] | None:
     return (int(count), int(size), rest) if count.isdigit() and size.isdigit() else None
 
 
+def payload(number: int, size: int) -> bytes:
+    """The message of that number, of at least two bytes."""
+    return number.to_bytes(2, "big") + bytes(size - 2)
+
+
 class Reading:
     """Whether the other end of a connection on this host has read what it was sent.
 
@@ -113,9 +118,10 @@ class MqttServer:
             sock.sendall(frame(0x90, body[:2] + b"\0"))
             n = int.from_bytes(body[2:4], "big")
             asked = wanted(body[4 : 4 + n].decode())
-            for _ in range(asked[0] if asked else 0):
+            count, size, _ = asked or (0, 0, "")
+            for i in range(1, count + 1):
                 reading.wait()
-                sock.sendall(frame(0x30, text(TOPIC) + bytes(asked[1] if asked else 0)))
+                sock.sendall(frame(0x30, text(TOPIC) + payload(i, size)))
 
     @contextmanager
     def serving(self) -> Iterator[Self]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mqtt_server import TOPIC, Reading, wanted
+from mqtt_server import TOPIC, Reading, payload, wanted
 from peer import Peer
 from peer_connection import Connection
 from peer_site import make
@@ -42,7 +42,7 @@ class BenchPeer(Peer):
                 salt, ctr = os.urandom(8), 1
                 self.site.inst += 1
             reading.wait()
-            m1 = self._m1(_SENDER + (n if how == "new" else 0), salt, ctr, bytes(size))
+            m1 = self._m1(_SENDER + (n if how == "new" else 0), salt, ctr, payload(n, size))
             c.publish(TOPIC, c.m3(TOPIC, m1, self.site.own))
         self.site.inst = inst
 
