@@ -44,12 +44,15 @@ c = client()
 def folders(interpreter: str, script: str = "") -> list[Path]:
     """Where an interpreter finds the device's packages: their sources, or what ships, built into
     the folder that SEALMQ_MPY names. A script that reaches into modules which are no files of
-    their own there gets the sources."""
+    their own there, or for private attributes, which have other names there, gets the sources."""
     built = os.environ.get("SEALMQ_MPY")
     if built and interpreter in ARCHS:
         folder = Path(built) / ARCHS[interpreter]
         reached = re.findall(r"^(?:from|import) (sealmq_\w+)\.(\w+)( as)?", script, re.MULTILINE)
-        if all(any(folder.glob(f"{p}/{m}.mpy*")) and not inside for p, m, inside in reached):
+        private = re.search(r"[a-z]\._[a-z]", script)
+        if not private and all(
+            any(folder.glob(f"{p}/{m}.mpy*")) and not inside for p, m, inside in reached
+        ):
             return [folder]
     return [ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib"]
 
