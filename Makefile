@@ -14,9 +14,12 @@ PYTEST_ARGS ?=
 JOBS ?= $(shell expr $$(nproc) + 1)
 # How many inputs fuzzing tries on each target.
 FUZZ_INPUTS ?= 50000
+# Suites whose scripts run on real interpreters, and so can run on what ships.
+BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times.py,\
+    $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-red fuzz bench-gateway bench-device firmware clean
+.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,8 +39,12 @@ test: lint  ## lint and all tests but the long ones, within ten minutes
 test-full: FUZZ_INPUTS = 1000000
 test-full: lint  ## everything
 	@$(PYTEST) $(PYTEST_ARGS) $(TESTS)
+	@$(MAKE) --no-print-directory test-built
 	@$(PYTHON) hil_tests/red.py
 	@$(PYTHON) -m fuzz --inputs $(FUZZ_INPUTS)
+
+test-built: firmware  ## the device's suites on the .mpy files that ship, 64 and 32 bits
+	@SEALMQ_MPY=$(CURDIR)/build/firmware $(PYTEST) -k 'not cpython' $(PYTEST_ARGS) $(BUILT_TESTS)
 
 test-red: setup  ## each defence taken out; the tests that attack it must fail (an hour)
 	@$(PYTHON) hil_tests/red.py

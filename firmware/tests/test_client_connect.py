@@ -287,8 +287,9 @@ def test_a_clock_that_drifts_is_put_right_once_a_day(
         b.peer.on_publish = on_publish
         said = b.run(interpreter, DAY)[0].split(" ", 1)
         assert said[1] == "True 1 False {}"
-        # Behind: moved on. Ahead: waited out, or left with its boot session.
-        assert 0 <= int(said[0]) - max(error_ms, 0) < 3000
+        # Behind: moved on. Ahead: waited out, or left with its boot session. Either time may have
+        # been late on its way.
+        assert abs(int(said[0]) - max(error_ms, 0)) < 3000
         assert b.peer.said("up") == [(const.OP_ASK_TIME,)]
         assert len(b.peer.said("connected")) == boots
 
