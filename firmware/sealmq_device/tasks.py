@@ -1,0 +1,290 @@
+# The two tasks of an asyncio client. One a connection, the link, joins, reads and keeps up: it runs
+# the generators that link.py describes. The other watches its deadlines.
+import asyncio
+import errno
+from socket import SOCK_STREAM, getaddrinfo, socket
+
+from micropython import const
+
+from sealmq_spec.errors import SealError, TooLarge, Unavailable
+
+from .keepalive import Keepalive
+from .link import _LENGTH, ANSWERED
+from .waiting import readable, writable
+from .waits import Core, pulse
+from .wire import Wire
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    from .link import Steps
+
+_OPENED = const(-1)  # as in aio.py
+_CONNACK = const(1)  # as in link.py
+_READ = const(2)
+_IDLE = const(3)
+_ROOTS = const(0x300000)
+_PUBLISH = const(0x30)
+_TCP = const(6)
+_NODELAY = const(1)
+
+
+class Tasks:
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        core.over = self._over
+        # Set while there is a session, and while there is none.
+        self.up = asyncio.Event()
+        self.down = asyncio.Event()
+        self.down.set()
+        self.error: "Exception | None" = None  # that ended the last connection
+        self._keep = Keepalive(core.keepalive)
+        self._changed = asyncio.Event()
+        self._link: "Any" = None
+        self._watch: "Any" = None
+        self._busy = False  # joining: nothing else can be written
+        self._until = 0  # by when the link has to get on, 0: whenever
+
+    # --- the link ---
+
+    async def _lives(self, clean: bool) -> None:
+        me = self._link
+        core = self.core
+        why: "BaseException" = OSError(errno.ECONNRESET)
+        try:
+            present = await self._drive(core._joining(clean))
+            self._keep.start(core.mono())
+            self.down.clear()
+            self.up.set()
+            core.waits.pop(_OPENED).end(present)
+            pulse(self._changed)
+            while True:
+                try:
+                    first, body = await self._packet(True)
+                    core._take(first, body)
+                except TooLarge as error:
+                    core._refuse(error)
+                self._keep.heard(core.mono())
+                if core.outdated:
+                    try:
+                        await self._drive(core._newer(core.outdated[-1].epoch))
+                    finally:
+                        core.told()
+                if core.must():
+                    await self._drive(core._upkeeping())
+                pulse(self._changed)
+                # A peer that sends without end shall not stop all else.
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            pass  # whoever did that has told all others
+        except BaseException as error:
+            why = error
+            if not isinstance(error, (OSError, SealError)):
+                raise
+        finally:
+            if self._link is me:
+                core._close()
+                self._over(why)
+
+    # The link is over: all who wait for it hear why. Called in the link's own task it does nothing
+    # before its end, as the link may go on with another connection.
+    def _over(self, why: "BaseException | None") -> None:
+        link = self._link
+        if link is None:
+            return
+        me = asyncio.current_task()
+        if why is None:
+            if link is me:
+                return
+            why = OSError(errno.ECONNRESET)
+        self._link = None
+        for task in (link, self._watch):
+            if task is not None and task is not me:
+                task.cancel()
+        self._watch = None
+        self._busy = False
+        self._until = 0
+        core = self.core
+        core._close()
+        self.up.clear()
+        self.down.set()
+        core.told()
+        error = why if isinstance(why, Exception) else OSError(errno.ECONNRESET)
+        self.error = error
+        core.fail(error)
+        pulse(self._changed)
+
+    # Runs a generator of link.py: this task is the only one that reads.
+    async def _drive(self, steps: "Steps") -> "Any":
+        core = self.core
+        step: "Any" = steps.send
+        got: "Any" = None
+        try:
+            while True:
+                want = step(got)
+                step = steps.send
+                got = None
+                try:
+                    if want > _IDLE:
+                        got = await self._answers(want)
+                    elif want == _READ:
+                        got = await self._packet(False)
+                    elif want == _CONNACK:
+                        await self._fill(core._four, False)
+                    elif want == _IDLE:
+                        await self._idle()
+                    else:
+                        await self._open()
+                except (OSError, SealError) as error:
+                    step = steps.throw
+                    got = error
+        except StopIteration as end:
+            self._busy = False
+            return end.value
+        finally:
+            steps.close()
+
+    async def _open(self) -> None:
+        core = self.core
+        core._close()
+        family, kind, proto, _, address = getaddrinfo(core.server, core.port, 0, SOCK_STREAM)[0]
+        sock = socket(family, kind, proto)
+        core.sock = Wire(sock, core.mono, self._flushed)
+        sock.setblocking(False)
+        try:
+            sock.connect(address)
+        except OSError as error:
+            if error.errno != errno.EINPROGRESS:
+                raise
+            self._until = core.mono() + 1000 * core.timeout
+            await writable(sock)
+            self._until = 0
+        sock.setsockopt(_TCP, _NODELAY, 1)
+
+    def _flushed(self, error: "Exception | None") -> None:
+        if error is None:
+            pulse(self._changed)
+        else:
+            self._over(error)
+
+    # Nothing new is written from here on; what is awaited may still come.
+    async def _idle(self) -> None:
+        core = self.core
+        self._busy = True
+        until = core.mono() + 1000 * core.timeout
+        while core.waits and _OPENED not in core.waits and core.mono() < until:
+            try:
+                first, body = await self._packet(False)
+                core._take(first, body)
+            except TooLarge as error:
+                core._refuse(error)
+        if _OPENED not in core.waits:
+            core.fail(OSError(errno.ECONNRESET))
+
+    # As Link._answer.
+    async def _answers(self, want: int) -> "Any":
+        core = self.core
+        until = core.mono() + 1000 * core.timeout
+        try:
+            while True:
+                try:
+                    first, body = await self._packet(False)
+                    if first == want >> 16:
+                        if (
+                            body.startswith(ANSWERED)
+                            if want == _ROOTS
+                            else want & 0xFFFF == (body[0] << 8 | body[1])
+                        ):
+                            return body
+                    core._take(first, body)
+                except TooLarge as error:
+                    core._refuse(error)
+                core._check()
+                if core._denied is not None:
+                    said = core._denied
+                    core._denied = None
+                    return said
+                if core.mono() > until:
+                    if want == _ROOTS:
+                        raise Unavailable("no answer from the key generator")
+                    raise OSError(errno.ETIMEDOUT)
+        finally:
+            core._awaited = 0
+
+    # --- reading ---
+
+    # The next packet. free: it may begin whenever it likes.
+    async def _packet(self, free: bool) -> "tuple[int, bytearray]":
+        core = self.core
+        two = core._two
+        await self._fill(two, free)
+        first = two[0]
+        n = two[1]
+        if n > 127:
+            one = bytearray(1)
+            n &= 127
+            shift = 7
+            while True:
+                await self._fill(one, False)
+                n |= (one[0] & 127) << shift
+                shift += 7
+                if one[0] < 128:
+                    break
+                if shift > 21:
+                    raise core._broken("remaining length of more than four bytes")
+        if first & 0xF0 != _PUBLISH and _LENGTH.get(first) != n:
+            core._unknown(first, n)
+        if n > core.limit:
+            for piece in core._thrown_away(first, n):
+                await self._fill(piece, False)
+        body = bytearray(n)
+        await self._fill(body, False)
+        return first, body
+
+    async def _fill(self, buf: "bytearray | memoryview", free: bool) -> None:
+        core = self.core
+        sock = core._alive().sock
+        done = 0
+        while done < len(buf):
+            got = sock.readinto(memoryview(buf)[done:] if done else buf)
+            if got:
+                done += got
+            elif got is not None:
+                raise OSError(errno.ECONNRESET)
+            else:
+                if not free or done:
+                    self._until = core.mono() + 1000 * core.timeout
+                await readable(sock)
+                self._until = 0
+
+    # --- deadlines ---
+
+    def _ping(self) -> None:
+        core = self.core
+        core.ping()
+        self._keep.pinged(core.mono())
+
+    async def _watches(self) -> None:
+        core = self.core
+        keep = self._keep
+        while True:
+            await asyncio.sleep(min(1, core.timeout / 4))
+            now = core.mono()
+            wire = core.sock
+            late = 0 < self._until < now
+            if wire is not None and wire.rest and now > wire.moved + 1000 * core.timeout:
+                late = True
+            for wait in core.waits.values():
+                if wait.key != _OPENED and wait.until < now:
+                    late = True
+            if self.up.is_set() and not self._busy:
+                late = late or keep.dead(now)
+                if not late and not wire.rest and keep.wait(now) <= 0:
+                    try:
+                        self._ping()
+                    except OSError:
+                        return
+            if late:
+                self._over(OSError(errno.ETIMEDOUT))
+                return

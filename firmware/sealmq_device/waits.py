@@ -1,0 +1,115 @@
+# What the tasks of an asyncio client wait for: the blocking client's core, which ends their waits
+# as packets come in.
+import asyncio
+
+from micropython import const
+
+from sealmq_spec.errors import from_notice
+
+from . import client
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+    from sealmq_spec.reader import Message
+
+    from .incoming import Notice
+
+_LAST_CTR = const(0xFFFFFD)
+_WHAT_PUBLISH = const(1)
+_WRONG_EPOCH = const(6)
+
+
+# What one task waits for: an acknowledgement, or the notice about ctr.
+class Wait:
+    def __init__(self, key: int, ctr: int, until: int, pid: int, raw: bytes) -> None:
+        self.key = key
+        self.ctr = ctr
+        self.until = until
+        self.pid = pid
+        self.raw = raw  # of a PUBLISH
+        self.got: "Any" = None
+        self.error: "Exception | None" = None
+        self.epoch = 0
+        self.event = asyncio.Event()
+
+    def end(self, got: "Any") -> None:
+        self.got = got
+        self.event.set()
+
+
+# The core, and what it tells.
+class Core(client.Client):
+    over: "Any" = None  # called when a connection is closed
+    mail: "Any" = None  # an event: a message came
+    _heard = -0x3FFFFFFF  # what hearing.py makes reads by itself
+
+    def _attributes(self) -> None:
+        client.Client._attributes(self)
+        self.waits: "dict[int, Wait]" = {}
+        # Refused for their epoch: told when there are new roots, or none to be had.
+        self.outdated: "list[Wait]" = []
+
+    def _close(self) -> None:
+        held = self.sock
+        client.Client._close(self)
+        if held is not None and self.over is not None:
+            self.over(None)
+
+    # What hearing.py prepares is for the blocking client's reads.
+    def _learn(self, topic: bytes, payload: bytearray) -> None:
+        pass
+
+    def _acked(self, first: int, body: bytearray) -> None:
+        client.Client._acked(self, first, body)
+        if len(body) > 1:
+            wait = self.waits.pop(first << 16 | body[0] << 8 | body[1], None)
+            if wait is not None:
+                wait.end(body)
+
+    def _noticed(self, said: "Notice") -> None:
+        ctr = said[1]
+        if ctr:
+            for wait in list(self.waits.values()):
+                if wait.ctr == ctr:
+                    del self.waits[wait.key]
+                    wait.got = said
+                    if said[2] == _WRONG_EPOCH and wait.raw:
+                        self.outdated.append(wait)
+                    else:
+                        wait.event.set()
+        elif said[0] == _WHAT_PUBLISH:
+            # Which of them it is about is not known (SPEC.md 4.4): all can be sent again.
+            self.fail(from_notice(said), True)
+        client.Client._noticed(self, said)
+
+    def _deliver(self, message: "Message") -> None:
+        client.Client._deliver(self, message)
+        pulse(self.mail)
+
+    # Ends all waits, or those for a PUBACK, without one. What they sent is kept for resend().
+    def fail(self, error: Exception, published: bool = False) -> None:
+        for wait in list(self.waits.values()):
+            if wait.raw or not published:
+                del self.waits[wait.key]
+                if wait.raw:
+                    self._keep(wait.ctr, wait.pid, wait.raw)
+                wait.error = error
+                wait.event.set()
+
+    # Under way again, or not to be.
+    def told(self) -> None:
+        for wait in self.outdated:
+            wait.event.set()
+        self.outdated = []
+
+    def must(self) -> bool:
+        s = self.session
+        return bool(s.due) or s.ctr > _LAST_CTR or self._astray
+
+
+# Wakes all who wait for something to change.
+def pulse(event: "asyncio.Event") -> None:
+    event.set()
+    event.clear()
