@@ -11,6 +11,7 @@ import build_mpy
 from count import count
 from device_script import ARCHS, Board, board
 from mpy_file import MpyError, check, check_folder
+from peer_connection import Connection
 from real_micropython import VIPER
 
 both = pytest.mark.parametrize("bits", [str(n) for n in VIPER])
@@ -35,6 +36,25 @@ c.publish("machine/1/t", b"21.5", qos=1)
 while not got:
     c.wait_msg()
 say(got[0].topic, got[0].payload, c.refused)
+"""
+# With a heap of 96 kB: behind RECEIVES.
+HANDS_OVER = """
+c.ping()
+while not c.session.due:
+    c.wait_msg()
+c.publish("machine/1/t", b"after", qos=1)
+while len(got) < 2:
+    c.wait_msg()
+c.disconnect()
+c.connect()
+c.subscribe("machine/#", qos=1)
+c.publish("machine/1/t", b"again", qos=1)
+while len(got) < 3:
+    c.wait_msg()
+import gc
+gc.collect()
+say(not c.unacked, c.ident.gen, c.ident.own.epoch, [m.payload for m in got], c.refused)
+say(gc.mem_free())
 """
 
 
@@ -171,8 +191,24 @@ if 64 in VIPER:
 def test_96_kilobytes_of_heap_are_enough(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """To provision, to receive, to publish with QoS 1 through a new epoch of the label and a new
+    connection, which provisions and derives all keys anew."""
     shipped(built, monkeypatch)
     with board(tmp_path) as b:
-        said = b.run("32", RECEIVES + "import gc\ngc.collect()\nsay(gc.mem_free())\n", heap="96k")
+        b.peer.on_ping = new_epoch
+        said = b.run("32", RECEIVES + HANDS_OVER, heap="96k")
     assert said[0] == "b'machine/1/t' b'21.5' {}"
-    assert int(said[1]) > 8_000
+    assert said[1] == "True 2 2 [b'21.5', b'after', b'again'] {}"
+    assert b.peer.said("asked") == [(0,), (1,)]
+    assert len(b.peer.said("publish")) == 3
+    assert int(said[2]) > 8_000, said[2]
+
+
+def new_epoch(c: Connection) -> bool:
+    """Answers a PINGREQ with op 4: the label has a new epoch."""
+    c.site.new_epoch()
+    own = c.site.own
+    body = b"\x04" + own.label.to_bytes(3, "big") + own.epoch.to_bytes(3, "big")
+    end = c.site.now_ms() // 1000 + 60
+    c.tell(body + c.site.kseq.to_bytes(4, "big") + end.to_bytes(4, "big"))
+    return True
