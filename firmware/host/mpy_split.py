@@ -18,7 +18,7 @@ from mpy_file import MpyError
 from mpy_source import Function, local, used
 
 if TYPE_CHECKING:
-    from mpy_merge import Part
+    from mpy_parts import Part
 
 LATER = "sealmq_device.later"
 _MORE = "_more"
