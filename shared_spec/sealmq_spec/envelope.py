@@ -14,7 +14,6 @@ from .const import (
     M3,
     M3_HEAD,
     M3_MIN,
-    N_INNER,
     N_LINK,
     TAG,
     UNTIMED,
@@ -135,8 +134,10 @@ def get_m1(
     )
 
 
+# N_INNER is zero, so it and ctr are ctr as a u32.
 def nonce_m1(buf: "Readable", o: int) -> bytes:
-    return bytes(buf[o + 11 : o + 19]) + N_INNER + bytes(buf[o + 19 : o + 22])
+    salt, ctr = struct.unpack_from(">8sI", buf, o + 11)
+    return struct.pack(">8sI", salt, ctr >> 8)
 
 
 def put_m2(buf: "bytearray", o: int, first: int, suite: int, ctr: int, s1: int) -> None:
@@ -228,9 +229,7 @@ def seal_at(
 def open_at(
     aead: "Any", nonce: bytes, buf: "bytearray", o: int, head: int, end: int, tail: bytes
 ) -> bool:
-    ok: bool = aead.open_into(
-        nonce, bytes(buf[o : o + head]) + tail, buf, o + head, end - o - head - TAG
-    )
+    ok: bool = aead.open_into(nonce, buf[o : o + head] + tail, buf, o + head, end - o - head - TAG)
     return ok
 
 

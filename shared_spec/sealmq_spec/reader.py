@@ -20,7 +20,7 @@ from .keys import inner_key, outer_key, topic_key
 from .newest import Newest
 from .records import check_manifest, check_record, derive, get_manifest, get_record
 from .tlv import fired, span, unpack
-from .window import NEW, Window, check_fresh, life_s
+from .window import NEW, check_fresh, life_s, look, mark
 
 _TYPING = False
 if _TYPING:
@@ -38,9 +38,10 @@ _CLASSES = (0b011, 0b110, 0b100, 0b111)
 # bytes}. A named tuple, as on a device setting an attribute costs more than making all of one.
 Message = namedtuple("Message", ("topic", "payload", "label", "sender", "age", "how", "tlv"))
 
-# A window in a reader: top, mask, the newest t_pub, the newest s2's lower 24 bits and the others.
-# As words, so that a device's fast path can work in them as they stand.
-_WINDOW = "<IQIII"
+# A window in a reader: top and mask (window.py), then in words the newest t_pub, the newest s2's
+# lower 24 bits and the others. So a device's fast path can work in it as it stands.
+_TIMES = "<III"
+_TIMES_AT = 12
 _WINDOW_LEN = 24
 
 
@@ -89,6 +90,8 @@ class Reader:
         self._now = {own.label: (own.epoch, 0, 0)} if own else {}
         self._outer: dict[Any, Any] = {}
         self._inner: dict[Any, Any] = {}
+        # By topic: label and what stands behind the headers in the associated data of m3 and m1.
+        self._tails: dict[bytes, tuple[int, bytes, bytes]] = {}
         while len(kept) > self.limit and self._make_room(True):
             pass
 
@@ -202,21 +205,29 @@ class Reader:
         if suite != roots.suite:
             raise Unsupported("m3 of suite %d, the label's is %d" % (suite, roots.suite))
         # Who was put out of the label could seal under any how.
-        self._check_epoch(label, epoch, now_ms // 1000)
-        self._uses += 1
-        roots.used = self._uses
+        now = now_ms // 1000
+        if epoch != self._now[label][0]:
+            self._check_epoch(label, epoch, now)
+        self._uses = roots.used = self._uses + 1
         end = len(payload)
-        tail = tail_m3(self.ident.site, topic)
+        tails = self._tails.get(topic)
+        if tails is None or tails[0] != label:
+            site = self.ident.site
+            tails = label, tail_m3(site, topic), tail_m1(site, label, topic)
         key = (label, epoch, inst)
-        outer = self._outer.get(key) or self._make_outer(roots, inst)
-        if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tail):
+        known = self._outer.get(key)
+        outer = known or self._make_outer(roots, inst)
+        if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tails[1]):
             raise Unauthentic("m3: the tag does not verify")
-        _room(self._outer, self.limit, key)
-        self._outer[key] = outer
-        check_fresh("m3", now_ms // 1000 - s2 // 1000)
-        start, o = span(payload, M3_HEAD, end - TAG)
-        items = unpack(payload, start, o, self.known_tlv)
-        return self._open_inner(topic, payload, o, end - TAG, roots, how, s2, now_ms, items)
+        if known is None:
+            _keep(self._outer, self.limit, key, outer)
+        check_fresh("m3", now - s2 // 1000)
+        o = M3_HEAD + 1
+        items: "dict[int, bytes]" = {}
+        if payload[M3_HEAD]:
+            start, o = span(payload, M3_HEAD, end - TAG)
+            items = unpack(payload, start, o, self.known_tlv)
+        return self._open_inner(topic, payload, o, end - TAG, roots, how, s2, now, items, tails)
 
     def _open_inner(
         self,
@@ -227,13 +238,13 @@ class Reader:
         roots: "Any",
         how: int,
         s2: int,
-        now_ms: int,
+        now: int,
         items: "dict[int, bytes]",
+        tails: "tuple[int, bytes, bytes]",
     ) -> Message:
         suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(payload, o, end)
         if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
             raise Malformed("class %d, untimed %d in an m3 with how %d" % (kind, untimed, how))
-        now = now_ms // 1000
         since = t_pub
         if untimed or items:
             since = fired(items, untimed) or t_pub
@@ -251,23 +262,20 @@ class Reader:
         if suite != roots.suite:
             raise Unsupported("m1 of suite %d, the label's is %d" % (suite, roots.suite))
         key = (label, epoch, sender, boot, salt)
-        inner = self._inner.get(key)
-        if inner is None:
-            site = self.ident.site
-            k = inner_key(site, roots.suite, sender, boot, salt, roots.r_bar)
-            inner = self.make(roots.suite, k)
-        tail = tail_m1(self.ident.site, label, topic)
-        if not open_at(inner, nonce_m1(payload, o), payload, o, M1_HEAD, end, tail):
+        known = self._inner.get(key)
+        inner = known or self._make_inner(roots, sender, boot, salt)
+        if not open_at(inner, nonce_m1(payload, o), payload, o, M1_HEAD, end, tails[2]):
             raise Unauthentic("m1: the tag does not verify")
-        _room(self._inner, self.limit, key)
-        self._inner[key] = inner
-        order = (since, boot, ctr)
+        if known is None:
+            _keep(self._inner, self.limit, key, inner)
+        if self._tails.get(topic) is not tails:
+            _keep(self._tails, self.limit, topic, tails)
         if how == RETAINED:
-            self._kept.look((topic, sender), order)
+            self._kept.look((topic, sender), (since, boot, ctr))
         else:
             self._check_window((label, sender, boot, salt, kind == WILL), how, ctr, t_pub, s2)
         if how == RETAINED or kind == RETAINED:
-            self._kept.mark((topic, sender), order)
+            self._kept.mark((topic, sender), (since, boot, ctr))
         plain = bytes(payload[o + M1_HEAD : end - TAG])
         return Message(topic, plain, label, sender, age, how, items)
 
@@ -275,6 +283,10 @@ class Reader:
         site = self.ident.site
         ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
         k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, ek)
+        return self.make(roots.suite, k)
+
+    def _make_inner(self, roots: "Any", sender: int, boot: int, salt: bytes) -> "Any":
+        k = inner_key(self.ident.site, roots.suite, sender, boot, salt, roots.r_bar)
         return self.make(roots.suite, k)
 
     # An epoch is over when the hand-over to the next one is (SPEC.md 6.2, 8).
@@ -293,21 +305,23 @@ class Reader:
                 self._forget()
             entry = bytearray(_WINDOW_LEN)
             self._windows[key] = entry
-        top, mask, newest, low, high = unpack_from(_WINDOW, entry)
-        window = Window(top, mask)
-        if window.look(ctr) != NEW:
+        if look(entry, ctr) != NEW:
             raise Replay("counter %d of sender %d came before" % (ctr, key[1]))
-        window.mark(ctr)
-        newest = max(newest, t_pub)
-        s2 = max(high << 24 | low, s2)
-        pack_into(_WINDOW, entry, 0, window.top, window.mask, newest, s2 & U24, s2 >> 24)
+        mark(entry, ctr)
+        newest, low, high = unpack_from(_TIMES, entry, _TIMES_AT)
+        if t_pub > newest:
+            newest = t_pub
+        if s2 > high << 24 | low:
+            low = s2 & U24
+            high = s2 >> 24
+        pack_into(_TIMES, entry, _TIMES_AT, newest, low, high)
 
     # Drops the window that has been silent longest; its newest times become the floors.
     def _forget(self) -> None:
         oldest = None
         least = (0, 0)
         for key, entry in self._windows.items():
-            _, _, newest, low, high = unpack_from(_WINDOW, entry)
+            newest, low, high = unpack_from(_TIMES, entry, _TIMES_AT)
             if oldest is None or high << 24 | low < least[0]:
                 oldest = key
                 least = high << 24 | low, newest
@@ -317,10 +331,10 @@ class Reader:
         self.floor_s2 = max(self.floor_s2, least[0])
 
 
-# Makes room for `key`: a full cache loses one entry.
-def _room(cache: "dict[Any, Any]", limit: int, key: "Any") -> None:
-    if len(cache) < limit or key in cache:
-        return
-    for old in cache:
-        del cache[old]
-        return
+# A full cache loses one entry for a new one.
+def _keep(cache: "dict[Any, Any]", limit: int, key: "Any", value: "Any") -> None:
+    if len(cache) >= limit and key not in cache:
+        for old in cache:
+            del cache[old]
+            break
+    cache[key] = value

@@ -1,5 +1,7 @@
 # Replay rules that publisher's mediator and reader share (SPEC.md 6): a 64-wide sliding window,
 # ages, lives.
+from struct import pack_into, unpack_from
+
 from .const import LIFE_FOREVER, WINDOW_S
 from .errors import Stale
 
@@ -31,6 +33,33 @@ class Window:
             self.top = ctr
         else:
             self.mask |= 1 << -ahead
+
+
+# The same in the first 12 bytes of a bytearray (top, then mask, little-endian), for readers: a
+# device allocates for numbers of more than 30 or 62 bits.
+def look(w: bytearray, ctr: int) -> int:
+    back = (w[0] | w[1] << 8 | w[2] << 16 | w[3] << 24) - ctr
+    if back < 0:
+        return NEW
+    if back >= WIDTH:
+        return OLD
+    return SEEN if w[4 + (back >> 3)] >> (back & 7) & 1 else NEW
+
+
+# Only behind a verified tag. ctr must have been NEW.
+def mark(w: bytearray, ctr: int) -> None:
+    top, low, high = unpack_from("<III", w)
+    ahead = ctr - top
+    if ahead <= 0:
+        w[4 + (-ahead >> 3)] |= 1 << (-ahead & 7)
+        return
+    if ahead < 32:
+        high = (high << ahead | low >> 32 - ahead) & 0xFFFFFFFF
+        low = (low << ahead | 1) & 0xFFFFFFFF
+    else:
+        high = low << ahead - 32 & 0xFFFFFFFF if ahead < WIDTH else 0
+        low = 1
+    pack_into("<III", w, 0, ctr, low, high)
 
 
 # Seconds for which a message may be underway; None: without limit.

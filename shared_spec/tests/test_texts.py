@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,7 +13,7 @@ from sealmq_spec import tlv, topics
 from sealmq_spec.b64 import b64u, unb64u
 from sealmq_spec.control import get_notice, notice
 from sealmq_spec.errors import Malformed, SealError, TooLarge, Unsupported
-from sealmq_spec.window import NEW, OLD, SEEN, Window
+from sealmq_spec.window import NEW, OLD, SEEN, Window, look, mark
 
 quick = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 
@@ -120,21 +121,25 @@ def test_token_round_trip(ctr: bytes, tag: bytes, filt: str) -> None:
 @example([1, 64, 1, 65, 1, 2])
 def test_window_against_a_set(ctrs: list[int]) -> None:
     window = Window()
+    held = bytearray(24)  # the same as a reader has it
     accepted: set[int] = set()
     for ctr in ctrs:
         top = max(accepted, default=0)
-        look = window.look(ctr)
+        seen = window.look(ctr)
+        assert look(held, ctr) == seen
         if ctr in accepted and top - ctr < 64:
-            assert look == SEEN
+            assert seen == SEEN
         elif top - ctr >= 64:
-            assert look == OLD
+            assert seen == OLD
         else:
-            assert look == NEW
+            assert seen == NEW
             window.mark(ctr)
+            mark(held, ctr)
             accepted.add(ctr)
         assert window.top == max(accepted, default=0)
         bits = sum(1 << window.top - c for c in accepted if window.top - c < 64)
         assert window.mask == bits
+        assert held == struct.pack("<IQ12x", window.top, bits)
 
 
 @quick
