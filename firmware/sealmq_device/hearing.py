@@ -28,7 +28,9 @@ _MOVED = const(25)
 _READ = const(28)
 _GOT = const(32)
 _NOTHING = const(255)
-_CLOCK = const(36)
+_LIMIT = const(36)
+_TWO_AT = const(40)
+_PACKET = const(44)
 _TO_CTR = const(19)  # bytes of m1's header
 _TO_S2 = const(11)  # and of m3's
 _MOST_TOPIC = const(255)
@@ -41,10 +43,14 @@ _SOCK = const(1)
 _READINTO = const(2)
 _SETTIMEOUT = const(3)
 _TWO = const(4)
-_PLACES = const(5)
 _STAMP = const(6)
-_WAIT = const(8)
-_MESSAGE = const(22)
+_PLACES = const(17)
+_MESSAGE = const(18)
+_SELDOM = const(19)
+# Of what is seldom called:
+_OTHER = const(0)
+_BROKEN = const(1)
+_UNHEARD = const(2)
 
 
 # Lays them over a client. Gives what is called for each packet that goes the general way; with
@@ -52,37 +58,40 @@ _MESSAGE = const(22)
 def lay(c: "Any") -> "Callable[..., None]":
     from sealmq_spec.reader import Message
 
-    view = memoryview(bytearray(_MOST + 12))
+    clock = bytearray(_PACKET + _MOST + 12)
+    view = memoryview(clock)
     # One for each remainder by which a packet's rest may be best read.
-    places = [view[i:] for i in range(4)]
-    raw = memoryview(work)
-    clock = bytearray(_CLOCK)
+    places = [view[_PACKET + i :] for i in range(4)]
     ticks = time.ticks_ms  # type: ignore[attr-defined]
-    one: "list[Any]" = [c, None, None, None, bytearray(2), places, clock]
-    one += [bytearray(b"\x40\x02\0\0"), True, None, c.reader.plans, ticks, work, _mac_views]
-    one += [_key_views, _views, _cut, Message, raw, raw[_KEY_AT : _KEY_AT + _MAC_LEN], bytes]
-    one += [_rest, None]
-    other = list(one)
-    other[_WAIT] = False
-    c.wait_msg = _made(c, one)
-    c.check_msg = _made(c, other)
-    return lambda *message: _prepare(one, other, *message)
+    ear: "list[Any]" = [c, None, None, None, view[_TWO_AT : _TWO_AT + 2], places[0], clock]
+    ear += [bytearray(b"\x40\x02\0\0"), None, c.reader.plans, ticks, work, _cut, Message]
+    out = memoryview(work)[_KEY_AT : _KEY_AT + _MAC_LEN]
+    ear += [out, bytes, _rest, places, None, (_other, _broken, _unheard)]
+    c.wait_msg = _made(c, ear, heard, True)
+    c.check_msg = _made(c, ear, heard, False)
+    return lambda *message: _prepare(ear, *message)
 
 
-def _made(c: "Any", ear: "list[Any]") -> "Callable[[], bool]":
-    # As a default value a list costs neither an attribute nor, as a closure would, a lookup.
-    @micropython.native
-    def hear(c: "Any" = c, ear: "list[Any]" = ear, took: "Any" = heard) -> bool:
+# In viper a closure is cheapest: neither an attribute, nor a look-up, nor arguments. Of more than
+# five variables it would make an object at each call.
+def _made(
+    c: "Any", ear: "list[Any]", took: "Any", wait: bool, error: "Any" = None
+) -> "Callable[[], object]":
+    @micropython.viper
+    def hear() -> object:
+        nonlocal error
         try:
-            message = took(ear)
+            message = took(ear, wait)
         except BaseException as error:
-            return _broken(ear, error)
-        if message is None:
-            return _other(ear)
-        back = c.cb
-        if back is not None:
-            back(message)
-        return True
+            return ear[_SELDOM][_BROKEN](ear, wait, error)
+        if message:
+            back = c.cb
+            if back:
+                back(message)
+            else:
+                ear[_SELDOM][_UNHEARD](c, message)
+            return ear is not took  # a Python True: viper's own is a number
+        return ear[_SELDOM][_OTHER](ear, wait)
 
     return hear
 
@@ -95,8 +104,14 @@ def _rest(readinto: "Any", place: memoryview, n: int, more: int) -> int:
     return n + k
 
 
+# No callback, or one that is false.
+def _unheard(c: "Any", message: "Any") -> None:
+    if c.cb is not None:
+        c.cb(message)
+
+
 # What came up in a wait. When nothing had come, waiting goes on; else the stream is in doubt.
-def _broken(ear: "list[Any]", error: BaseException) -> bool:
+def _broken(ear: "list[Any]", wait: bool, error: BaseException) -> bool:
     c = ear[0]
     begun = ear[_TWO][0]
     message = ear[_MESSAGE]
@@ -105,7 +120,7 @@ def _broken(ear: "list[Any]", error: BaseException) -> bool:
         c._queue.append(message)
         ear[_SOCK] = None
     if isinstance(error, OSError):
-        if ear[_WAIT] and not begun and error.errno == errno.ETIMEDOUT:
+        if wait and not begun and error.errno == errno.ETIMEDOUT:
             return bool(c._step(True))
         begun = 1
     if begun:
@@ -114,17 +129,16 @@ def _broken(ear: "list[Any]", error: BaseException) -> bool:
 
 
 # The general path takes what has been read, as it came.
-def _other(ear: "list[Any]") -> bool:
+def _other(ear: "list[Any]", wait: bool) -> bool:
     c = ear[0]
     clock = ear[_STAMP]
     got = clock[_GOT]
     if got == _NOTHING:
         return False
     if ear[_SOCK] is None and not c._queue and _arm(ear):
-        return bool((c.wait_msg if ear[_WAIT] else c.check_msg)())
+        return bool((c.wait_msg if wait else c.check_msg)())
     n, _ = unpack_from("<II", clock, _READ)
     moved = clock[_MOVED]
-    clock[_MOVED] = 0
     if got:
         two = ear[_TWO]
         raw = bytes(two[:got])
@@ -137,15 +151,24 @@ def _other(ear: "list[Any]") -> bool:
         elif n:
             raw += bytes(place[:n])
         c._ahead = raw
-    return bool(c._step(ear[_WAIT]))
+    return bool(c._step(wait))
 
 
-# Views are kept for the length of a sender's last message.
-def _cut(inners: "list[Any]", raw: memoryview, at: int, n: int) -> memoryview:
-    view = raw[at : at + n]
-    inners[2] = at << 10 | n
-    inners[3] = view
-    return view
+# Views of both layers' blocks and of the payload, kept for the length of a sender's last message.
+# k: bytes of the topic, n: of the m3.
+def _cut(inners: "list[Any]", k: int, n: int) -> "Any":
+    body = n - 21 >> 4
+    top = body + (k + 43 >> 4) + 1
+    body1 = n - 65 >> 4
+    top1 = body1 + (k + 53 >> 4) + 1
+    _views(top, body)
+    _views(top1, body1)
+    at = top1 - body1 << 4
+    view = memoryview(work)[at : at + n - 80]
+    views = _key_views[body], _mac_views[top], _key_views[body1], _mac_views[top1], view
+    inners[2] = n
+    inners[3] = views
+    return views
 
 
 # As unsealing.py does it.
@@ -172,6 +195,7 @@ def _arm(ear: "list[Any]") -> bool:
     ticks = time.ticks_ms() & 0x3FFFFFFF  # type: ignore[attr-defined]
     units = now >> 10 & 0x3FFFFFFF
     rest = now & 1023
+    pack_into("<I", ear[_STAMP], _LIMIT, c.limit)
     pack_into("<6I", ear[_STAMP], 0, now // 1000, now % 1000, ticks, now >> 40, units, rest)
     return True
 
@@ -179,13 +203,11 @@ def _arm(ear: "list[Any]") -> bool:
 # A packet went the general way, so there may be something else to do first: for each call that is
 # looked after. If it was a message, all is made ready for others like it, as far as it can be.
 # payload: as reader.open has left it, opened in place.
-def _prepare(
-    one: "list[Any]", other: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTES
-) -> None:
-    one[_SOCK] = other[_SOCK] = None
+def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTES) -> None:
+    ear[_SOCK] = None
     if not topic:
         return
-    r = one[0].reader
+    r = ear[0].reader
     plans = r.plans
     if plans:
         plans[0] = _NOBODY  # other roots may have been used: what is used next has to be noted

@@ -16,8 +16,6 @@ if _TYPING:
     from viper_types import ptr8, ptr16, ptr32, uint
 
 _KEY_AT = const(1376)  # as in ccm.py, with what follows
-_MADE_AT = const(2512)
-_KEY_MADE_AT = const(2597)
 _MOST = const(64)  # blocks of a layer: its MAC goes to where its key stream was
 
 # Words of the clock: Unix time in s, ms of it, ticks when that was so; for s2, the time's highest
@@ -40,9 +38,13 @@ _FOR_EVER = const(0x3FFFFFFF)
 
 _LEAST = const(84)  # bytes of a packet behind its fixed header
 _MOST_BYTES = const(1229)  # the most of them, and 129
-_MESSAGE = const(22)  # in an ear
+_MESSAGE = const(18)  # in an ear
 _LAY = const(24)  # a byte: where the next packet's rest is best read to
-_MOVED = const(25)  # a byte: by how much the m3 was moved upwards
+# Behind it a byte: by how much the m3 was moved upwards. Then:
+_LIMIT = const(9)  # a word: bytes of a packet
+_TWO = const(40)  # where a packet's first two bytes are read to
+_PACKET = const(44)  # where the others are, or up to 3 behind
+_PLACE = const(5)  # in an ear: a view of that
 
 # A front: m1's or m3's associated data behind two bytes of its length, zeros up to whole blocks.
 # m3: header 20, site 4, topic's length 2, topic. m1: header 27, site 4, label 3, length 2, topic.
@@ -55,38 +57,42 @@ _SAVED = const(1344)  # in the shared buffer, behind the MAC's blocks: the inner
 # Reads a packet and opens it. The message, or None: nothing is there, or nothing that this takes,
 # and then the clock's last bytes say what has been read.
 @micropython.viper
-def heard(ear: object) -> object:
+def heard(ear: object, wait: int) -> object:
+    # The two that loops use most come first: viper keeps them in registers.
+    o = ptr32(0)
+    r = ptr32(0)
     (
         me,
         sock,
         readinto,
         settimeout,
         two,
-        places,
+        place,
         clock,
         ack,
-        wait,
         none,
         plans,
         ticks,
         work,
-        mac_views,
-        key_views,
-        view_of,
         cut,
         make,
-        raw,
         out,
         to_bytes,
         rest,
+        places,
+        _,
         _,
     ) = ear
     c = ptr32(clock)
+    base = int(c)
     c[_READ] = 0
     c[_GOT] = 0
+    g = ptr8(base + _LAY)
+    g[1] = 0
     if me.sock is not sock or me._ahead:
         return none
-    g = ptr8(two)
+    b = base + _PACKET + int(g[0])
+    g = ptr8(base + _TWO)
     g[0] = 0
     if wait:
         got = readinto(two)
@@ -105,9 +111,6 @@ def heard(ear: object) -> object:
     n = int(g[1])
     if first & 0xF4 != 0x30 or n < _LEAST or not plans:
         return none
-    at = int(ptr8(clock)[_LAY])
-    place = places[at]
-    b = int(ptr8(place))
     if n > 127:
         # So much there is at least, if the length is written as it has to be.
         n += 1
@@ -121,7 +124,7 @@ def heard(ear: object) -> object:
         if i > 1:
             n = int(rest(readinto, place, n, i))
             c[_READ] = n
-        if n > int(me.limit):
+        if n > c[_LIMIT]:
             return none
         b += 1
         n -= 1
@@ -145,10 +148,12 @@ def heard(ear: object) -> object:
     n = i
     # m3 has to begin a word. What was guessed for this packet's layout is guessed anew for the next
     # one; m3 moves up if it was wrong.
-    g = ptr8(int(c) + _LAY)
     h = m & 3
     if h:
-        g[0] = (g[0] - h) & 3
+        g = ptr8(base + _LAY)
+        i = (int(g[0]) - h) & 3
+        g[0] = i
+        ear[_PLACE] = places[i]
         h = 4 - h
         g[1] = h
         s = m + n + 3 & -4
@@ -167,7 +172,8 @@ def heard(ear: object) -> object:
     h = 0
     while True:
         cipher, front, inners, topic, label, roots, reader = outer
-        f = int(ptr8(front)) + _TOPIC
+        image = int(ptr8(front))
+        f = image + _TOPIC
         g = ptr8(f - 2)
         i = (g[0] << 8 | g[1]) ^ k
         if i == 0:
@@ -223,11 +229,12 @@ def heard(ear: object) -> object:
         return none
 
     # Outer layer: key stream, MAC input, and the MAC over it into the key stream's place.
+    inner, found, code, views = inners
+    if int(code) != n:
+        views = cut(inners, k, n)
+    key_view, mac_view, key_view1, mac_view1, view = views
     base = int(ptr8(work))
     w = ptr32(base)
-    made = ptr8(base + _MADE_AT)
-    if not (made[top] and ptr8(base + _KEY_MADE_AT)[body]):
-        view_of(top, body)
     cbc, ecb, _, state = cipher
     iv = ptr32(state)
     if iv[4] != 3:
@@ -247,10 +254,9 @@ def heard(ear: object) -> object:
         o[3] = z | i << 24
         i += 1
         d += 16
-    view = key_views[body]
-    ecb.encrypt(view, view)
+    ecb.encrypt(key_view, key_view)
     e = base + (top - body << 4)
-    s = int(ptr8(front))
+    s = image
     d = base + 16
     while d < e:
         o = ptr32(d)
@@ -302,7 +308,7 @@ def heard(ear: object) -> object:
     y = r[2]
     z = r[3]
     iv[4] = 2
-    cbc.encrypt(mac_views[top], out)
+    cbc.encrypt(mac_view, out)
     o = ptr32(base + _KEY_AT + (top << 4) - 16)
     iv[0] = o[0]
     iv[1] = o[1]
@@ -329,12 +335,12 @@ def heard(ear: object) -> object:
         return none
 
     # m1's header, from p + 1 on: the plan for this sender and boot session.
-    inner, found, code, view = inners
     h = 0
     w = ptr32(p)
     while True:
-        cipher, image, window, sender = inner
-        r = ptr32(image)
+        cipher, front, window, sender = inner
+        r = ptr32(front)
+        image = int(r)
         i = (w[0] ^ r[0]) | (w[1] ^ r[1]) | (w[2] ^ r[2]) | (w[3] ^ r[3]) | (w[4] ^ r[4])
         if i == 0:
             break
@@ -384,8 +390,6 @@ def heard(ear: object) -> object:
         return none
     body = n + 15 >> 4
     top = body + (k + 53 >> 4) + 1
-    if not (made[top] and ptr8(base + _KEY_MADE_AT)[body]):
-        view_of(top, body)
     h = w[5]
     i = w[6]
     f = w[3] << 8 | 2
@@ -412,10 +416,9 @@ def heard(ear: object) -> object:
         o[3] = t
         t += 0x1000000
         d += 16
-    key_view = key_views[body]
-    ecb.encrypt(key_view, key_view)
+    ecb.encrypt(key_view1, key_view1)
     e = base + (top - body << 4)
-    s = int(ptr8(image)) + _FRONT1
+    s = image + _FRONT1
     d = base + 16
     while d < e:
         o = ptr32(d)
@@ -469,7 +472,7 @@ def heard(ear: object) -> object:
     y = r[2]
     z = r[3]
     iv[4] = 2
-    cbc.encrypt(mac_views[top], out)
+    cbc.encrypt(mac_view1, out)
     o = ptr32(base + _KEY_AT + (top << 4) - 16)
     iv[0] = o[0]
     iv[1] = o[1]
@@ -495,9 +498,6 @@ def heard(ear: object) -> object:
         return none
 
     # Genuine. Made before the window is marked: there may be no memory for it.
-    p -= base
-    if int(code) != p << 10 | n:
-        view = cut(inners, raw, p, n)
     result = make(topic, to_bytes(view), label, sender, age, 0, {})
 
     if back < 0:
@@ -524,7 +524,6 @@ def heard(ear: object) -> object:
     if h > c[5] or (h == c[5] and i > c[4]):
         c[4] = i
         c[5] = h
-    ptr8(int(ptr8(clock)) + _MOVED)[0] = 0
     if first & 2:
         # When that fails, the message is not lost: it would be refused if it came again.
         ear[_MESSAGE] = result

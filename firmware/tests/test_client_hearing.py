@@ -415,7 +415,7 @@ def test_an_interrupted_cipher_and_a_lost_connection(bits: int, tmp_path: Path) 
 
         def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
             s = Stream(c)
-            s.usual(10 if topic == "go" else 3, 1 if topic == "go" else 20)
+            s.usual(10 if topic == "go" else 3, {"go": 1, "end": 20, "on": 30}[topic])
             packets = b"".join(s.packets)
             if topic == "end":
                 packets = packets[:-1]
@@ -441,9 +441,15 @@ c.wait_msg(); c.wait_msg()
 say(c._heard, len(seen), c.refused)
 caught(c.wait_msg)
 say(c.sock)
+c.connect()
+c.publish("on", b"", qos=1)
+while len(seen) < 15:
+    c.wait_msg()
+c.ping()
+say(c._heard, c.wait_msg(), c.check_msg(), len(seen), None in seen, c.refused)
 """,
         )
-        assert said == ["5", "6 12 {}", "OSError ECONNRESET", "None"]
+        assert said == ["5", "6 12 {}", "OSError ECONNRESET", "None", "7 True False 15 False {}"]
 
 
 @pytest.mark.parametrize("bits", VIPER)
