@@ -27,6 +27,8 @@ _WHAT_CONTROL = const(4)
 _PINGRESP = const(0xD0)
 _STALE = const(3)
 _LABEL = const(2)  # where m3 has its label
+_SUITE = const(1)  # and its suite, in the upper three bits
+_CCM = const(1)  # the one suite that code for frequent messages takes
 _FETCH_MS = const(1000)  # between two questions for a label's records
 _LAST_CTR = const(0xFFFFFD)
 _MANY = const(4)
@@ -119,9 +121,10 @@ class Incoming(Joined):
                 self._reads().add(payload)
             else:
                 self._deliver(self._reads().open(topic, payload, self.now_ms()))
-                self._heard += 1
-                if self._heard > _MANY:
-                    self._learn(topic, payload)
+                if payload[_SUITE] >> 5 == _CCM:
+                    self._heard += 1
+                    if self._heard > _MANY:
+                        self._learn(topic, payload)
         except SealError as error:
             self._refuse(error)
             if isinstance(error, NoKey) and topic != CONTROL and not topic.startswith(PUBLIC):
