@@ -170,7 +170,8 @@ class Client(Tasks):
             elif not self._busy and not wire.rest and len(core.waits) < _UNACKED:
                 return
             await self._changed.wait()
-            error = self.error
+            if isinstance(self.error, (OSError, SealError)):
+                error = self.error
 
     def _expect(self, key: int, ctr: int, pid: int, raw: bytes) -> Wait:
         core = self.core

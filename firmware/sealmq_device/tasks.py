@@ -66,16 +66,15 @@ class Tasks:
                 except TooLarge as error:
                     core._refuse(error)
                 self._keep.heard(core.mono())
+                if core.must():
+                    await self._drive(core._upkeeping())
+                # Behind upkeep: a refusal may have come while that waited, and nothing need follow.
                 if core.outdated:
                     try:
                         await self._drive(core._newer(core.outdated[-1].epoch))
                     finally:
                         core.told()
-                if core.must():
-                    await self._drive(core._upkeeping())
                 pulse(self._changed)
-                # A peer that sends without end shall not stop all else.
-                await asyncio.sleep(0)
         except asyncio.CancelledError:
             pass  # whoever did that has told all others
         except BaseException as error:
@@ -110,9 +109,10 @@ class Tasks:
         self.up.clear()
         self.down.set()
         core.told()
-        error = why if isinstance(why, Exception) else OSError(errno.ECONNRESET)
-        self.error = error
-        core.fail(error)
+        lost = OSError(errno.ECONNRESET)
+        self.error = why if isinstance(why, Exception) else lost
+        # What went wrong in the link itself, such as no memory, is not theirs to handle.
+        core.fail(why if isinstance(why, (OSError, SealError)) else lost)
         pulse(self._changed)
 
     # Runs a generator of link.py: this task is the only one that reads.
@@ -218,6 +218,8 @@ class Tasks:
     async def _packet(self, free: bool) -> "tuple[int, bytearray]":
         core = self.core
         two = core._two
+        # A peer that sends without end shall not stop all else.
+        await asyncio.sleep(0)
         await self._fill(two, free)
         first = two[0]
         n = two[1]
@@ -237,6 +239,7 @@ class Tasks:
             core._unknown(first, n)
         if n > core.limit:
             for piece in core._thrown_away(first, n):
+                await asyncio.sleep(0)
                 await self._fill(piece, False)
         body = bytearray(n)
         await self._fill(body, False)
@@ -265,26 +268,31 @@ class Tasks:
         core.ping()
         self._keep.pinged(core.mono())
 
+    # However it ends, the link does: nothing waits without a deadline.
     async def _watches(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(min(1, self.core.timeout / 4))
+                self._look()
+        except Exception as error:
+            self._over(error)
+            if not isinstance(error, OSError):
+                raise
+
+    def _look(self) -> None:
         core = self.core
         keep = self._keep
-        while True:
-            await asyncio.sleep(min(1, core.timeout / 4))
-            now = core.mono()
-            wire = core.sock
-            late = 0 < self._until < now
-            if wire is not None and wire.rest and now > wire.moved + 1000 * core.timeout:
+        now = core.mono()
+        wire = core.sock
+        late = 0 < self._until < now
+        if wire is not None and wire.rest and now > wire.moved + 1000 * core.timeout:
+            late = True
+        for wait in core.waits.values():
+            if wait.key != _OPENED and wait.until < now:
                 late = True
-            for wait in core.waits.values():
-                if wait.key != _OPENED and wait.until < now:
-                    late = True
-            if self.up.is_set() and not self._busy:
-                late = late or keep.dead(now)
-                if not late and not wire.rest and keep.wait(now) <= 0:
-                    try:
-                        self._ping()
-                    except OSError:
-                        return
-            if late:
-                self._over(OSError(errno.ETIMEDOUT))
-                return
+        if self.up.is_set() and not self._busy:
+            late = late or keep.dead(now)
+            if not late and not wire.rest and keep.wait(now) <= 0:
+                self._ping()
+        if late:
+            raise OSError(errno.ETIMEDOUT)
