@@ -246,7 +246,10 @@ class Link:
                 self._fill(body)
             elif n and sock.readinto(body) != n:
                 raise OSError(errno.ECONNRESET)
-        except OSError:
+        except TooLarge:
+            raise
+        except BaseException:
+            # No memory for it, too: what follows would be taken for packets.
             self._close()
             raise
         return first, body

@@ -176,10 +176,12 @@ class Provisioned(Link):
         nonce_c = self._ask()
         self._asking = True
         try:
-            while True:
+            until = self.mono() + 1000 * self.timeout
+            while self.mono() <= until:
                 body = yield ROOTS
                 if self._answered(nonce_c, bytes(body[_PAYLOAD:]), False):
                     return
+            raise Unavailable("no answer from the key generator")
         finally:
             self._asking = False
 

@@ -102,21 +102,22 @@ class BootSession:
     def begin(self, boot: int, salt: bytes) -> None:
         if len(salt) != 8:
             raise Misuse("a salt has 8 bytes, not %d" % len(salt))
+        # Counters begin anew last: if this is interrupted, nothing of the last one's, keys or what
+        # is laid out for its messages, meets them.
+        self._derived = False
+        self._topic = None
+        self._prepared = {}
+        self._session = pack(">BH8s", boot >> 16, boot & 0xFFFF, salt)
+        self._nonce[:8] = salt
         self.boot = boot
         self.salt = salt
-        self.conn = 0
-        self.ctr = 0
         self.top = 0
         self.mask = 0
         self.kg_time = False
         self.clock_conflict = False
         self._offset: "int | None" = None
-        self._nonce[:8] = salt
-        self._session = pack(">BH8s", boot >> 16, boot & 0xFFFF, salt)
-        self._derived = False
-        self._topic = None
-        if self._prepared:
-            self._prepared = {}
+        self.conn = 0
+        self.ctr = 0
 
     # New roots of the same client. boot, salt and the counters go on: a key that stays meets no
     # nonce again. What of keys and headers depends on roots alone is laid out here.

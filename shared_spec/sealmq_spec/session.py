@@ -84,10 +84,12 @@ class Session(BootSession):
             t_pub = (mono + self._offset) // 1000
         if topic is not self._topic or flags != self._flags:
             self._prepare(topic, flags)
-        ctr = self.ctr + 1
+        # In one step: whoever publishes in between, a scheduled callback or another thread, gets
+        # another one.
+        self.ctr = ctr = self.ctr + 1
         if ctr > U24:
+            self.ctr = U24
             raise Misuse(USED_UP)
-        self.ctr = ctr
         # What differs from the last message on this topic: counter, time, class, life.
         first, aad1, head1, aad2, head2 = self._last
         high = ctr >> 16
@@ -105,8 +107,9 @@ class Session(BootSession):
         self._inner.seal_into(nonce, aad1, buf, end, n)
         pack_into(">BHI", aad2, CTR2, high, low, t_pub)
         buf[o:p] = head2
-        nonce[8] = _KIND_LINK
         end += n + TAG
+        # Whole again: sealing a long message may have let others run.
+        pack_into(">BBH", nonce, 8, _KIND_LINK, high, low)
         self._publish.seal_into(nonce, aad2, buf, p, end - p)
         return end + TAG - o
 
@@ -140,10 +143,10 @@ class Session(BootSession):
     def seal_token(self, buf: bytearray, at: int, filt: bytes, qos: int, op: int) -> int:
         if not self._derived:
             _derive(self)
-        ctr = self.ctr + 1
+        self.ctr = ctr = self.ctr + 1  # in one step
         if ctr > U24:
+            self.ctr = U24
             raise Misuse(USED_UP)
-        self.ctr = ctr
         high = ctr >> 16
         low = ctr & 0xFFFF
         # As control.token_aad: what stands in the middle is in m2's associated data too.
