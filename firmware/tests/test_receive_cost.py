@@ -11,14 +11,18 @@ from bench_measures import tasks
 from bench_rows import value
 from real_micropython import VIPER
 
-# At most 1.6 of umqtt's receive without any protection.
-TIMES_PLAIN = 1.6
+# At most 1.6 of umqtt's receive without any protection, and so much of it over TLS 1.3. The aim
+# is 0.8 of that, which it does not reach: it is at 0.89, and must not get worse.
+TIMES = {"plain": 1.6, "tls13-ecdsa": 0.92}
 
 if 64 in VIPER:
 
     def test_a_message_like_earlier_ones() -> None:
-        rows = bench_device.measure(tasks(["receive"], ["plain", "sealmq-ccm"], [64]), 1)
-        plain, ours = value(rows, "receive", "plain"), value(rows, "receive", "sealmq-ccm")
-        assert plain is not None
+        rows = bench_device.measure(tasks(["receive"], [*TIMES, "sealmq-ccm"], [64]), 2)
+        ours = value(rows, "receive", "sealmq-ccm")
         assert ours is not None
-        assert 0 < ours < TIMES_PLAIN * plain
+        assert ours > 0
+        for variant, times in TIMES.items():
+            theirs = value(rows, "receive", variant)
+            assert theirs is not None
+            assert ours < times * theirs, variant
