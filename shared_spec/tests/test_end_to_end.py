@@ -90,6 +90,7 @@ def test_refused_packets_leave_no_trace() -> None:
     assert not reader._kept.of
     assert not reader._outer
     assert not reader._inner
+    assert not reader._tails
     assert reader.open(TOPIC, bytearray(good), NOW * 1000).payload == b"good"
 
 
@@ -107,7 +108,7 @@ def test_everything_remembered_is_bounded() -> None:
         sent = world.mediator.seal_m3(world.low, topic, body)
         assert reader.open(topic, bytearray(sent), world.mediator.ms).sender == 100 + n
     kept = reader._windows, reader._kept.of, reader._inner, reader._outer, reader._roots
-    sizes = [len(some) for some in kept]
+    sizes = [len(some) for some in (*kept, reader._tails)]
     assert max(sizes) <= 4
     assert reader.floor >= NOW + 15
 
