@@ -483,3 +483,31 @@ say(gc.mem_alloc() - before, one < 100 * (400 if sys.maxsize > 1 << 32 else 250)
 """,
         )
         assert said == ["0 True 5"]
+
+
+@pytest.mark.parametrize("bits", VIPER)
+def test_the_limit_holds_and_no_callback_is_needed(bits: int, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            s = Stream(c)
+            s.usual(10)
+            s.message(20, bytes(400))
+            s.usual(2, 30)
+            c.sock.sendall(frame(0x40, c.publish_pid) + b"".join(s.packets))
+            return True
+
+        b.peer.on_publish = on_publish
+        said = b.run(
+            str(bits),
+            LISTEN
+            + """
+c.limit = 300
+c.publish("go", b"", qos=1)
+while len(seen) < 11:
+    c.wait_msg()
+c.set_callback(None)
+say(c.wait_msg(), c.check_msg(), len(seen), c._heard, c.refused)
+""",
+        )
+        assert said == ["True False 11 5 {'TooLarge': 1}"]
