@@ -119,6 +119,8 @@ def test_token_round_trip(ctr: bytes, tag: bytes, filt: str) -> None:
 @given(st.lists(st.one_of(st.integers(1, 200), st.integers(1, 2**24 - 1)), max_size=80))
 @example([100, 37, 36, 37])
 @example([1, 64, 1, 65, 1, 2])
+@example([*range(1, 100)])
+@example([1, 32, 63, 95, 126, 40, 64, 70, 127])
 def test_window_against_a_set(ctrs: list[int]) -> None:
     window = Window()
     held = bytearray(24)  # the same as a reader has it
