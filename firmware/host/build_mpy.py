@@ -42,7 +42,13 @@ SETS: dict[str, tuple[str, ...]] = {
     # Publishes and receives; asyncio, AES-CCM.
     "asyncio": ("living_aio", *_LIVES, "quick", "hearing", "chacha", "nvs"),
     "everything": (),
-}
+    # As sensor, for a site where all is ChaCha20-Poly1305.
+    "sensor-chacha": (
+        "aio", "living_aio", "reader", "hearing", "ccm_long", "ccm", "quick", "nvs",
+    ),
+}  # fmt: skip
+# The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.
+CHACHA = ("sensor-chacha",)
 # What an application may import, and the names it may take; none: all without an underscore.
 PUBLIC: dict[str, tuple[str, ...]] = {
     "sealmq_device": (),
@@ -68,12 +74,20 @@ def sources() -> dict[str, str]:
     return found
 
 
-def merged() -> dict[str, str]:
-    """{dotted name: source} of the files that ship. Raises MpyError."""
+def merged(chacha: bool = False) -> dict[str, str]:
+    """{dotted name: source} of the files that ship; `chacha`: with that cipher in the core. Raises
+    MpyError."""
     texts = sources()
+    if chacha:
+        # A client makes a cipher before it connects, so that the code is loaded.
+        name, usual = "sealmq_device.provisioning", "make(CCM, bytes(32))"
+        if texts[name].count(usual) != 1:
+            raise MpyError(f"{name} has {usual} no more")
+        texts[name] = texts[name].replace("CCM", "CHACHA")
     modules = {name: read(name, text, texts) for name, text in texts.items()}
     public = {name: names for name, names in PUBLIC.items() if name in modules}
-    return merge(modules, public, awake())
+    cipher = "sealmq_device.chacha" if chacha else "sealmq_device.ccm"
+    return merge(modules, public, awake(), cipher)
 
 
 def awake() -> list[tuple[str, str]]:
@@ -82,9 +96,11 @@ def awake() -> list[tuple[str, str]]:
     return [(line[0], line[1]) for line in lines if line]
 
 
-def build(folder: Path, archs: Iterable[str] = (*BOARDS, *HOSTS)) -> dict[str, dict[str, int]]:
+def build(
+    folder: Path, archs: Iterable[str] = (*BOARDS, *HOSTS), chacha: bool = False
+) -> dict[str, dict[str, int]]:
     """Makes folder/<arch>/ for each architecture; {arch: {file: bytes}}. Raises MpyError."""
-    texts = merged()
+    texts = merged(chacha)
     packages = {name for name in texts if "." not in name}
     sizes: dict[str, dict[str, int]] = {}
     for arch in archs:
@@ -116,11 +132,18 @@ def choose(sizes: dict[str, int], name: str) -> dict[str, int]:
 
 
 def lay_out(folder: Path, sizes: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """Copies each set for each board to folder/<set>/<arch>/; {set: {arch: bytes}}."""
+    """Makes folder/<set>/<arch>/ for each set and board; {set: {arch: bytes}}. Raises MpyError."""
     totals: dict[str, dict[str, int]] = {}
     for name in SETS:
         shutil.rmtree(folder / name, ignore_errors=True)
         totals[name] = {}
+        if name in CHACHA:
+            for arch, files in build(folder / name, BOARDS, chacha=True).items():
+                kept = choose(files, name)
+                totals[name][arch] = sum(kept.values())
+                for inside in files.keys() - kept.keys():
+                    (folder / name / arch / inside).unlink()
+            continue
         for arch in BOARDS:
             files = choose(sizes[arch], name)
             totals[name][arch] = sum(files.values())

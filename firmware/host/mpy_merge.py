@@ -40,8 +40,8 @@ from mpy_split import LATER, Split
 
 # What the application may import. The core's module keeps its name.
 CORE = "sealmq_device"
-# Imported inside a function, and yet always needed.
-WITH_CORE = ("sealmq_device.inflate", "sealmq_device.aead", "sealmq_device.ccm")
+# Imported inside a function, and yet always needed; and a cipher.
+WITH_CORE = ("sealmq_device.inflate", "sealmq_device.aead")
 
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
 
@@ -50,21 +50,25 @@ def merge(
     modules: Mapping[str, Module],
     public: Mapping[str, Iterable[str]],
     awake: Iterable[tuple[str, str]] = (),
+    cipher: str = "sealmq_device.ccm",
 ) -> dict[str, str]:
     """{file's module name: source}. `modules`: by dotted name. `public`: the modules that an
     application may import and the names that it may import from them; no names stand for all that
     begin without an underscore. One that lies in another file gets a file that passes them on.
     `awake`: (module, function or Class.method) of the core that mpy_split.py leaves there; without
-    any all of it stays."""
-    merging = Merging(dict(modules), {m: list(names) for m, names in public.items()})
+    any all of it stays. `cipher`: the module of the one that is in the core."""
+    merging = Merging(dict(modules), {m: list(names) for m, names in public.items()}, cipher)
     return merging.run(awake)
 
 
 class Merging:
     """The work of merge(). `pieces`: the files by name; `of`: each module's."""
 
-    def __init__(self, modules: dict[str, Module], public: dict[str, list[str]]) -> None:
+    def __init__(
+        self, modules: dict[str, Module], public: dict[str, list[str]], cipher: str
+    ) -> None:
         self.modules = modules
+        self._with_core = (*WITH_CORE, cipher)
         self.public = public
         self.pieces: dict[str, Piece] = {}
         self.of: dict[str, Piece] = {}  # by module
@@ -158,7 +162,7 @@ class Merging:
         return list(order)
 
     def _divide(self) -> None:
-        core = self._order([*WITH_CORE, CORE])
+        core = self._order([*self._with_core, CORE])
         entries: dict[str, list[str]] = {}
         waiting = [*core, *self.public]
         seen = set(core)

@@ -12,12 +12,14 @@ from count import count
 from device_script import ARCHS, Board, board
 from mpy_file import MpyError, check, check_folder
 from peer_connection import Connection
+from peer_site import Site
 from real_micropython import VIPER
+from sealmq_spec import const
 
 both = pytest.mark.parametrize("bits", [str(n) for n in VIPER])
 
 # An eighth of umqtt's over TLS 1.3 with ECDSA is 5.7 million.
-WAKE = 5_700_000
+WAKE = {const.CCM: 5_700_000, const.CHACHA: 5_900_000}
 PUBLISHES = """
 say(c.connect(), all(c.publish("machine/1/t", b"%d" % i, qos=1) == i + 1 for i in range(20)))
 """
@@ -169,23 +171,46 @@ say("sealmq_device.later" in sys.modules)
         assert len(b.peer.said("publish")) == 1
 
 
+@pytest.fixture(scope="module")
+def chacha(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The set for ChaCha20-Poly1305, for this host."""
+    folder = tmp_path_factory.mktemp("chacha")
+    for arch, files in build_mpy.build(folder, build_mpy.HOSTS, chacha=True).items():
+        for inside in files.keys() - build_mpy.choose(files, "sensor-chacha").keys():
+            (folder / arch / inside).unlink()
+    return folder
+
+
+@both
+def test_a_chacha_board_needs_no_other_cipher(
+    bits: str, chacha: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped(chacha, monkeypatch)
+    with board(tmp_path, Site(const.CHACHA)) as b:
+        script = "c.connect()" + PUBLISHES + "say([m for m in sys.modules if 'cc' in m])"
+        assert b.run(bits, script) == ["False True", "[]"]
+        assert len(b.peer.said("publish")) == 20
+
+
 if 64 in VIPER:
 
+    @pytest.mark.parametrize("suite", [const.CCM, const.CHACHA])
     def test_what_a_wake_costs(
-        built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        suite: int, built: Path, chacha: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        shipped(built, monkeypatch)
+        folder = chacha if suite == const.CHACHA else built
+        shipped(folder, monkeypatch)
         host = Path(build_mpy.__file__).parent
         scripts = tmp_path / "scripts"
         text = (host / "bench_wake_sealmq.py").read_text(encoding="utf-8")
         build_mpy.compile_text(text, scripts / "wake.mpy", "wake.py", "x64")
         script = tmp_path / "w.py"
         script.write_text("import wake\n", encoding="utf-8")
-        with board(tmp_path) as b:
+        with board(tmp_path, Site(suite)) as b:
             provisioned(b, "64")
-            counted = count(script, [b.enrolment], path=[built / "x64", scripts])
+            counted = count(script, [b.enrolment], path=[folder / "x64", scripts])
             assert len(b.peer.said("publish")) == 1
-        assert counted < WAKE
+        assert counted < WAKE[suite]
 
 
 def test_96_kilobytes_of_heap_are_enough(
