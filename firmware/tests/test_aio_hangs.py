@@ -209,15 +209,15 @@ one = {where == "a packet"}
 await c.connect()
 await c.subscribe("a/#")
 taken = 0
-from sealmq_device import tasks
 def counted(self, first, n):
     nonlocal taken
     for piece in real(self, first, n):
         taken += 1
         yield piece
 if one:
-    real = type(c.core)._thrown_away
-    type(c.core)._thrown_away = counted
+    core = type(c.core)
+    real = core._thrown_away
+    core._thrown_away = counted
 if joining:
     joins = asyncio.create_task(c.connect())
 else:
