@@ -101,7 +101,8 @@ def heard(ear: object, wait: int) -> object:
         got = readinto(two)
         settimeout(me.timeout)
     if got is none:
-        c[_GOT] = _NOTHING
+        if (int(ticks()) - c[_TICKS]) & 0x3FFFFFFF < _OLD_MS:
+            c[_GOT] = _NOTHING
         return none
     n = int(got)
     c[_GOT] = n

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from device_script import INTERPRETERS, board
+from mqtt_frames import frame
 from peer_connection import Connection
 from sealmq_spec import const
+from test_client_hearing import LISTEN, Stream
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 on_boards = pytest.mark.parametrize("interpreter", ["64", "32"])
@@ -175,3 +177,70 @@ say(c.refused.pop("Unavailable", 0), sum(c.refused.values()) < 200, c.sock is no
 """,
         )
         assert said == ["1 True True"]
+
+
+@every
+def test_a_packet_of_zeros_is_refused_by_the_fast_way_too(interpreter: str, tmp_path: Path) -> None:
+    def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+        c.send(0x40, c.publish_pid)
+        s = Stream(c)
+        s.usual(10)
+        s.message(11, how=const.RETAINED, kind=const.RETAINED)
+        zeros = bytes(11) + s.now.to_bytes(6, "big") + bytes(83)
+        c.sock.sendall(b"".join(s.packets) + frame(0x30, bytes(2) + zeros))
+        return True
+
+    with board(tmp_path) as b:
+        b.provision()
+        b.peer.on_publish = on_publish
+        said = b.run(
+            interpreter,
+            LISTEN + 'c.publish("go", b"", qos=1)\nfor _ in range(12):\n    caught(c.wait_msg)\n'
+            "say(len(seen), c.sock)\n",
+        )
+        assert said == ["Malformed  ", "11 None"]
+
+
+@on_boards
+@pytest.mark.parametrize("step", ["c.ping(); c.wait_msg()", "c.check_msg()"])
+def test_ticks_that_come_round_make_nothing_fresh(
+    interpreter: str, step: str, tmp_path: Path
+) -> None:
+    packets: list[bytes] = []
+
+    def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+        c.send(0x40, c.publish_pid)
+        s = Stream(c)
+        if not packets:
+            s.usual(12)
+            c.sock.sendall(b"".join(s.packets))
+            s.packets.clear()
+            s.message(13)
+            packets.extend(s.packets)
+        else:
+            c.sock.sendall(packets[0])
+        return True
+
+    with board(tmp_path) as b:
+        b.provision()
+        b.peer.on_publish = on_publish
+        script = """
+from sealmq_device import hearing
+import time as real
+class Ticks:
+    off = 0
+    def ticks_ms(self):
+        return real.ticks_ms() + self.off & 0x3FFFFFFF
+hearing.time = fake = Ticks()
+c.publish("go", b"", qos=1)
+while len(seen) < 12:
+    c.wait_msg()
+for _ in range(512):
+    fake.off += (1 << 21) + 100
+    c.session._offset += (1 << 21) + 100
+    STEP
+c.publish("withheld", b"", qos=1)
+c.wait_msg()
+say(len(seen), c.refused)
+"""
+        assert b.run(interpreter, LISTEN + script.replace("STEP", step)) == ["12 {'Stale': 1}"]
