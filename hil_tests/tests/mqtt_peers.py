@@ -326,7 +326,9 @@ class Sealed(Peer):
 
     def seal(self, topic: str, payload: bytes, qos: int, retain: bool) -> bytes:
         kind = (RETAINED if payload else CLEAR) if retain else 0
-        sealed = self._raw.seal(topic.encode(), payload, qos << 1 | retain, kind)
+        # What is retained stays for ever: a busy machine takes longer than the minute of life 0.
+        life = 255 if kind == RETAINED else 0
+        sealed = self._raw.seal(topic.encode(), payload, qos << 1 | retain, kind, life)
         self._ctrs[self._pid] = self._raw.session.ctr
         return sealed
 

@@ -26,7 +26,7 @@ def main(path: str, handed: str) -> None:
     client = Client(path)
     if client.ident.own is None:
         raise SystemExit("no provisioned identity beside " + path)
-    reader = client.reader
+    reader = Reader(client.ident, client.make)
     with open(handed) as f:
         given = json.load(f)
     # A record that opens one label may need another first: as often as something new came.
