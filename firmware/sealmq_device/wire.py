@@ -2,6 +2,9 @@
 # once is kept, and a task sends it; whoever has more to say asks `rest` first and waits for that to
 # be empty. So no cancelled task leaves half a packet, or a sealed message that nobody sent.
 import asyncio
+import errno
+
+from micropython import const
 
 from .waiting import writable
 
@@ -9,6 +12,10 @@ _TYPING = False
 if _TYPING:
     from collections.abc import Callable
     from typing import Any
+
+
+# Bytes of acknowledgements that may wait behind one message for a peer that does not read.
+_MOST = const(4096)
 
 
 class Wire:
@@ -22,6 +29,7 @@ class Wire:
     ) -> None:
         self.sock = sock
         self.rest = b""
+        self._behind = 0  # bytes that were written while some of it waited
         self.moved = 0  # when some of it went out last
         self._mono = mono
         self._changed = changed
@@ -29,11 +37,15 @@ class Wire:
 
     def write(self, buf: "bytes | bytearray", at: int, n: int) -> int:
         if self.rest:
+            self._behind += n
+            if self._behind > _MOST:
+                raise OSError(errno.ENOBUFS)
             self.rest += bytes(buf[at : at + n])
             return n
         gone = self.sock.write(buf, at, n) or 0
         if gone < n:
             self.rest = bytes(buf[at + gone : at + n])
+            self._behind = 0
             self.moved = self._mono()
             self._task = asyncio.create_task(self._send())
         return n

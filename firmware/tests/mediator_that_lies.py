@@ -97,7 +97,7 @@ class Liar:
 
     def behind(self, c: Connection, want: bool) -> None:
         """Boot counters that were, that are, and the last ones."""
-        floors = (0, 1, max(c.boot - 1, 0), c.boot, c.boot + 3, U24 - 1, U24)
+        floors = (0, 1, max(c.boot - 1, 0), c.boot, min(c.boot + 3, U24), U24 - 1, U24)
         self._down(c, self._body(c, const.BEHIND, want, floor=self.chance.choice(floors)))
 
     def again(self, c: Connection, want: bool) -> None:

@@ -270,3 +270,33 @@ say(c.isconnected(), c.unacked)
         lost = "OSError ECONNRESET"
         ends = "MemoryError 3 True"
         assert said == [lost, lost, lost, "3", "OSError ENOTCONN", ends, "True {}"]
+
+
+@both
+def test_what_waits_for_a_peer_that_does_not_read_is_bounded(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """It sends and sends with QoS 1, and takes none of the acknowledgements."""
+    with board(tmp_path) as b:
+        said = run(
+            b,
+            interpreter,
+            """
+from sealmq_device.wire import Wire
+class Deaf:
+    def write(self, *args):
+        return None
+    def close(self):
+        pass
+wire = Wire(Deaf(), lambda: 0, None)
+say(wire.write(bytes(9000), 0, 9000))
+taken = 0
+try:
+    while taken < 5000:
+        taken += wire.write(bytes(4), 0, 4)
+except OSError as error:
+    say(errno.errorcode[error.errno], taken, len(wire.rest))
+wire.close()
+""",
+        )
+        assert said == ["9000", "ENOBUFS 4096 13096"]
