@@ -22,7 +22,7 @@ PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 .PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device firmware clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup:  ## Debian packages, the virtualenv, MicroPython for this host
 	@.ci/setup.sh

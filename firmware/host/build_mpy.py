@@ -200,7 +200,13 @@ def main() -> int:
     """Command line entry."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=OUT, help="default: %(default)s")
-    parser.add_argument("--check", nargs=2, metavar=("FOLDER", "ARCH"))
+    parser.add_argument(
+        "--check",
+        nargs=2,
+        metavar=("FOLDER", "ARCH"),
+        help="make nothing; do all .mpy files in FOLDER run on ARCH "
+        f"({', '.join((*BOARDS, *HOSTS))})?",
+    )
     given = parser.parse_args()
     try:
         if given.check:
