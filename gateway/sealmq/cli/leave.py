@@ -130,6 +130,8 @@ def rotate(args: argparse.Namespace) -> int:
     print(f"{args.name} has a new secret; the old one is worthless")
     print(f"enrolment file (secret, mode 0600): {path}")
     keygen.say_epochs(done.done)
+    if client.disabled:
+        print(f"it stays disabled; to let it in: sealmq client enable {args.site} {args.name}")
     return 0
 
 

@@ -121,6 +121,18 @@ def test_rotate(
     assert json.loads((tmp_path / "again.json").read_text())["ps"] not in (old["ps"], new["ps"])
 
 
+def test_rotating_who_is_out_says_so(
+    there: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("client", "rotate", "monitor", "-o")
+    assert sealmq(there, *words, str(tmp_path / "in.json")) == 0
+    assert "disabled" not in capsys.readouterr().out
+    assert sealmq(there, "client", "disable", "monitor") == 0
+    capsys.readouterr()
+    assert sealmq(there, *words, str(tmp_path / "out.json")) == 0
+    assert f"sealmq client enable {there.layout.root} monitor" in capsys.readouterr().out
+
+
 def test_who_was_removed_comes_back_as_another(there: MadeSite, tmp_path: Path) -> None:
     def added(file: str) -> str:
         words = ("client", "add", "monitor", "--label", "monitor", "-o", str(tmp_path / file))
