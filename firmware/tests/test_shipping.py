@@ -115,15 +115,54 @@ def test_a_set_has_what_its_board_needs(
     bits: str, name: str, script: str, said: list[str], built: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    folder = tmp_path / "set"
+    shipped(a_set(name, bits, built, tmp_path / "set"), monkeypatch)
+    with board(tmp_path) as b:
+        assert b.run(bits, script) == said
+
+
+def a_set(name: str, bits: str, built: Path, folder: Path) -> Path:
+    """The set `name`, for this host, in `folder`."""
     for inside in build_mpy.SETS[name]:
         assert "/" not in inside
     shutil.copytree(built / ARCHS[bits], folder / ARCHS[bits])
     for inside in build_mpy.SETS[name]:
         (folder / ARCHS[bits] / "sealmq_device" / f"{inside}.mpyz").unlink(missing_ok=True)
-    shipped(folder, monkeypatch)
+    return folder
+
+
+@both
+def test_a_forged_message_does_not_end_who_can_open_none(
+    bits: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is on the way can send one, without a key."""
+    shipped(a_set("sensor", bits, built, tmp_path / "set"), monkeypatch)
     with board(tmp_path) as b:
-        assert b.run(bits, script) == said
+        b.peer.on_ping = forge
+        script = "c.connect()\nc.ping()\nwhile not c.refused:\n    c.wait_msg()\nsay(c.refused)"
+        assert b.run(bits, script + PUBLISHES) == ["{'Unsupported': 1}", "False True"]
+
+
+@both
+def test_a_new_epoch_does_not_end_who_can_open_no_message(
+    bits: str, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped(a_set("sensor", bits, built, tmp_path / "set"), monkeypatch)
+    with board(tmp_path) as b:
+        b.peer.on_ping = new_epoch
+        script = "c.connect()\nc.ping()\nwhile not c.session.due:\n    c.wait_msg()\n"
+        script += 'c.publish("machine/1/t", b"after", qos=1)\nsay(c.ident.own.epoch)'
+        # Kept over a start: roots, and a new epoch while it was away.
+        assert b.run(bits, script) == ["2"]
+        b.peer.site.new_epoch()
+        again = 'c.connect()\nc.publish("machine/1/t", b"again", qos=1)\nsay(c.ident.own.epoch)'
+        assert b.run(bits, again) == ["3"]
+        assert len(b.peer.said("publish")) == 2
+
+
+def forge(c: Connection) -> bool:
+    """Answers a PINGREQ with a message that nobody sealed."""
+    c.publish(b"machine/1/t", bytes(90))
+    return True
 
 
 def test_another_architecture_or_version_is_named(built: Path, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_large_packet_takes_a_few_times_its_size() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2.5 * MEBIBYTE
-    assert left < 4096
+    assert left < MEBIBYTE / 32  # what else the process keeps meanwhile is counted too
 
 
 @pytest.mark.parametrize("step", [1, 100, 1024, 65536])
