@@ -106,9 +106,10 @@ class Provisioned(Link):
         if self.unacked:
             self._relink(s.ident, ident)
         if self.reader is not None or s.ident.own is not None:
-            reader = self._reads()
-            reader.ident = ident
-            reader.reset()
+            reader = self._made()
+            if reader is not None:
+                reader.ident = ident
+                reader.reset()
         s.renew(ident)
         # A CONNECT without a will, the proof's 54 characters still to come.
         self._hello, self._hello_view = self._connect(True, None, bytes(54))
@@ -128,21 +129,31 @@ class Provisioned(Link):
         self.ident = ident
         s = self.session
         if ident.own.label == s.ident.own.label:
-            reader = self._reads()
+            reader = self._made()
             s.turn(ident)
-            reader.ident = ident
-            reader.reset()
+            if reader is not None:
+                reader.ident = ident
+                reader.reset()
 
-    # The reader, made when first needed, which is before roots are replaced: it keeps those of old
-    # epochs.
+    # The reader, for what came. Anyone on the way can send that, to boards without a reader too.
     def _reads(self) -> "Any":
         reader = self.reader
         if reader is None:
-            from sealmq_spec.reader import Reader
-
-            reader = Reader(self.session.ident, self.make)
-            self.reader = reader
+            reader = self._made()
+            if reader is None:
+                raise Unsupported("the files of this board open no messages")
         return reader
+
+    # The reader, made when first needed, which is before roots are replaced: it keeps those of old
+    # epochs. None: it is not among the board's files.
+    def _made(self) -> "Any":
+        if self.reader is None:
+            try:
+                from sealmq_spec.reader import Reader
+            except ImportError:
+                return None
+            self.reader = Reader(self.session.ident, self.make)
+        return self.reader
 
     # In a quarantine connection of its own, where nothing but the answer means anything.
     def _provision_apart(self) -> "Steps":
