@@ -98,6 +98,7 @@ def _crypt(
     if iv[4] & (flags | 1) != flags | 1:
         _ready(me._s, iv[4], flags)
         cbc, ecb, _, state = me._s
+        iv = ptr32(state)
 
     # A_0 ... A_body: flags, nonce, counter.
     g = ptr8(nonce)
@@ -302,9 +303,13 @@ def _crypt(
 # Makes the cryptolib objects that a message needs: ECB (2) only for one with a payload.
 @micropython.viper
 def _ready(s: object, have: int, want: int) -> object:
-    _, _, key, state = s
+    cbc, _, key, state = s
     if have & 1 == 0:
-        # New, or something raised while CBC ran, so that its IV is unknown.
+        # New, or something raised while CBC ran, so that its IV is unknown. Who kept that CBC
+        # and its state (hearing.py) shall not take the state for the new one's.
+        if cbc:
+            state = _bytearray(20)
+            s[3] = state
         s[0] = aes(key, 2, _zero)
         iv = ptr32(state)
         iv[0] = 0

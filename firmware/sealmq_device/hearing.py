@@ -13,7 +13,7 @@ from sealmq_spec.const import CCM, LIVE, M1_HEAD, M3_HEAD, TAG
 from sealmq_spec.envelope import get_m1, get_m3, tail_m1, tail_m3
 
 from .ccm import _key_views, _mac_views, _ready, _views, work
-from .unsealing import heard
+from .unsealing import heard, point
 
 _TYPING = const(0)
 if _TYPING:
@@ -37,6 +37,20 @@ _MOST_TOPIC = const(255)
 _HOLDS = const(32)  # plans
 _MASK = const(4)  # in a window
 _MASK_END = const(12)
+_OWNER = const(1156)  # in the clock, behind the packet
+_KEYS = const(290)  # a word's number
+_AREA = const(1168)  # blocks of both layers, of messages that they are enough for
+_ROOM = const(512)
+# Words of a plan, as in unsealing.py, and where its fronts begin.
+_CODE = const(0)
+_STATE = const(1)
+_STATE1 = const(3)
+_WINDOW = const(5)
+_BASE = const(7)
+_BASE1 = const(9)
+_ID = const(12)
+_HEAD = const(11)
+_FRONTS = const(56)
 _NO_BYTES = bytearray()
 # What an ear holds, a list: looking up an attribute costs as much as unpacking all of it.
 _SOCK = const(1)
@@ -44,9 +58,11 @@ _READINTO = const(2)
 _SETTIMEOUT = const(3)
 _TWO = const(4)
 _STAMP = const(6)
-_PLACES = const(17)
-_MESSAGE = const(18)
-_SELDOM = const(19)
+_TOPIC = const(10)  # in a plan
+_INNERS = const(13)
+_PLACES = const(16)
+_MESSAGE = const(17)
+_SELDOM = const(18)
 # Of what is seldom called:
 _OTHER = const(0)
 _BROKEN = const(1)
@@ -58,13 +74,14 @@ _UNHEARD = const(2)
 def lay(c: "Any") -> "Callable[..., None]":
     from sealmq_spec.reader import Message
 
-    clock = bytearray(_PACKET + _MOST + 12)
+    clock = bytearray(_AREA + _ROOM)
+    point(clock, _KEYS, work, _KEY_AT)
     view = memoryview(clock)
     # One for each remainder by which a packet's rest may be best read.
     places = [view[_PACKET + i :] for i in range(4)]
     ticks = time.ticks_ms  # type: ignore[attr-defined]
     ear: "list[Any]" = [c, None, None, None, view[_TWO_AT : _TWO_AT + 2], places[0], clock]
-    ear += [bytearray(b"\x40\x02\0\0"), None, c.reader.plans, ticks, work, _cut, Message]
+    ear += [bytearray(b"\x40\x02\0\0"), None, c.reader.plans, ticks, _cut, Message]
     out = memoryview(work)[_KEY_AT : _KEY_AT + _MAC_LEN]
     ear += [out, bytes, _rest, places, None, (_other, _broken, _unheard)]
     c.wait_msg = _made(c, ear, heard, True)
@@ -157,19 +174,33 @@ def _other(ear: "list[Any]", wait: bool) -> bool:
 
 # Views of both layers' blocks and of the payload, kept for the length of a sender's last message.
 # k: bytes of the topic, n: of the m3.
-def _cut(inners: "list[Any]", k: int, n: int) -> "Any":
+def _cut(plan: "list[Any]", clock: bytearray, k: int, n: int) -> "list[Any]":
     body = n - 21 >> 4
     top = body + (k + 43 >> 4) + 1
     body1 = n - 65 >> 4
     top1 = body1 + (k + 53 >> 4) + 1
     _views(top, body)
     _views(top1, body1)
+    words = plan[0]
     at = top1 - body1 << 4
-    view = memoryview(work)[at : at + n - 80]
-    views = _key_views[body], _mac_views[top], _key_views[body1], _mac_views[top1], view
-    inners[2] = n
-    inners[3] = views
-    return views
+    both = top + top1 << 4
+    if both > _ROOM:
+        view = memoryview(work)
+        mac, mac1 = _mac_views[top], _mac_views[top1]
+        point(words, _BASE, work, 0)
+        point(words, _BASE1, work, 0)
+        pack_into("<I", words, _ID << 2, 1)
+    else:
+        view = memoryview(clock)[_AREA : _AREA + both]
+        mac = view[: top << 4]
+        view = mac1 = view[top << 4 :]
+        point(words, _BASE, clock, _AREA)
+        point(words, _BASE1, clock, _AREA + (top << 4))
+        point(words, _ID, words, 0)
+    plan[5:10] = _key_views[body], mac, _key_views[body1], mac1, view[at : at + n - 80]
+    pack_into("<I", words, 0, n)
+    pack_into("<I", clock, _OWNER, 0)
+    return plan
 
 
 # As unsealing.py does it.
@@ -234,9 +265,9 @@ def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTE
         state[16] = 3
     if plans:
         _, found = plans
-        held = 1
+        held = 0
         for plan in found.values():
-            held += 1 + len(plan[2][1])
+            held += len(plan[_INNERS])
         if held >= _HOLDS:
             plans.clear()
     if not plans:
@@ -246,18 +277,25 @@ def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTE
     found = plans[1]
     h = _hash(topic, payload[:_TO_S2])
     plan = found.get(h)
-    if plan is None or plan[3] != topic or plan[1][2 : 2 + _TO_S2] != payload[:_TO_S2]:
-        front = _front(bytes(payload[:M3_HEAD]) + tail_m3(site, topic), 0)
-        roots = r._roots[(label, epoch)]
-        plan = outer._s, front, [None, {}, -1, None], topic, label, roots, r
-        found[h] = plan
-    inners = plan[2]
+    front = _front(bytes(payload[:M3_HEAD]) + tail_m3(site, topic), 0)
+    same = _FRONTS + 2 + _TO_S2
+    inners = {}
+    if plan and plan[_TOPIC] == topic and plan[0][_FRONTS + 2 : same] == payload[:_TO_S2]:
+        inners = plan[_INNERS]
     head = bytes(payload[M3_HEAD : o + _TO_CTR])
     image = _front(bytes(payload[o : o + M1_HEAD]) + tail_m1(site, label, topic), _TO_CTR + 1)
     image[: _TO_CTR + 1] = head
-    inners[0] = inner._s, image, window, sender
-    inners[1][_hash(head, b"")] = inners[0]
-    plans[0] = plan
+    words = bytearray(_FRONTS) + front + image
+    pack_into("<I", words, _HEAD << 2, _FRONTS + len(front))
+    for i, at in (_STATE, outer._s[3]), (_STATE1, state), (_WINDOW, window):
+        point(words, i, at, 0)
+    # What the words point to lives as long.
+    uses = r._roots[(label, epoch)], r, (outer._s[3], state, window)
+    plan = [words, outer._s[1].encrypt, outer._s[0].encrypt]
+    plan += [inner._s[1].encrypt, inner._s[0].encrypt, None, None, None, None, None]
+    plan += [topic, label, sender, inners, uses]
+    inners[_hash(head, b"")] = found[h] = plans[0] = plan
+    pack_into("<I", ear[_STAMP], _OWNER, 0)
 
 
 # Associated data behind its length, at `at`, and zeros up to whole blocks.
@@ -269,4 +307,4 @@ def _front(aad: bytes, at: int) -> bytearray:
 
 
 # Its topic has 65,535 bytes: no packet that is looked at has.
-_NOBODY = (None, bytearray(b"\xff" * 32), None, b"", 0, None, None)
+_NOBODY = [bytearray(b"\xff" * 96)] + [None] * 14

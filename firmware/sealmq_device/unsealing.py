@@ -15,7 +15,6 @@ if _TYPING:
 
     from viper_types import ptr8, ptr16, ptr32, uint
 
-_KEY_AT = const(1376)  # as in ccm.py, with what follows
 _MOST = const(64)  # blocks of a layer: its MAC goes to where its key stream was
 
 # Words of the clock: Unix time in s, ms of it, ticks when that was so; for s2, the time's highest
@@ -38,7 +37,7 @@ _FOR_EVER = const(0x3FFFFFFF)
 
 _LEAST = const(84)  # bytes of a packet behind its fixed header
 _MOST_BYTES = const(1229)  # the most of them, and 129
-_MESSAGE = const(18)  # in an ear
+_MESSAGE = const(17)  # in an ear
 _LAY = const(24)  # a byte: where the next packet's rest is best read to
 # Behind it a byte: by how much the m3 was moved upwards. Then:
 _LIMIT = const(9)  # a word: bytes of a packet
@@ -51,6 +50,23 @@ _PLACE = const(5)  # in an ear: a view of that
 _TOPIC = const(28)  # where it stands in m3's
 # An inner plan's image: a TLV block of one byte and m1's header up to ctr, then the front.
 _FRONT1 = const(20)
+# In the clock behind the packet, words: whose fronts stand behind them (a plan's _ID, or 0),
+# where the key stream is. The fronts' places follow.
+_OWNER = const(289)
+_KEYS = const(290)
+# Words of a plan: length of m3 that its views are for; addresses, in two words each, of the outer
+# and the inner cipher's state, of the window, of the blocks of both layers; what _OWNER says when
+# its fronts stand there (its own low address, or 1 if they never do, as the blocks are the shared
+# buffer's); where its inner image stands. Then the outer front, and the inner image.
+_CODE = const(0)
+_STATE = const(1)
+_STATE1 = const(3)
+_WINDOW = const(5)
+_BASE = const(7)
+_BASE1 = const(9)
+_ID = const(12)
+_HEAD = const(11)
+_FRONTS = const(56)
 _SAVED = const(1344)  # in the shared buffer, behind the MAC's blocks: the inner tag
 
 
@@ -73,7 +89,6 @@ def heard(ear: object, wait: int) -> object:
         none,
         plans,
         ticks,
-        work,
         cut,
         make,
         out,
@@ -172,8 +187,25 @@ def heard(ear: object, wait: int) -> object:
     outer, found = plans
     h = 0
     while True:
-        cipher, front, inners, topic, label, roots, reader = outer
-        image = int(ptr8(front))
+        (
+            words,
+            ecb,
+            cbc,
+            ecb1,
+            cbc1,
+            key_view,
+            mac_view,
+            key_view1,
+            mac_view1,
+            view,
+            topic,
+            label,
+            sender,
+            found1,
+            uses,
+        ) = outer
+        plan = ptr32(words)
+        image = int(plan) + _FRONTS
         f = image + _TOPIC
         g = ptr8(f - 2)
         i = (g[0] << 8 | g[1]) ^ k
@@ -219,6 +251,7 @@ def heard(ear: object, wait: int) -> object:
             return none
     if h:
         plans[0] = outer
+        roots, reader, _ = uses
         h = int(reader._uses) + 1
         reader._uses = h
         roots.used = h
@@ -230,14 +263,28 @@ def heard(ear: object, wait: int) -> object:
         return none
 
     # Outer layer: key stream, MAC input, and the MAC over it into the key stream's place.
-    inner, found, code, views = inners
-    if int(code) != n:
-        views = cut(inners, k, n)
-    key_view, mac_view, key_view1, mac_view1, view = views
-    base = int(ptr8(work))
+    if plan[_CODE] != n:
+        (
+            _,
+            _,
+            _,
+            _,
+            _,
+            key_view,
+            mac_view,
+            key_view1,
+            mac_view1,
+            view,
+            _,
+            _,
+            _,
+            _,
+            _,
+        ) = cut(outer, clock, k, n)
+    base = plan[_BASE] | plan[_BASE + 1] << 32
     w = ptr32(base)
-    cbc, ecb, _, state = cipher
-    iv = ptr32(state)
+    key_at = c[_KEYS] | c[_KEYS + 1] << 32
+    iv = ptr32(plan[_STATE] | plan[_STATE + 1] << 32)
     if iv[4] != 3:
         return none
     o = ptr32(m)
@@ -245,7 +292,7 @@ def heard(ear: object, wait: int) -> object:
     x = (o[2] >> 24 & 0xFF) | o[3] << 8
     y = (o[3] >> 24 & 0xFF) | o[4] << 8
     z = o[4] >> 24 & 0xFF
-    d = base + _KEY_AT
+    d = key_at
     i = 0
     while i <= body:
         o = ptr32(d)
@@ -255,19 +302,21 @@ def heard(ear: object, wait: int) -> object:
         o[3] = z | i << 24
         i += 1
         d += 16
-    ecb.encrypt(key_view, key_view)
+    ecb(key_view, key_view)
     e = base + (top - body << 4)
-    s = image
-    d = base + 16
-    while d < e:
-        o = ptr32(d)
-        r = ptr32(s)
-        o[0] = r[0]
-        o[1] = r[1]
-        o[2] = r[2]
-        o[3] = r[3]
-        s += 16
-        d += 16
+    if c[_OWNER] != plan[_ID]:
+        c[_OWNER] = 0
+        s = image
+        d = base + 16
+        while d < e:
+            o = ptr32(d)
+            r = ptr32(s)
+            o[0] = r[0]
+            o[1] = r[1]
+            o[2] = r[2]
+            o[3] = r[3]
+            s += 16
+            d += 16
     d = base + 26
     s = m + 8
     e = m + 20
@@ -283,7 +332,7 @@ def heard(ear: object, wait: int) -> object:
     p = base + (top - body << 4)
     d = p
     s = m + 20
-    e = base + _KEY_AT
+    e = key_at
     tag = s + i
     while s < tag:
         e += 16
@@ -303,14 +352,14 @@ def heard(ear: object, wait: int) -> object:
         while s < d:
             ptr32(s)[0] = 0
             s += 4
-    r = ptr32(base + _KEY_AT)
+    r = ptr32(key_at)
     f = r[0]
     x = r[1]
     y = r[2]
     z = r[3]
     iv[4] = 2
-    cbc.encrypt(mac_view, out)
-    o = ptr32(base + _KEY_AT + (top << 4) - 16)
+    cbc(mac_view, out)
+    o = ptr32(key_at + (top << 4) - 16)
     iv[0] = o[0]
     iv[1] = o[1]
     iv[2] = o[2]
@@ -339,9 +388,7 @@ def heard(ear: object, wait: int) -> object:
     h = 0
     w = ptr32(p)
     while True:
-        cipher, front, window, sender = inner
-        r = ptr32(front)
-        image = int(r)
+        r = ptr32(int(plan) + plan[_HEAD])
         i = (w[0] ^ r[0]) | (w[1] ^ r[1]) | (w[2] ^ r[2]) | (w[3] ^ r[3]) | (w[4] ^ r[4])
         if i == 0:
             break
@@ -353,11 +400,15 @@ def heard(ear: object, wait: int) -> object:
             h = h * 31 + ptr8(s)[0]
             s += 1
         h = (h & 0x1FFFFFFF) << 1 | 1
-        inner = found.get(h)
-        if not inner:
+        outer = found1.get(h)
+        if not outer:
             return none
+        words, _, _, ecb1, cbc1, _, _, key_view1, mac_view1, view, _, _, sender, _, _ = outer
+        plan = ptr32(words)
+        if plan[_CODE] != n:
+            _, _, _, _, _, _, _, key_view1, mac_view1, view, _, _, _, _, _ = cut(outer, clock, k, n)
     if h:
-        inners[0] = inner
+        plans[0] = outer
     n -= 80
     g = ptr8(p)
     ctr = g[20] << 16 | g[21] << 8 | g[22]
@@ -375,18 +426,17 @@ def heard(ear: object, wait: int) -> object:
     if age < 0 - _NEAR_S or age > life or ctr == 0 or t_pub == 0:
         return none
     # The window: neither seen nor older than it is wide.
-    c = ptr32(window)
-    back = c[0] - ctr
+    q = ptr32(plan[_WINDOW] | plan[_WINDOW + 1] << 32)
+    back = q[0] - ctr
     if back >= 0:
         if back > 63:
             return none
-        if ptr32(int(c) + 4 + (back >> 5 << 2))[0] >> (back & 31) & 1:
+        if ptr32(int(q) + 4 + (back >> 5 << 2))[0] >> (back & 31) & 1:
             return none
 
     # Inner layer. Its front goes over m1's header and its payload comes to lie 12 bytes or more
     # below its cipher text, the end of which the zeros behind the payload may reach.
-    cbc, ecb, _, state = cipher
-    iv = ptr32(state)
+    iv = ptr32(plan[_STATE1] | plan[_STATE1 + 1] << 32)
     if iv[4] != 3:
         return none
     body = n + 15 >> 4
@@ -398,15 +448,18 @@ def heard(ear: object, wait: int) -> object:
     y = (w[4] >> 24 & 0xFF) | (h & 0xFFFF) << 16
     z = h >> 16 & 0xFF
     tag = p + 28 + n
-    r = ptr32(tag & -4)
-    o = ptr32(base + _SAVED)
-    o[0] = r[0]
-    o[1] = r[1]
-    o[2] = r[2]
-    o[3] = r[3]
-    o[4] = r[4]
-    tag = base + _SAVED + (n & 3)
-    d = base + _KEY_AT
+    i1 = plan[_BASE1] | plan[_BASE1 + 1] << 32
+    if i1 == base:
+        r = ptr32(tag & -4)
+        o = ptr32(base + _SAVED)
+        o[0] = r[0]
+        o[1] = r[1]
+        o[2] = r[2]
+        o[3] = r[3]
+        o[4] = r[4]
+        tag = base + _SAVED + (n & 3)
+    base = i1
+    d = key_at
     e = d + (body << 4)
     t = z
     while d <= e:
@@ -417,19 +470,21 @@ def heard(ear: object, wait: int) -> object:
         o[3] = t
         t += 0x1000000
         d += 16
-    ecb.encrypt(key_view1, key_view1)
+    ecb1(key_view1, key_view1)
     e = base + (top - body << 4)
-    s = image + _FRONT1
-    d = base + 16
-    while d < e:
-        o = ptr32(d)
-        r = ptr32(s)
-        o[0] = r[0]
-        o[1] = r[1]
-        o[2] = r[2]
-        o[3] = r[3]
-        s += 16
-        d += 16
+    if c[_OWNER] != plan[_ID]:
+        c[_OWNER] = plan[_ID] & -4
+        s = int(plan) + plan[_HEAD] + _FRONT1
+        d = base + 16
+        while d < e:
+            o = ptr32(d)
+            r = ptr32(s)
+            o[0] = r[0]
+            o[1] = r[1]
+            o[2] = r[2]
+            o[3] = r[3]
+            s += 16
+            d += 16
     g = ptr8(base + 37)
     g[0] = h
     g[1] = h >> 8
@@ -447,7 +502,7 @@ def heard(ear: object, wait: int) -> object:
     s = p + 28
     p = e
     d = e
-    e = base + _KEY_AT
+    e = key_at
     t = p + n
     while d < t:
         e += 16
@@ -467,14 +522,14 @@ def heard(ear: object, wait: int) -> object:
         while s < d:
             ptr32(s)[0] = 0
             s += 4
-    r = ptr32(base + _KEY_AT)
+    r = ptr32(key_at)
     f = r[0]
     x = r[1]
     y = r[2]
     z = r[3]
     iv[4] = 2
-    cbc.encrypt(mac_view1, out)
-    o = ptr32(base + _KEY_AT + (top << 4) - 16)
+    cbc1(mac_view1, out)
+    o = ptr32(key_at + (top << 4) - 16)
     iv[0] = o[0]
     iv[1] = o[1]
     iv[2] = o[2]
@@ -506,28 +561,37 @@ def heard(ear: object, wait: int) -> object:
         h = 1
         i = 0
         if back < 32:
-            u = uint(c[1])
-            h = c[1] << back | 1
-            i = c[2] << back | int(u >> 32 - back)
+            u = uint(q[1])
+            h = q[1] << back | 1
+            i = q[2] << back | int(u >> 32 - back)
         elif back < 64:
-            i = c[1] << back - 32
-        c[0] = ctr
-        c[1] = h
-        c[2] = i
+            i = q[1] << back - 32
+        q[0] = ctr
+        q[1] = h
+        q[2] = i
     else:
-        o = ptr32(int(c) + 4 + (back >> 5 << 2))
+        o = ptr32(int(q) + 4 + (back >> 5 << 2))
         o[0] = o[0] | 1 << (back & 31)
-    if t_pub - c[3] > 0:
-        c[3] = t_pub
+    if t_pub - q[3] > 0:
+        q[3] = t_pub
     g = ptr8(m)
     h = g[11] << 16 | g[12] << 8 | g[13]
     i = g[14] << 16 | g[15] << 8 | g[16]
-    if h > c[5] or (h == c[5] and i > c[4]):
-        c[4] = i
-        c[5] = h
+    if h > q[5] or (h == q[5] and i > q[4]):
+        q[4] = i
+        q[5] = h
     if first & 2:
         # When that fails, the message is not lost: it would be refused if it came again.
         ear[_MESSAGE] = result
         sock.write(ack, 0, 4)
         ear[_MESSAGE] = none
     return result
+
+
+# An object's address to two words.
+@micropython.viper
+def point(words: object, i: int, at: object, more: int):
+    w = ptr32(words)
+    a = uint(int(ptr8(at)) + more)
+    w[i] = int(a)
+    w[i + 1] = int(a >> 16 >> 16)
