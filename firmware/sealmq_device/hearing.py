@@ -98,7 +98,7 @@ def _made(
     def hear() -> object:
         nonlocal error
         try:
-            message = took(ear, wait)
+            message = took(0, 0, ear, wait)
         except BaseException as error:
             return ear[_SELDOM][_BROKEN](ear, wait, error)
         if message:

@@ -70,13 +70,11 @@ _FRONTS = const(56)
 _SAVED = const(1344)  # in the shared buffer, behind the MAC's blocks: the inner tag
 
 
+# o, r: pointers; of a viper function's variables the first two are kept in registers.
 # Reads a packet and opens it. The message, or None: nothing is there, or nothing that this takes,
 # and then the clock's last bytes say what has been read.
 @micropython.viper
-def heard(ear: object, wait: int) -> object:
-    # The two that loops use most come first: viper keeps them in registers.
-    o = ptr32(0)
-    r = ptr32(0)
+def heard(o: int, r: int, ear: object, wait: int) -> object:
     (
         me,
         sock,
@@ -287,19 +285,19 @@ def heard(ear: object, wait: int) -> object:
     iv = ptr32(plan[_STATE] | plan[_STATE + 1] << 32)
     if iv[4] != 3:
         return none
-    o = ptr32(m)
-    f = o[2] << 8 | 2
-    x = (o[2] >> 24 & 0xFF) | o[3] << 8
-    y = (o[3] >> 24 & 0xFF) | o[4] << 8
-    z = o[4] >> 24 & 0xFF
+    o = m
+    f = ptr32(o)[2] << 8 | 2
+    x = (ptr32(o)[2] >> 24 & 0xFF) | ptr32(o)[3] << 8
+    y = (ptr32(o)[3] >> 24 & 0xFF) | ptr32(o)[4] << 8
+    z = ptr32(o)[4] >> 24 & 0xFF
     d = key_at
     i = 0
     while i <= body:
-        o = ptr32(d)
-        o[0] = f
-        o[1] = x
-        o[2] = y
-        o[3] = z | i << 24
+        o = d
+        ptr32(o)[0] = f
+        ptr32(o)[1] = x
+        ptr32(o)[2] = y
+        ptr32(o)[3] = z | i << 24
         i += 1
         d += 16
     ecb(key_view, key_view)
@@ -309,12 +307,12 @@ def heard(ear: object, wait: int) -> object:
         s = image
         d = base + 16
         while d < e:
-            o = ptr32(d)
-            r = ptr32(s)
-            o[0] = r[0]
-            o[1] = r[1]
-            o[2] = r[2]
-            o[3] = r[3]
+            o = d
+            r = s
+            ptr32(o)[0] = ptr32(r)[0]
+            ptr32(o)[1] = ptr32(r)[1]
+            ptr32(o)[2] = ptr32(r)[2]
+            ptr32(o)[3] = ptr32(r)[3]
             s += 16
             d += 16
     d = base + 26
@@ -336,41 +334,41 @@ def heard(ear: object, wait: int) -> object:
     tag = s + i
     while s < tag:
         e += 16
-        o = ptr32(d)
-        r = ptr32(s)
+        o = d
+        r = s
         y32 = ptr32(e)
-        o[0] = r[0] ^ y32[0]
-        o[1] = r[1] ^ y32[1]
-        o[2] = r[2] ^ y32[2]
-        o[3] = r[3] ^ y32[3]
+        ptr32(o)[0] = ptr32(r)[0] ^ y32[0]
+        ptr32(o)[1] = ptr32(r)[1] ^ y32[1]
+        ptr32(o)[2] = ptr32(r)[2] ^ y32[2]
+        ptr32(o)[3] = ptr32(r)[3] ^ y32[3]
         s += 16
         d += 16
     if i & 15:
-        o = ptr32(p + (i & -4))
-        o[0] = o[0] & (1 << ((i & 3) << 3)) - 1
-        s = int(o) + 4
+        o = p + (i & -4)
+        ptr32(o)[0] = ptr32(o)[0] & (1 << ((i & 3) << 3)) - 1
+        s = o + 4
         while s < d:
             ptr32(s)[0] = 0
             s += 4
-    r = ptr32(key_at)
-    f = r[0]
-    x = r[1]
-    y = r[2]
-    z = r[3]
+    r = key_at
+    f = ptr32(r)[0]
+    x = ptr32(r)[1]
+    y = ptr32(r)[2]
+    z = ptr32(r)[3]
     iv[4] = 2
     cbc(mac_view, out)
-    o = ptr32(key_at + (top << 4) - 16)
-    iv[0] = o[0]
-    iv[1] = o[1]
-    iv[2] = o[2]
-    iv[3] = o[3]
+    o = key_at + (top << 4) - 16
+    iv[0] = ptr32(o)[0]
+    iv[1] = ptr32(o)[1]
+    iv[2] = ptr32(o)[2]
+    iv[3] = ptr32(o)[3]
     iv[4] = 3
     # The tag, in constant time: what differs gathers in i.
     if tag & 3:
-        w[0] = f ^ o[0]
-        w[1] = x ^ o[1]
-        w[2] = y ^ o[2]
-        w[3] = z ^ o[3]
+        w[0] = f ^ ptr32(o)[0]
+        w[1] = x ^ ptr32(o)[1]
+        w[2] = y ^ ptr32(o)[2]
+        w[3] = z ^ ptr32(o)[3]
         i = 0
         d = base
         e = base + 16
@@ -379,8 +377,13 @@ def heard(ear: object, wait: int) -> object:
             d += 1
             tag += 1
     else:
-        r = ptr32(tag)
-        i = f ^ o[0] ^ r[0] | x ^ o[1] ^ r[1] | y ^ o[2] ^ r[2] | z ^ o[3] ^ r[3]
+        r = tag
+        i = (
+            f ^ ptr32(o)[0] ^ ptr32(r)[0]
+            | x ^ ptr32(o)[1] ^ ptr32(r)[1]
+            | y ^ ptr32(o)[2] ^ ptr32(r)[2]
+            | z ^ ptr32(o)[3] ^ ptr32(r)[3]
+        )
     if i:
         return none
 
@@ -388,8 +391,14 @@ def heard(ear: object, wait: int) -> object:
     h = 0
     w = ptr32(p)
     while True:
-        r = ptr32(int(plan) + plan[_HEAD])
-        i = (w[0] ^ r[0]) | (w[1] ^ r[1]) | (w[2] ^ r[2]) | (w[3] ^ r[3]) | (w[4] ^ r[4])
+        r = int(plan) + plan[_HEAD]
+        i = (
+            (w[0] ^ ptr32(r)[0])
+            | (w[1] ^ ptr32(r)[1])
+            | (w[2] ^ ptr32(r)[2])
+            | (w[3] ^ ptr32(r)[3])
+            | (w[4] ^ ptr32(r)[4])
+        )
         if i == 0:
             break
         if h:
@@ -450,24 +459,24 @@ def heard(ear: object, wait: int) -> object:
     tag = p + 28 + n
     i1 = plan[_BASE1] | plan[_BASE1 + 1] << 32
     if i1 == base:
-        r = ptr32(tag & -4)
-        o = ptr32(base + _SAVED)
-        o[0] = r[0]
-        o[1] = r[1]
-        o[2] = r[2]
-        o[3] = r[3]
-        o[4] = r[4]
+        r = tag & -4
+        o = base + _SAVED
+        ptr32(o)[0] = ptr32(r)[0]
+        ptr32(o)[1] = ptr32(r)[1]
+        ptr32(o)[2] = ptr32(r)[2]
+        ptr32(o)[3] = ptr32(r)[3]
+        ptr32(o)[4] = ptr32(r)[4]
         tag = base + _SAVED + (n & 3)
     base = i1
     d = key_at
     e = d + (body << 4)
     t = z
     while d <= e:
-        o = ptr32(d)
-        o[0] = f
-        o[1] = x
-        o[2] = y
-        o[3] = t
+        o = d
+        ptr32(o)[0] = f
+        ptr32(o)[1] = x
+        ptr32(o)[2] = y
+        ptr32(o)[3] = t
         t += 0x1000000
         d += 16
     ecb1(key_view1, key_view1)
@@ -477,12 +486,12 @@ def heard(ear: object, wait: int) -> object:
         s = int(plan) + plan[_HEAD] + _FRONT1
         d = base + 16
         while d < e:
-            o = ptr32(d)
-            r = ptr32(s)
-            o[0] = r[0]
-            o[1] = r[1]
-            o[2] = r[2]
-            o[3] = r[3]
+            o = d
+            r = s
+            ptr32(o)[0] = ptr32(r)[0]
+            ptr32(o)[1] = ptr32(r)[1]
+            ptr32(o)[2] = ptr32(r)[2]
+            ptr32(o)[3] = ptr32(r)[3]
             s += 16
             d += 16
     g = ptr8(base + 37)
@@ -506,40 +515,40 @@ def heard(ear: object, wait: int) -> object:
     t = p + n
     while d < t:
         e += 16
-        o = ptr32(d)
-        r = ptr32(s)
+        o = d
+        r = s
         y32 = ptr32(e)
-        o[0] = r[0] ^ y32[0]
-        o[1] = r[1] ^ y32[1]
-        o[2] = r[2] ^ y32[2]
-        o[3] = r[3] ^ y32[3]
+        ptr32(o)[0] = ptr32(r)[0] ^ y32[0]
+        ptr32(o)[1] = ptr32(r)[1] ^ y32[1]
+        ptr32(o)[2] = ptr32(r)[2] ^ y32[2]
+        ptr32(o)[3] = ptr32(r)[3] ^ y32[3]
         s += 16
         d += 16
     if n & 15:
-        o = ptr32(p + (n & -4))
-        o[0] = o[0] & (1 << ((n & 3) << 3)) - 1
-        s = int(o) + 4
+        o = p + (n & -4)
+        ptr32(o)[0] = ptr32(o)[0] & (1 << ((n & 3) << 3)) - 1
+        s = o + 4
         while s < d:
             ptr32(s)[0] = 0
             s += 4
-    r = ptr32(key_at)
-    f = r[0]
-    x = r[1]
-    y = r[2]
-    z = r[3]
+    r = key_at
+    f = ptr32(r)[0]
+    x = ptr32(r)[1]
+    y = ptr32(r)[2]
+    z = ptr32(r)[3]
     iv[4] = 2
     cbc1(mac_view1, out)
-    o = ptr32(key_at + (top << 4) - 16)
-    iv[0] = o[0]
-    iv[1] = o[1]
-    iv[2] = o[2]
-    iv[3] = o[3]
+    o = key_at + (top << 4) - 16
+    iv[0] = ptr32(o)[0]
+    iv[1] = ptr32(o)[1]
+    iv[2] = ptr32(o)[2]
+    iv[3] = ptr32(o)[3]
     iv[4] = 3
     if tag & 3:
-        w[0] = f ^ o[0]
-        w[1] = x ^ o[1]
-        w[2] = y ^ o[2]
-        w[3] = z ^ o[3]
+        w[0] = f ^ ptr32(o)[0]
+        w[1] = x ^ ptr32(o)[1]
+        w[2] = y ^ ptr32(o)[2]
+        w[3] = z ^ ptr32(o)[3]
         i = 0
         d = base
         e = base + 16
@@ -548,8 +557,13 @@ def heard(ear: object, wait: int) -> object:
             d += 1
             tag += 1
     else:
-        r = ptr32(tag)
-        i = f ^ o[0] ^ r[0] | x ^ o[1] ^ r[1] | y ^ o[2] ^ r[2] | z ^ o[3] ^ r[3]
+        r = tag
+        i = (
+            f ^ ptr32(o)[0] ^ ptr32(r)[0]
+            | x ^ ptr32(o)[1] ^ ptr32(r)[1]
+            | y ^ ptr32(o)[2] ^ ptr32(r)[2]
+            | z ^ ptr32(o)[3] ^ ptr32(r)[3]
+        )
     if i:
         return none
 
@@ -570,8 +584,8 @@ def heard(ear: object, wait: int) -> object:
         q[1] = h
         q[2] = i
     else:
-        o = ptr32(int(q) + 4 + (back >> 5 << 2))
-        o[0] = o[0] | 1 << (back & 31)
+        o = int(q) + 4 + (back >> 5 << 2)
+        ptr32(o)[0] = ptr32(o)[0] | 1 << (back & 31)
     if t_pub - q[3] > 0:
         q[3] = t_pub
     g = ptr8(m)
