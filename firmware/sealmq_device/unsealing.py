@@ -204,31 +204,27 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         ) = outer
         plan = ptr32(words)
         image = int(plan) + _FRONTS
-        f = image + _TOPIC
-        g = ptr8(f - 2)
+        g = ptr8(image + _TOPIC - 2)
         i = (g[0] << 8 | g[1]) ^ k
         if i == 0:
-            s = t
+            o = t
+            r = image + _TOPIC
             e = t + k - 3
-            while s < e:
-                a = ptr8(s)
-                z8 = ptr8(f)
-                i |= a[0] ^ z8[0] | a[1] ^ z8[1] | a[2] ^ z8[2] | a[3] ^ z8[3]
-                s += 4
-                f += 4
+            while o < e:
+                i |= ptr8(o)[0] ^ ptr8(r)[0] | ptr8(o)[1] ^ ptr8(r)[1]
+                i |= ptr8(o)[2] ^ ptr8(r)[2] | ptr8(o)[3] ^ ptr8(r)[3]
+                o += 4
+                r += 4
             e = t + k
-            while s < e:
-                i |= ptr8(s)[0] ^ ptr8(f)[0]
-                s += 1
-                f += 1
-            f = int(g) - 24
-            s = m
-            e = m + 10
-            while s < e:
-                i |= ptr16(s)[0] ^ ptr16(f)[0]
-                s += 2
-                f += 2
-            i |= ptr8(s)[0] ^ ptr8(f)[0]
+            while o < e:
+                i |= ptr8(o)[0] ^ ptr8(r)[0]
+                o += 1
+                r += 1
+            r = image
+            o = m
+            i |= ptr16(o)[0] ^ ptr16(r)[1] | ptr16(o)[1] ^ ptr16(r)[2]
+            i |= ptr16(o)[2] ^ ptr16(r)[3] | ptr16(o)[3] ^ ptr16(r)[4]
+            i |= ptr16(o)[4] ^ ptr16(r)[5] | ptr8(o)[10] ^ ptr8(r)[12]
         if i == 0:
             break
         if h:
@@ -290,59 +286,56 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
     x = (ptr32(o)[2] >> 24 & 0xFF) | ptr32(o)[3] << 8
     y = (ptr32(o)[3] >> 24 & 0xFF) | ptr32(o)[4] << 8
     z = ptr32(o)[4] >> 24 & 0xFF
-    d = key_at
-    i = 0
-    while i <= body:
-        o = d
+    o = key_at
+    e = o + (body << 4)
+    r = z
+    while o <= e:
         ptr32(o)[0] = f
         ptr32(o)[1] = x
         ptr32(o)[2] = y
-        ptr32(o)[3] = z | i << 24
-        i += 1
-        d += 16
+        ptr32(o)[3] = r
+        r += 0x1000000
+        o += 16
     ecb(key_view, key_view)
     e = base + (top - body << 4)
     if c[_OWNER] != plan[_ID]:
         c[_OWNER] = 0
-        s = image
-        d = base + 16
-        while d < e:
-            o = d
-            r = s
+        r = image
+        o = base + 16
+        while o < e:
             ptr32(o)[0] = ptr32(r)[0]
             ptr32(o)[1] = ptr32(r)[1]
             ptr32(o)[2] = ptr32(r)[2]
             ptr32(o)[3] = ptr32(r)[3]
-            s += 16
-            d += 16
-    d = base + 26
-    s = m + 8
-    e = m + 20
-    while s < e:
-        ptr16(d)[0] = ptr16(s)[0]
-        d += 2
-        s += 2
+            r += 16
+            o += 16
+    o = base + 26
+    r = m + 8
+    ptr16(o)[1] = ptr16(r)[1]
+    ptr16(o)[2] = ptr16(r)[2]
+    ptr16(o)[3] = ptr16(r)[3]
+    ptr16(o)[4] = ptr16(r)[4]
+    ptr16(o)[5] = ptr16(r)[5]
     i = n - 36
     w[0] = (f | 0x7A) ^ iv[0]
     w[1] = x ^ iv[1]
     w[2] = y ^ iv[2]
     w[3] = (z | (i & 0xFF) << 24 | (i & 0xFF00) << 8) ^ iv[3]
     p = base + (top - body << 4)
-    d = p
-    s = m + 20
+    o = p
+    r = m + 20
     e = key_at
-    tag = s + i
-    while s < tag:
+    tag = r + i
+    while r < tag:
         e += 16
-        o = d
-        r = s
         y32 = ptr32(e)
         ptr32(o)[0] = ptr32(r)[0] ^ y32[0]
         ptr32(o)[1] = ptr32(r)[1] ^ y32[1]
         ptr32(o)[2] = ptr32(r)[2] ^ y32[2]
         ptr32(o)[3] = ptr32(r)[3] ^ y32[3]
-        s += 16
-        d += 16
+        r += 16
+        o += 16
+    d = o
     if i & 15:
         o = p + (i & -4)
         ptr32(o)[0] = ptr32(o)[0] & (1 << ((i & 3) << 3)) - 1
@@ -468,32 +461,29 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         ptr32(o)[4] = ptr32(r)[4]
         tag = base + _SAVED + (n & 3)
     base = i1
-    d = key_at
-    e = d + (body << 4)
-    t = z
-    while d <= e:
-        o = d
+    o = key_at
+    e = o + (body << 4)
+    r = z
+    while o <= e:
         ptr32(o)[0] = f
         ptr32(o)[1] = x
         ptr32(o)[2] = y
-        ptr32(o)[3] = t
-        t += 0x1000000
-        d += 16
+        ptr32(o)[3] = r
+        r += 0x1000000
+        o += 16
     ecb1(key_view1, key_view1)
     e = base + (top - body << 4)
     if c[_OWNER] != plan[_ID]:
         c[_OWNER] = plan[_ID] & -4
-        s = int(plan) + plan[_HEAD] + _FRONT1
-        d = base + 16
-        while d < e:
-            o = d
-            r = s
+        r = int(plan) + plan[_HEAD] + _FRONT1
+        o = base + 16
+        while o < e:
             ptr32(o)[0] = ptr32(r)[0]
             ptr32(o)[1] = ptr32(r)[1]
             ptr32(o)[2] = ptr32(r)[2]
             ptr32(o)[3] = ptr32(r)[3]
-            s += 16
-            d += 16
+            r += 16
+            o += 16
     g = ptr8(base + 37)
     g[0] = h
     g[1] = h >> 8
@@ -508,22 +498,21 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
     w[1] = x ^ iv[1]
     w[2] = y ^ iv[2]
     w[3] = (z | (n & 0xFF) << 24 | (n & 0xFF00) << 8) ^ iv[3]
-    s = p + 28
+    r = p + 28
     p = e
-    d = e
+    o = e
     e = key_at
     t = p + n
-    while d < t:
+    while o < t:
         e += 16
-        o = d
-        r = s
         y32 = ptr32(e)
         ptr32(o)[0] = ptr32(r)[0] ^ y32[0]
         ptr32(o)[1] = ptr32(r)[1] ^ y32[1]
         ptr32(o)[2] = ptr32(r)[2] ^ y32[2]
         ptr32(o)[3] = ptr32(r)[3] ^ y32[3]
-        s += 16
-        d += 16
+        r += 16
+        o += 16
+    d = o
     if n & 15:
         o = p + (n & -4)
         ptr32(o)[0] = ptr32(o)[0] & (1 << ((n & 3) << 3)) - 1
