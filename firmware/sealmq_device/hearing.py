@@ -173,6 +173,7 @@ def _other(ear: "list[Any]", wait: bool) -> bool:
 
 
 # Views of both layers' blocks and of the payload, kept for the length of a sender's last message.
+# Each plan comes here before its first use, so that no other's fronts count as its own.
 # k: bytes of the topic, n: of the m3.
 def _cut(plan: "list[Any]", clock: bytearray, k: int, n: int) -> "list[Any]":
     body = n - 21 >> 4
@@ -295,7 +296,6 @@ def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTE
     plan += [inner._s[1].encrypt, inner._s[0].encrypt, None, None, None, None, None]
     plan += [topic, label, sender, inners, uses]
     inners[_hash(head, b"")] = found[h] = plans[0] = plan
-    pack_into("<I", ear[_STAMP], _OWNER, 0)
 
 
 # Associated data behind its length, at `at`, and zeros up to whole blocks.

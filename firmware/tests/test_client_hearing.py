@@ -511,3 +511,35 @@ say(c.wait_msg(), c.check_msg(), len(seen), c._heard, c.refused)
 """,
         )
         assert said == ["True False 11 5 {'TooLarge': 1}"]
+
+
+@every
+def test_a_topics_place_is_not_anothers(interpreter: str, tmp_path: Path) -> None:
+    """What stands ready for one sender's topic is never taken for another's, refused or not."""
+    other = T[:-1] + b"f"
+
+    def made(s: Stream) -> None:
+        s.usual(7)
+        s.message(8, topic=other)
+        for i in range(3):
+            for sender, topic in ((41, T), (42, T), (43, other)):
+                s.message(1 + i, topic=topic, sender=sender)
+        ctr = 20
+        for size in (4, 4, 20, 600, 4, 600, 600, 20):
+            for topic, wrong in ((T, other), (other, T)):
+                for sender in (41, 42):
+                    ctr += 6
+                    plain = os.urandom(size)
+                    s.message(ctr, plain, topic, sender=sender)
+                    # Sealed for the one topic, in whole or inside only, and sent as the other.
+                    s.put(wrong, s.m3(topic, s.m1(topic, plain, ctr + 1, sender=sender)))
+                    s.message(ctr + 2, plain, topic, sender=sender)
+                    s.put(wrong, s.m3(wrong, s.m1(topic, plain, ctr + 3, sender=sender)))
+                    s.message(ctr + 4, plain, topic, sender=sender)
+                    bad = s.m3(wrong, s.m1(wrong, plain, ctr + 5, sender=sender))
+                    bad[-1] ^= 1
+                    s.put(wrong, bad)
+
+    said = same(tmp_path, interpreter, made, 14)
+    assert len(said) == 8 + 9 + 8 * 4 * 3 + 2
+    assert "Unauthentic" in said[-2]
