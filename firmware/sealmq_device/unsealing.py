@@ -593,7 +593,7 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
 
 # An object's address to two words.
 @micropython.viper
-def point(words: object, i: int, at: object, more: int):
+def point(words: object, i: int, at: object, more: int) -> object:
     w = ptr32(words)
     a = uint(int(ptr8(at)) + more)
     w[i] = int(a)

@@ -11,9 +11,9 @@ from bench_measures import tasks
 from bench_rows import value
 from real_micropython import VIPER
 
-# At most 1.6 of umqtt's receive without any protection, and so much of it over TLS 1.3. The aim
-# is 0.8 of that, which it does not reach: it is at 0.89, and must not get worse.
-TIMES = {"plain": 1.6, "tls13-ecdsa": 0.92}
+# At most 1.3 of umqtt's receive without any protection, and so much of it over TLS 1.3. The aim is
+# 0.8 of that, where it is; TLS itself differs by a hundredth from run to run.
+TIMES = {"plain": 1.3, "tls13-ecdsa": 0.82}
 
 if 64 in VIPER:
 
