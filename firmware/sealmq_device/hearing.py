@@ -55,18 +55,18 @@ _NO_BYTES = bytearray()
 # What an ear holds, a list: looking up an attribute costs as much as unpacking all of it.
 _SOCK = const(1)
 _READINTO = const(2)
-_SETTIMEOUT = const(3)
+_SELDOM = const(3)
 _TWO = const(4)
 _STAMP = const(6)
 _TOPIC = const(10)  # in a plan
 _INNERS = const(13)
-_PLACES = const(16)
-_MESSAGE = const(17)
-_SELDOM = const(18)
 # Of what is seldom called:
 _OTHER = const(0)
 _BROKEN = const(1)
 _UNHEARD = const(2)
+_MESSAGE = const(3)
+_SETTIMEOUT = const(4)
+_PLACES = const(5)
 
 
 # Lays them over a client. Gives what is called for each packet that goes the general way; with
@@ -80,10 +80,11 @@ def lay(c: "Any") -> "Callable[..., None]":
     # One for each remainder by which a packet's rest may be best read.
     places = [view[_PACKET + i :] for i in range(4)]
     ticks = time.ticks_ms  # type: ignore[attr-defined]
-    ear: "list[Any]" = [c, None, None, None, view[_TWO_AT : _TWO_AT + 2], places[0], clock]
-    ear += [bytearray(b"\x40\x02\0\0"), None, c.reader.plans, ticks, _cut, Message]
+    seldom = [_other, _broken, _unheard, None, None, places, _rest, _cut]
+    ear: "list[Any]" = [c, None, None, seldom, view[_TWO_AT : _TWO_AT + 2], places[0], clock]
+    ear += [bytearray(b"\x40\x02\0\0"), None, c.reader.plans, ticks, Message]
     out = memoryview(work)[_KEY_AT : _KEY_AT + _MAC_LEN]
-    ear += [out, bytes, _rest, places, None, (_other, _broken, _unheard)]
+    ear += [out, bytes]
     c.wait_msg = _made(c, ear, heard, True)
     c.check_msg = _made(c, ear, heard, False)
     return lambda *message: _prepare(ear, *message)
@@ -131,9 +132,9 @@ def _unheard(c: "Any", message: "Any") -> None:
 def _broken(ear: "list[Any]", wait: bool, error: BaseException) -> bool:
     c = ear[0]
     begun = ear[_TWO][0]
-    message = ear[_MESSAGE]
+    message = ear[_SELDOM][_MESSAGE]
     if message is not None:
-        ear[_MESSAGE] = None
+        ear[_SELDOM][_MESSAGE] = None
         c._queue.append(message)
         ear[_SOCK] = None
     if isinstance(error, OSError):
@@ -159,9 +160,9 @@ def _other(ear: "list[Any]", wait: bool) -> bool:
     if got:
         two = ear[_TWO]
         raw = bytes(two[:got])
-        place = ear[_PLACES][clock[_LAY]]
+        place = ear[_SELDOM][_PLACES][clock[_LAY]]
         if moved:
-            place = ear[_PLACES][clock[_LAY] - moved & 3]
+            place = ear[_SELDOM][_PLACES][clock[_LAY] - moved & 3]
             at = 1 if two[1] > 127 else 0
             at += 2 + (place[at] << 8 | place[at + 1]) + (2 if two[0] & 6 else 0)
             raw += bytes(place[:at]) + bytes(place[at + moved : n + moved])
@@ -224,7 +225,7 @@ def _arm(ear: "list[Any]") -> bool:
         return False
     ear[_SOCK] = sock
     ear[_READINTO] = sock.readinto
-    ear[_SETTIMEOUT] = sock.settimeout
+    ear[_SELDOM][_SETTIMEOUT] = sock.settimeout
     ticks = time.ticks_ms() & 0x3FFFFFFF  # type: ignore[attr-defined]
     units = now >> 10 & 0x3FFFFFFF
     rest = now & 1023

@@ -3,7 +3,8 @@
 # does the same for every message, and is what this must equal: what this refuses or does not know
 # (None, and nothing has changed) the reader judges from the start.
 #
-# It works in ccm.py's shared buffer, and the packet stays as it came. Nothing of the plain text
+# The key stream is in ccm.py's shared buffer, and so is a long message; a short one's blocks are the
+# client's own, where the associated data stays from message to message. The packet stays as it came. Nothing of the plain text
 # leaves here before both tags have verified, and the window is marked only then.
 import micropython
 from micropython import const
@@ -37,7 +38,11 @@ _FOR_EVER = const(0x3FFFFFFF)
 
 _LEAST = const(84)  # bytes of a packet behind its fixed header
 _MOST_BYTES = const(1229)  # the most of them, and 129
-_MESSAGE = const(17)  # in an ear
+_MESSAGE = const(3)  # in an ear's list of what is seldom wanted, with what follows
+_SETTIMEOUT = const(4)
+_PLACES = const(5)
+_BEHIND = const(6)
+_CUT = const(7)
 _LAY = const(24)  # a byte: where the next packet's rest is best read to
 # Behind it a byte: by how much the m3 was moved upwards. Then:
 _LIMIT = const(9)  # a word: bytes of a packet
@@ -79,7 +84,7 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         me,
         sock,
         readinto,
-        settimeout,
+        seldom,
         two,
         place,
         clock,
@@ -87,14 +92,9 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         none,
         plans,
         ticks,
-        cut,
         make,
         out,
         to_bytes,
-        rest,
-        places,
-        _,
-        _,
     ) = ear
     c = ptr32(clock)
     base = int(c)
@@ -110,6 +110,7 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
     if wait:
         got = readinto(two)
     else:
+        settimeout = seldom[_SETTIMEOUT]
         settimeout(0)
         got = readinto(two)
         settimeout(me.timeout)
@@ -129,14 +130,14 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         # So much there is at least, if the length is written as it has to be.
         n += 1
     if int(readinto(place, n)) != n:
-        rest(readinto, place, 0, 0)
+        seldom[_BEHIND](readinto, place, 0, 0)
     c[_READ] = n
     if n > 127:
         i = int(ptr8(b)[0])
         if i == 0 or i > 127 or n + (i << 7) > _MOST_BYTES:
             return none
         if i > 1:
-            n = int(rest(readinto, place, n, i))
+            n = int(seldom[_BEHIND](readinto, place, n, i))
             c[_READ] = n
         if n > c[_LIMIT]:
             return none
@@ -167,7 +168,7 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         g = ptr8(base + _LAY)
         i = (int(g[0]) - h) & 3
         g[0] = i
-        ear[_PLACE] = places[i]
+        ear[_PLACE] = seldom[_PLACES][i]
         h = 4 - h
         g[1] = h
         s = m + n + 3 & -4
@@ -274,7 +275,7 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
             _,
             _,
             _,
-        ) = cut(outer, clock, k, n)
+        ) = seldom[_CUT](outer, clock, k, n)
     base = plan[_BASE] | plan[_BASE + 1] << 32
     w = ptr32(base)
     key_at = c[_KEYS] | c[_KEYS + 1] << 32
@@ -408,7 +409,9 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         words, _, _, ecb1, cbc1, _, _, key_view1, mac_view1, view, _, _, sender, _, _ = outer
         plan = ptr32(words)
         if plan[_CODE] != n:
-            _, _, _, _, _, _, _, key_view1, mac_view1, view, _, _, _, _, _ = cut(outer, clock, k, n)
+            _, _, _, _, _, _, _, key_view1, mac_view1, view, _, _, _, _, _ = seldom[_CUT](
+                outer, clock, k, n
+            )
     if h:
         plans[0] = outer
     n -= 80
@@ -585,9 +588,9 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         q[5] = h
     if first & 2:
         # When that fails, the message is not lost: it would be refused if it came again.
-        ear[_MESSAGE] = result
+        seldom[_MESSAGE] = result
         sock.write(ack, 0, 4)
-        ear[_MESSAGE] = none
+        seldom[_MESSAGE] = none
     return result
 
 
