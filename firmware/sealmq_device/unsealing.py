@@ -3,9 +3,10 @@
 # does the same for every message, and is what this must equal: what this refuses or does not know
 # (None, and nothing has changed) the reader judges from the start.
 #
-# The key stream is in ccm.py's shared buffer, and so is a long message; a short one's blocks are the
-# client's own, where the associated data stays from message to message. The packet stays as it came. Nothing of the plain text
-# leaves here before both tags have verified, and the window is marked only then.
+# The key stream is in ccm.py's shared buffer, and so is a long message; a short one's blocks are
+# the client's own, where the associated data stays from message to message. The packet stays as it
+# came. Nothing of the plain text leaves here before both tags have verified, and the window is
+# marked only then.
 import micropython
 from micropython import const
 
