@@ -33,7 +33,7 @@ WAKE = Path(__file__).with_name("wake.txt")
 LIMIT = 48 * 1024
 # What a board carries by what it does, as the files that it does without. The limit is for each but
 # the last.
-_LIVES = ("living", "life", "outbox", "backoff", "sleeping")
+_LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 SETS: dict[str, tuple[str, ...]] = {
     # Publishes often, up to 1,000 bytes, keeps its connection or sleeps; blocking, AES-CCM.
     "sensor": ("aio", "living_aio", "reader", "hearing", "ccm_long", "chacha", "nvs"),
