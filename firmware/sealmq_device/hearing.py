@@ -265,6 +265,8 @@ def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTE
     if state[16] == 1:
         _ready(inner._s, 1, 2)  # no payload came yet, so there is no ECB
         state[16] = 3
+    if state[16] != 3 or outer._s[3][16] != 3:
+        return  # only long messages came yet, or one was interrupted: those made no ciphers here
     if plans:
         _, found = plans
         held = 0

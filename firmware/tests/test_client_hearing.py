@@ -543,3 +543,16 @@ def test_a_topics_place_is_not_anothers(interpreter: str, tmp_path: Path) -> Non
     said = same(tmp_path, interpreter, made, 14)
     assert len(said) == 8 + 9 + 8 * 4 * 3 + 2
     assert "Unauthentic" in said[-2]
+
+
+@every
+def test_long_messages_first(interpreter: str, tmp_path: Path) -> None:
+    """They make none of the ciphers that the fast way shares with the general one."""
+
+    def made(s: Stream) -> None:
+        for ctr in range(1, 11):
+            s.message(ctr, os.urandom(1500))
+        for ctr in range(11, 15):
+            s.message(ctr)
+
+    assert len(same(tmp_path, interpreter, made, 11)) == 14 + 2
