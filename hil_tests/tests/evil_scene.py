@@ -89,9 +89,15 @@ class EvilScene(Scene):
 
     def roots(self, label: int) -> Roots:
         """The newest roots of a label as the reader above everything derived them."""
-        if not any(key[0] == label for key in self.listener.reader._roots):
-            self.fetch(label)
         held = self.listener.reader._roots
+
+        def known() -> bool:
+            if not any(key[0] == label for key in held):
+                self.fetch(label)
+            return any(key[0] == label for key in held)
+
+        # The mediator may not have heard of a new label's keys yet.
+        until(f"the records of label {label}", known)
         found: Roots = held[max(key for key in held if key[0] == label)]
         return found
 
