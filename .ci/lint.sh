@@ -16,13 +16,14 @@ say 'ruff'
 "$bin/ruff" format --quiet --check .
 say 'mypy: the packages and tools (some seconds)'
 # Each folder of tests is checked by a run of its own: they share file names.
-"$bin/mypy" --no-error-summary --exclude '/tests/' shared_spec firmware gateway .ci/imports.py
-for tests in shared_spec firmware gateway hil_tests; do
+"$bin/mypy" --no-error-summary --exclude '/tests/' shared_spec firmware gateway flash_scripts .ci/imports.py
+for tests in shared_spec firmware gateway flash_scripts hil_tests; do
     [ -n "$(find "$tests/tests" -name '*.py' -print -quit 2>/dev/null)" ] || continue
     say "mypy: $tests/tests"
     MYPYPATH=$tests/tests:$tests "$bin/mypy" --no-error-summary "$tests/tests"
 done
-say 'mypy: hil_tests/faults'
-MYPYPATH=hil_tests:hil_tests/tests "$bin/mypy" --no-error-summary hil_tests/faults
+say 'mypy: hil_tests: faults, the virtual board, the rig'
+MYPYPATH=hil_tests:hil_tests/tests "$bin/mypy" --no-error-summary \
+    hil_tests/faults hil_tests/sealmq_vboard hil_tests/sealmq_hil
 say 'imports'
 "$bin/python" .ci/imports.py

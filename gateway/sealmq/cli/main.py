@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from sealmq import __version__
 
+from . import beside
 from .errors import UsageError, report
 
 COMMANDS = (
@@ -84,6 +85,8 @@ def build(names: Iterable[str] = COMMANDS) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"sealmq {__version__}")
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    if names is COMMANDS:
+        beside.add(sub)
     for name in names:
         command = load(name)
         command.add(sub)
@@ -103,6 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every error ends here."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
+        if words and words[0] in beside.PROGRAMS:
+            beside.run(words[0], words[1:])
         names = (words[0],) if words and words[0] in COMMANDS else COMMANDS
         args = build(names).parse_args(words)
         run = cast(Callable[[argparse.Namespace], int], args._run)

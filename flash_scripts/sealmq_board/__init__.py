@@ -1,0 +1,1 @@
+"""Boards, from a host: images, flashing, provisioning, updates."""

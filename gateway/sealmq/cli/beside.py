@@ -1,0 +1,42 @@
+"""`sealmq board`, `sealmq vboard`, `sealmq hil`: programs that stand beside the gateway.
+
+The gateway's code knows neither boards nor the rig (the layout's imports go one way), so each is a
+program of its own, which takes this process's place: same terminal, same signals, its exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .errors import OperatorError
+
+# Command: the package that is run for it, and what `sealmq --help` says.
+PROGRAMS = {
+    "board": ("sealmq_board", "flash, provision and update boards"),
+    "vboard": ("sealmq_vboard", "a virtual board, for esptool and mpremote"),
+    "hil": ("sealmq_hil", "the rig: boards, real or virtual, under test"),
+}
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """Their lines in `sealmq --help`; each parses its own words."""
+    for name, (_, text) in PROGRAMS.items():
+        sub.add_parser(name, help=text, add_help=False)
+
+
+def run(name: str, words: Sequence[str]) -> NoReturn:
+    """Become that program. OperatorError: it is not installed here."""
+    package, _ = PROGRAMS[name]
+    if importlib.util.find_spec(package) is None:
+        raise OperatorError(
+            f"sealmq {name} needs the package {package}, which is not installed here",
+            hint="pip install 'sealmq[flash]', or run it from a checkout after `make setup`",
+        )
+    sys.stdout.flush()
+    # The words are the operator's own, and no shell reads them.
+    os.execv(sys.executable, [sys.executable, "-m", package, *words])  # noqa: S606

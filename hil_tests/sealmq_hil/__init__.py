@@ -1,0 +1,1 @@
+"""The rig: behaviours of boards, real or virtual, under test."""

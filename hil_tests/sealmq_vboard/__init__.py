@@ -1,0 +1,1 @@
+"""A virtual ESP32 that esptool and mpremote accept."""
