@@ -11,7 +11,7 @@ if _TYPING:
     from typing import Any
 
 _BITS = 11
-_AT = "/sealmq"
+_AT = "/.sealmq"  # boards have client sets in /sealmq
 _files: str = globals()["__path__"]
 
 
