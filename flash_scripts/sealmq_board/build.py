@@ -1,0 +1,143 @@
+"""`sealmq board build`: an enrolment file, Wi-Fi and the client's files become a board's images."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import bundle, client_files, enrolment, littlefs, nvs_image
+from .chips import CHIPS, HOST_ARCHS, NVS_SIZE, VFS_SIZE
+from .cli import alone
+from .errors import BoardError, UsageError
+
+HELP = "the images for one board, from its enrolment file"
+EXAMPLES = """\
+examples:
+  sealmq board build --enrolment m1.sealmq.json --wifi wifi.json --topic machine/1/t -o m1.board
+  sealmq board build --enrolment m1.sealmq.json --wifi ask --chip esp32c3 -o m1.board
+  pass show wifi.json | sealmq board build --enrolment m1.sealmq.json --wifi - -o m1.board
+  sealmq board build --enrolment m1.sealmq.json --arch x64 -o m1.board     for a virtual board
+
+wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as arguments. m1.board/ holds
+the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
+"""
+_LARGEST_APP = 4096
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("--enrolment", metavar="FILE", required=True, help="of `sealmq client add`")
+    parser.add_argument(
+        "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
+    )
+    parser.add_argument("--chip", choices=CHIPS, default="esp32", help="default: esp32")
+    parser.add_argument("--arch", choices=HOST_ARCHS, help="for a virtual board's interpreter")
+    parser.add_argument(
+        "--set", default="everything", help="of build/firmware; default: everything"
+    )
+    parser.add_argument(
+        "--mediator", metavar="HOST:PORT", help="in place of the address in the enrolment"
+    )
+    parser.add_argument("--topic", help="what the board publishes to")
+    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often; default: 10")
+    parser.add_argument("--qos", type=int, choices=(0, 1), help="default: 1")
+    parser.add_argument("--subscribe", metavar="FILTER", help="what it listens to")
+    parser.add_argument("--app", metavar="FILE", help="an app.json, where options are not enough")
+    parser.add_argument("--main", metavar="FILE", help="your program, in place of main.py")
+    parser.add_argument(
+        "-o", "--output", metavar="NAME.board", required=True, help="the folder to make"
+    )
+    parser.add_argument("--replace", action="store_true", help="overwrite a bundle that is there")
+    parser.add_argument("--json", action="store_true", help="bundle.json on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the bundle."""
+    if not args.output.rstrip("/").endswith(".board"):
+        raise UsageError(f"-o {args.output}", "the folder's name ends in .board")
+    who = enrolment.load(args.enrolment)
+    values = {nvs_image.ENROLMENT: who.raw}
+    if args.wifi:
+        values[nvs_image.WIFI] = enrolment.wifi(args.wifi)
+    elif not args.arch:
+        _warn("no --wifi: the board will have no network", "`sealmq board provision` gives it one")
+    if args.mediator:
+        host, port = enrolment.address(args.mediator)
+        values[nvs_image.MEDIATOR] = f"{host}:{port}".encode()
+        who = who._replace(host=host, port=port)
+    if who.only_here and not args.arch:
+        _warn(
+            f"the mediator's address is {who.host}, which is the board itself for a real board",
+            "`advertise` in the site's sealmq.toml, or --mediator HOST:PORT",
+        )
+    chip = CHIPS[args.chip]
+    arch = args.arch or chip.arch
+    client = client_files.client_set(args.set, arch)
+    main = Path(args.main) if args.main else None
+    files, folders = client_files.file_system(client, _app(args), main)
+    vfs = littlefs.image(files, folders, VFS_SIZE)
+    nvs = nvs_image.image(values, NVS_SIZE)
+    about = {
+        "sealmq": importlib.metadata.version("sealmq"),
+        "chip": chip.name,
+        "arch": arch,
+        "set": args.set,
+        "client": {"number": who.client, "name": who.name, "site": who.site},
+        "mediator": f"{who.host}:{who.port}",
+        "sizes": bundle.sizes(),
+    }
+    target = Path(args.output)
+    bundle.write(target, about, nvs, vfs, args.replace)
+    if args.json:
+        print((target / bundle.ABOUT).read_text(), end="")
+        return 0
+    used = sum(len(content) for content in files.values())
+    print(f"{target}: {who.name or who.client} on {chip.title}, {used:,} bytes of files")
+    print(
+        f"it holds the client's secret (mode 0600) until it is flashed; {args.enrolment} still does"
+    )
+    print(f"next: sealmq board flash {target} --firmware FILE --board ID")
+    return 0
+
+
+def _app(args: argparse.Namespace) -> dict[str, Any]:
+    app: dict[str, Any] = {"topic": "", "every": 10, "qos": 1, "subscribe": ""}
+    if args.app:
+        raw = Path(args.app).read_bytes()
+        try:
+            given = json.loads(raw) if len(raw) <= _LARGEST_APP else None
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            raise BoardError(f"{args.app} is no JSON object of at most {_LARGEST_APP:,} bytes")
+        if {"ps", "key", "ssid"} & set(given):
+            raise BoardError(
+                f"{args.app} has a member ps, key or ssid: what is in app.json is no secret",
+                hint="--enrolment and --wifi bring secrets to the board",
+            )
+        app |= given
+    for name in app:
+        if getattr(args, name, None) is not None:
+            app[name] = getattr(args, name)
+    if not app["topic"]:
+        _warn("no --topic: the board will publish nothing", "--topic machine/1/temperature")
+    return app
+
+
+def _seconds(word: str) -> float:
+    value = float(word)
+    if not 0.1 <= value <= 86400:
+        raise argparse.ArgumentTypeError("0.1 to 86400 seconds")
+    return int(value) if value == int(value) else value
+
+
+def _warn(text: str, hint: str) -> None:
+    print(f"sealmq board: warning: {text}\nhint: {hint}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    alone(__spec__.name)

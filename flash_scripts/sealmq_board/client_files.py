@@ -1,0 +1,83 @@
+"""What goes onto a board besides its secret: the client's .mpy set in its slot, and boot files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from .chips import HOST_ARCHS
+from .errors import BoardError
+
+# Of a checkout. The folder of another set is named with --files.
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = ROOT / "build" / "firmware"
+BOARD = ROOT / "firmware" / "board"
+
+SLOT = "/sealmq/a"
+OTHER_SLOT = "/sealmq/b"
+SLOTS = "/sealmq/slots"
+MANIFEST = "MANIFEST"
+BOOT_FILES = ("boot.py", "main.py", "sealmq_slots.py")
+
+
+def client_set(name: str, arch: str) -> dict[str, bytes]:
+    """The files of a set as they lie below a slot, by relative path. BoardError: not built."""
+    # The interpreters of a host have one set, with everything.
+    folder = BUILT / arch if arch in HOST_ARCHS else BUILT / name / arch
+    if arch in HOST_ARCHS and name != "everything":
+        raise BoardError(f"the set {name} is not made for {arch}", "everything")
+    if not folder.is_dir():
+        raise BoardError(
+            f"there is no {folder}", hint="make firmware (in the checkout) builds it, in a minute"
+        )
+    files = below(folder)
+    for needed in ("sealmq_device/__init__.mpy", "sealmq_spec/__init__.mpy"):
+        if needed not in files:
+            raise BoardError(f"{folder} has no {needed}", hint="make firmware")
+    if not {"sealmq_device/nvs.mpy", "sealmq_device/nvs.mpyz"} & set(files):
+        raise BoardError(
+            f"the set {name} cannot read an enrolment from NVS",
+            "everything",
+            hint="--set everything",
+        )
+    return files
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, by relative path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def manifest(files: dict[str, bytes]) -> bytes:
+    """The list that a slot is checked by: path, size, SHA-256 a line."""
+    lines = [
+        f"{name} {len(files[name])} {hashlib.sha256(files[name]).hexdigest()}\n"
+        for name in sorted(files)
+    ]
+    return "".join(lines).encode()
+
+
+def file_system(
+    client: dict[str, bytes], app: dict[str, Any], main: Path | None
+) -> tuple[dict[str, bytes], set[str]]:
+    """The board's files by absolute path, and empty folders. BoardError: one is missing."""
+    files = {f"{SLOT}/{name}": content for name, content in client.items()}
+    files[f"{SLOT}/{MANIFEST}"] = manifest(client)
+    files[SLOTS] = _json({"active": "a", "trial": "", "tries": 0})
+    files["/app.json"] = _json(app)
+    for name in BOOT_FILES:
+        path = main if main and name == "main.py" else BOARD / name
+        if not path.is_file():
+            raise BoardError(f"there is no {path}")
+        files[f"/{name}"] = path.read_bytes()
+    return files, {OTHER_SLOT}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True).encode() + b"\n"

@@ -1,0 +1,151 @@
+"""What makes a board this client: its enrolment file (SPEC.md 7.1) and its Wi-Fi. Both are secret,
+and no message here says more of them than where they are and which field is wrong."""
+
+from __future__ import annotations
+
+import getpass
+import ipaddress
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import private
+from .errors import BoardError, UsageError
+from .nvs_image import LARGEST
+
+
+class Enrolment(NamedTuple):
+    """An enrolment file, and what of it is no secret."""
+
+    raw: bytes
+    site: str  # hex
+    client: int
+    name: str
+    host: str
+    port: int
+
+    @property
+    def only_here(self) -> bool:
+        """Whether its mediator is an address of this very machine."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def load(path: str) -> Enrolment:
+    """An enrolment file. BoardError: others can read it, or it is none."""
+    file = Path(path)
+    raw = _read(file, LARGEST)
+    mode = private.others_can_read(file)
+    if mode is not None:
+        raise BoardError(
+            f"{path} holds a secret and others can read it (mode {mode:04o})",
+            hint=f"chmod 600 {path} (on a stick without modes: copy it first); if somebody has "
+            "read it: sealmq client rotate",
+        )
+    try:
+        return parsed(raw)
+    except ValueError as error:
+        raise BoardError(
+            f"{path} is no enrolment file: {error}", hint="`sealmq client add` writes one"
+        ) from None
+
+
+def parsed(raw: bytes) -> Enrolment:
+    """The fields of SPEC.md 7.1, checked. ValueError: one is wrong; its content is not told."""
+    try:
+        fields = json.loads(raw)
+    except ValueError:
+        raise ValueError("not JSON") from None
+    if not isinstance(fields, dict):
+        raise ValueError("no JSON object")
+    _that(fields.get("sealmq") == 1, "sealmq", "1")
+    _that(_hex(fields.get("site"), 4), "site", "4 bytes in hexadecimal")
+    _that(_hex(fields.get("ps"), 32), "ps", "32 bytes in hexadecimal")
+    _that(_number(fields.get("client"), 1 << 32), "client", "a number")
+    _that(isinstance(fields.get("name", ""), str), "name", "a text")
+    _that(fields.get("suite", 1) in (1, 2), "suite", "1 or 2")
+    mediator = fields.get("mediator")
+    if not isinstance(mediator, dict):
+        raise ValueError("its member mediator is missing or no object")
+    _that(_number(mediator.get("number"), 1 << 32), "mediator.number", "a number")
+    host, port = mediator.get("host"), mediator.get("port")
+    _that(isinstance(host, str) and bool(host), "mediator.host", "a name or an address")
+    _that(_number(port, 1 << 16) and port != 0, "mediator.port", "1 to 65535")
+    return Enrolment(
+        raw, fields["site"], fields["client"], fields.get("name", ""), str(host), int(port or 0)
+    )
+
+
+def wifi(path: str) -> bytes:
+    """The blob of a Wi-Fi file; `-` is stdin, `ask` asks here. BoardError: it is none."""
+    if path == "ask":
+        if not sys.stdin.isatty():
+            raise UsageError("--wifi ask without a terminal", hint="--wifi FILE, or - for stdin")
+        fields: Any = {"ssid": input("Wi-Fi name: "), "key": getpass.getpass("Wi-Fi key: ")}
+    else:
+        raw = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else _read(Path(path), LARGEST)
+        mode = None if path == "-" else private.others_can_read(Path(path))
+        if mode is not None:
+            # Often a password that a whole house knows: told, not refused.
+            print(
+                f"sealmq board: warning: others can read {path} (mode {mode:04o})\n"
+                f"hint: chmod 600 {path}",
+                file=sys.stderr,
+            )
+        try:
+            fields = json.loads(raw)
+        except ValueError:
+            raise BoardError(f"{path} is not JSON", '{"ssid": "...", "key": "..."}') from None
+    right = '{"ssid": 1 to 32 bytes, "key": empty, or 8 to 63 characters, or 64 hexadecimal digits}'
+    if not isinstance(fields, dict) or set(fields) != {"ssid", "key"}:
+        raise BoardError("the Wi-Fi file has other members", right)
+    ssid, key = fields["ssid"], fields["key"]
+    if not isinstance(ssid, str) or not 1 <= len(ssid.encode()) <= 32:
+        raise BoardError("the Wi-Fi name (ssid) is not of 1 to 32 bytes", right)
+    if not isinstance(key, str) or not _wifi_key(key):
+        raise BoardError("the Wi-Fi key is none of WPA", right)
+    return json.dumps({"ssid": ssid, "key": key}).encode()
+
+
+def address(word: str) -> tuple[str, int]:
+    """host:port of an operator. UsageError: it is none."""
+    host, _, port = word.rpartition(":")
+    host = host.strip("[]")
+    if not re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", host) or not port.isdecimal():
+        raise UsageError(f"{word!r} is no address", "host:port")
+    if not 0 < int(port) < 65536:
+        raise UsageError(f"port {port}", "1 to 65535")
+    return host, int(port)
+
+
+def _wifi_key(key: str) -> bool:
+    if re.fullmatch("[0-9a-fA-F]{64}", key):
+        return True
+    return not key or (8 <= len(key) <= 63 and key.isascii() and key.isprintable())
+
+
+def _read(path: Path, most: int) -> bytes:
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise BoardError(f"{path} is longer than {most:,} bytes")
+    return raw
+
+
+def _that(holds: bool, field: str, right: str) -> None:
+    if not holds:
+        raise ValueError(f"its member {field} is missing or not {right}")
+
+
+def _hex(value: object, size: int) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(f"[0-9a-fA-F]{{{2 * size}}}", value))
+
+
+def _number(value: object, end: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
