@@ -21,6 +21,7 @@ from .errors import Terminated, UsageError, report
 COMMANDS = {
     "build": "build",
     "list": "list",
+    "flash": "flash",
 }
 
 _EXAMPLES = """\

@@ -1,0 +1,173 @@
+"""Work on a board that runs MicroPython, by mpremote as a program of its own.
+
+Scripts of on_board/ and files go there in one session. What a script is given, secrets among it,
+lies in a file of mode 0600 meanwhile (private.py) and never in a command line. Scripts answer with
+a JSON object a line. The board's program is interrupted and has to be started again: console.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import private
+from .errors import BoardError
+from .ports import Port
+
+SCRIPTS = Path(__file__).with_name("on_board")
+MARK = "\x1esealmq "
+# A script hashes a slot or erases a partition; a slow line carries some 5 kB a second.
+_SCRIPT_S = 90
+_BYTES_A_SECOND = 1500
+# A board that starts may miss the first interruption.
+_ATTEMPTS = 2
+
+Answer = dict[str, Any]
+
+
+class NoAnswer(BoardError):
+    """No MicroPython answers there."""
+
+
+class Run(NamedTuple):
+    """A script of on_board/ and what its main() is given: literals that both languages read."""
+
+    script: str
+    args: Answer = {}  # noqa: RUF012
+
+
+class Copy(NamedTuple):
+    """Files, by where they go on the board; their folders are there."""
+
+    files: dict[str, bytes]
+
+
+def work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
+    """Do the steps; what the scripts answered. BoardError: the first that failed."""
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            return _work(port, steps)
+        except NoAnswer:
+            if not left:
+                raise
+    raise NoAnswer(f"{port.name}: no answer")
+
+
+def first(answers: list[Answer], key: str) -> Answer:
+    """The answer that has this member; {} when there is none."""
+    return next((answer for answer in answers if key in answer), {})
+
+
+def _work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
+    with private.folder() as folder:
+        words, patience = _words(steps, folder)
+        command = [sys.executable, "-m", "mpremote", "connect", port.url, "resume", *words]
+        try:
+            # Its arguments are ours; no shell reads them.
+            done = subprocess.run(  # noqa: S603
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=patience,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NoAnswer(
+                f"{port.name}: the board stopped answering (waited {patience:.0f} s)",
+                hint="run it again: it goes on where this one ended",
+            ) from None
+    out = done.stdout.decode("utf-8", "replace")
+    answers = _answers(out)
+    if done.returncode:
+        raise _error(port, answers, out + done.stderr.decode("utf-8", "replace"))
+    return answers
+
+
+# mpremote's words for the steps, files made for them; and how long they may take.
+def _words(steps: list[Run | Copy], folder: Path) -> tuple[list[str], float]:
+    words: list[str] = []
+    patience = 30.0
+    for number, step in enumerate(steps):
+        if words:
+            words.append("+")
+        if isinstance(step, Run):
+            path = folder / f"{number}.py"
+            private.write(path, program(step).encode())
+            words += ["run", str(path)]
+            patience += _SCRIPT_S
+            continue
+        at = folder / str(number)
+        at.mkdir(mode=0o700)
+        first_one = True
+        for count, (there, content) in enumerate(step.files.items()):
+            private.write(at / str(count), content)
+            words += ([] if first_one else ["+"]) + ["cp", str(at / str(count)), f":{there}"]
+            first_one = False
+            patience += 2 + len(content) / _BYTES_A_SECOND
+    return words, patience
+
+
+def program(step: Run) -> str:
+    """The text that runs on the board."""
+    common = (SCRIPTS / "common.py").read_text(encoding="utf-8")
+    script = (SCRIPTS / f"{step.script}.py").read_text(encoding="utf-8")
+    script = re.sub(r"^from \.common import .*$", "", script, flags=re.MULTILINE)
+    return (
+        f"{common}\n{script}\ntry:\n    main({step.args!r})\nexcept Exception as error:\n"
+        "    say(error=type(error).__name__, text=str(error))\n    raise\n"
+    )
+
+
+def _answers(out: str) -> list[Answer]:
+    found = []
+    for line in out.splitlines():
+        _, mark, text = line.partition(MARK)
+        if mark:
+            try:
+                found.append(json.loads(text))
+            except ValueError:
+                raise BoardError(
+                    "what the board answers does not arrive whole",
+                    hint="another program reads the same port, or the cable is bad",
+                ) from None
+    return [answer for answer in found if isinstance(answer, dict)]
+
+
+# mpremote's words and the board's, in ours. Only a script's own answer is told of what it did:
+# around it may stand anything.
+def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
+    failed = first(answers, "error")
+    if failed:
+        kind, why = str(failed["error"]), str(failed.get("text", ""))
+        hint = None
+        if kind == "MemoryError":
+            hint = "sealmq board reset, then run it again: memory was in pieces"
+        elif why.startswith(("[Errno 28]", "28")):
+            hint = "the board's file system is full: mpremote connect PORT df"
+        elif kind == "ImportError":
+            hint = "this board has no MicroPython for an ESP32, or was not provisioned"
+        return BoardError(f"{port.name}: the board says {kind} {why}".rstrip(), hint=hint)
+    if "failed to access" in text or "could not open port" in text:
+        return BoardError(
+            f"{port.name}: the port is busy or not yours",
+            hint="end what else reads it (logs, a terminal); your user has to be in group dialout",
+        )
+    if "could not enter raw repl" in text or "could not exec" in text:
+        return NoAnswer(
+            f"{port.name}: no MicroPython answers",
+            hint="press the board's reset button and run it again; a new board wants "
+            "`sealmq board flash` first",
+        )
+    if "MemoryError" in text:
+        return BoardError(f"{port.name}: the board is out of memory", hint="sealmq board reset")
+    if any(word in text for word in ("disconnected", "Input/output", "SerialException", "EIO")):
+        return NoAnswer(
+            f"{port.name}: the connection broke",
+            hint="check cable and power, then run it again: it goes on where this one ended",
+        )
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), "no word")
+    return NoAnswer(f"{port.name}: mpremote failed: {last.strip()[:200]}", hint="run it again")

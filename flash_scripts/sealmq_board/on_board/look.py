@@ -1,0 +1,115 @@
+# What a board is and what is on it. args: digests (True: of all files of ours).
+import os
+import sys
+from binascii import hexlify
+from hashlib import sha256
+
+from .common import blob, client, say
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+ROOT_FILES = ("boot.py", "main.py", "sealmq_slots.py", "app.json")
+
+
+def digest(path: str) -> "tuple[int, str]":
+    h = sha256()
+    size = 0
+    with open(path, "rb") as f:
+        while True:
+            raw = f.read(512)
+            if not raw:
+                return size, hexlify(h.digest()).decode()
+            h.update(raw)
+            size += len(raw)
+
+
+# Each file below a folder; what is not there is none.
+def below(folder: str) -> None:
+    try:
+        entries = list(os.ilistdir(folder))  # type: ignore[attr-defined]
+    except OSError:
+        return
+    for entry in entries:
+        path = folder + "/" + entry[0]
+        if entry[1] == 0x4000:
+            below(path)
+        else:
+            file(path)
+
+
+def file(path: str) -> None:
+    try:
+        size, sha = digest(path)
+    except OSError:
+        return
+    say(file=path, size=size, sha256=sha)
+
+
+# Whether somebody wrote a program there, that is not ours.
+def foreign(path: str) -> bool:
+    try:
+        with open(path) as f:
+            lines = f.read(4096).split("\n")
+    except (OSError, UnicodeError):
+        return False
+    code = [line for line in lines if line.strip() and not line.strip().startswith("#")]
+    return bool(code) and "sealmq" not in "".join(code)
+
+
+def slots() -> None:
+    try:
+        import sealmq_slots as s
+
+        state = s.read()
+    except (ImportError, AttributeError):
+        return
+    say(slots=state, versions={n: s.version(n) for n in s.NAMES}, slot=s.slot, trying=s.trial)
+
+
+def nvs() -> None:
+    import esp32
+
+    try:
+        space = esp32.NVS("sealmq")
+    except OSError:
+        return
+    raw = blob(space, "enrolment")
+    try:
+        boot = space.get_i32("boot")
+    except OSError:
+        boot = 0
+    say(
+        enrolment=client(raw) if raw else None,
+        enrolled=bool(raw),
+        wifi=bool(blob(space, "wifi")),
+        mediator=blob(space, "mediator").decode(),
+        state=bool(blob(space, "state")),
+        boot=boot,
+    )
+
+
+def main(args: "dict[str, Any]") -> None:
+    import machine
+
+    about: "Any" = sys.implementation
+    version = ".".join([str(n) for n in about.version[:3]])
+    say(
+        name=about.name,
+        version=version,
+        mpy=getattr(about, "_mpy", 0),
+        machine=getattr(about, "_machine", ""),
+        platform=sys.platform,
+        id=hexlify(machine.unique_id()).decode(),
+    )
+    stat = os.statvfs("/")
+    say(free=stat[0] * stat[3], size=stat[0] * stat[2])
+    slots()
+    nvs()
+    say(foreign=[n for n in ("boot.py", "main.py") if foreign("/" + n)])
+    if args["digests"]:
+        for name in ROOT_FILES:
+            file("/" + name)
+        below("/sealmq/a")
+        below("/sealmq/b")

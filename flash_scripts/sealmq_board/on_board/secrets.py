@@ -1,0 +1,49 @@
+# Writes what only this board may know. args: enrolment, wifi, mediator (bytes; None: as it is, b"":
+# none), replace. What is there already is not written again.
+from .common import blob, client, say
+
+_TYPING = False
+if _TYPING:
+    from typing import Any
+
+
+def put(nvs: "Any", key: str, value: "bytes | None") -> None:
+    if value is None or value == blob(nvs, key):
+        return
+    if value:
+        nvs.set_blob(key, value)
+    else:
+        nvs.erase_key(key)
+    nvs.commit()
+    if blob(nvs, key) != value:
+        raise ValueError("NVS does not give back %s as it was written" % key)
+    say(written=key)
+
+
+def main(args: "dict[str, Any]") -> None:
+    import esp32
+
+    nvs = esp32.NVS("sealmq")
+    raw = args["enrolment"]
+    if raw is not None:
+        old = blob(nvs, "enrolment")
+        before = client(old) if old else None
+        now = client(raw)
+        other = (
+            before and now and (before["client"], before["site"]) != (now["client"], now["site"])
+        )
+        if other and not args["replace"]:
+            say(other=before)
+            return
+        if old and old != raw:
+            # Keys of the one that it was. No nonce depends on them, nor on the boot counter, which
+            # stays.
+            try:
+                nvs.erase_key("state")
+                nvs.commit()
+            except OSError:
+                pass  # there are none
+    put(nvs, "wifi", args["wifi"])
+    put(nvs, "mediator", args["mediator"])
+    put(nvs, "enrolment", raw)
+    say(secrets=True)
