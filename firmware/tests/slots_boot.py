@@ -8,5 +8,5 @@ sys.path[0] = folder
 with open(folder + "/sealmq_slots.py", "w") as f:
     f.write(text)
 with open(board + "/boot.py") as f:
-    exec(f.read())
+    exec(f.read())  # noqa: S102
 print(sys.path[0])

@@ -26,6 +26,7 @@ wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as argume
 the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
 """
 _LARGEST_APP = 4096
+_APP = {"topic": "", "every": 10, "qos": 1, "subscribe": ""}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,20 +40,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"
     )
+    parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
     parser.add_argument(
         "--mediator", metavar="HOST:PORT", help="in place of the address in the enrolment"
     )
+    app_arguments(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="NAME.board", required=True, help="the folder to make"
+    )
+    parser.add_argument("--replace", action="store_true", help="overwrite a bundle that is there")
+    parser.add_argument("--json", action="store_true", help="bundle.json on stdout")
+
+
+def app_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the board's program does; none of it is secret."""
     parser.add_argument("--topic", help="what the board publishes to")
     parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often; default: 10")
     parser.add_argument("--qos", type=int, choices=(0, 1), help="default: 1")
     parser.add_argument("--subscribe", metavar="FILTER", help="what it listens to")
     parser.add_argument("--app", metavar="FILE", help="an app.json, where options are not enough")
     parser.add_argument("--main", metavar="FILE", help="your program, in place of main.py")
-    parser.add_argument(
-        "-o", "--output", metavar="NAME.board", required=True, help="the folder to make"
-    )
-    parser.add_argument("--replace", action="store_true", help="overwrite a bundle that is there")
-    parser.add_argument("--json", action="store_true", help="bundle.json on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
         )
     chip = CHIPS[args.chip]
     arch = args.arch or chip.arch
-    client = client_files.client_set(args.set, arch)
+    built = Path(args.files) if args.files else client_files.BUILT
+    client = client_files.client_set(args.set, arch, built)
     main = Path(args.main) if args.main else None
-    files, folders = client_files.file_system(client, _app(args), main)
+    files, folders = client_files.file_system(client, app_settings(args), main)
     vfs = littlefs.image(files, folders, VFS_SIZE)
     nvs = nvs_image.image(values, NVS_SIZE)
     about = {
@@ -104,8 +112,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _app(args: argparse.Namespace) -> dict[str, Any]:
-    app: dict[str, Any] = {"topic": "", "every": 10, "qos": 1, "subscribe": ""}
+def app_given(args: argparse.Namespace) -> bool:
+    """Whether anything of app.json was given."""
+    return any(getattr(args, name) is not None for name in ("app", *_APP))
+
+
+def app_settings(args: argparse.Namespace, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The content of app.json; `before`: what it was. BoardError."""
+    app: dict[str, Any] = _APP | (before or {})
     if args.app:
         raw = Path(args.app).read_bytes()
         try:
@@ -120,8 +134,8 @@ def _app(args: argparse.Namespace) -> dict[str, Any]:
                 hint="--enrolment and --wifi bring secrets to the board",
             )
         app |= given
-    for name in app:
-        if getattr(args, name, None) is not None:
+    for name in _APP:
+        if getattr(args, name) is not None:
             app[name] = getattr(args, name)
     if not app["topic"]:
         _warn("no --topic: the board will publish nothing", "--topic machine/1/temperature")

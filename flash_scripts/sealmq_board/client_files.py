@@ -10,7 +10,7 @@ from typing import Any
 from .chips import HOST_ARCHS
 from .errors import BoardError
 
-# Of a checkout. The folder of another set is named with --files.
+# Of a checkout. Sets in another folder are named with --files.
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "firmware"
 BOARD = ROOT / "firmware" / "board"
@@ -22,10 +22,10 @@ MANIFEST = "MANIFEST"
 BOOT_FILES = ("boot.py", "main.py", "sealmq_slots.py")
 
 
-def client_set(name: str, arch: str) -> dict[str, bytes]:
+def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
     """The files of a set as they lie below a slot, by relative path. BoardError: not built."""
     # The interpreters of a host have one set, with everything.
-    folder = BUILT / arch if arch in HOST_ARCHS else BUILT / name / arch
+    folder = built / arch if arch in HOST_ARCHS else built / name / arch
     if arch in HOST_ARCHS and name != "everything":
         raise BoardError(f"the set {name} is not made for {arch}", "everything")
     if not folder.is_dir():
@@ -63,14 +63,19 @@ def manifest(files: dict[str, bytes]) -> bytes:
     return "".join(lines).encode()
 
 
+def version(listed: bytes) -> str:
+    """What a board calls the client with this manifest (sealmq_slots.version)."""
+    return hashlib.sha256(listed).hexdigest()[:8]
+
+
 def file_system(
     client: dict[str, bytes], app: dict[str, Any], main: Path | None
 ) -> tuple[dict[str, bytes], set[str]]:
     """The board's files by absolute path, and empty folders. BoardError: one is missing."""
     files = {f"{SLOT}/{name}": content for name, content in client.items()}
     files[f"{SLOT}/{MANIFEST}"] = manifest(client)
-    files[SLOTS] = _json({"active": "a", "trial": "", "tries": 0})
-    files["/app.json"] = _json(app)
+    files[SLOTS] = as_json({"active": "a", "trial": "", "tries": 0})
+    files["/app.json"] = as_json(app)
     for name in BOOT_FILES:
         path = main if main and name == "main.py" else BOARD / name
         if not path.is_file():
@@ -79,5 +84,6 @@ def file_system(
     return files, {OTHER_SLOT}
 
 
-def _json(value: object) -> bytes:
+def as_json(value: object) -> bytes:
+    """As it lies on a board."""
     return json.dumps(value, sort_keys=True).encode() + b"\n"

@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,10 @@ _SCRIPT_S = 90
 _BYTES_A_SECOND = 1500
 # A board that starts may miss the first interruption.
 _ATTEMPTS = 2
+
+_running: set[subprocess.Popen[bytes]] = set()
+_stopped = threading.Event()
+_lock = threading.Lock()
 
 Answer = dict[str, Any]
 
@@ -66,25 +71,45 @@ def _work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
     with private.folder() as folder:
         words, patience = _words(steps, folder)
         command = [sys.executable, "-m", "mpremote", "connect", port.url, "resume", *words]
+        process = _started(command)
         try:
-            # Its arguments are ours; no shell reads them.
-            done = subprocess.run(  # noqa: S603
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=patience,
-                check=False,
-            )
+            stdout, stderr = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             raise NoAnswer(
                 f"{port.name}: the board stopped answering (waited {patience:.0f} s)",
                 hint="run it again: it goes on where this one ended",
             ) from None
-    out = done.stdout.decode("utf-8", "replace")
+        finally:
+            # Also on Ctrl-C: before the folder goes that it reads from.
+            with _lock:
+                _running.discard(process)
+            process.kill()
+            process.communicate()
+    out = stdout.decode("utf-8", "replace")
     answers = _answers(out)
-    if done.returncode:
-        raise _error(port, answers, out + done.stderr.decode("utf-8", "replace"))
+    if process.returncode:
+        raise _error(port, answers, out + stderr.decode("utf-8", "replace"))
     return answers
+
+
+def stop() -> None:
+    """From another thread: ends what runs, and starts nothing more."""
+    with _lock:
+        _stopped.set()
+        for process in _running:
+            process.kill()
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
+    with _lock:
+        if _stopped.is_set():
+            raise BoardError("stopped")
+        # Its arguments are ours; no shell reads them.
+        process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        _running.add(process)
+    return process
 
 
 # mpremote's words for the steps, files made for them; and how long they may take.

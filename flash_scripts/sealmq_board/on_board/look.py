@@ -1,4 +1,5 @@
 # What a board is and what is on it. args: digests (True: of all files of ours).
+import json
 import os
 import sys
 from binascii import hexlify
@@ -45,6 +46,15 @@ def file(path: str) -> None:
     except OSError:
         return
     say(file=path, size=size, sha256=sha)
+
+
+# app.json holds no secret.
+def app() -> None:
+    try:
+        with open("/app.json") as f:
+            say(app=json.load(f))
+    except (OSError, ValueError):
+        pass
 
 
 # Whether somebody wrote a program there, that is not ours.
@@ -107,6 +117,7 @@ def main(args: "dict[str, Any]") -> None:
     say(free=stat[0] * stat[3], size=stat[0] * stat[2])
     slots()
     nvs()
+    app()
     say(foreign=[n for n in ("boot.py", "main.py") if foreign("/" + n)])
     if args["digests"]:
         for name in ROOT_FILES:

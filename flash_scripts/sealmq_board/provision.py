@@ -1,0 +1,167 @@
+"""`sealmq board provision`: a board that runs MicroPython gets the client and its secret."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import build, client_files, enrolment
+from .cli import alone
+from .console import Console
+from .enrolment import Enrolment
+from .errors import BoardError, UsageError
+from .mpremote_run import Copy, Run, first, work
+from .on_it import OnIt, beside, into_slot, look, missing
+from .ports import Port, add_selectors, one
+
+HELP = "the client and its secret, for a board that runs MicroPython"
+EXAMPLES = """\
+examples:
+  sealmq board provision --board 0001 --enrolment m1.sealmq.json --wifi wifi.json --topic machine/1/t
+  sealmq board provision --board 0001 --wifi ask            another Wi-Fi, nothing else
+  sealmq board provision --port /dev/pts/5 --enrolment m1.sealmq.json --topic machine/1/t
+
+Nothing is flashed: files and NVS entries are written by mpremote, and what is there already is not
+written again. Cut off at any moment, run it again. A board that holds the enrolment of another
+client, or a program of somebody else, is refused unless --replace.
+"""
+_SLOTS = "/sealmq_slots.py"
+_MANIFEST = client_files.MANIFEST
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    add_selectors(parser)
+    parser.add_argument("--enrolment", metavar="FILE", help="of `sealmq client add` or `rotate`")
+    parser.add_argument(
+        "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
+    )
+    parser.add_argument(
+        "--mediator", metavar="HOST:PORT", help="in place of the address in the enrolment"
+    )
+    parser.add_argument(
+        "--set", default="everything", help="of build/firmware; default: everything"
+    )
+    build.app_arguments(parser)
+    parser.add_argument("--replace", action="store_true", help="also what is another client's")
+    parser.add_argument("--no-start", action="store_true", help="leave it at its REPL")
+    parser.add_argument("--json", action="store_true", help="what was written, on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Bring it all, then start the board."""
+    port = one(args)
+    who = enrolment.load(args.enrolment) if args.enrolment else None
+    secrets = _secrets(args, who)
+    there = look(port, digests=True)
+    _check(there, who, args.replace)
+    steps = [*_files(there, args), Run("secrets", secrets)]
+    answers = work(port, steps)
+    refused = first(answers, "other")
+    if refused:
+        raise _another(port.name, refused["other"])
+    if not first(answers, "secrets"):
+        raise BoardError(
+            f"{port.name}: the board did not say that all is done", hint="run it again"
+        )
+    if not args.no_start:
+        with Console(port) as console:
+            console.restart()
+    written = [a["written"] for a in answers if "written" in a]
+    copied = sum(len(step.files) for step in steps if isinstance(step, Copy))
+    _tell(args, there, who, copied, written)
+    return 0
+
+
+def _secrets(args: argparse.Namespace, who: Enrolment | None) -> dict[str, Any]:
+    at = None
+    if args.mediator:
+        host, number = enrolment.address(args.mediator)
+        at = f"{host}:{number}".encode()
+    return {
+        "enrolment": who.raw if who else None,
+        "wifi": enrolment.wifi(args.wifi) if args.wifi else None,
+        "mediator": at,
+        "replace": args.replace,
+    }
+
+
+# Before anything is written; the board checks the client once more.
+def _check(there: OnIt, who: Enrolment | None, replace: bool) -> None:
+    if who is None and not there.nvs.get("enrolled"):
+        raise UsageError(f"{there.name} is no client yet", "--enrolment FILE")
+    if replace:
+        return
+    if who and there.nvs.get("enrolled"):
+        held = there.client
+        if (held.get("site"), held.get("client")) != (who.site, who.client):
+            raise _another(there.name, held)
+    if there.foreign:
+        names = " and ".join(there.foreign)
+        raise BoardError(
+            f"{there.name}: the board has a program of its own ({names})",
+            hint="mpremote cp :main.py . keeps it; --replace overwrites it",
+        )
+
+
+def _another(name: str, held: dict[str, Any]) -> BoardError:
+    called = held.get("name") or f"number {held.get('client')}"
+    return BoardError(
+        f"{name}: the board is the client {called}, and not this one",
+        hint="is it the right board? --replace makes it another client; `sealmq client disable` "
+        "puts the old one out",
+    )
+
+
+def _files(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
+    main = Path(args.main) if args.main else client_files.BOARD / "main.py"
+    own = {
+        "/boot.py": (client_files.BOARD / "boot.py").read_bytes(),
+        "/main.py": main.read_bytes(),
+    }
+    if there.app is None or build.app_given(args):
+        settings = build.app_settings(args, there.app)
+        own = {"/app.json": client_files.as_json(settings), **own}
+    slots = {_SLOTS: (client_files.BOARD / "sealmq_slots.py").read_bytes()}
+    return [
+        *beside(missing(there, slots)),
+        *_client(there, args.set),
+        # The program last: nothing runs before all of it is there.
+        *beside(missing(there, own)),
+    ]
+
+
+# The client, where there is none: in use, complete, is left to `update`.
+def _client(there: OnIt, name: str) -> list[Run | Copy]:
+    files = client_files.client_set(name, there.arch)
+    manifest = client_files.manifest(files)
+    active = there.slots.get("active", "a")
+    have = there.files.get(f"/sealmq/{active}/{_MANIFEST}")
+    if have is None:
+        return into_slot(there, active, files, manifest, tries=0, wait=0)
+    if missing(there, {f"/sealmq/{active}/{_MANIFEST}": manifest}):
+        print(
+            f"{there.name}: it keeps the client that it has\nhint: sealmq board update changes it",
+            file=sys.stderr,
+        )
+    return []
+
+
+def _tell(
+    args: argparse.Namespace, there: OnIt, who: Enrolment | None, copied: int, written: list[str]
+) -> None:
+    name = (who.name or f"client {who.client}") if who else there.called
+    if args.json:
+        print(json.dumps({"board": there.name, "client": name, "files": copied, "nvs": written}))
+        return
+    entries = ", ".join(written) or "nothing new"
+    print(f"{there.name}: {name}; {copied} files written, in NVS: {entries}")
+    if not args.no_start:
+        print("it starts now; sealmq board logs shows what it says")
+
+
+if __name__ == "__main__":
+    alone(__spec__.name)

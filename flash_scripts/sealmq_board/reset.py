@@ -1,0 +1,39 @@
+"""`sealmq board reset`: starts a board again."""
+
+from __future__ import annotations
+
+import argparse
+
+from .cli import alone
+from .console import Console
+from .ports import add_selectors, chosen
+
+HELP = "start boards again"
+EXAMPLES = """\
+examples:
+  sealmq board reset --board 0001
+  sealmq board reset --board 0001 --board 0002 --soft      MicroPython alone, Wi-Fi stays up
+
+MicroPython is told to; where it does not answer, the reset pin is pulled, if the port has one.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    add_selectors(parser, several=True)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--hard", action="store_true", help="the chip; this is the default")
+    how.add_argument("--soft", action="store_true", help="MicroPython alone")
+
+
+def run(args: argparse.Namespace) -> int:
+    """One after the other."""
+    for port in chosen(args):
+        with Console(port) as console:
+            console.restart(soft=args.soft)
+        print(f"{port.name}: starts again")
+    return 0
+
+
+if __name__ == "__main__":
+    alone(__spec__.name)

@@ -1,0 +1,139 @@
+"""`sealmq board wipe`: a board leaves the site. Its keys go, and its client is disabled."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from .cli import alone
+from .console import Console
+from .errors import BoardError, UsageError
+from .esptool_run import Runner, Ways
+from .mpremote_run import NoAnswer, Run, first, work
+from .on_it import look
+from .ports import Port, add_selectors, one
+
+HELP = "a board leaves the site: its keys erased, its client disabled"
+EXAMPLES = """\
+examples:
+  sealmq board wipe --board 0001 --site factory
+  sealmq board wipe --board 0001 --site factory --yes
+  sealmq board wipe --board 0001 --loader --client m1-temp-sensor --site factory
+  sealmq board wipe --board 0001 --keep-enabled        the board alone
+
+First the client is disabled at the site: that counts whatever becomes of the board. Then the flash
+of its NVS and of its files is erased and read back, not only the entries: those stay in flash when
+they are overwritten. MicroPython stays. A board whose MicroPython does not answer is erased through
+the chip's loader (--loader), where DTR and RTS reach it or its BOOT button is held.
+"""
+# As every official MicroPython has it; files lie behind the program, to the end of the flash.
+_NVS = (0x9000, 0x6000)
+_FILES = 0x200000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    add_selectors(parser)
+    site = parser.add_mutually_exclusive_group(required=True)
+    site.add_argument("--site", metavar="FOLDER", help="where its client is disabled")
+    site.add_argument("--keep-enabled", action="store_true", help="the client stays enabled")
+    parser.add_argument("--client", metavar="NAME", help="for --loader: whose board it is")
+    parser.add_argument("--loader", action="store_true", help="erase through the chip's loader")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="one object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, disable, erase."""
+    port = one(args)
+    if args.loader:
+        if args.site and not args.client:
+            raise UsageError("--loader cannot read whose board it is", "--client NAME")
+        name: str = args.client or "this board"
+    else:
+        name = _whose(port, args.client)
+    _ask(port, name, args.yes)
+    if args.site:
+        _disable(Path(args.site), name)
+    erased = _by_loader(port) if args.loader else _by_micropython(port)
+    disabled = name if args.site else None
+    if args.json:
+        print(json.dumps({"board": port.name, "disabled": disabled, "erased": erased}))
+        return 0
+    total = sum(erased.values())
+    print(f"{port.name}: {total:,} bytes of flash erased and read back ({', '.join(erased)})")
+    print(f"{name} is disabled" if disabled else f"{name} is still enabled at its site")
+    return 0
+
+
+def _whose(port: Port, wanted: str | None) -> str:
+    try:
+        there = look(port)
+    except NoAnswer as error:
+        raise NoAnswer(str(error), hint="--loader erases it without MicroPython") from None
+    found = there.client.get("name") or ""
+    if wanted and found and wanted != found:
+        raise BoardError(f"{port.name}: the board is {found}, not {wanted}")
+    if not (found or wanted):
+        raise BoardError(
+            f"{port.name}: the board does not say whose it is",
+            hint="--client NAME; or --keep-enabled, if it is nobody's",
+        )
+    return str(found or wanted)
+
+
+def _ask(port: Port, name: str, yes: bool) -> None:
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("nobody is here to ask", "--yes")
+    print(f"All that {port.name} knows will be erased. Type its name, {name}: ", end="",
+          file=sys.stderr, flush=True)  # fmt: skip
+    if sys.stdin.readline().strip() != name:
+        raise BoardError("that is another name: nothing was done")
+
+
+# The gateway is a program of its own; this package knows its command line and nothing else.
+def _disable(site: Path, name: str) -> None:
+    command = [sys.executable, "-m", "sealmq.cli", "client", "disable", str(site), name]
+    done = subprocess.run(  # noqa: S603
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        text = done.stderr.strip().splitlines()
+        raise BoardError(
+            f"the client was not disabled, and nothing was erased: {text[0] if text else '?'}",
+            hint=text[1].removeprefix("hint: ") if len(text) > 1 else None,
+        )
+    print(done.stdout, end="", file=sys.stderr)
+
+
+def _by_micropython(port: Port) -> dict[str, int]:
+    answers = work(port, [Run("erase")])
+    if not first(answers, "wiped"):
+        raise BoardError(f"{port.name}: the board did not say that all is erased", hint="again")
+    with Console(port) as console:
+        console.restart()
+    return {answer["erased"]: answer["bytes"] for answer in answers if "erased" in answer}
+
+
+def _by_loader(port: Port) -> dict[str, int]:
+    lines = port.has_lines
+    ways = Ways(port, "auto", 460800, "default-reset" if lines else "no-reset", "hard-reset")
+    runner = Runner()
+    start, size = _NVS
+    runner.run(ways, ["erase-region", hex(start), hex(size)], _nothing)
+    rest: dict[str, Any] = {"nvs": size}
+    return rest
+
+
+def _nothing(line: str) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    alone(__spec__.name)
