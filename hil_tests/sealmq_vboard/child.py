@@ -1,0 +1,331 @@
+"""What runs on the board: real MicroPython, one process for each boot.
+
+The interpreter's side lies in device/. It says what it wants over a socket that keeps messages
+apart, and waits for the answer; so a write to the flash that the power fails in never returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import partitions
+from .console import Console
+from .flash import Flash, FlashError, FlashFault, PowerLost
+from .live import Live
+from .netinfo import addresses
+from .nvs import Nvs, NvsError
+
+_DEVICE = Path(__file__).parent / "device"
+# Exit statuses of device/vb_host.py.
+_RESET, _SOFT, _SOFT_RAW, _SLEEP = 100, 101, 102, 103
+# machine.reset_cause().
+_PWRON, _HARD, _WDT, _DEEPSLEEP, _SOFT_CAUSE = 1, 2, 3, 4, 5
+_EIO, _EINVAL = 5, 22
+# What MicroPython has for itself on an ESP32 without PSRAM once it has started, in bytes; objects
+# of a 64-bit interpreter are twice as large. And what the stubs in device/ take away from it.
+_HEAP = {32: 160 * 1024, 64: 320 * 1024}
+_STUBS = {32: 36 * 1024, 64: 64 * 1024}
+_US = 1_000_000
+_NO_AP, _WRONG_KEY = 201, 202
+
+
+class Child:
+    """start() a boot, kill() it; `ended` says that it is over by itself: reset, sleep, watchdog or
+    crash: …. All on one loop's thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        flash: Flash,
+        console: Callable[[bytes], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        self._flash = flash
+        self._ended = ended
+        self._path = folder / "flash.bin"
+        self._config = json.loads((folder / "board.json").read_text(encoding="utf-8"))
+        self._loop = asyncio.get_running_loop()
+        self._live = Live()
+        self._console = Console(console, self._interrupt)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._channel: socket.socket | None = None
+        self._sleeping: asyncio.TimerHandle | None = None
+        self._lost = True  # since the last end the power was away
+        self._cause = _PWRON
+        self._repl = "friendly"
+        self._memory = b""
+        self._watchdog_ms = 0
+        self._sleep_ms = 0
+        self._starting = False
+        self._rtc_us = 0  # at _rtc_at
+        self._rtc_at = time.time_ns()
+        self._rtc_moved = 0
+        self._nvs: Nvs | None = None
+        self.heap: tuple[int, int] | None = None
+
+    # -- for the board
+
+    def start(self) -> None:
+        """Boot. PowerLost: a cut fell into NVS's recovery."""
+        if self._lost:
+            self._lost = False
+            self._cause = _PWRON
+            self._memory = b""
+            self._set_rtc(0)
+        self._watchdog_ms = 0
+        self._repl = "friendly"
+        self._console.fresh()
+        self._partitions = partitions.read(self._flash.read)
+        self._nvs = None
+        for part in self._partitions:
+            if part.label == "nvs":
+                self._nvs = Nvs(self._flash, part.at, part.size)
+                self._nvs.start()
+        self._spawn()
+
+    def write(self, data: bytes) -> None:
+        if self._process is not None:
+            self._console.write(data, self._starting)
+
+    def kill(self) -> None:
+        """No power: at once, and nothing of it is heard afterwards."""
+        if self._sleeping is not None:
+            self._sleeping.cancel()
+            self._sleeping = None
+            self._lost = True
+        if self._process is not None:
+            self._lost = True
+            self._process.kill()
+            self._gone()
+
+    def pause(self) -> None:
+        self._console.pause(True)
+
+    def resume(self) -> None:
+        self._console.pause(False)
+
+    def close(self) -> None:
+        self.kill()
+        self._console.close()
+        self._live.close()
+
+    def ctl(self, request: dict[str, Any]) -> dict[str, Any]:
+        """{"do": "wifi", "on"}, {"do": "clock", "move" seconds, "ppm"}."""
+        do = request.get("do")
+        if do == "wifi":
+            self._live.wifi = bool(request["on"])
+        elif do == "clock":
+            if request.get("ppm") is not None:
+                self._set_rtc(self._rtc())
+                self._live.ppm = int(request["ppm"])
+            self._live.move(int(float(request.get("move") or 0) * _US))
+        else:
+            return {"ok": False, "error": f"no such request: {do!r}"}
+        return {"ok": True, **self.status()}
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "wifi_on": self._live.wifi,
+            "asleep": self._sleeping is not None,
+            "cause": self._cause,
+            "clock_ppm": self._live.ppm,
+            "heap_free_at_start": self.heap[0] if self.heap else None,
+        }
+
+    # -- one boot
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        bits = int(self._config["bits"])
+        heap = int(self._config.get("heap") or _HEAP[bits]) + _STUBS[bits]
+        with theirs:
+            script = [str(_DEVICE / "start.py"), str(theirs.fileno()), str(_DEVICE)]
+            self._process = subprocess.Popen(  # noqa: S603 - the interpreter the folder names
+                [self._interpreter(), "-X", f"heapsize={heap}", *script],
+                stdin=self._console.slave,
+                stdout=self._console.slave,
+                stderr=self._console.slave,
+                pass_fds=(theirs.fileno(), self._live.fd),
+                env={"PATH": os.environ.get("PATH", ""), "HOME": "/"},
+                start_new_session=True,
+            )
+        self._channel = ours
+        self._starting = True
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loop.add_reader(self._pidfd, self._over)
+        self._loop.add_reader(ours.fileno(), self._asked)
+
+    def _says(self) -> dict[str, Any]:
+        now = time.time_ns()
+        chip = str(self._config["chip"])
+        return {
+            "live": self._live.fd,
+            "flash": str(self._path.resolve()),
+            "partitions": self._partitions,
+            "mac": list(bytes.fromhex(str(self._config["mac"]).replace(":", ""))),
+            "cause": self._cause,
+            "repl": self._repl,
+            "platform": "esp32",
+            "machine": f"SealMQ virtual board with {chip.upper()}",
+            "build": f"SEALMQ_VBOARD_{chip.upper()}",
+            "ip": addresses(),
+            "rtc_us": self._rtc(),
+            "at_ns": now,
+            "watchdog": self._watchdog_ms,
+        }
+
+    def _interpreter(self) -> str:
+        named = self._config.get("micropython") or os.environ.get("SEALMQ_MICROPYTHON")
+        if named:
+            return str(named)
+        root = Path(__file__).resolve().parents[2]
+        return str(root / "build" / "micropython" / "bin" / f"micropython{self._config['bits']}")
+
+    def _interrupt(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+
+    def _gone(self) -> int:
+        """Clears away the process, which has ended or is about to. Its exit status."""
+        if self._process is None or self._channel is None:
+            return 0
+        self._loop.remove_reader(self._pidfd)
+        self._loop.remove_reader(self._channel.fileno())
+        status = self._process.wait()
+        os.close(self._pidfd)
+        self._channel.close()
+        self._process = self._channel = None
+        return status
+
+    def _over(self) -> None:
+        status = self._gone()
+        self._console.rest()
+        if status in (_SOFT, _SOFT_RAW):
+            self._cause = _SOFT_CAUSE
+            self._repl = "raw" if status == _SOFT_RAW else "friendly"
+            self._spawn()
+        elif status == _SLEEP:
+            self._cause = _DEEPSLEEP
+            if self._sleep_ms:
+                self._sleeping = self._loop.call_later(self._sleep_ms / 1000, self._wake)
+            else:
+                self._sleeping = self._loop.call_later(10**9, self._wake)
+        elif status == _RESET:
+            self._cause = _HARD
+            self._ended("reset")
+        elif status == -signal.SIGALRM:
+            self._cause = _WDT
+            self._ended("watchdog")
+        else:
+            self._cause = _HARD
+            self._ended(f"crash: exit status {status}")
+
+    def _wake(self) -> None:
+        self._sleeping = None
+        self._ended("sleep")
+
+    # -- the clock: microseconds since 2000
+
+    def _rtc(self) -> int:
+        passed = (time.time_ns() - self._rtc_at) // 1000
+        passed += passed * self._live.ppm // 1_000_000
+        return self._rtc_us + passed + self._live.moved_us - self._rtc_moved
+
+    def _set_rtc(self, us: int) -> None:
+        self._rtc_us = us
+        self._rtc_at = time.time_ns()
+        self._rtc_moved = self._live.moved_us
+
+    # -- what the interpreter asks for
+
+    def _asked(self) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        try:
+            message = channel.recv(65536)
+        except BlockingIOError:
+            return
+        if not message:
+            self._loop.remove_reader(channel.fileno())
+            return
+        try:
+            status, data = self._answer(message[:1], message[1:])
+        except PowerLost:
+            return  # and so it waits for ever, or has been killed
+        if self._channel is channel:
+            channel.send(struct.pack("<i", status) + data)
+
+    def _answer(self, verb: bytes, rest: bytes) -> tuple[int, bytes]:
+        if verb == b"P":
+            return self._on_flash(self._flash.program, struct.unpack_from("<I", rest)[0], rest[4:])
+        if verb == b"E":
+            return self._on_flash(self._flash.erase, *struct.unpack("<II", rest))
+        if verb == b"N":
+            return self._on_nvs(rest[:1], *rest[1:].split(b"\0", 2))
+        if verb == b"C":
+            return -self._join(*rest.decode("utf-8", "replace").split("\0", 1)), b""
+        if verb == b"B":
+            return 0, json.dumps(self._says()).encode()
+        if verb == b"m":
+            return 0, self._memory
+        if verb == b"M":
+            self._memory = rest
+        elif verb == b"T":
+            self._set_rtc(struct.unpack("<q", rest)[0])
+        elif verb == b"W":
+            self._watchdog_ms = struct.unpack("<q", rest)[0]
+        elif verb == b"Z":
+            self._sleep_ms = struct.unpack("<q", rest)[0]
+        elif verb == b"H":
+            free, taken = rest.split()
+            self.heap = (int(free), int(taken))
+            self._starting = False
+            return (1 if self._console.early else 0), b""
+        else:
+            print(f"sealmq vboard: what is {verb!r}?", file=sys.stderr)
+            return -_EINVAL, b""
+        return 0, b""
+
+    def _on_flash(self, what: Callable[..., None], *arguments: Any) -> tuple[int, bytes]:
+        try:
+            what(*arguments)
+        except PowerLost:
+            raise
+        except FlashFault:
+            return -_EIO, b""
+        except FlashError:
+            return -_EINVAL, b""
+        return 0, b""
+
+    def _on_nvs(self, verb: bytes, space: bytes, key: bytes, rest: bytes) -> tuple[int, bytes]:
+        if self._nvs is None:
+            return -0x1101, b""
+        try:
+            return 0, self._nvs.ask(verb, space, key, rest)
+        except NvsError as error:
+            return -error.code, b""
+        except FlashFault:
+            return -0x0006, b""
+
+    def _join(self, ssid: str, key: str) -> int:
+        """0, or the reason why the station does not get into that network."""
+        if not self._live.wifi:
+            return _NO_AP
+        for network in self._config.get("wifi") or ():
+            if network["ssid"] == ssid:
+                return 0 if network.get("key", "") == key else _WRONG_KEY
+        return _NO_AP
