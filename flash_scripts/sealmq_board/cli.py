@@ -22,6 +22,12 @@ COMMANDS = {
     "build": "build",
     "list": "list",
     "flash": "flash",
+    "provision": "provision",
+    "info": "info",
+    "logs": "logs",
+    "reset": "reset",
+    "update": "update",
+    "wipe": "wipe",
 }
 
 _EXAMPLES = """\

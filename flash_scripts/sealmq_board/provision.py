@@ -15,12 +15,12 @@ from .enrolment import Enrolment
 from .errors import BoardError, UsageError
 from .mpremote_run import Copy, Run, first, work
 from .on_it import OnIt, beside, into_slot, look, missing
-from .ports import Port, add_selectors, one
+from .ports import add_selectors, one
 
 HELP = "the client and its secret, for a board that runs MicroPython"
 EXAMPLES = """\
 examples:
-  sealmq board provision --board 0001 --enrolment m1.sealmq.json --wifi wifi.json --topic machine/1/t
+  sealmq board provision --board 0001 --enrolment m1.sealmq.json --wifi wifi.json --topic machine/1
   sealmq board provision --board 0001 --wifi ask            another Wi-Fi, nothing else
   sealmq board provision --port /dev/pts/5 --enrolment m1.sealmq.json --topic machine/1/t
 
