@@ -1,0 +1,1 @@
+"""Behaviours, one a file: each has BEHAVIOUR; behaviour.py lists their names."""

@@ -1,0 +1,100 @@
+"""Waiting for conditions, and running other programs to their end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from .errors import Failed
+
+PATIENCE_S = 60.0
+_POLL_S = 0.03
+T = TypeVar("T")
+
+# The command `sealmq` several times in one process: its start costs more than its work.
+_COMMANDS = """
+import json, sys
+from sealmq.cli.main import main
+sys.exit(max([0] + [main(words) for words in json.loads(sys.argv[1])]))
+"""
+
+
+def until(what: str, look: Callable[[], T | None], patience_s: float = PATIENCE_S) -> T:
+    """The first true answer of `look`; Failed with `what` when none comes."""
+    end = time.monotonic() + patience_s
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise Failed(f"waited {patience_s:.0f} s in vain for {what}")
+        time.sleep(_POLL_S)
+
+
+def run(
+    words: Sequence[str | Path],
+    *,
+    timeout: float = 600,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """A program to its end; Failed when it takes too long or does not start."""
+    try:
+        return subprocess.run(  # noqa: S603 - our own words, no shell
+            [str(word) for word in words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            env=None if env is None else {**os.environ, **env},
+            cwd=cwd,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{_name(words)} took longer than {timeout:.0f} s") from None
+    except OSError as error:
+        raise Failed(f"{_name(words)}: {error.strerror or error}") from None
+
+
+def ordered(words: Sequence[str | Path], *, timeout: float = 600) -> str:
+    """The same, which has to succeed; what it printed."""
+    done = run(words, timeout=timeout)
+    if done.returncode:
+        raise Failed(f"{_name(words)} ended with {done.returncode}: {last_words(done)}")
+    return done.stdout
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Of a program that failed."""
+    lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+    return " / ".join(lines[-4:])[-400:]
+
+
+def sealmq(*words: str | Path) -> list[str]:
+    """The command line of `sealmq …`, with this interpreter."""
+    return [sys.executable, "-m", "sealmq.cli", *map(str, words)]
+
+
+def module(name: str, *words: str | Path) -> list[str]:
+    """The command line of a program of this environment."""
+    return [sys.executable, "-m", name, *map(str, words)]
+
+
+def commands(*lines: Sequence[str | Path]) -> list[str]:
+    """The command line that runs several `sealmq …` one after the other."""
+    import json
+
+    return [sys.executable, "-c", _COMMANDS, json.dumps([[str(w) for w in line] for line in lines])]
+
+
+def _name(words: Sequence[str | Path]) -> str:
+    shown = [str(word) for word in words[:5]]
+    if shown[:1] == [sys.executable]:
+        shown = shown[2:]
+    return " ".join(shown)

@@ -1,0 +1,180 @@
+"""The programs that a board is handled with: esptool, `sealmq board`. Each is a process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .board import Board
+from .errors import Failed, RigError
+from .processes import last_words, module, ordered, run
+
+# Where the first bytes of a firmware file go, by chip.
+_BOOT = {"esp32": 0x1000, "esp32s2": 0x1000, "esp32s3": 0x0, "esp32c3": 0x0, "esp32c6": 0x0}
+NVS_AT, VFS_AT = 0x9000, 0x200000
+PARTITIONS = (
+    ("bootloader", 0x0, 0x8000),
+    ("partitions", 0x8000, 0x1000),
+    ("nvs", 0x9000, 0x6000),
+    ("phy_init", 0xF000, 0x1000),
+    ("factory", 0x10000, 0x1F0000),
+    ("vfs", 0x200000, 0x200000),
+)
+_BAUD = "460800"
+_ROOT = Path(__file__).resolve().parents[2]
+_ARCHS = {chip: "rv32imc" if chip in ("esp32c3", "esp32c6") else "xtensawin" for chip in _BOOT}
+
+
+def partition(address: int) -> str:
+    """Whose place an address is, in MicroPython's own layout."""
+    return next((n for n, at, size in PARTITIONS if at <= address < at + size), "beyond")
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What `sealmq board build` made. image: the digest over what is no secret."""
+
+    folder: Path
+    nvs: Path
+    vfs: Path
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a flashing did."""
+
+    image: str
+    bytes: int
+
+
+class Tools:
+    """Of one run. firmware: by chip; of a virtual board a stand-in is made once."""
+
+    def __init__(
+        self, folder: Path, firmware: dict[str, Path], wifi: Path | None, every: float = 1.0
+    ) -> None:
+        self.folder, self._firmware, self._wifi, self._every = folder, firmware, wifi, every
+        self._lock = threading.Lock()
+
+    def firmware(self, board: Board) -> Path:
+        """The file for this board. RigError where there is none."""
+        if board.kind != "virtual":
+            if board.chip not in self._firmware:
+                raise RigError(
+                    f"no firmware for {board.chip}",
+                    "firmware under [rig] in rig.toml: MicroPython's .bin for this chip",
+                )
+            return self._firmware[board.chip]
+        with self._lock:
+            file = self.folder / f"stand-in-{board.chip}.bin"
+            if not file.exists():
+                ordered(
+                    module("sealmq_vboard", "firmware", str(file), "--chip", board.chip),
+                    timeout=120,
+                )
+            return file
+
+    def bundle(self, board: Board, enrolment: Path, topic: str) -> Bundle:
+        """The images of one board, made anew."""
+        folder = enrolment.parent / f"{board.name}.board"
+        words = ["build", "--enrolment", str(enrolment), "--chip", board.chip, "--replace"]
+        words += ["--topic", topic, "--every", f"{self._every:g}", "-o", str(folder)]
+        words += [*self._arch(board), *self._network(board)]
+        ordered(module("sealmq_board", *words), timeout=300)
+        about = json.loads((folder / "bundle.json").read_text())
+        image = hashlib.sha256(self.firmware(board).read_bytes())
+        image.update(bytes.fromhex(about["sha256"]["vfs.bin"]))
+        return Bundle(folder, folder / "nvs.bin", folder / "vfs.bin", image.hexdigest())
+
+    def _arch(self, board: Board) -> list[str]:
+        if board.kind != "virtual":
+            return []
+        return ["--arch", "x86" if "32" in board.interpreter() else "x64"]
+
+    def _network(self, board: Board) -> list[str]:
+        file = self._wifi
+        if file is None:
+            if board.kind != "virtual":
+                raise RigError(f"{board.name} needs Wi-Fi", "wifi under [rig] in rig.toml")
+            file = self.folder / "wifi.json"
+            with self._lock:
+                if not file.exists():
+                    file.touch(mode=0o600)
+                    file.write_text('{"ssid": "virtual", "key": "none-of-this-is-secret"}')
+        return ["--wifi", str(file)]
+
+    # --- esptool, by its plain command line ------------------------------------------------------
+
+    def esptool(self, board: Board, *words: str, timeout: float = 600) -> str:
+        """Runs it on the board's port; what it printed. Failed."""
+        line = ["--chip", board.chip, "--port", board.port, "--baud", _BAUD, *board.esptool]
+        done = run(module("esptool", *line, *words), timeout=timeout)
+        if done.returncode:
+            raise Failed(f"esptool {words[0]} ended with {done.returncode}: {last_words(done)}")
+        return done.stdout
+
+    def write(self, board: Board, bundle: Bundle) -> Written:
+        """Firmware, secret and file system in one go, verified by esptool."""
+        firmware = self.firmware(board)
+        parts = ((_BOOT[board.chip], firmware), (NVS_AT, bundle.nvs), (VFS_AT, bundle.vfs))
+        words = [word for at, file in parts for word in (f"{at:#x}", str(file))]
+        said = self.esptool(board, "write-flash", *words)
+        if said.count("verified") < len(parts):
+            raise Failed("esptool did not say that it verified what it wrote")
+        return Written(bundle.image, sum(file.stat().st_size for _, file in parts))
+
+    def bare(self, board: Board) -> None:
+        """An erased flash, and MicroPython in it."""
+        self.esptool(board, "erase-flash")
+        self.esptool(board, "write-flash", f"{_BOOT[board.chip]:#x}", str(self.firmware(board)))
+
+    # --- sealmq board ----------------------------------------------------------------------------
+
+    def board(self, board: Board, command: str, *words: str, timeout: float = 300) -> str:
+        """`sealmq board COMMAND --port …`; what it printed. Failed."""
+        return ordered(
+            module("sealmq_board", command, "--port", board.port, *words), timeout=timeout
+        )
+
+    def provision(self, board: Board, enrolment: Path, topic: str) -> None:
+        """Over MicroPython, without flashing."""
+        words = ["--enrolment", str(enrolment), "--topic", topic, "--every", f"{self._every:g}"]
+        self.board(board, "provision", *words, *self._arch(board), *self._network(board))
+
+    def client_files(self, board: Board) -> Path:
+        """The client's files for this board, as `make firmware` left them. RigError."""
+        arch = (self._arch(board) or [])[-1:]
+        name = arch[0] if arch else f"everything/{_ARCHS[board.chip]}"
+        folder = _ROOT / "build/firmware" / name
+        if not folder.is_dir():
+            raise RigError(f"there is no {folder}", "make firmware")
+        return folder
+
+    def update(
+        self, board: Board, files: Path, *words: str, expected: tuple[int, ...] = (0,)
+    ) -> int:
+        """The client in this folder, on trial to its end; the exit code, one of those expected."""
+        line = ["update", "--port", board.port, "--files", str(files), *words]
+        done = run(module("sealmq_board", *line), timeout=600)
+        if done.returncode not in expected:
+            raise Failed(
+                f"sealmq board update ended with {done.returncode}, not {expected[0]}: "
+                f"{last_words(done)}"
+            )
+        return done.returncode
+
+    def info(self, board: Board) -> dict[str, Any]:
+        """What the board says of itself."""
+        said = self.board(board, "info", "--json")
+        found = re.search(r"^\{.*", said, re.DOTALL | re.MULTILINE)
+        try:
+            answer: dict[str, Any] = json.loads(found[0] if found else said)
+        except ValueError:
+            raise Failed(f"sealmq board info: no JSON: {said[-200:]}") from None
+        return answer
