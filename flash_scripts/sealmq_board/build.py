@@ -65,7 +65,9 @@ def app_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the bundle."""
     if not args.output.rstrip("/").endswith(".board"):
-        raise UsageError(f"-o {args.output}", "the folder's name ends in .board")
+        raise UsageError(
+            f"-o {args.output}", "the folder's name ends in .board", hint="-o m1.board"
+        )
     who = enrolment.load(args.enrolment)
     values = {nvs_image.ENROLMENT: who.raw}
     if args.wifi:

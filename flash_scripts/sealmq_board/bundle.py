@@ -74,7 +74,7 @@ def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: 
 def read(path: Path) -> Bundle:
     """A bundle to be written to a board. BoardError: it is none, used up or not as it was made."""
     if not path.is_dir():
-        raise BoardError(f"{path} is no bundle", "a folder that `sealmq board build` made")
+        raise BoardError(f"{path} is no bundle", hint="`sealmq board build` makes one")
     about = _about(path)
     if not (path / NVS).exists():
         raise BoardError(
@@ -134,7 +134,9 @@ def _about(path: Path) -> dict[str, Any]:
             and all(isinstance(about["sha256"][name], str) for name in (NVS, VFS))
         )
     except FileNotFoundError:
-        raise BoardError(f"{path} is no bundle: it has no {ABOUT}") from None
+        raise BoardError(
+            f"{path} is no bundle: it has no {ABOUT}", hint="`sealmq board build` makes one"
+        ) from None
     except (ValueError, KeyError, TypeError):
         sound, about = False, {}
     if not sound:

@@ -121,8 +121,9 @@ def _help() -> str:
 
 # Runs it; whatever it raises becomes an exit code, and a SIGTERM is cleaned up after like Ctrl-C.
 def _caught(job: Callable[[], int]) -> int:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in before:
             signal.signal(number, _terminate)
         code = job()
         sys.stdout.flush()
@@ -131,6 +132,9 @@ def _caught(job: Callable[[], int]) -> int:
         return exit_.code if isinstance(exit_.code, int) else 1
     except BaseException as error:
         return report(error)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -38,7 +38,7 @@ def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
             raise BoardError(f"{folder} has no {needed}", hint="make firmware")
     if not {"sealmq_device/nvs.mpy", "sealmq_device/nvs.mpyz"} & set(files):
         raise BoardError(
-            f"the set {name} cannot read an enrolment from NVS",
+            f"the set {name} reads no enrolment from NVS",
             "everything",
             hint="--set everything",
         )

@@ -56,9 +56,13 @@ def run(args: argparse.Namespace) -> int:
     ports = chosen(args)
     if len(ports) != len(args.bundles):
         raise UsageError(
-            f"{len(args.bundles)} bundles and {len(ports)} boards", "one bundle for each board"
+            f"{len(args.bundles)} bundles and {len(ports)} boards",
+            "one bundle for each board",
+            hint="flash m1.board m2.board --board FIRST --board SECOND",
         )
     bundles = [bundle.read(Path(path)) for path in args.bundles]
+    for taken, port in zip(bundles, ports, strict=True):
+        _check_arch(taken, port)
     _check_clients(bundles)
     with Showing() as showing:
         raw = fetch.load(args.firmware, args.sha256, showing.fetched)
@@ -99,6 +103,15 @@ def _each(runner: Runner, boards: list[Board], job: Callable[[Board], None]) -> 
         except BaseException:
             runner.stop()
             raise
+
+
+def _check_arch(taken: Bundle, port: Port) -> None:
+    real = port.url.startswith("/dev/") and not os.path.realpath(port.url).startswith("/dev/pts/")
+    if taken.about["arch"] != taken.chip.arch and real:
+        raise BoardError(
+            f"{taken.path} is for a virtual board ({taken.about['arch']}), {port.url} is a real one",
+            hint="`sealmq board build` without --arch",
+        )
 
 
 # One secret on two boards: each would put the other's sessions out.

@@ -38,6 +38,8 @@ class NvsError(BoardError):
 def image(values: dict[str, bytes], size: int = NVS_SIZE) -> bytes:
     """A partition with these blobs in our namespace. BoardError: one does not fit."""
     for key, value in values.items():
+        if key not in (ENROLMENT, WIFI, MEDIATOR):
+            raise BoardError(f"{key} is the board's own and never written from here")
         if not 0 < len(value) <= LARGEST:
             raise BoardError(f"{key} has {len(value):,} bytes", f"NVS takes 1 to {LARGEST:,}")
     made = _generated(values, size)

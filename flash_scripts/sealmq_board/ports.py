@@ -100,14 +100,21 @@ def chosen(args: argparse.Namespace) -> list[Port]:
             hint="`sealmq board list` shows what is plugged in",
         )
     if not args.several and len(args.boards) > 1:
-        raise UsageError(f"{len(args.boards)} boards were named", "this command takes one")
+        raise UsageError(
+            f"{len(args.boards)} boards were named",
+            "this command takes one",
+            hint="run it once for each",
+        )
     here = found() if any(way == "board" for way, _ in args.boards) else []
     ports = [_by_id(word, here) if way == "board" else _by_port(word) for way, word in args.boards]
     seen: dict[str, str] = {}
     for port in ports:
         at = port.url if port.url.startswith(_URLS) else os.path.realpath(port.url)
         if at in seen:
-            raise UsageError(f"{port.name} and {seen[at]} are the same board")
+            raise UsageError(
+                f"{port.name} and {seen[at]} are the same board",
+                hint="name each board once; `sealmq board list` shows them",
+            )
         seen[at] = port.name
     return ports
 
@@ -138,7 +145,11 @@ def _by_port(word: str) -> Port:
     if word.startswith(_URLS):
         return Port(word, word)
     if "://" in word:
-        raise UsageError(f"--port {word}", "a device, socket://host:port or rfc2217://host:port")
+        raise UsageError(
+            f"--port {word}",
+            "a device, socket://host:port or rfc2217://host:port",
+            hint="--port /dev/serial/by-id/...",
+        )
     if not os.path.exists(word):
         raise BoardError(
             f"there is no port {word}", hint="`sealmq board list` shows what is plugged in"

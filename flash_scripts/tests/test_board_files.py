@@ -1,0 +1,135 @@
+"""The file system image: MicroPython itself mounts it, and the slot's list is right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from board_things import client_sets
+from sealmq_board import client_files, littlefs
+from sealmq_board.errors import BoardError
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = 0x200000
+FILES = {
+    "/boot.py": b"print(1)\n",
+    "/sealmq/a/sealmq_device/__init__.mpy": bytes(range(256)) * 100,
+    "/sealmq/slots": b"{}",
+    "/empty": b"",
+}
+# Mounts the image as a board does, prints what is there, writes, and mounts once more.
+MOUNTS = """
+import os, sys, hashlib, vfs
+class Dev:
+    def __init__(self, path):
+        self.f = open(path, "r+b")
+    def readblocks(self, n, buf, off=0):
+        self.f.seek(n * 4096 + off); self.f.readinto(buf)
+    def writeblocks(self, n, buf, off=None):
+        if off is None:
+            off = 0
+        self.f.seek(n * 4096 + off); self.f.write(buf)
+    def ioctl(self, op, arg):
+        if op == 4: return %d
+        if op == 5: return 4096
+        if op == 6:
+            self.f.seek(arg * 4096); self.f.write(b"\\xff" * 4096); return 0
+dev = Dev(%r)
+vfs.mount(vfs.VfsLfs2(dev), "/b")
+def show(at):
+    for e in sorted(os.ilistdir(at)):
+        p = at + "/" + e[0]
+        if e[1] == 0x4000:
+            print(p, "dir"); show(p)
+        else:
+            with open(p, "rb") as f: raw = f.read()
+            print(p, len(raw), hashlib.sha256(raw).digest().hex())
+show("/b")
+with open("/b/new", "wb") as f: f.write(b"x" * 9000)
+vfs.umount("/b")
+vfs.mount(vfs.VfsLfs2(dev), "/b")
+print(os.stat("/b/new")[6], os.statvfs("/b")[2])
+"""
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("size", [SIZE, 0x80000])
+def test_micropython_mounts_it(tmp_path: Path, bits: int, size: int) -> None:
+    raw = littlefs.resized(littlefs.image(FILES, {"/sealmq/b"}, SIZE), size)
+    path = tmp_path / "vfs.bin"
+    path.write_bytes(raw)
+    done = subprocess.run(
+        [ROOT / f"build/micropython/bin/micropython{bits}", "-X", "heapsize=1m", "-c",
+         MOUNTS % (size // 4096, str(path))],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.split("\n")[:-1]
+    want = [f"/b{name} {len(raw)} {hashlib.sha256(raw).hexdigest()}" for name, raw in FILES.items()]
+    folders = ["/b/sealmq", "/b/sealmq/a", "/b/sealmq/a/sealmq_device", "/b/sealmq/b"]
+    assert sorted(lines) == sorted(want + [f"{name} dir" for name in folders])
+    assert last == f"9000 {size // 4096}"
+
+
+def test_the_same_files_give_the_same_bytes() -> None:
+    turned = dict(reversed(list(FILES.items())))
+    assert littlefs.image(FILES, {"/x", "/y"}, SIZE) == littlefs.image(turned, {"/y", "/x"}, SIZE)
+
+
+def test_contents_and_size_come_back() -> None:
+    raw = littlefs.image(FILES, {"/sealmq/b"}, SIZE)
+    assert len(raw) == SIZE
+    files, folders = littlefs.contents(raw)
+    assert files == FILES
+    assert folders == {"/sealmq", "/sealmq/a", "/sealmq/a/sealmq_device", "/sealmq/b"}
+    larger = littlefs.resized(raw, 0x400000)
+    assert len(larger) == 0x400000
+    assert littlefs.contents(larger) == (files, folders)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    with pytest.raises(BoardError, match=r"1 files of 2,000,000 bytes do not fit .* 1,048,576"):
+        littlefs.image({"/a": bytes(2_000_000)}, set(), 0x100000)
+    # Some blocks are left to the board.
+    with pytest.raises(BoardError, match="do not fit"):
+        littlefs.image({"/a": bytes(0x100000 - 16 * 4096)}, set(), 0x100000)
+
+
+def test_what_is_no_image_is_refused() -> None:
+    with pytest.raises(BoardError, match="no littlefs2 image"):
+        littlefs.contents(b"\xff" * 0x10000)
+
+
+def test_a_slot_has_its_list(tmp_path: Path) -> None:
+    client = client_files.client_set("everything", "x64", client_sets(tmp_path))
+    files, folders = client_files.file_system(client, {"topic": "a"}, None)
+    lines = files["/sealmq/a/MANIFEST"].decode().splitlines()
+    assert len(lines) == len(client) == 3
+    for line in lines:
+        name, size, digest = line.split(" ")
+        raw = files[f"/sealmq/a/{name}"]
+        assert (int(size), digest) == (len(raw), hashlib.sha256(raw).hexdigest())
+    assert folders == {"/sealmq/b"}
+    assert json.loads(files["/sealmq/slots"])["active"] == "a"
+    for name in ("boot.py", "main.py", "sealmq_slots.py"):
+        assert files[f"/{name}"] == (ROOT / "firmware/board" / name).read_bytes()
+
+
+def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    sets = client_sets(tmp_path)
+    with pytest.raises(BoardError, match=r"there is no .*sensor/xtensawin") as caught:
+        client_files.client_set("sensor", "xtensawin", sets)
+    assert caught.value.hint is not None
+    assert "make firmware" in caught.value.hint
+    with pytest.raises(BoardError, match="not made for x64"):
+        client_files.client_set("sensor", "x64", sets)
+    (sets / "x64/sealmq_device/nvs.mpyz").unlink()
+    with pytest.raises(BoardError, match="no enrolment from NVS"):
+        client_files.client_set("everything", "x64", sets)
+    (sets / "x64/sealmq_spec/__init__.mpy").unlink()
+    with pytest.raises(BoardError, match="has no sealmq_spec"):
+        client_files.client_set("everything", "x64", sets)
