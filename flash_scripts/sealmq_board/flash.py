@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
             hint="flash m1.board m2.board --board FIRST --board SECOND",
         )
     bundles = [bundle.read(Path(path)) for path in args.bundles]
+    _check_clients(bundles)
     for taken, port in zip(bundles, ports, strict=True):
         _check_arch(taken, port)
-    _check_clients(bundles)
     with Showing() as showing:
         raw = fetch.load(args.firmware, args.sha256, showing.fetched)
         made = {each.chip.name: firmware.checked(raw, each.chip) for each in bundles}

@@ -1,0 +1,213 @@
+"""Flashing virtual boards with the unmodified esptool: several at once, cut off and run again, and
+never a secret where others see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from sealmq_vboard.board import VirtualBoard
+
+from board_things import SECRET, WIFI_KEY, built, command, mode, wifi
+from flashed_board import (
+    Watch,
+    board,
+    cannot_start,
+    cells,
+    check_whole,
+    digest,
+    esptool_for,
+    firmware_file,
+    start,
+    until_programmed,
+)
+from sealmq_board import littlefs
+
+
+def images(bundle: Path) -> tuple[bytes, bytes]:
+    return (bundle / "nvs.bin").read_bytes(), (bundle / "vfs.bin").read_bytes()
+
+
+def flash(made: VirtualBoard, bundle: Path, firmware: Path, *more: str) -> tuple[int, str, str]:
+    done = command("flash", bundle, "--firmware", firmware, "--port", made.pty or "", *more)
+    return done.returncode, done.stdout, done.stderr
+
+
+# One esptool is killed in the middle of the file system; the other board does not notice, and the
+# first is done by the same command again.
+def test_two_boards_at_once_one_cut_off_and_run_again(tmp_path: Path) -> None:
+    firmware = firmware_file(tmp_path)
+    bundles = [built(tmp_path, n, "--wifi", str(wifi(tmp_path))) for n in (1, 2)]
+    were = [images(bundle) for bundle in bundles]
+    secrets = (SECRET[:40], WIFI_KEY)
+    given: list[str | Path] = ["flash", *bundles, "--firmware", firmware, "--json"]
+    with (
+        board(tmp_path / "one", 1) as one,
+        board(tmp_path / "two", 2) as two,
+        Watch(*secrets) as watch,
+    ):
+        ports = ["--port", str(one.pty), "--port", str(two.pty)]
+        with start(*given, *ports, umask=0) as running:
+            pid = esptool_for(str(one.pty), "write-flash")
+            until_programmed(one, 600)
+            os.kill(pid, signal.SIGKILL)
+            out, err = running.communicate(timeout=240)
+        assert running.returncode == 1, err
+        rows = {row["board"]: row for row in json.loads(out)}
+        assert rows[one.pty]["outcome"] == "failed"
+        assert "esptool ended with -9" in rows[one.pty]["error"]
+        assert "run it again" in rows[one.pty]["hint"]
+        assert rows[two.pty]["outcome"] == "done"
+        assert rows[two.pty]["mac"] == "02:00:00:00:00:02"
+        check_whole(two, firmware, *were[1])
+        # The secret is where it is needed still, and nowhere else.
+        assert not (bundles[1] / "nvs.bin").exists()
+        assert images(bundles[0]) == were[0]
+        assert cannot_start(one)
+        assert mode(bundles[0] / "given.json") == 0o600
+
+        code, out, err = flash(one, bundles[0], firmware)
+        assert code == 0, err
+        check_whole(one, firmware, *were[0])
+        assert "client 1 (m1) is on the board 02:00:00:00:00:01" in out
+        assert not (bundles[0] / "nvs.bin").exists()
+        code, _, err = flash(one, bundles[0], firmware)
+        assert code == 1
+        assert "is used up" in err
+    assert watch.looks > 10
+    assert not watch.found
+    for secret in secrets:
+        assert secret not in out + err
+        for path in tmp_path.glob("*.board/*"):
+            assert secret.encode() not in path.read_bytes()
+
+
+# A board of another client, a bundle of another board, another chip: nothing is written.
+def test_what_is_refused_leaves_the_board_as_it_was(tmp_path: Path) -> None:
+    firmware = firmware_file(tmp_path)
+    bundle = built(tmp_path, 1)
+    nvs, _ = images(bundle)
+    other = built(tmp_path, 2)
+    with board(tmp_path / "one") as one:
+        with (one.folder / "flash.bin").open("r+b") as file:
+            file.seek(0x9000)
+            file.write(nvs)
+        before = digest(cells(one))
+        code, _, err = flash(one, other, firmware)
+        assert code == 1
+        assert "it holds the enrolment of client 1 (m1) of site 0a0b0c0d; left as it was" in err
+        assert "--replace" in err
+        assert not (other / "given.json").exists()
+
+        (bundle / "given.json").write_text('{"mac": "02:00:00:00:00:99"}')
+        code, _, err = flash(one, bundle, firmware)
+        assert code == 1
+        assert "was given to the board 02:00:00:00:00:99" in err
+        assert digest(cells(one)) == before
+    assert SECRET[:40] not in err
+    with board(tmp_path / "c3", chip="esp32c3") as c3:
+        before = digest(cells(c3))
+        code, _, err = flash(c3, other, firmware)
+        assert code == 1
+        assert "the board is an ESP32-C3, the bundle for" in err
+        assert digest(cells(c3)) == before
+
+
+def test_the_same_client_on_two_boards_is_refused(tmp_path: Path) -> None:
+    bundle = built(tmp_path, 1)
+    twin = tmp_path / "twin.board"
+    twin.mkdir(0o700)
+    for path in bundle.iterdir():
+        (twin / path.name).write_bytes(path.read_bytes())
+        (twin / path.name).chmod(0o600)
+    done = command("flash", bundle, twin, "--firmware", "x", "--port", "/dev/null", "--port", "/")
+    assert done.returncode == 2
+    assert "are of the same client 1 (m1)" in done.stderr
+
+
+def test_a_bundle_for_a_virtual_board_is_none_for_a_real_one(tmp_path: Path) -> None:
+    done = command("flash", built(tmp_path), "--firmware", "x", "--port", "/dev/null")
+    assert done.returncode == 1
+    assert "is for a virtual board (x64), /dev/null is a real one" in done.stderr
+
+
+# Firmware without a file system in its table, as MicroPython's since 1.26: it is fitted.
+def test_the_file_system_fits_the_firmware(tmp_path: Path) -> None:
+    bundle = built(tmp_path)
+    vfs = (bundle / "vfs.bin").read_bytes()
+    larger = littlefs.resized(vfs, 0x600000)
+    assert littlefs.contents(larger) == littlefs.contents(vfs)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("after", [1, 40, 300, 1500, 4000, 8000])
+@pytest.mark.parametrize("whom", ["esptool", "flash", "ctrl-c"])
+def test_cut_off_anywhere_and_run_again(tmp_path: Path, after: int, whom: str) -> None:
+    firmware = firmware_file(tmp_path)
+    bundle = built(tmp_path)
+    nvs, vfs = images(bundle)
+    env = dict(os.environ, XDG_RUNTIME_DIR=str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    with board(tmp_path / "one") as one:
+        given: list[str | Path] = ["flash", bundle, "--firmware", firmware, "--keep"]
+        given += ["--port", str(one.pty)]
+        with start(*given, env=env) as running:
+            pid = esptool_for(str(one.pty), "write-flash")
+            until_programmed(one, after)
+            if whom == "esptool":
+                os.kill(pid, signal.SIGKILL)
+            else:
+                running.send_signal(signal.SIGKILL if whom == "flash" else signal.SIGINT)
+            running.communicate(timeout=240)
+        assert running.returncode == {"esptool": 1, "flash": -9, "ctrl-c": 130}[whom]
+        if whom == "flash":
+            # It dies with the pipe that it prints to, or has done its work.
+            os.kill(pid, signal.SIGKILL)
+        else:
+            assert cannot_start(one)
+            assert list((tmp_path / "run").iterdir()) == []
+        done = command(*given, env=env)
+        assert done.returncode == 0, done.stderr
+        check_whole(one, firmware, nvs, vfs)
+        assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.full
+def test_over_rfc2217_the_board_starts_behind_it(tmp_path: Path) -> None:
+    firmware = firmware_file(tmp_path)
+    bundle = built(tmp_path)
+    nvs, vfs = images(bundle)
+    with board(tmp_path / "one", rfc2217=0) as one:
+        done = command("flash", bundle, "--firmware", firmware, "--port", one.url_rfc2217 or "")
+        assert done.returncode == 0, done.stderr
+        assert one.ctl({"do": "status"})["mode"] != "download"
+        check_whole(one, firmware, nvs, vfs)
+
+
+@pytest.mark.full
+def test_over_a_socket(tmp_path: Path) -> None:
+    firmware = firmware_file(tmp_path)
+    bundle = built(tmp_path)
+    nvs, vfs = images(bundle)
+    with board(tmp_path / "one", tcp=0) as one:
+        done = command("flash", bundle, "--firmware", firmware, "--port", one.url_tcp or "")
+        assert done.returncode == 0, done.stderr
+        check_whole(one, firmware, nvs, vfs)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["fail", "stuck"])
+@pytest.mark.parametrize("sector", [1, 9, 700])
+def test_flash_that_is_worn_out_is_found(tmp_path: Path, how: str, sector: int) -> None:
+    firmware = firmware_file(tmp_path)
+    bundle = built(tmp_path)
+    before = images(bundle)
+    with board(tmp_path / "one") as one:
+        one.ctl({"do": "fault", "sector": sector, "how": how})
+        code, _, err = flash(one, bundle, firmware)
+        assert code == 1
+        assert "Traceback" not in err
+        assert images(bundle) == before
