@@ -78,7 +78,7 @@ class Child:
     # -- for the board
 
     def start(self) -> None:
-        """Boot. PowerLost: a cut fell into NVS's recovery."""
+        """Boot."""
         if self._lost:
             self._lost = False
             self._cause = _PWRON
@@ -88,12 +88,22 @@ class Child:
         self._repl = "friendly"
         self._console.fresh()
         self._partitions = partitions.read(self._flash.read)
-        self._nvs = None
+        try:
+            self._nvs = self._start_nvs()
+        except PowerLost:
+            return  # in the middle of putting NVS right; whoever cut it has stopped the board
+        self._spawn()
+
+    def _start_nvs(self) -> Nvs | None:
         for part in self._partitions:
             if part.label == "nvs":
-                self._nvs = Nvs(self._flash, part.at, part.size)
-                self._nvs.start()
-        self._spawn()
+                nvs = Nvs(self._flash, part.at, part.size)
+                try:
+                    nvs.start()
+                except FlashFault:
+                    return None
+                return nvs
+        return None
 
     def write(self, data: bytes) -> None:
         if self._process is not None:
@@ -315,7 +325,7 @@ class Child:
         if self._nvs is None:
             return -0x1101, b""
         try:
-            return 0, self._nvs.ask(verb, space, key, rest)
+            return self._nvs.ask(verb, space, key, rest)
         except NvsError as error:
             return -error.code, b""
         except FlashFault:

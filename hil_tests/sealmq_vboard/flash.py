@@ -135,7 +135,7 @@ class Flash:
                 here = at + done
                 part = data[done : done + PAGE - here % PAGE]
                 if self._comes_up("program", here, len(part)):
-                    self._and(here, self._torn_page(part))
+                    self._and(here, self._torn_page(part), torn=True)
                     self._lose_power()
                 self.counts.programs += 1
                 if self._works(here):
@@ -214,7 +214,7 @@ class Flash:
         if at < 0 or length < 0 or at + length > self.size:
             raise Misuse(f"{length} bytes at {at:#x}; the chip ends at {self.size:#x}")
 
-    def _and(self, at: int, data: bytes) -> None:
+    def _and(self, at: int, data: bytes, torn: bool = False) -> None:
         end = at + len(data)
         old = self._cells[at:end]
         self.counts.bytes_programmed += len(data)
@@ -223,7 +223,7 @@ class Flash:
             wanted = int.from_bytes(data, "big")
             kept = wanted & int.from_bytes(old, "big")
             if kept != wanted:
-                self.counts.set_bits_refused += 1
+                self.counts.set_bits_refused += not torn  # bits that were not reached are 1 there
                 data = kept.to_bytes(len(data), "big")
         self._cells[at:end] = data
 

@@ -48,10 +48,13 @@ class NVS:
 
     # The value's length; OSError of ESP_ERR_NVS_INVALID_LENGTH when `buffer` is too short.
     def get_blob(self, key, buffer):
-        room = len(buffer)
-        value = _ask(b"b", self._space, key, struct.pack("<I", room))[1]
-        buffer[: len(value)] = value
-        return len(value)
+        at = 0
+        length = 1
+        while at < length:
+            length, piece = _ask(b"b", self._space, key, struct.pack("<II", len(buffer), at))
+            buffer[at : at + len(piece)] = piece
+            at += len(piece)
+        return length
 
     def set_blob(self, key, value):
         _ask(b"B", self._space, key, bytes(value))
