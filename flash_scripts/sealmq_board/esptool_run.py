@@ -24,32 +24,37 @@ from .ports import Port
 _SILENT = 120.0
 _KEPT = 200  # lines
 _HOLD = "hold BOOT, press EN (reset) once, let go of BOOT, and run it again"
-_PORT_LOST = "check the cable and run it again; nothing else has to be done first"
+_PORT_LOST = "check the cable and run it again, perhaps with --baud 115200"
 
-# What esptool says, and what we say: text and hint, {n} from the expression's groups.
+# What esptool's last words mean: text and hint, {1}, {2} from the expression's groups. The first
+# that fits counts.
 _ERRORS: tuple[tuple[str, str, str], ...] = (
     (r"\[Errno 13\]|Permission denied", "the port may not be opened by you",
      "sudo usermod -aG dialout $USER, then log in again"),
-    (r"Could not exclusively lock|\[Errno 11\]|\[Errno 16\]|Resource busy|multiple access",
+    (r"Connection refused|Name or service not known|No route to host",
+     "nobody answers at that address", "start the virtual board or the serial server"),
+    (r"exclusively lock|\[Errno 11\]|\[Errno 16\]|Resource busy",
      "the port is in use by another program", "close mpremote, a monitor or a second run"),
-    (r"\[Errno 2\]|doesn't exist|FileNotFoundError", "there is no such port",
+    (r"\[Errno 2\]|port is busy or doesn't exist", "there is no such port",
      "`sealmq board list` shows what is plugged in"),
-    (r"Connection refused|\[Errno 111\]", "nobody listens at that address",
-     "start the virtual board or the serial server"),
-    (r"This chip is (\S+?), not (\S+?)[.,]? ?(?:Wrong|$)",
-     "the board is an {1}, the bundle for {2}", "`sealmq board build --chip` makes one for it"),
+    (r"Failed to set baud rate", "the port does not go that fast", "--baud 115200"),
+    (r"This chip is (\S+?), not (\S+?)[.,]? +Wrong", "the board is an {1}, the bundle for {2}",
+     "`sealmq board build --chip` makes one for it"),
     (r"Wrong boot mode|No serial data received|Failed to connect", "the board does not answer",
      _HOLD),
-    (r"(?i)verif\w* failed|MD5 of file does not match|does not match data in flash",
-     "what was written reads back otherwise",
+    (r"does not match data in flash|written flash region is empty|Verification failed|"
+     r"digest mismatch", "what was written reads back otherwise",
      "run it again; if that repeats, the flash is worn out"),
-    (r"will not fit|exceeds flash|too large|larger than", "the images do not fit the flash",
+    (r"Failed SPI operation|verify flash chip connection", "the flash does not take it",
+     "run it again; if that repeats, the flash is worn out"),
+    (r"will not fit in", "the images do not fit the board's flash",
      "MicroPython has other .bin files for boards with less flash"),
-    (r"(?i)secure download|flash encryption|Secure Boot", "the chip's protection forbids it",
-     "such a board is written with its own keys: see firmware/README.md"),
-    (r"(?i)timed out|stopped responding|Serial data stream stopped|returned no data|"
-     r"Invalid head|disconnected|\[Errno 5\]|SerialException|Packet content transfer|"
-     r"could not be read|Connection reset|socket",
+    (r"(?i)secure download|flash encryption|secure boot|security features",
+     "the chip's protection is switched on, and forbids it",
+     "who switched it on has to write it: firmware/README.md, what the chip's own protection does"),
+    (r"(?i)timed out|stopped responding|No more data to read|returned no data|stub flasher|"
+     r"Invalid head of packet|SLIP escape|Corrupt data|Digest mismatch|doesn't match request|"
+     r"disconnected|\[Errno 5\]|SerialException|could not be read|Connection reset|Broken pipe",
      "the connection to the board was lost", _PORT_LOST),
 )  # fmt: skip
 
@@ -100,7 +105,7 @@ class Runner:
             self._running.discard(process)
         said = "\n".join(lines)
         if self._stopped:
-            raise EsptoolError("stopped", "run it again; nothing else has to be done first", said)
+            raise EsptoolError("stopped", "run it again", said)
         if silent:
             text = f"esptool said nothing for {_SILENT:.0f} seconds"
             raise EsptoolError(text, _PORT_LOST, said)
@@ -166,10 +171,14 @@ def translated(said: str, code: int) -> EsptoolError:
     """What esptool's last words mean."""
     if "No module named esptool" in said:
         return EsptoolError("esptool is not installed", "pip install 'sealmq[flash]'", said)
+    if code < 0:
+        return EsptoolError(f"esptool was ended by signal {-code}", _PORT_LOST, said)
+    # Behind it stands what it did before, which is no error.
+    *_, last = re.split(r"(?m)^(?=ERROR|A fatal error|Traceback)", said)
     for pattern, text, hint in _ERRORS:
-        if found := re.search(pattern, said):
+        if found := re.search(pattern, last):
             return EsptoolError(text.format("", *found.groups()), hint, said)
-    fatal = re.findall(r"(?i)(?:fatal error occurred|error): *(.+)", said)
+    fatal = re.findall(r"(?i)(?:error: *)?(?:a fatal error occurred|error): *(.+)", last)
     words = fatal[-1] if fatal else said.rpartition("\n")[2] or "nothing"
     return EsptoolError(f"esptool ended with {code}: {words}", _PORT_LOST, said)
 

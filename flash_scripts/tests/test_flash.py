@@ -58,7 +58,7 @@ def test_two_boards_at_once_one_cut_off_and_run_again(tmp_path: Path) -> None:
         assert running.returncode == 1, err
         rows = {row["board"]: row for row in json.loads(out)}
         assert rows[one.pty]["outcome"] == "failed"
-        assert "esptool ended with -9" in rows[one.pty]["error"]
+        assert "esptool was ended by signal 9" in rows[one.pty]["error"]
         assert "run it again" in rows[one.pty]["hint"]
         assert rows[two.pty]["outcome"] == "done"
         assert rows[two.pty]["mac"] == "02:00:00:00:00:02"
