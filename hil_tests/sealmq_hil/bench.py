@@ -85,7 +85,7 @@ class Bench:
         self.board, self.site, self.tools, self.options = board, site, tools, options
         self.folder: Path = site.folder / board.name
         self.topic = topic_of(board.name)
-        self.serial = Line(lambda: board.port)
+        self.serial = Line(lambda: board.port, site.folder / f"{board.name}.serial.log")
         # What computes: bounded by the cores, not by the boards.
         self.heavy = heavy
         self.together: Together | None = None
@@ -171,11 +171,15 @@ class Bench:
         """Waits for a message that it sealed and that a reader has opened. not_in: salts of boots
         that are over. Failed.
         """
-        seen = until(
-            f"{self.name} to publish",
-            lambda: [s for s in self.sealed(since) if not_in is None or s.salt not in not_in],
-            self.options.patience_s,
-        )[0]
+        try:
+            seen = until(
+                f"{self.name} to publish",
+                lambda: [s for s in self.sealed(since) if not_in is None or s.salt not in not_in],
+                self.options.patience_s,
+            )[0]
+        except Failed as error:
+            printed = " / ".join(self.serial.tail(4))
+            raise Failed(f"{error}; it printed: {printed or 'nothing'}") from None
         until(
             f"a reader to open what {self.name} published",
             # The taps see it before the mediator's readers do.
@@ -295,10 +299,7 @@ class Ways:
             return
         before = bench.salts()
         bench.board.reset()
-        try:
-            bench.fresh(since, not_in=before)
-        except Failed as error:
-            raise Failed(f"{error}; it printed: {' / '.join(bench.serial.tail(3))}") from None
+        bench.fresh(since, not_in=before)
 
 
 def _since(at: float) -> int:

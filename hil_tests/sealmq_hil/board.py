@@ -32,8 +32,9 @@ class Place:
 class Board:
     """A board's name, how its serial line is reached, and what can be done to it."""
 
-    # Options of esptool for this line: whether its auto-reset works there.
-    esptool: tuple[str, ...] = ("--before", "default-reset", "--after", "hard-reset")
+    # For esptool: whether its auto-reset works on this line.
+    esptool_before = "default-reset"
+    esptool_after = "hard-reset"
     means: frozenset[str] = frozenset()
 
     def __init__(self, name: str, kind: str, chip: str) -> None:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from .errors import Failed
@@ -34,8 +35,11 @@ def opened(port: str) -> Any:
 class Line:
     """Reads in a thread between `open` and `close`; a port that goes away is opened again."""
 
-    def __init__(self, port: Callable[[], str], opener: Opener = opened) -> None:
-        self._port, self._opener = port, opener
+    def __init__(
+        self, port: Callable[[], str], log: Path | None = None, opener: Opener = opened
+    ) -> None:
+        """log: a file that all of it goes to."""
+        self._port, self._log, self._opener = port, log, opener
         self._lines: deque[tuple[float, str]] = deque(maxlen=_KEPT)
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -106,7 +110,11 @@ class Line:
     def _read(self, port: Any) -> None:
         held = b""
         while not self._ended.is_set():
-            held += port.read(max(1, min(4096, port.in_waiting)))
+            data = port.read(max(1, min(4096, port.in_waiting)))
+            if data and self._log is not None:
+                with self._log.open("ab") as file:
+                    file.write(data)
+            held += data
             *lines, held = held.split(b"\n")
             if lines:
                 now = time.monotonic()

@@ -72,7 +72,8 @@ def ordered(words: Sequence[str | Path], *, timeout: float = 600) -> str:
 
 def last_words(done: subprocess.CompletedProcess[str]) -> str:
     """Of a program that failed."""
-    lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+    said = (done.stdout + "\n" + done.stderr).encode("ascii", "ignore").decode()
+    lines = [line.strip() for line in said.splitlines() if any(c.isalnum() for c in line)]
     return " / ".join(lines[-4:])[-400:]
 
 

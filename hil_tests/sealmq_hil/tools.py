@@ -97,41 +97,52 @@ class Tools:
             return []
         return ["--arch", "x86" if "32" in board.interpreter() else "x64"]
 
+    def wifi(self, kind: str) -> Path:
+        """The file of the network that such boards join. RigError where there is none."""
+        if kind != "virtual":
+            if self._wifi is None:
+                raise RigError("real boards need Wi-Fi", "wifi under [rig] in rig.toml")
+            return self._wifi
+        file = self.folder / "wifi.json"
+        with self._lock:
+            if not file.exists():
+                file.touch(mode=0o600)
+                file.write_text('{"ssid": "virtual", "key": "not-a-secret"}')
+        return file
+
     def _network(self, board: Board) -> list[str]:
-        file = self._wifi
-        if file is None:
-            if board.kind != "virtual":
-                raise RigError(f"{board.name} needs Wi-Fi", "wifi under [rig] in rig.toml")
-            file = self.folder / "wifi.json"
-            with self._lock:
-                if not file.exists():
-                    file.touch(mode=0o600)
-                    file.write_text('{"ssid": "virtual", "key": "none-of-this-is-secret"}')
-        return ["--wifi", str(file)]
+        return ["--wifi", str(self.wifi(board.kind))]
 
     # --- esptool, by its plain command line ------------------------------------------------------
 
-    def esptool(self, board: Board, *words: str, timeout: float = 600) -> str:
+    def esptool(self, board: Board, *words: str, after: str = "", timeout: float = 600) -> str:
         """Runs it on the board's port; what it printed. Failed."""
-        line = ["--chip", board.chip, "--port", board.port, "--baud", _BAUD, *board.esptool]
+        line = ["--chip", board.chip, "--port", board.port, "--baud", _BAUD]
+        line += ["--before", board.esptool_before, "--after", after or board.esptool_after]
         done = run(module("esptool", *line, *words), timeout=timeout)
         if done.returncode:
             raise Failed(f"esptool {words[0]} ended with {done.returncode}: {last_words(done)}")
         return done.stdout
 
     def write(self, board: Board, bundle: Bundle) -> Written:
-        """Firmware, secret and file system in one go, verified by esptool."""
+        """Firmware, then secret and file system, verified by esptool.
+
+        The firmware's file goes on over the NVS partition, so one command cannot write both.
+        """
         firmware = self.firmware(board)
-        parts = ((_BOOT[board.chip], firmware), (NVS_AT, bundle.nvs), (VFS_AT, bundle.vfs))
+        parts = ((NVS_AT, bundle.nvs), (VFS_AT, bundle.vfs))
         words = [word for at, file in parts for word in (f"{at:#x}", str(file))]
-        said = self.esptool(board, "write-flash", *words)
-        if said.count("verified") < len(parts):
+        first = (f"{_BOOT[board.chip]:#x}", str(firmware))
+        said = self.esptool(board, "write-flash", *first, after="no-reset")
+        said += self.esptool(board, "write-flash", *words)
+        if said.count("verified") < 1 + len(parts):
             raise Failed("esptool did not say that it verified what it wrote")
-        return Written(bundle.image, sum(file.stat().st_size for _, file in parts))
+        files = (firmware, bundle.nvs, bundle.vfs)
+        return Written(bundle.image, sum(file.stat().st_size for file in files))
 
     def bare(self, board: Board) -> None:
         """An erased flash, and MicroPython in it."""
-        self.esptool(board, "erase-flash")
+        self.esptool(board, "erase-flash", after="no-reset")
         self.esptool(board, "write-flash", f"{_BOOT[board.chip]:#x}", str(self.firmware(board)))
 
     # --- sealmq board ----------------------------------------------------------------------------

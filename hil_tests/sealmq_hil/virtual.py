@@ -20,12 +20,15 @@ _ANSWER_S = 60.0
 class VirtualBoard(Board):
     """On a pseudo-terminal: esptool cannot reset it there, `loader` does."""
 
-    esptool = ("--before", "no-reset", "--after", "no-reset")
+    esptool_before = esptool_after = "no-reset"
     means = frozenset({POWER, WIFI, CUT})
 
-    def __init__(self, name: str, folder: Path, chip: str = "esp32", bits: int = 64) -> None:
+    def __init__(
+        self, name: str, folder: Path, wifi: Path, chip: str = "esp32", bits: int = 64
+    ) -> None:
+        """wifi: the network in its reach, as boards are told it."""
         super().__init__(name, "virtual", chip)
-        self.folder, self._bits = folder, bits
+        self.folder, self._wifi, self._bits = folder, wifi, bits
         self._process: subprocess.Popen[str] | None = None
         self._armed = 0
         self._missing: list[str] = []
@@ -33,6 +36,7 @@ class VirtualBoard(Board):
     def start(self) -> None:
         """A new, erased board, switched on."""
         words = ["new", str(self.folder), "--chip", self.chip, "--bits", str(self._bits)]
+        words += ["--wifi", str(self._wifi)]
         ordered(module("sealmq_vboard", *words), timeout=_START_S)
         with (self.folder / "run.log").open("w") as log:
             process = self._process = subprocess.Popen(  # noqa: S603 - our own words

@@ -89,7 +89,7 @@ def _benches(
     tools = Tools(folder, dict(rig.firmware), rig.wifi)
     benches = []
     parts = shares(settings.cuts, len(entries))
-    boards = [_board(entry, rig, folder) for entry in entries]
+    boards = [_board(entry, rig, tools) for entry in entries]
     for board, cuts in zip(boards, parts, strict=True):
         options = Options(cuts=cuts, seed=settings.seed)
         bench = Bench(board, site, results, tools, heavy, options)
@@ -101,9 +101,10 @@ def _benches(
     return benches
 
 
-def _board(entry: BoardEntry, rig: Rig, folder: Path) -> Board:
+def _board(entry: BoardEntry, rig: Rig, tools: Tools) -> Board:
     if entry.port == VIRTUAL:
-        return VirtualBoard(entry.name, folder / f"{entry.name}.vboard", entry.chip, entry.bits)
+        folder = tools.folder / f"{entry.name}.vboard"
+        return VirtualBoard(entry.name, folder, tools.wifi(VIRTUAL), entry.chip, entry.bits)
     return RealBoard(entry, rig)
 
 
