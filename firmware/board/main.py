@@ -28,10 +28,9 @@ def say(*words: object) -> None:
 def blob(key: str, size: int = 512) -> bytes:
     from esp32 import NVS
 
-    nvs = NVS("sealmq")
     buf = bytearray(size)
     try:
-        return bytes(buf[: nvs.get_blob(key, buf)])
+        return bytes(buf[: NVS("sealmq").get_blob(key, buf)])
     except OSError:
         return b""
 

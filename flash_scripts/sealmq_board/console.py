@@ -19,6 +19,7 @@ _PROMPT_S = 5.0
 # A chip's own USB goes and comes again with each reset.
 _AWAY_S = 15.0
 _PULSE_S = 0.1
+_ECHO_S = 1.0
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -33,8 +34,10 @@ class Console:
 
     def _open(self) -> None:
         try:
+            # rfc2217 knows no time limit for writing.
+            limit = {} if "://" in self.port.url else {"write_timeout": 10}
             self._serial = serial.serial_for_url(
-                self.port.url, _BAUD, timeout=0.1, exclusive=True, write_timeout=10
+                self.port.url, _BAUD, timeout=0.1, exclusive=True, **limit
             )
         except (OSError, serial.SerialException) as error:
             raise BoardError(
@@ -116,6 +119,7 @@ class Console:
         self._rest = b""
         if self.prompt():
             self.write(b"\x04" if soft else b"import machine; machine.reset()\r\n")
+            self._echo()
         elif soft or not self.port.has_lines:
             raise NoAnswer(
                 f"{self.port.name}: no MicroPython answers",
@@ -123,6 +127,13 @@ class Console:
             )
         else:
             self.pulse()
+
+    # The REPL's echo of what was typed is none of the board's lines.
+    def _echo(self) -> None:
+        end = time.monotonic() + _ECHO_S
+        while b"\n" not in self._rest and time.monotonic() < end:
+            self._rest += self._read()
+        self._rest = self._rest.partition(b"\n")[2]
 
     def pulse(self) -> None:
         """Pulls the reset pin, where the board has the usual circuit behind RTS."""

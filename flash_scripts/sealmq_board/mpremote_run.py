@@ -149,7 +149,7 @@ def program(step: Run) -> str:
 
 def _answers(out: str) -> list[Answer]:
     found = []
-    for line in out.splitlines():
+    for line in out.split("\n"):
         _, mark, text = line.partition(MARK)
         if mark:
             try:
