@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"
     )
+    parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
     build.app_arguments(parser)
     parser.add_argument("--replace", action="store_true", help="also what is another client's")
     parser.add_argument("--no-start", action="store_true", help="leave it at its REPL")
@@ -128,15 +129,16 @@ def _files(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
     slots = {_SLOTS: (client_files.BOARD / "sealmq_slots.py").read_bytes()}
     return [
         *beside(missing(there, slots)),
-        *_client(there, args.set),
+        *_client(there, args),
         # The program last: nothing runs before all of it is there.
         *beside(missing(there, own)),
     ]
 
 
 # The client, where there is none: in use, complete, is left to `update`.
-def _client(there: OnIt, name: str) -> list[Run | Copy]:
-    files = client_files.client_set(name, there.arch)
+def _client(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
+    built = Path(args.files) if args.files else client_files.BUILT
+    files = client_files.client_set(args.set, there.arch, built)
     manifest = client_files.manifest(files)
     active = there.slots.get("active", "a")
     have = there.files.get(f"/sealmq/{active}/{_MANIFEST}")

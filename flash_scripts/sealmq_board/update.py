@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"
     )
-    parser.add_argument("--files", metavar="FOLDER", help="in place of a set: what lies below it")
+    parser.add_argument("--files", metavar="DIR", help="sets in place of build/firmware")
     parser.add_argument("--tries", type=int, default=3, help="starts of the trial; default: 3")
     parser.add_argument(
         "--wait", type=int, default=180, metavar="SECONDS", help="of each of them; default: 180"
@@ -112,7 +112,8 @@ def _update(port: Port, args: argparse.Namespace) -> tuple[str, str, str]:
         raise BoardError(
             f"{port.name}: this board was not provisioned", hint="sealmq board provision"
         )
-    files = _files(there, args)
+    built = Path(args.files) if args.files else client_files.BUILT
+    files = client_files.client_set(args.set, there.arch, built)
     manifest = client_files.manifest(files)
     active = there.slots["active"]
     version = client_files.version(manifest)
@@ -132,15 +133,6 @@ def _update(port: Port, args: argparse.Namespace) -> tuple[str, str, str]:
             return "started", f"version {version} is on trial; sealmq board info tells", version
         outcome = _watch(console, name, args)
     return _told(port, outcome, name, version)
-
-
-def _files(there: OnIt, args: argparse.Namespace) -> dict[str, bytes]:
-    if not args.files:
-        return client_files.client_set(args.set, there.arch)
-    files = client_files.below(Path(args.files))
-    if not any(name.startswith("sealmq_device/__init__.") for name in files):
-        raise BoardError(f"{args.files} has no sealmq_device/__init__", hint="see build/firmware")
-    return files
 
 
 # Until it says how it ended. "": it did not say.
