@@ -111,12 +111,11 @@ class Child:
 
     def kill(self) -> None:
         """No power: at once, and nothing of it is heard afterwards."""
+        self._lost = True
         if self._sleeping is not None:
             self._sleeping.cancel()
             self._sleeping = None
-            self._lost = True
         if self._process is not None:
-            self._lost = True
             self._process.kill()
             self._gone()
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from . import ctl_cli
 from . import folder as folders
 from .board import VirtualBoard
 from .chips import CHIPS
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_new(sub)
     _add_run(sub)
     _add_firmware(sub)
+    ctl_cli.add(sub)
     return parser
 
 

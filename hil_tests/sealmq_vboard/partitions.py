@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 _TABLE = 0x8000
 _LENGTH = 0xC00
@@ -33,3 +34,17 @@ def read(flash: Callable[[int, int], bytes]) -> list[Partition]:
         name = label.split(b"\0")[0].decode("ascii", "replace")
         found.append(Partition(kind, subtype, offset, size, name, bool(flags & 1)))
     return found
+
+
+def place(image: Path, at: int) -> dict[str, Any]:
+    """The partition that an offset falls into, and where in it; of a board that is off, too."""
+
+    def flash(start: int, length: int) -> bytes:
+        with image.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    for part in read(flash):
+        if part.at <= at < part.at + part.size:
+            return {"partition": part.label, "offset": at - part.at}
+    return {"partition": None, "offset": at}

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from . import partitions
 from .flash import SECTOR, Misuse
 from .limits import NOT_MODELLED
 from .soc import Soc
@@ -79,6 +80,7 @@ def status(soc: Soc) -> dict[str, Any]:
             "cut_armed": asdict(flash.armed) if flash.armed else None,
             "last_cut": flash.last_cut,
         },
+        "cuts": [{**cut, **partitions.place(flash.path, cut["at"])} for cut in soc.cuts],
         "child": soc.child.status(),
         "refused": dict(soc.loader.refused),
         "not_modelled": list(NOT_MODELLED),

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from .child import Child
 from .chips import CHIPS
@@ -54,6 +55,7 @@ class Soc:
         self.mode = "off"
         self.download = download  # IO0 held low by hand
         self.boots = 0
+        self.cuts: list[dict[str, Any]] = []  # where each power cut fell
         self._console = console
         self._circuit = ResetCircuit()
         self._loop = asyncio.get_running_loop()
@@ -133,6 +135,8 @@ class Soc:
 
     def _cut(self) -> None:
         """The flash lost its power in the middle of a write, and with it the board."""
+        by = "loader" if self.mode == "download" else "program"
+        self.cuts.append({"by": by, "done": 0, **(self.flash.last_cut or {})})
         self._stop()
         self.mode = "off"
 

@@ -4,6 +4,7 @@ import struct
 
 import vb_flash
 import vb_host
+import vb_missing
 
 Partition = vb_flash.Partition
 
@@ -67,17 +68,12 @@ class NVS:
         _ask(b"c", self._space, "")
 
 
-MISSING = (
+_MISSING = (
     "HEAP_DATA", "HEAP_EXEC", "PCNT", "RMT", "ULP", "gpio_deep_sleep_hold", "hall_sensor",
     "idf_heap_info", "idf_task_info", "mcu_temperature", "raw_temperature", "wake_on_ext0",
     "wake_on_ext1", "wake_on_gpio", "wake_on_touch", "wake_on_ulp",
 )  # fmt: skip
 
 
-def __getattr__(name):
-    if name in MISSING:
-        raise NotImplementedError("virtual board: esp32.%s" % name)
-    raise AttributeError(name)
-
-
+vb_missing.fill(globals(), "esp32", _MISSING)
 __name__ = "esp32"

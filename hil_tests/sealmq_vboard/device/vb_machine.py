@@ -1,9 +1,10 @@
 # The module `machine` of a board. What stands here works; the rest raises and is in `sealmq vboard
-# report` (the list is at the end, child.py reads it).
+# report` (the list is at the end).
 import struct
 import time as _host_time
 
 import vb_host
+import vb_missing
 import vb_time
 
 PWRON_RESET = 1
@@ -106,17 +107,12 @@ class WDT:
         vb_host.watchdog(self._ms)
 
 
-MISSING = (
+_MISSING = (
     "ADC", "ADCBlock", "Counter", "DAC", "Encoder", "I2C", "I2S", "PWM", "Pin", "RMT", "SDCard",
     "SPI", "Signal", "SoftI2C", "SoftSPI", "Timer", "TouchPad", "UART", "USBDevice", "bitstream",
     "disable_irq", "dht_readinto", "enable_irq", "freq", "mem16", "mem32", "mem8", "time_pulse_us",
 )  # fmt: skip
 
 
-def __getattr__(name):
-    if name in MISSING:
-        raise NotImplementedError("virtual board: machine.%s" % name)
-    raise AttributeError(name)
-
-
+vb_missing.fill(globals(), "machine", _MISSING)
 __name__ = "machine"

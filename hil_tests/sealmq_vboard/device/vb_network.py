@@ -3,6 +3,7 @@
 import struct
 
 import vb_host
+import vb_missing
 
 STA_IF = 0
 AP_IF = 1
@@ -164,13 +165,7 @@ def hostname(name=None):
     _hostname = name
 
 
-MISSING = ("LAN", "PPP", "country", "ipconfig", "phy_mode")
-
-
-def __getattr__(name):
-    if name in MISSING:
-        raise NotImplementedError("virtual board: network.%s" % name)
-    raise AttributeError(name)
+_MISSING = ("LAN", "PPP", "country", "ipconfig", "phy_mode")
 
 
 # For the sockets: how often the connection was lost, -1 while there is none.
@@ -183,4 +178,5 @@ def link():
     return -1
 
 
+vb_missing.fill(globals(), "network", _MISSING)
 __name__ = "network"

@@ -4,6 +4,7 @@ import errno
 import io
 import socket as _host
 
+import vb_missing
 from vb_network import link
 
 AF_INET = _host.AF_INET
@@ -176,13 +177,8 @@ class socket(io.IOBase):
         self.close()
 
 
-MISSING = ("IP_ADD_MEMBERSHIP", "SOCK_RAW", "SO_BINDTODEVICE", "inet_ntop", "inet_pton")
+_MISSING = ("IP_ADD_MEMBERSHIP", "SOCK_RAW", "SO_BINDTODEVICE", "inet_ntop", "inet_pton")
 
 
-def __getattr__(name):
-    if name in MISSING:
-        raise NotImplementedError("virtual board: socket.%s" % name)
-    raise AttributeError(name)
-
-
+vb_missing.fill(globals(), "socket", _MISSING)
 __name__ = "socket"
