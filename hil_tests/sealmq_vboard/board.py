@@ -108,6 +108,8 @@ class VirtualBoard:
         self.soc.lines(dtr, rts)
 
     def flow(self) -> None:
+        if not self._fronts:  # not yet, or no more
+            return
         full = any(front.full for front in self._fronts)
         if full != self._full:
             self._full = full
@@ -133,6 +135,7 @@ class VirtualBoard:
     async def _main(self, started: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        self._full = False
         with Flash(self.folder / "flash.bin") as flash:
             self.soc = Soc(self.folder, self.setup, flash, self._say, download=self._download)
             control = None
@@ -143,11 +146,12 @@ class VirtualBoard:
                 started.set()
                 await self._stopping.wait()
             finally:
+                fronts, self._fronts = self._fronts, []
                 self.soc.close()
                 if control is not None:
                     control.cancel()
                     await asyncio.gather(control, return_exceptions=True)
-                for front in self._fronts:
+                for front in fronts:
                     front.close()
 
     async def _open(self) -> None:

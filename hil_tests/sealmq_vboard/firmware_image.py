@@ -1,8 +1,8 @@
 """A stand-in for the official firmware: a file that esptool takes and the virtual board boots.
 
 It has the official one's places (bootloader, partition table, application), whole and with right
-checksums, and no program at all: a real chip would boot it into nothing. It says so in the
-application's descriptor, which `esptool image-info` prints.
+checksums, and no program at all: a real chip would boot it into nothing. It says so in its
+descriptors, which `esptool image-info` prints.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TABLE = (
     ("vfs", 1, 0x81, 0x200000, 0x200000),
 )
 _DESCRIPTOR_MAGIC = 0xABCD5432
+_BOOT_DESCRIPTOR_MAGIC = 0x50
 _TEXT = b"This is no program. It is put in the place of a firmware on a virtual board.\n"
 
 
@@ -53,6 +54,10 @@ def table() -> bytes:
     return (entries + b"\xeb\xeb" + b"\xff" * 14 + digest).ljust(0xC00, b"\xff")
 
 
+def _boot_descriptor() -> bytes:
+    return struct.pack("<B3xI32s24s16x", _BOOT_DESCRIPTOR_MAGIC, 0, PROJECT.encode(), b"")
+
+
 def _descriptor() -> bytes:
     return struct.pack(
         "<II8x32s32s16s16s32s32s80x",
@@ -68,12 +73,13 @@ def _descriptor() -> bytes:
 
 
 def firmware(chip: Chip, size: int = 0) -> bytes:
-    """The file to write at the chip's bootloader offset; filled up to `size` within the program."""
-    boot = image(chip, [(chip.dram, _TEXT)])
+    """The file to write at the chip's bootloader offset; of at least `size` bytes, and 48 more."""
     start = chip.bootloader
-    room = max(0, size - (APP_AT - start) - 0x400)
+    boot = image(chip, [(chip.dram, _boot_descriptor() + _TEXT)])
+    flash = (boot.ljust(TABLE_AT - start, b"\xff") + table()).ljust(APP_AT - start, b"\xff")
+    program = _descriptor() + _TEXT
+    least = len(flash) + len(image(chip, [(chip.drom + 0x20, program)]))
     # Filling that does not compress away, and is the same each time.
-    blocks = (hashlib.sha256(n.to_bytes(4, "big")).digest() for n in range(-(-room // 32)))
-    app = image(chip, [(chip.drom + 0x20, _descriptor() + _TEXT + b"".join(blocks))])
-    flash = boot.ljust(TABLE_AT - start, b"\xff") + table()
-    return flash.ljust(APP_AT - start, b"\xff") + app
+    for number in range(-(-max(0, size - least) // 32)):
+        program += hashlib.sha256(number.to_bytes(4, "big")).digest()
+    return flash + image(chip, [(chip.drom + 0x20, program)])

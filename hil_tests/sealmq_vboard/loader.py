@@ -15,10 +15,11 @@ from collections.abc import Callable
 from .chips import Chip
 from .flash import SECTOR, Flash, FlashFault, Misuse
 from .image import checksum
+from .ram import Ram
 from .reading import Sending
 from .registers import USUAL_SPEED, Missing, Registers
 from .slip import Reader, frame
-from .writing import Refused, Why, Writing, sectors
+from .writing import Refused, Why, Writing
 
 _REQUEST, _ANSWER = 0, 1
 _HEAD = struct.Struct("<BBHI")
@@ -26,7 +27,6 @@ _SYNC = 0x08
 _SYNC_DATA = b"\x07\x07\x12\x20" + b"\x55" * 32
 _SYNC_VALUE = 0x55201207  # the ROM's; the stub answers 0
 _MOST_FRAME = 0x10000
-_MOST_RAM = 1 << 20
 _SLOW_READ = 64
 
 _Answer = tuple[int, bytes]  # value in the head; data before the status
@@ -46,8 +46,7 @@ class Loader:
         self._reader = Reader(_MOST_FRAME)
         self._writing: Writing | None = None
         self._sending: Sending | None = None
-        self._ram: list[tuple[int, int]] = []  # what was uploaded: start, end
-        self._ram_next = (0, 0)  # where the next MEM_DATA goes, and how much may come
+        self._ram = Ram()
         self._out: list[bytes] = []
 
     def reset(self) -> None:
@@ -73,7 +72,7 @@ class Loader:
         self.stub = False
         self._writing = None
         self._sending = None
-        self._ram = []
+        self._ram = Ram()
 
     def _packet(self, packet: bytes) -> None:
         if self._sending is not None:
@@ -152,26 +151,19 @@ class Loader:
         return 0, b""
 
     def _mem_begin(self, data: bytes, _: int) -> _Answer:
-        size, blocks, block, at = struct.unpack("<IIII", data)
-        if size > _MOST_RAM or blocks * block > _MOST_RAM:
-            raise Refused(Why.INVALID)
-        self._ram_next = (at, size)
+        size, _blocks, _block, at = struct.unpack("<IIII", data)
+        self._ram.begin(at, size)
         return 0, b""
 
     def _mem_data(self, data: bytes, check: int) -> _Answer:
-        block = self._block(data, check)
-        at, left = self._ram_next
-        if len(block) > left:
-            raise Refused(Why.TOO_MUCH)
-        self._ram.append((at, at + len(block)))
-        self._ram_next = (at + len(block), left - len(block))
+        self._ram.put(self._block(data, check))
         return 0, b""
 
     def _mem_end(self, data: bytes, _: int) -> _Answer:
         stay, entry = struct.unpack("<II", data)
         if stay:
             return 0, b""
-        if not any(start <= entry < end for start, end in self._ram):
+        if not self._ram.holds(entry):
             self.refused[f"code at {entry:#010x}, which was not uploaded"] += 1
             raise Refused(Why.FAILED)
         self.stub = self._greet = True
@@ -226,9 +218,12 @@ class Loader:
         digest = hashlib.md5(self.flash.read(at, size), usedforsecurity=False)
         return 0, digest.digest() if self.stub else digest.hexdigest().encode()
 
-    def _erase(self, data: bytes, _: int) -> _Answer:
-        at, size = struct.unpack("<II", data) if data else (0, self.flash.size)
-        self.flash.erase(*sectors(at, size))
+    def _erase_flash(self, data: bytes, _: int) -> _Answer:
+        self.flash.erase(0, self.flash.size)
+        return 0, b""
+
+    def _erase_region(self, data: bytes, _: int) -> _Answer:
+        self.flash.erase(*struct.unpack("<II", data))
         return 0, b""
 
     def _read_flash(self, data: bytes, _: int) -> _Answer:
@@ -297,8 +292,8 @@ _BOTH: dict[int, _Handler] = {
 }
 _ROM: dict[int, _Handler] = {0x0E: Loader._read_slow}
 _STUB: dict[int, _Handler] = {
-    0xD0: Loader._erase,
-    0xD1: Loader._erase,
+    0xD0: Loader._erase_flash,
+    0xD1: Loader._erase_region,
     0xD2: Loader._read_flash,
     0xD3: Loader._run,
 }

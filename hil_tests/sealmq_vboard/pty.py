@@ -78,6 +78,10 @@ class Pty:
         self._line.flow()
 
     def _read(self) -> None:
+        if self.full:
+            # Who does not read is not listened to, or its questions' answers would pile up.
+            self._loop.remove_reader(self._master)
+            return
         try:
             data = os.read(self._master, _MOST_READ)
         except BlockingIOError:
@@ -96,7 +100,9 @@ class Pty:
         except BlockingIOError:
             done = 0
         except OSError:
-            return  # the reader is told as well
+            self._unplug()
+            self._look()
+            return
         was_full = self.full
         del self._out[:done]
         if bool(self._out) != self._writing:
@@ -106,4 +112,5 @@ class Pty:
             else:
                 self._loop.remove_writer(self._master)
         if was_full and not self.full:
+            self._loop.add_reader(self._master, self._read)
             self._line.flow()

@@ -16,6 +16,7 @@ _READ_ID = 0x9F
 _READ_PARAMETERS = 0x5A
 _READ_STATUS = {0x05: 0, 0x35: 1, 0x15: 2}
 _WRITE_STATUS = {0x01: 0, 0x31: 1, 0x11: 2}
+_RESET_ENABLE, _RESET = 0x66, 0x99
 _WRITE_ENABLE, _WRITE_DISABLE, _WRITE_ENABLE_VOLATILE = 0x06, 0x04, 0x50
 _START = 1 << 18  # in the controller's command register: run what is set up
 _ADDRESS = 0x04
@@ -43,6 +44,7 @@ class SpiFlash:
         self._parameters = _PARAMETERS.ljust(_TABLE_AT, b"\xff") + table
         self._status = [0, 0, 0]
         self._enabled = False
+        self._resetting = False
         end = chip.spi.w0 + 16 * 4
         self._words = dict.fromkeys(range(chip.spi.base, chip.spi.base + end, 4), 0)
 
@@ -61,6 +63,7 @@ class SpiFlash:
     def _run(self, command: int) -> None:
         w0 = self._layout.base + self._layout.w0
         bits = (self._words[self._layout.base + self._layout.miso_bits] & 0x3FF) + 1
+        resetting, self._resetting = self._resetting, command == _RESET_ENABLE
         if command == _READ_ID:
             self._words[w0] = (_FLASH_ID | self._capacity << 16) & (1 << bits) - 1
         elif command == _READ_PARAMETERS:
@@ -71,6 +74,9 @@ class SpiFlash:
             self._words[w0] = int.from_bytes(found, "little")
         elif command in _READ_STATUS:
             self._words[w0] = self._status[_READ_STATUS[command]]
+        elif command in (_RESET_ENABLE, _RESET):
+            if command == _RESET and resetting:
+                self._enabled = False
         elif command in (_WRITE_ENABLE, _WRITE_ENABLE_VOLATILE, _WRITE_DISABLE):
             self._enabled = command != _WRITE_DISABLE
         elif command in _WRITE_STATUS:

@@ -42,10 +42,15 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.full = True
+        if self.transport is not None:
+            # Who does not read is not listened to, or its questions' answers would pile up.
+            self.transport.pause_reading()
         self.server.line.flow()
 
     def resume_writing(self) -> None:
         self.full = False
+        if self.transport is not None:
+            self.transport.resume_reading()
         self.server.line.flow()
 
     def write(self, data: bytes) -> None:
