@@ -141,7 +141,9 @@ class VirtualBoard:
             control = None
             try:
                 await self._open()
-                control = asyncio.create_task(serve(self.folder, self.ctl_here), name="control")
+                up = asyncio.Event()
+                control = asyncio.create_task(serve(self.folder, self.ctl_here, up), name="control")
+                await self._either(control, up)
                 self.soc.power(True)
                 started.set()
                 await self._stopping.wait()
@@ -153,6 +155,15 @@ class VirtualBoard:
                     await asyncio.gather(control, return_exceptions=True)
                 for front in fronts:
                     front.close()
+
+    @staticmethod
+    async def _either(task: asyncio.Task[None], up: asyncio.Event) -> None:
+        """Waits until it is up. What the task raises: it never will be."""
+        waiting = asyncio.create_task(up.wait())
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if task.done():
+            task.result()
 
     async def _open(self) -> None:
         pty, tcp, rfc2217 = self._want

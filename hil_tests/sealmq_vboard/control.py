@@ -32,8 +32,10 @@ def _short(folder: Path) -> Iterator[str]:
         os.close(fd)
 
 
-async def serve(folder: Path, ctl: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Until cancelled."""
+async def serve(
+    folder: Path, ctl: Callable[[dict[str, Any]], dict[str, Any]], up: asyncio.Event
+) -> None:
+    """Until cancelled; `up` is set when it can be asked."""
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ValueError):
@@ -47,6 +49,7 @@ async def serve(folder: Path, ctl: Callable[[dict[str, Any]], dict[str, Any]]) -
     with _short(folder) as path:
         listener.bind(path)
     server = await asyncio.start_unix_server(client, sock=listener, limit=_LINE)
+    up.set()
     try:
         async with server:
             await server.serve_forever()
