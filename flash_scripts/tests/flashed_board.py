@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -43,7 +44,7 @@ def board(
     made = VirtualBoard(folder, **({"pty": True} | how))  # type: ignore[arg-type]
     made.start()
     try:
-        if not how.get("rfc2217"):
+        if "rfc2217" not in how:
             made.ctl({"do": "download", "on": True})
         yield made
     finally:
@@ -113,6 +114,13 @@ def until_programmed(made: VirtualBoard, pages: int) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"fewer than {pages} pages were written")
         time.sleep(0.002)
+
+
+def ctrl_c_counts() -> None:
+    """Programs that this one starts heed SIGINT, also where a shell started this one in the
+    background, with SIGINT ignored."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Watch:

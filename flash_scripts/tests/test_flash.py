@@ -18,6 +18,7 @@ from flashed_board import (
     cannot_start,
     cells,
     check_whole,
+    ctrl_c_counts,
     digest,
     esptool_for,
     firmware_file,
@@ -151,6 +152,7 @@ def test_cut_off_anywhere_and_run_again(tmp_path: Path, after: int, whom: str) -
     nvs, vfs = images(bundle)
     env = dict(os.environ, XDG_RUNTIME_DIR=str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
+    ctrl_c_counts()
     with board(tmp_path / "one") as one:
         given: list[str | Path] = ["flash", bundle, "--firmware", firmware, "--keep"]
         given += ["--port", str(one.pty)]
