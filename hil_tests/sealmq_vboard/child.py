@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from . import partitions
+from .connections import Connections
 from .console import Console
 from .flash import Flash, FlashError, FlashFault, PowerLost
 from .live import Live
@@ -35,9 +36,10 @@ _EIO, _EINVAL = 5, 22
 # What MicroPython has for itself on an ESP32 without PSRAM once it has started, in bytes; objects
 # of a 64-bit interpreter are twice as large. And what the stubs in device/ take away from it.
 _HEAP = {32: 160 * 1024, 64: 320 * 1024}
-_STUBS = {32: 36 * 1024, 64: 64 * 1024}
+_STUBS = {32: 56 * 1024, 64: 80 * 1024}
 _US = 1_000_000
 _NO_AP, _WRONG_KEY = 201, 202
+_FOR_EVER_S = 1e9
 
 
 class Child:
@@ -58,6 +60,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._live = Live()
         self._console = Console(console, self._interrupt)
+        self._connections = Connections()
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._channel: socket.socket | None = None
@@ -118,6 +121,7 @@ class Child:
         if self._process is not None:
             self._process.kill()
             self._gone()
+        self._connections.vanish()
 
     def pause(self) -> None:
         self._console.pause(True)
@@ -127,6 +131,7 @@ class Child:
 
     def close(self) -> None:
         self.kill()
+        self._connections.close()
         self._console.close()
         self._live.close()
 
@@ -135,6 +140,8 @@ class Child:
         do = request.get("do")
         if do == "wifi":
             self._live.wifi = bool(request["on"])
+            if not self._live.wifi:
+                self._connections.out_of_reach()
         elif do == "clock":
             if request.get("ppm") is not None:
                 self._set_rtc(self._rtc())
@@ -150,6 +157,7 @@ class Child:
             "asleep": self._sleeping is not None,
             "cause": self._cause,
             "clock_ppm": self._live.ppm,
+            "silent_connections": self._connections.silent,
             "heap_free_at_start": self.heap[0] if self.heap else None,
         }
 
@@ -223,15 +231,16 @@ class Child:
         status = self._gone()
         self._console.rest()
         if status in (_SOFT, _SOFT_RAW):
+            self._connections.say_good_bye()
             self._cause = _SOFT_CAUSE
             self._repl = "raw" if status == _SOFT_RAW else "friendly"
             self._spawn()
-        elif status == _SLEEP:
+            return
+        self._connections.vanish()
+        if status == _SLEEP:
             self._cause = _DEEPSLEEP
-            if self._sleep_ms:
-                self._sleeping = self._loop.call_later(self._sleep_ms / 1000, self._wake)
-            else:
-                self._sleeping = self._loop.call_later(10**9, self._wake)
+            seconds = self._sleep_ms / 1000 if self._sleep_ms else _FOR_EVER_S
+            self._sleeping = self._loop.call_later(seconds, self._wake)
         elif status == _RESET:
             self._cause = _HARD
             self._ended("reset")
@@ -265,11 +274,18 @@ class Child:
         if channel is None:
             return
         try:
-            message = channel.recv(65536)
+            message, files, _, _ = socket.recv_fds(channel, 65536, 1)
         except BlockingIOError:
             return
         if not message:
             self._loop.remove_reader(channel.fileno())
+            return
+        if message[:1] in b"Ss":
+            (number,) = struct.unpack("<I", message[1:])
+            if files:
+                self._connections.add(number, files[0])
+            else:
+                self._connections.closed(number)
             return
         try:
             status, data = self._answer(message[:1], message[1:])

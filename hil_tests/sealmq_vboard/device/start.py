@@ -3,13 +3,16 @@
 import gc
 import sys
 
-sys.path[:] = [sys.argv[2]]
+sys.path[:] = [".frozen", sys.argv[2]]
 
 import os
 
 import vb_host
 
 vb_host.console()
+
+# Its task queue is C and asks the host's clock, so the rest of it must, too.
+__import__("asyncio.core")
 
 # `time` first: what is loaded later asks it.
 _STUBS = ("time", "sys", "os", "micropython", "esp32", "machine", "network", "socket")
@@ -63,6 +66,8 @@ def main():
     found = vb_flash.Partition.find(label="vfs")
     mounted = found and mount(found[0])
     gc.collect()
+    if vb_host.boot["watchdog"]:
+        vb_host.watchdog(vb_host.boot["watchdog"])  # a soft reset does not stop it
     interrupted = vb_host.call(b"H%d %d" % (gc.mem_free(), gc.mem_alloc()))[0]
     came = "done"
     if not mounted:

@@ -14,6 +14,7 @@ import uctypes
 _libc = ffi.open(None)
 _send = _libc.func("l", "send", "ipLi")
 _recv = _libc.func("l", "recv", "ipLi")
+_sendmsg = _libc.func("l", "sendmsg", "ipi")
 _write = _libc.func("l", "write", "ipL")
 _read = _libc.func("l", "read", "ipL")
 _exit = _libc.func("v", "_exit", "i")
@@ -63,6 +64,31 @@ def ask(message):
     if status < 0:
         raise OSError(-status)
     return bytes(memoryview(_answer)[4:n])
+
+
+# Hands the host a copy of one of this process's files (a socket), with a message; no answer.
+def hand_over(message, fd):
+    size = struct.calcsize("P")
+    control = bytearray(4 * size)
+    struct.pack_into("Liii", control, 0, size + 12, 1, 1, fd)  # SOL_SOCKET, SCM_RIGHTS
+    vector = struct.pack("PL", uctypes.addressof(message), len(message))
+    head = struct.pack(
+        "PIPLPLii",
+        0,
+        0,
+        uctypes.addressof(vector),
+        1,
+        uctypes.addressof(control),
+        2 * size + 8,
+        0,
+        0,
+    )
+    _sendmsg(_fd, head, _NOSIGNAL)
+
+
+# A message without an answer.
+def tell(message):
+    _send(_fd, message, len(message), _NOSIGNAL)
 
 
 # A flash operation: no jump on the way, see above. -EIO where the chip says so.

@@ -57,7 +57,7 @@ def deepsleep(time_ms=0):
     vb_host.leave(vb_host.SLEEP)
 
 
-# The radio is off meanwhile, as the chip has it; Wi-Fi stays configured.
+# Wi-Fi stays up meanwhile: there is no radio to be switched off.
 def lightsleep(time_ms=0):
     if not _asleep(time_ms):
         raise NotImplementedError("virtual board: lightsleep without an end (no pins wake it)")

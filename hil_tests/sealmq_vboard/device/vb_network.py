@@ -168,6 +168,11 @@ def hostname(name=None):
 _MISSING = ("LAN", "PPP", "country", "ipconfig", "phy_mode")
 
 
+# Whether it is on, connected or not.
+def radio():
+    return _station._active
+
+
 # For the sockets: how often the connection was lost, -1 while there is none.
 def link():
     station = _station

@@ -3,7 +3,9 @@
 import errno
 import io
 import socket as _host
+import struct
 
+import vb_host
 import vb_missing
 from vb_network import link
 
@@ -21,8 +23,8 @@ TCP_NODELAY = 1
 
 _GET_FILENO = 10
 _CLOSE = 4
-_ECONNABORTED = 113
-_EHOSTUNREACH = 118
+_ECONNABORTED = 103
+_EHOSTUNREACH = 113
 _EAI_FAIL = -202
 
 
@@ -59,6 +61,11 @@ class socket(io.IOBase):
         self._sock = _host.socket(af, type, proto) if _made is None else _made
         self._link = None  # the loss count that it was connected under
 
+    # The host keeps a copy: a board that is reset or loses its power says no good-bye.
+    def _keep(self, now):
+        self._link = now
+        vb_host.hand_over(b"S" + struct.pack("<I", self._sock.fileno()), self._sock.fileno())
+
     # --- raises when Wi-Fi is not what it was
 
     def _still(self):
@@ -67,8 +74,11 @@ class socket(io.IOBase):
             raise OSError(_ECONNABORTED)
 
     def connect(self, address):
-        self._link = _up()
-        self._sock.connect(_packed(address))
+        now = _up()
+        try:
+            self._sock.connect(_packed(address))
+        finally:
+            self._keep(now)
 
     def bind(self, address):
         self._sock.bind(_packed(address))
@@ -80,7 +90,7 @@ class socket(io.IOBase):
         now = _up()
         made, packed = self._sock.accept()
         new = socket(_made=made)
-        new._link = now
+        new._keep(now)
         return new, _plain(packed)
 
     # --- the stream
@@ -160,13 +170,16 @@ class socket(io.IOBase):
         return self._sock.fileno()
 
     def close(self):
+        if self._link is not None:
+            self._link = None
+            vb_host.tell(b"s" + struct.pack("<I", self._sock.fileno()))
         self._sock.close()
 
     def ioctl(self, op, arg):
         if op == _GET_FILENO:
             return self._sock.fileno()
         if op == _CLOSE:
-            self._sock.close()
+            self.close()
             return 0
         return -1
 
