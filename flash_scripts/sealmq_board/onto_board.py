@@ -30,10 +30,10 @@ class Board:
         self.error: Exception | None = None
         self.done = False
         self.seconds = 0.0
+        self.flash_size = 0
         self._ways = ways
         self._made = made
         self._shown = shown
-        self._size = 0
 
     def look(self, runner: Runner) -> None:
         """Chip, MAC, flash size, and whose enrolment it holds. BoardError."""
@@ -43,8 +43,8 @@ class Board:
         self.mac = field(said, "MAC").lower()
         if not self.mac:
             raise BoardError("the board does not tell its MAC", hint="run it again")
-        self._size = flash_size(said)
-        nvs = layout(self._made, self._size)
+        self.flash_size = flash_size(said)
+        nvs = layout(self._made, self.flash_size)
         self._shown.step("reading what it holds")
         with private.folder() as folder:
             copy = folder / "read.bin"
@@ -58,8 +58,8 @@ class Board:
         begun = time.monotonic()
         self._shown.part(0.0)
         bundle.note_given(self.bundle.path, self.mac)
-        parts = self._parts()
-        with private.folder() as folder:
+        parts = self.parts()
+        with private.folder(sum(len(part.content) for part in parts)) as folder:
             pairs = []
             for number, part in enumerate(parts):
                 path = folder / f"{number}.bin"
@@ -78,10 +78,13 @@ class Board:
         self._shown.part(1.0)
         self._shown.step("done")
 
-    # In the order of writing. NVS is written whole: what an earlier life of the board left in
-    # it, its boot counter and its keys, goes with the enrolment that they belong to.
-    def _parts(self) -> list[Part]:
-        places = layout(self._made, self._size)
+    def parts(self) -> list[Part]:
+        """All that is written, in its order. BoardError: no room.
+
+        NVS is written whole: what an earlier life of the board left in it, its boot counter and its
+        keys, goes with the enrolment that they belong to.
+        """
+        places = layout(self._made, self.flash_size)
         nvs = self.bundle.nvs.ljust(places.nvs_size, b"\xff")
         vfs = littlefs.resized(self.bundle.vfs, places.vfs_size)
         *rest, boot = self._made.parts

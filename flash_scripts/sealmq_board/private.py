@@ -18,10 +18,10 @@ _IN_MEMORY = (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm")  # noqa: S108
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[Path]:
-    """A folder for secrets, in memory if this host has a place for that. Gone at the end."""
-    base = next((place for place in _IN_MEMORY if place and os.access(place, os.W_OK)), None)
-    base = base or tempfile.gettempdir()
+def folder(room: int = 0) -> Iterator[Path]:
+    """A folder for secrets, in memory if this host has a place with `room` bytes for that. Gone at
+    the end."""
+    base = next((place for place in _IN_MEMORY if _has(place, room)), tempfile.gettempdir())
     _sweep(Path(base))
     made = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-", dir=base))  # mode 0700
     try:
@@ -67,6 +67,13 @@ def others_can_read(path: Path) -> int | None:
     """The mode of a file that others than its owner can read or write; None when none can."""
     mode = path.stat().st_mode
     return mode & 0o777 if stat.S_ISREG(mode) and mode & 0o077 else None
+
+
+def _has(place: str, room: int) -> bool:
+    if not place or not os.access(place, os.W_OK):
+        return False
+    free = os.statvfs(place)
+    return free.f_bavail * free.f_frsize > 2 * room
 
 
 # Removes what killed runs of ours left behind.

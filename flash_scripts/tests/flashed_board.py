@@ -25,10 +25,10 @@ MIB = 1 << 20
 BEFORE = b"what was there before"
 
 
-def firmware_file(folder: Path, chip: str = "esp32") -> Path:
-    """A stand-in for MicroPython's .bin."""
+def firmware_file(folder: Path, chip: str = "esp32", size: int = 0) -> Path:
+    """A stand-in for MicroPython's .bin, filled up to a size with what does not compress."""
     path = folder / f"{chip}.bin"
-    path.write_bytes(stand_in(CHIPS[chip]))
+    path.write_bytes(stand_in(CHIPS[chip], size))
     return path
 
 

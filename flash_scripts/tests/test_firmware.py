@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from pathlib import Path
 
 import pytest
 
-from sealmq_board import firmware
+from board_things import built
+from sealmq_board import bundle, firmware, littlefs
 from sealmq_board.chips import CHIPS, Chip
 from sealmq_board.errors import BoardError
+from sealmq_board.esptool_run import Ways
+from sealmq_board.onto_board import Board
+from sealmq_board.ports import Port
+from sealmq_board.showing import Shown
 
 MIB = 1 << 20
 GENERIC = (
@@ -161,3 +167,23 @@ def test_without_a_digest_the_checksum_counts() -> None:
 def test_a_file_that_is_no_firmware_has_a_bound() -> None:
     with pytest.raises(BoardError, match="at most"):
         firmware.checked(b"\xe9" * (33 << 20), ESP32)
+
+
+# What `flash` makes of it: in the order of writing, the bootloader last, the file system fitted.
+def test_what_is_written_and_in_which_order(tmp_path: Path) -> None:
+    taken = bundle.read(built(tmp_path))
+    made = firmware.checked(whole(ESP32, WITHOUT_VFS), ESP32)
+    ways = Ways(Port("x", "x"), "esp32", 115200, "no-reset", "no-reset")
+    one = Board("x", ways, taken, made, Shown(None, "x"))
+    one.flash_size = 8 * MIB
+    parts = one.parts()
+    assert [(part.name, part.offset) for part in parts] == [
+        ("factory", 0x10000),
+        ("partition table", 0x8000),
+        ("vfs", 0x200000),
+        ("nvs", 0x9000),
+        ("bootloader", 0x1000),
+    ]
+    assert len(parts[2].content) == 6 * MIB
+    assert littlefs.contents(parts[2].content) == littlefs.contents(taken.vfs)
+    assert parts[3].content == taken.nvs
