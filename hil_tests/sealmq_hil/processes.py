@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +16,7 @@ from .errors import Failed
 
 PATIENCE_S = 60.0
 _POLL_S = 0.03
+_GRACE_S = 20.0
 T = TypeVar("T")
 
 # The command `sealmq` several times in one process: its start costs more than its work.
@@ -40,26 +43,47 @@ def run(
     words: Sequence[str | Path],
     *,
     timeout: float = 600,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    given_up: Callable[[], object] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """A program to its end; Failed when it takes too long or does not start."""
+    """A program to its end. Failed when it takes too long or does not start.
+
+    given_up: it is ended, as by Ctrl-C, soon after this is true; programs that it started, too.
+    """
     try:
-        return subprocess.run(  # noqa: S603 - our own words, no shell
+        process = subprocess.Popen(  # noqa: S603 - our own words, no shell
             [str(word) for word in words],
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            env=None if env is None else {**os.environ, **env},
-            cwd=cwd,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{_name(words)} took longer than {timeout:.0f} s") from None
     except OSError as error:
         raise Failed(f"{_name(words)}: {error.strerror or error}") from None
+    end = time.monotonic() + timeout
+    with process:
+        while True:
+            try:
+                out, err = process.communicate(timeout=0.25 if given_up else timeout)
+                return subprocess.CompletedProcess(words, process.returncode, out, err)
+            except subprocess.TimeoutExpired:
+                pass
+            except BaseException:
+                _end(process, signal.SIGKILL)
+                raise
+            if time.monotonic() >= end:
+                _end(process, signal.SIGKILL)
+                raise Failed(f"{_name(words)} took longer than {timeout:.0f} s")
+            if given_up is not None and given_up():
+                given_up, end = None, time.monotonic() + _GRACE_S
+                timeout = _GRACE_S
+                _end(process, signal.SIGINT)
+
+
+def _end(process: subprocess.Popen[str], how: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, how)
 
 
 def ordered(words: Sequence[str | Path], *, timeout: float = 600) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ PARTITIONS = (
     ("vfs", 0x200000, 0x200000),
 )
 _BAUD = "460800"
-_ROOT = Path(__file__).resolve().parents[2]
+_PATIENCE_S = 300.0
+_BUILT = Path(__file__).resolve().parents[2] / "build/firmware"
+_HEAP = "import gc; gc.collect(); print(gc.mem_free())"
 _ARCHS = {chip: "rv32imc" if chip in ("esp32c3", "esp32c6") else "xtensawin" for chip in _BOOT}
 
 
@@ -147,25 +150,50 @@ class Tools:
 
     # --- sealmq board ----------------------------------------------------------------------------
 
-    def board(self, board: Board, command: str, *words: str, timeout: float = 300) -> str:
-        """`sealmq board COMMAND --port …`; what it printed. Failed."""
-        return ordered(
-            module("sealmq_board", command, "--port", board.port, *words), timeout=timeout
-        )
-
-    def provision(self, board: Board, enrolment: Path, topic: str) -> None:
-        """Over MicroPython, without flashing."""
+    def provision(
+        self,
+        board: Board,
+        enrolment: Path,
+        topic: str,
+        given_up: Callable[[], object] | None = None,
+    ) -> None:
+        """Over MicroPython, without flashing. given_up: as in processes.run. Failed."""
         words = ["--enrolment", str(enrolment), "--topic", topic, "--every", f"{self._every:g}"]
-        self.board(board, "provision", *words, *self._arch(board), *self._network(board))
+        words += ["--port", board.port, *self._network(board)]
+        done = run(
+            module("sealmq_board", "provision", *words), timeout=_PATIENCE_S, given_up=given_up
+        )
+        if done.returncode:
+            raise Failed(f"sealmq board provision ended with {done.returncode}: {last_words(done)}")
 
-    def client_files(self, board: Board) -> Path:
-        """The client's files for this board, as `make firmware` left them. RigError."""
-        arch = (self._arch(board) or [])[-1:]
+    def info(self, board: Board) -> dict[str, Any]:
+        """What the board says of itself."""
+        words = ["info", "--port", board.port, "--json"]
+        said = ordered(module("sealmq_board", *words), timeout=_PATIENCE_S)
+        found = re.search(r"^\{.*", said, re.DOTALL | re.MULTILINE)
+        try:
+            answer: dict[str, Any] = json.loads(found[0] if found else said)
+        except ValueError:
+            raise Failed(f"sealmq board info: no JSON: {said[-200:]}") from None
+        return answer
+
+    def client_files(self, board: Board) -> tuple[Path, str]:
+        """Where `make firmware` leaves what it makes, and the folder in it with the client's files
+        for this board. RigError.
+        """
+        arch = self._arch(board)[-1:]
         name = arch[0] if arch else f"everything/{_ARCHS[board.chip]}"
-        folder = _ROOT / "build/firmware" / name
-        if not folder.is_dir():
-            raise RigError(f"there is no {folder}", "make firmware")
-        return folder
+        if not (_BUILT / name).is_dir():
+            raise RigError(f"there is no {_BUILT / name}", "make firmware")
+        return _BUILT, name
+
+    def heap(self, board: Board) -> int:
+        """Free bytes behind a collection, with all that the program has loaded; this stops it."""
+        line = ["connect", board.port, "resume", "exec", _HEAP]
+        said = ordered(module("mpremote", *line), timeout=120).split()
+        if not said or not said[-1].isdecimal():
+            raise Failed(f"mpremote: no number, but {' '.join(said)[-100:]!r}")
+        return int(said[-1])
 
     def update(
         self, board: Board, files: Path, *words: str, expected: tuple[int, ...] = (0,)
@@ -179,13 +207,3 @@ class Tools:
                 f"{last_words(done)}"
             )
         return done.returncode
-
-    def info(self, board: Board) -> dict[str, Any]:
-        """What the board says of itself."""
-        said = self.board(board, "info", "--json")
-        found = re.search(r"^\{.*", said, re.DOTALL | re.MULTILINE)
-        try:
-            answer: dict[str, Any] = json.loads(found[0] if found else said)
-        except ValueError:
-            raise Failed(f"sealmq board info: no JSON: {said[-200:]}") from None
-        return answer

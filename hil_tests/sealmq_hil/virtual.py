@@ -11,7 +11,7 @@ from typing import Any
 
 from .board import CUT, POWER, WIFI, Board, Place
 from .errors import Failed, RigError
-from .processes import module, ordered
+from .processes import module, ordered, until
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -52,6 +52,7 @@ class VirtualBoard(Board):
             self.port = self._ports(process)
         finally:
             watch.cancel()
+        until("its control socket", lambda: (self.folder / "control.sock").exists(), _START_S)
         self._missing = [str(line) for line in self.ctl("status").get("not_modelled", [])]
 
     def _ports(self, process: subprocess.Popen[str]) -> str:

@@ -12,11 +12,14 @@ from ..results import now_ms
 def _run(bench: Bench) -> None:
     at_ms = now_ms()
     site = bench.site
-    with bench.stage("disable"):
-        site.command("client", "disable", site.path, bench.name)
-        bench.refused(at_ms)
-    with bench.stage("enable"):
-        site.command("client", "enable", site.path, bench.name)
+    try:
+        with bench.stage("disable"):
+            site.command("client", "disable", site.path, bench.name)
+            bench.refused(at_ms)
+    finally:
+        # What comes behind needs it, whatever this was.
+        with bench.stage("enable"):
+            site.command("client", "enable", site.path, bench.name)
     before, since = bench.salts(), time.monotonic()
     with bench.stage("publish"):
         # Who is refused asks once a minute; a start asks at once.

@@ -28,8 +28,7 @@ def _run(bench: Bench) -> None:
             raise Failed("sealmq explain: a lower label may read it")
     with bench.stage("heap") as stage:
         with bench.serial.away(), bench.heavy:
-            told = bench.tools.info(bench.board)
-        stage.heap(_free(told))
+            stage.heap(bench.tools.heap(bench.board))
     bench.board.reset()
     bench.fresh(time.monotonic(), not_in=bench.salts())
 
@@ -38,14 +37,6 @@ def _run(bench: Bench) -> None:
 def _last_word(site: Site, since: float) -> None:
     site.command("pub", site.path, "--client", BELOW, "-t", LIMITS, "-m", "last word", "-q", "1")
     until("the bystander to hear its own word", lambda: site.below.since(since, LIMITS))
-
-
-def _free(told: dict[str, object]) -> int:
-    for key in ("heap_free", "heap", "mem_free"):
-        value = told.get(key)
-        if isinstance(value, int):
-            return value
-    raise Failed(f"sealmq board info says nothing of its heap: {sorted(told)}")
 
 
 BEHAVIOUR = Behaviour("publish", "read by a higher label, refused to a lower one", _run)

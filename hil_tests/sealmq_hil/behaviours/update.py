@@ -11,7 +11,7 @@ from ..bench import Bench
 from ..errors import Failed
 
 # One start of so many seconds: what has no session by then is rolled back.
-_TRIAL = ("--tries", "1", "--wait", "10")
+_TRIAL = ("--tries", "1", "--wait", "5")
 _ROLLED_BACK = 3
 
 
@@ -45,12 +45,13 @@ def _run(bench: Bench) -> None:
     bench.fresh(since, not_in=before)
 
 
-# The same client under another version: one more file.
+# The same client under another version, by one more file; laid out as what `make firmware` leaves.
 def _another(bench: Bench, word: str) -> Path:
+    built, name = bench.tools.client_files(bench.board)
     folder = bench.folder / f"client-{word}"
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(bench.tools.client_files(bench.board), folder)
-    (folder / "rig.txt").write_text(f"{word} {bench.dice.getrandbits(32):x}\n")
+    shutil.copytree(built / name, folder / name)
+    (folder / name / "rig.txt").write_text(f"{word} {bench.dice.getrandbits(32):x}\n")
     return folder
 
 
@@ -59,9 +60,13 @@ def _size(folder: Path) -> int:
 
 
 def _is_the_kept_one(told: dict[str, object]) -> None:
-    slots = told.get("slots")
-    if not isinstance(slots, dict) or slots.get("active") != "b" or slots.get("trial"):
-        raise Failed(f"behind a roll-back its slots are {slots}")
+    wanted = {"slot": "b", "trial": None}
+    if any(told.get(key, 0) != value for key, value in wanted.items()):
+        raise Failed(
+            f"behind a roll-back: { {key: told.get(key) for key in wanted} }, not {wanted}"
+        )
+    if not str(told.get("rolled_back")).startswith("a: "):
+        raise Failed(f"it does not say that it rolled a back, but {told.get('rolled_back')!r}")
 
 
 BEHAVIOUR = Behaviour("update", "kept with a session, rolled back without one", _run)
