@@ -8,7 +8,9 @@ a JSON object a line. The board's program is interrupted and has to be started a
 from __future__ import annotations
 
 import json
+import os
 import re
+import selectors
 import subprocess
 import sys
 import threading
@@ -21,8 +23,9 @@ from .ports import Port
 
 SCRIPTS = Path(__file__).with_name("on_board")
 MARK = "\x1esealmq "
-# A script hashes a slot or erases a partition; a slow line carries some 5 kB a second.
-_SCRIPT_S = 90
+# A script that hashes a slot says nothing meanwhile, nor does a file that is copied; a slow line
+# carries some 5 kB a second.
+_SILENT_S = 20.0
 _BYTES_A_SECOND = 1500
 # A board that starts may miss the first interruption.
 _ATTEMPTS = 2
@@ -73,23 +76,40 @@ def _work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
         command = [sys.executable, "-m", "mpremote", "connect", port.url, "resume", *words]
         process = _started(command)
         try:
-            stdout, stderr = process.communicate(timeout=patience)
-        except subprocess.TimeoutExpired:
-            raise NoAnswer(
-                f"{port.name}: the board stopped answering (waited {patience:.0f} s)",
-                hint="run it again: it goes on where this one ended",
-            ) from None
+            out = _followed(process, patience)
         finally:
             # Also on Ctrl-C: before the folder goes that it reads from.
             with _lock:
                 _running.discard(process)
             process.kill()
             process.communicate()
-    out = stdout.decode("utf-8", "replace")
-    answers = _answers(out)
+    if out is None:
+        raise BoardError(
+            f"{port.name}: the board stopped answering (waited {patience:.0f} s)",
+            hint="check its power, then run it again: it goes on where this one ended",
+        )
+    text = out.decode("utf-8", "replace")
+    answers = _answers(text)
     if process.returncode:
-        raise _error(port, answers, out + stderr.decode("utf-8", "replace"))
+        raise _error(port, answers, text)
     return answers
+
+
+# What it prints, to its end; None when it says nothing for so long. mpremote itself waits for ever
+# for a board that has died.
+def _followed(process: subprocess.Popen[bytes], patience: float) -> bytes | None:
+    out = b""
+    if process.stdout is None:
+        return out
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(patience):
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if not piece:
+                process.wait()
+                return out
+            out += piece
+    return None
 
 
 def stop() -> None:
@@ -106,16 +126,20 @@ def _started(command: list[str]) -> subprocess.Popen[bytes]:
             raise BoardError("stopped")
         # Its arguments are ours; no shell reads them.
         process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         _running.add(process)
     return process
 
 
-# mpremote's words for the steps, files made for them; and how long they may take.
+# mpremote's words for the steps, files made for them; and how long it may be silent.
 def _words(steps: list[Run | Copy], folder: Path) -> tuple[list[str], float]:
     words: list[str] = []
-    patience = 30.0
+    patience = _SILENT_S
     for number, step in enumerate(steps):
         if words:
             words.append("+")
@@ -123,7 +147,6 @@ def _words(steps: list[Run | Copy], folder: Path) -> tuple[list[str], float]:
             path = folder / f"{number}.py"
             private.write(path, program(step).encode())
             words += ["run", str(path)]
-            patience += _SCRIPT_S
             continue
         at = folder / str(number)
         at.mkdir(mode=0o700)
@@ -132,7 +155,7 @@ def _words(steps: list[Run | Copy], folder: Path) -> tuple[list[str], float]:
             private.write(at / str(count), content)
             words += ([] if first_one else ["+"]) + ["cp", str(at / str(count)), f":{there}"]
             first_one = False
-            patience += 2 + len(content) / _BYTES_A_SECOND
+            patience = max(patience, _SILENT_S + len(content) / _BYTES_A_SECOND)
     return words, patience
 
 

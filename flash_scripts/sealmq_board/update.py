@@ -16,7 +16,7 @@ from .cli import alone
 from .console import Console
 from .errors import BoardError, UsageError, words
 from .mpremote_run import first, stop, work
-from .on_it import OnIt, into_slot, look
+from .on_it import into_slot, look
 from .ports import Port, add_selectors, chosen, found
 
 HELP = "another client, on trial until it has had a session"

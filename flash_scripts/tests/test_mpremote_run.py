@@ -18,7 +18,10 @@ from typing import Any
 
 import pytest
 
+from sealmq_board import mpremote_run
+from sealmq_board.errors import BoardError
 from sealmq_board.mpremote_run import Copy, Run, program
+from sealmq_board.ports import Port
 
 SECRET = "5e" * 32
 ENROLMENT = {
@@ -159,6 +162,18 @@ def test_what_a_kill_leaves_goes_with_the_next_run(fake: Fake) -> None:
     work = fake.provision(LOOK + "sys.exit(1)")
     work.communicate(timeout=60)
     assert fake.left() == []
+
+
+def test_a_board_that_dies_is_not_waited_for_for_ever(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mpremote would."""
+    (fake.folder / "answer.py").write_text("time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", str(fake.folder))
+    monkeypatch.setenv("FAKE", str(fake.calls))
+    monkeypatch.setattr(mpremote_run, "_SILENT_S", 1.0)
+    with pytest.raises(BoardError, match="stopped answering"):
+        mpremote_run.work(Port("one", str(fake.port)), [Run("erase")])
 
 
 ERRORS = (

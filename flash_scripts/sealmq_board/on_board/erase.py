@@ -20,6 +20,8 @@ def erase(part: "Any", name: str) -> None:
             part.readblocks(n, buf)
             if buf != blank:
                 raise ValueError("block %d of %s is not empty" % (n, name))
+        if n % 64 == 63:
+            say(blocks=n + 1)  # it takes half a minute
     say(erased=name, bytes=blocks * size)
 
 

@@ -59,13 +59,16 @@ def app() -> None:
 
 # Whether somebody wrote a program there, that is not ours.
 def foreign(path: str) -> bool:
+    code = False
     try:
-        with open(path) as f:
-            lines = f.read(4096).split("\n")
-    except (OSError, UnicodeError):
-        return False
-    code = [line for line in lines if line.strip() and not line.strip().startswith("#")]
-    return bool(code) and "sealmq" not in "".join(code)
+        with open(path, "rb") as f:
+            for line in f:
+                if b"sealmq" in line:
+                    return False
+                code = code or (bool(line.strip()) and not line.strip().startswith(b"#"))
+    except OSError:
+        pass
+    return code
 
 
 def slots() -> None:
