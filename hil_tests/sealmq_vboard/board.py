@@ -65,7 +65,10 @@ class VirtualBoard:
         started = threading.Event()
         failed: list[BaseException] = []
         self._thread = threading.Thread(
-            target=self._run, args=(started, failed), name=f"board {self.folder.name}"
+            target=self._run,
+            args=(started, failed),
+            name=f"board {self.folder.name}",
+            daemon=True,
         )
         self._thread.start()
         started.wait()

@@ -5,6 +5,8 @@ NOT_MODELLED = (
     "the program is a MicroPython of this host, with 64- or 32-bit objects, not the chip's",
     "flash encryption, secure boot, eFuse writing, octal and NAND flash",
     "line speed, parity and noise: bytes arrive whatever the speed",
-    "flash timing; a torn erase leaves its beginning erased, not cells of any charge",
+    "flash timing and write protection; a torn erase leaves its beginning erased and what follows "
+    "as it was, not cells of any charge",
+    "eFuses nobody burnt are 0, the ROM's version is told as 0",
     "Wi-Fi radio, Bluetooth, brown-out, deep-sleep current, pins",
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import sealmq_vboard
 from sealmq_vboard.cli import main
 from sealmq_vboard.limits import NOT_MODELLED
 from vboard_tools import esptool
@@ -95,3 +98,26 @@ def test_run_prints_its_ports_and_stops_when_told(tmp_path: Path) -> None:
         assert "Detecting chip type... ESP32" in esptool(lines[0][1], "--no-stub", "chip-id")
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 0
+
+
+def test_the_readme_s_first_lines(tmp_path: Path) -> None:
+    """Line by line in one shell, as it stands there; but on any free port."""
+    text = (Path(sealmq_vboard.__file__).parent / "README.md").read_text(encoding="utf-8")
+    block = text.split("```console\n")[1].split("```")[0]
+    lines = [line[2:] for line in block.splitlines()]
+    script = "\n".join(["set -euo pipefail", "trap 'kill %1; wait' EXIT", *lines])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    done = subprocess.run(
+        ["bash", "-c", script.replace("4000", str(port))],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    for said in ("ready\n", "MAC:  ", "virtual board", "Detected flash size: 4MB", "not modelled:"):
+        assert said in done.stdout

@@ -199,6 +199,7 @@ def test_reading_waits_for_the_host(loader: Loader, flash: Flash) -> None:
     # A host that gives up in the middle and begins anew is heard.
     loader.feed(_packet(0xD2, struct.pack("<IIII", 0, 0x4000, 0x1000, 1)))
     assert len(_frames(loader.feed(_packet(8, _SYNC)))) == 8
+    assert loader.feed(frame(struct.pack("<I", 0x1000))) == b""
 
 
 def test_power_lost_in_a_write_is_no_answer(loader: Loader, flash: Flash) -> None:
