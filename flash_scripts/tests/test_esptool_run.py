@@ -124,7 +124,7 @@ def test_one_that_says_nothing_is_ended(instead: Path, monkeypatch: pytest.Monke
 
 
 def test_stop_ends_all_and_starts_none(instead: Path) -> None:
-    instead.write_text("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+    instead.write_text("import os, time; print(os.getpid(), flush=True); time.sleep(3600)")
     runner = Runner()
     pids: list[int] = []
     errors: list[str] = []
@@ -135,7 +135,7 @@ def test_stop_ends_all_and_starts_none(instead: Path) -> None:
         except EsptoolError as error:
             errors.append(str(error))
 
-    threads = [threading.Thread(target=one) for _ in range(2)]
+    threads = [threading.Thread(target=one, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     end = time.monotonic() + 60
@@ -143,7 +143,7 @@ def test_stop_ends_all_and_starts_none(instead: Path) -> None:
         time.sleep(0.01)
     runner.stop()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert errors == ["stopped", "stopped"]
     for pid in pids:
         with pytest.raises(ProcessLookupError):

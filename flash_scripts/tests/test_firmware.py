@@ -84,6 +84,12 @@ def test_it_is_cut_into_its_parts(chip: Chip) -> None:
     assert firmware.layout(made, 16 * MIB) == (0x9000, 0x6000, 0x200000, 0x200000)
 
 
+def test_what_a_file_has_in_the_place_of_nvs_is_not_written() -> None:
+    raw = whole(ESP32)
+    made = firmware.checked(raw[:0x8000] + b"old secret" + raw[0x800A:], ESP32)
+    assert [part.name for part in made.parts] == ["factory", "partition table", "bootloader"]
+
+
 def test_where_no_file_system_is_in_the_table_it_is_the_rest_of_the_flash() -> None:
     made = firmware.checked(whole(ESP32, WITHOUT_VFS), ESP32)
     assert firmware.layout(made, 4 * MIB) == (0x9000, 0x6000, 0x200000, 2 * MIB)
