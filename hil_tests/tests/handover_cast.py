@@ -20,8 +20,6 @@ from sealmq_spec.errors import SealError
 from running_site import PATIENCE_S, Site, sealmq
 
 TOPICS = {"m1-temp": "machine/1/temperature", "m1-ctrl": "machine/1/arm/height"}
-# Of QoS 1 and 2 for one client at once, at Mosquitto.
-IN_FLIGHT = 20
 # What may be refused by a reader that was cut off: what the broker has delivered again.
 TWICE = {"Replay"}
 
@@ -82,9 +80,6 @@ class Reader:
     def __init__(self, cast: Cast, name: str, filters: list[str], *, sleeper: bool) -> None:
         self._cast, self.name, self._filters, self._sleeper = cast, name, filters, sleeper
         self.heard: list[str] = []
-        # What it may hear once more: a reader that starts anew has no memory of exchanges that its
-        # DISCONNECT has cut short.
-        self.cut_short: set[str] = set()
         self.refused: Counter[str] = Counter()
         self.client: Client
         self._task: asyncio.Task[None] | None = None
@@ -114,7 +109,6 @@ class Reader:
         await self.client.disconnect()
         if self._task is not None:
             await self._task
-        self.cut_short.update(self.heard[-IN_FLIGHT:])
         self.refused.update(self.client.refused)
 
     def cut(self) -> None:
@@ -207,7 +201,7 @@ class Cast:
                 lambda due=due, reader=reader: due <= set(reader.heard),  # type: ignore[misc]
             )
             heard = Counter(reader.heard)
-            twice = [word for word in heard if heard[word] > 1 + (word in reader.cut_short)]
+            twice = [word for word in heard if heard[word] > 1]
             assert not twice, f"{reader.name} heard twice: {twice[:5]}"
             await reader.sleep()
             assert set(reader.refused) <= refused, f"{reader.name} refused {reader.refused}"
