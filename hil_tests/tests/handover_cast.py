@@ -24,14 +24,16 @@ TOPICS = {"m1-temp": "machine/1/temperature", "m1-ctrl": "machine/1/arm/height"}
 TWICE = {"Replay"}
 
 
-async def until(what: str, look: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Waits for something that other tasks do; fails with `what`."""
+async def until(
+    what: Callable[[], str], look: Callable[[], bool], patience_s: float = PATIENCE_S
+) -> None:
+    """Waits for something that other tasks do; fails with what `what` then says."""
     try:
         async with asyncio.timeout(patience_s):
             while not look():  # noqa: ASYNC110 (tasks of several clients)
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}") from None
+        raise AssertionError(f"waited {patience_s:.0f} s in vain for {what()}") from None
 
 
 class Publisher:
@@ -65,7 +67,7 @@ class Publisher:
         """Waits until so many more have been accepted."""
         wanted = len(self.accepted) + count
         await until(
-            f"{self.name} to publish; in doubt: {self.doubtful[-3:]}",
+            lambda: f"{self.name} to publish; in doubt: {self.doubtful[-3:]}",
             lambda: len(self.accepted) >= wanted,
         )
 
@@ -88,7 +90,8 @@ class Reader:
         session = self.client._boots.session
         held = session and (session.ident.own.epoch, session.epoch_seen, self.client.identity.gen)
         return (
-            f"{self.name} connected: {self.client.connected}, heard {len(self.heard)}, refused "
+            f"{self.name} connected: {self.client.connected} ({self.client.error}), heard "
+            f"{len(self.heard)}, refused "
             f"{dict(self.client.refused)}, epoch held, seen, generation: {held}"
         )
 
@@ -103,6 +106,16 @@ class Reader:
         with suppress(ClientError, SealError):
             async for message in self.client.messages():
                 self.heard.append(message.payload.decode())
+
+    async def hears(self, due: set[str]) -> None:
+        """Waits until it has heard all of these."""
+        await until(
+            lambda: (
+                f"{self.name} to hear everything; missing: "
+                f"{sorted(due - set(self.heard))[:5]}; {self}"
+            ),
+            lambda: due <= set(self.heard),
+        )
 
     async def sleep(self) -> None:
         """Disconnects; what comes from now on waits at the broker, if it is a sleeper."""
@@ -195,11 +208,7 @@ class Cast:
                 if publisher.topic in reader._filters
                 for word in publisher.accepted
             }
-            await until(
-                f"{reader.name} to hear everything; missing: "
-                f"{sorted(due - set(reader.heard))[:5]}; {reader}",
-                lambda due=due, reader=reader: due <= set(reader.heard),  # type: ignore[misc]
-            )
+            await reader.hears(due)
             heard = Counter(reader.heard)
             twice = [word for word in heard if heard[word] > 1]
             assert not twice, f"{reader.name} heard twice: {twice[:5]}"

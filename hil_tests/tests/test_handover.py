@@ -128,7 +128,7 @@ def test_the_disabled_one_gets_nothing_more(site: Site, seed: int) -> None:
         sender = cast.publishers[0]
         await cast.flow(3)
         last = sender.accepted[-1]
-        await until("the leaver to hear it", lambda: last in leaver.heard)
+        await leaver.hears({last})
         await cast.command("client", "disable", str(site.path), name)
         before = len(sender.accepted)
         await cast.flow(5)
@@ -137,8 +137,8 @@ def test_the_disabled_one_gets_nothing_more(site: Site, seed: int) -> None:
         assert later
         assert not later & set(leaver.heard)
         # It learns why when it connects again.
-        await until("the leaver to be told", lambda: leaver.client.error is not None)
-        await until("the record", lambda: bool(site.audit("disconnect", client=name)))
+        await until(lambda: f"{leaver} to be told", lambda: leaver.client.error is not None)
+        await until(lambda: "the record", lambda: bool(site.audit("disconnect", client=name)))
 
     play(site, seed, story)
 
