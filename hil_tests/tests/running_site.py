@@ -193,6 +193,12 @@ class Site:
                     rows.append(row)
         return rows
 
+    def noted(self) -> str:
+        """The newest audit records, for the text of a failure."""
+        time.sleep(0.5)  # they are written a little later than what they tell of
+        rows = sorted(self.audit(), key=lambda row: int(row.get("at_ms", 0)))[-12:]
+        return "audit: " + "; ".join(map(json.dumps, rows))
+
     def enrol(self, name: str, label: str, *options: object) -> Path:
         """The enrolment file of a client, which is added if it is new; alone in its folder."""
         folder = self.clients / name

@@ -29,11 +29,11 @@ def _turned_away(raw: RawClient, made: bytes) -> bytes:
     wire = Wire(raw.port)
     wire.send(made)
     answer = wire.read()
-    assert answer is not None
+    assert answer is not None, "hung up without CONNACK"
     assert answer[0] == 0x20
     if answer[1] == b"\0\0":
         welcome = wire.read()
-        assert welcome is not None
+        assert welcome is not None, "hung up without a welcome"
         assert raw.session.down(welcome[1][5:], 0) == (READY, BEHIND)
     assert wire.closed()
     return answer[1]
