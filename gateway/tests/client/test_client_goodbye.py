@@ -83,6 +83,24 @@ def test_what_was_sent_arrives_though_the_peer_still_writes() -> None:
     play(story)
 
 
+def test_a_client_that_goes_while_a_boot_session_ends_says_goodbye() -> None:
+    async def story(peer: Peer) -> None:
+        client = client_of(peer)
+        await client.connect()
+        peer.knobs.acks = False
+        waiting = asyncio.create_task(client.publish("a", b"x", qos=1))
+        await until(lambda: bool(peer.published))
+        client._life.worn()
+        await until(lambda: not client.connected)
+        await client.disconnect()
+        with pytest.raises(Closed):
+            await waiting
+        await peer.link.done.wait()
+        assert peer.link.goodbye
+
+    play(story)
+
+
 def test_a_peer_that_does_not_close_keeps_nobody() -> None:
     async def story(peer: Peer) -> None:
         client = client_of(peer)
