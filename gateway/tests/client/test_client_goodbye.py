@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from client_peer import Peer, client_of, play, until
-from sealmq.client import Client, Closed, Options
-from sealmq.mqtt import Disconnect
+from sealmq.client import Client, Closed, Options, wire
+from sealmq.mqtt import Disconnect, build
 
 
 async def _rest(client: Client) -> list[bytes]:
@@ -57,7 +57,11 @@ def test_nothing_is_acknowledged_behind_the_goodbye(turns: int) -> None:
     play(story)
 
 
-def test_what_was_sent_arrives_though_the_peer_still_writes() -> None:
+def test_what_was_sent_arrives_though_the_peer_still_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "_CLOSE_S", 60)
+
     async def story(peer: Peer) -> None:
         client = client_of(peer, options=Options(inbox_messages=1))
         await client.connect()
@@ -74,11 +78,28 @@ def test_what_was_sent_arrives_though_the_peer_still_writes() -> None:
         for _ in range(50):
             link.deliver("a", peer.m3("a", b"more"))
             await asyncio.sleep(0)
+        await asyncio.wait([going], timeout=1)
+        assert not going.done(), "it did not wait for its peer"
         link.busy(False)
         await going
         await link.done.wait()
         assert link.goodbye
         assert [message.payload for message in peer.published] == [b"last words"]
+
+    play(story)
+
+
+def test_nothing_is_sent_behind_the_goodbye() -> None:
+    async def story(peer: Peer) -> None:
+        client = client_of(peer)
+        await client.connect()
+        opened, link = client._life._opened, peer.link
+        assert opened is not None
+        opened.wire.goodbye(build.disconnect())
+        opened.wire.send(build.pingreq())
+        await client.disconnect()
+        await link.done.wait()
+        assert [type(packet) for packet in link.packets[1:]] == [Disconnect]
 
     play(story)
 
