@@ -193,9 +193,10 @@ class Scene:
 
     def cut(self, raw: RawClient) -> None:
         """The client's connection is lost, and the mediator has noticed."""
-        before = len(self.site.audit("disconnect"))
+        ends = {"event": "disconnect", "client": raw.ident.name}
+        before = len(self.site.audit(**ends))
         raw.wire.close()
-        until("the end of the connection", lambda: len(self.site.audit("disconnect")) > before)
+        until("the end of the connection", lambda: len(self.site.audit(**ends)) > before)
 
     def reload(self) -> None:
         """SIGHUP to `sealmq up`, as after an edit of sealmq.toml."""

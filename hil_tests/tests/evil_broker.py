@@ -61,6 +61,8 @@ class EvilBroker:
         # Asked before a PUBLISH is passed on and acknowledged.
         self.holds: Callable[[Published], bool] = lambda p: False
         self._lines: dict[str, Line] = {}
+        # Every connection, and what its thread holds while it takes in what came.
+        self._peers: dict[socket.socket, threading.Lock] = {}
         # Of each session its filters with their QoS, and what those that are kept have not
         # acknowledged yet, sent or not: who has just hung up may still seem to be there.
         self._filters: dict[str, dict[str, int]] = {}
@@ -115,6 +117,18 @@ class EvilBroker:
         body = pid.to_bytes(2, "big")
         until("PUBACK at the broker", lambda: body in self.sent_by(client_id, _PUBACK))
 
+    def settle(self) -> None:
+        """Waits until all has been taken in that mediators have sent up to now.
+
+        Connections have threads of their own: a later message could overtake an earlier one.
+        """
+        until("the broker to read what it was sent", self._idle)
+
+    def _idle(self) -> bool:
+        with self._lock:
+            peers = list(self._peers.items())
+        return not any(_busy(peer, working) for peer, working in peers)
+
     # --- what every broker does ---
 
     def _accept(self) -> None:
@@ -127,19 +141,24 @@ class EvilBroker:
 
     def _serve(self, peer: socket.socket) -> None:
         line: Line | None = None
+        working = threading.Lock()
+        with self._lock:
+            self._peers[peer] = working
         with suppress(OSError), peer:
             held = b""
-            while more := peer.recv(65536):
-                packets, held = split(held + more)
-                for first, body in packets:
-                    if line is None:
-                        line = self._connected(peer, body)
-                    elif first == 0xE0:
-                        break
-                    else:
-                        self._packet(line, first, body)
-        if line is not None:
-            with self._lock:
+            while peer.recv(1, socket.MSG_PEEK):
+                with working:
+                    packets, held = split(held + peer.recv(65536))
+                    for first, body in packets:
+                        if line is None:
+                            line = self._connected(peer, body)
+                        elif first == 0xE0:
+                            break
+                        else:
+                            self._packet(line, first, body)
+        with self._lock:
+            del self._peers[peer]
+            if line is not None:
                 if self._lines.get(line.client_id) is line:
                     del self._lines[line.client_id]
                     if line.client_id not in self._queues:
@@ -149,7 +168,9 @@ class EvilBroker:
         size = int.from_bytes(body[10:12], "big")
         client_id, clean = body[12 : 12 + size].decode(), bool(body[7] & 2)
         with self._lock:
-            self.calls.append(Call(client_id, clean))
+            # `sealmq up` asks every few seconds whether the broker is there: that is no mediator.
+            if not client_id.startswith("sealmq/probe/"):
+                self.calls.append(Call(client_id, clean))
             if (old := self._lines.get(client_id)) is not None:
                 old.close()
             present = not clean and client_id in self._queues
@@ -250,6 +271,21 @@ class Line:
         """The connection ends."""
         with suppress(OSError):
             self._peer.shutdown(socket.SHUT_RDWR)
+
+
+def _busy(peer: socket.socket, working: threading.Lock) -> bool:
+    """Whether something is taken in, or lies there unread; the end of a connection, too."""
+    if not working.acquire(blocking=False):
+        return True
+    try:
+        peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    finally:
+        working.release()
+    return True
 
 
 def _is(upstream: str, client_id: str) -> bool:
