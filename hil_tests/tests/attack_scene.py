@@ -193,10 +193,10 @@ class Scene:
 
     def cut(self, raw: RawClient) -> None:
         """The client's connection is lost, and the mediator has noticed."""
-        ends = {"event": "disconnect", "client": raw.ident.name}
-        before = len(self.site.audit(**ends))
+        who = raw.ident.name
+        before = len(self.site.audit("disconnect", client=who))
         raw.wire.close()
-        until("the end of the connection", lambda: len(self.site.audit(**ends)) > before)
+        until("its end", lambda: len(self.site.audit("disconnect", client=who)) > before)
 
     def reload(self) -> None:
         """SIGHUP to `sealmq up`, as after an edit of sealmq.toml."""

@@ -110,11 +110,11 @@ def test_a_will_is_not_replayed_with_its_connect(evil: EvilScene, raw: RawClient
     will = raw.seal(TOPIC, b"gone", flags=2, kind=WILL, life=255)
     made = bytes(raw.connect_packet(will=text(TOPIC) + text(will), flags=0xCE))
     assert raw.enter(made) == b"\0\0"
-    ends = {"event": "disconnect", "client": "m1-temp-sensor", "clean": True}
-    ended = len(evil.site.audit(**ends))
+    ends = {"client": "m1-temp-sensor", "clean": True}
+    ended = len(evil.site.audit("disconnect", **ends))
     raw.wire.send(b"\xe0\0")
     assert raw.wire.closed()
-    until("the end", lambda: len(evil.site.audit(**ends)) > ended)
+    until("the end", lambda: len(evil.site.audit("disconnect", **ends)) > ended)
     before = len(evil.evil.seen(TOPIC))
     _behind(raw, made)
     assert evil.heard() == []

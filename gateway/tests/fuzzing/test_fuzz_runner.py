@@ -47,7 +47,7 @@ def test_some_thousand_inputs_break_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_a_seed_gives_the_same_inputs_again(tmp_path: Path) -> None:
-    kept = []
+    kept: list[set[str]] = []
     for seed in (SEED, SEED, SEED + 1):
         folder = tmp_path / str(len(kept))
         assert run("packets", folder, Limits(1500, seed=seed), lambda text: None).good
