@@ -26,7 +26,7 @@ _TAIL = 60
 class Limits:
     """inputs: how many; timeout_s: for one input, wall time; rss_mb: of the whole process.
 
-    seed: the same inputs again for a target whose coverage depends on nothing else; 0: new ground.
+    seed: the same inputs again, as far as a target does the same with them; 0: new ground.
     """
 
     inputs: int
@@ -66,8 +66,9 @@ def run(name: str, folder: Path, limits: Limits, say: Callable[[str], None]) -> 
             f"-artifact_prefix={found}/",
             str(corpus), str(scratch / "seeds"),
         ]  # fmt: skip
-        # The order of sets and the dictionary of comparisons are the inputs' as well.
+        # What is compared in between (clocks, addresses) and the order of sets steer as well.
         fixed = {"PYTHONHASHSEED": str(limits.seed)} if limits.seed else {}
+        command[4:4] = ["-use_cmp=0"] if limits.seed else []
         return _watched(name, command, {"TMPDIR": str(scratch), **fixed}, found, say)
 
 
