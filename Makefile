@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# A thousand interpreters start in a run of the tests: none is to compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON := build/venv/bin/python
 # Long ones first, so that the short ones fill what is left at the end.
 TESTS := hil_tests/tests gateway/tests firmware/tests flash_scripts/tests shared_spec/tests

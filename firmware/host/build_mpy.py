@@ -9,13 +9,14 @@ A board has in its /lib what lies below build/firmware/<arch>/.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mpy_file import MpyError, check, check_folder
@@ -74,7 +75,8 @@ def sources() -> dict[str, str]:
     return found
 
 
-def merged(chacha: bool = False) -> dict[str, str]:
+@functools.cache
+def merged(chacha: bool = False) -> Mapping[str, str]:
     """{dotted name: source} of the files that ship; `chacha`: with that cipher in the core. Raises
     MpyError."""
     texts = sources()

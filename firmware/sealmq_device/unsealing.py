@@ -245,12 +245,6 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         outer = found.get(h)
         if not outer:
             return none
-    if h:
-        plans[0] = outer
-        roots, reader, _ = uses
-        h = int(reader._uses) + 1
-        reader._uses = h
-        roots.used = h
 
     g = ptr8(m)
     i = c[_UNITS] + (c[_REST] + late >> 10)
@@ -381,6 +375,12 @@ def heard(o: int, r: int, ear: object, wait: int) -> object:
         )
     if i:
         return none
+    if h:
+        plans[0] = outer
+        roots, reader, _ = uses
+        h = int(reader._uses) + 1
+        reader._uses = h
+        roots.used = h
 
     # m1's header, from p + 1 on: the plan for this sender and boot session.
     h = 0

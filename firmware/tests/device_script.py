@@ -15,11 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from peer import Peer
 from peer_site import Site
 from real_micropython import ROOT
 
-INTERPRETERS = ("64", "32", "cpython")
+EVERY = ("64", "32", "cpython")
+# The oracle says the same as long as the device does: all of it is for `make test-full`, what each
+# connection goes through (test_client_connect.py) for `make test` as well.
+INTERPRETERS = ("64", "32", pytest.param("cpython", marks=pytest.mark.full))
 ARCHS = {"64": "x64", "32": "x86"}
 
 PRELUDE = """

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from device_script import INTERPRETERS, board
+from device_script import EVERY, board
 from peer_connection import Connection
 from peer_site import Site
 from sealmq_spec import const, control
 
-every = pytest.mark.parametrize("interpreter", INTERPRETERS)
+every = pytest.mark.parametrize("interpreter", EVERY)
 
 
 @every

@@ -50,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=50_000, help="for each target")
     parser.add_argument("--timeout", type=int, default=30, help="seconds for one input")
     parser.add_argument("--rss", type=int, default=640, help="MiB for a target's process")
+    parser.add_argument("--seed", type=int, default=0, help="the same inputs again; 0: new ones")
     parser.add_argument("--jobs", type=int, default=2, help="targets at a time")
     parser.add_argument("--out", type=Path, default=_BUILD, help="corpora and findings")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="try one input again")
@@ -64,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    limits = Limits(options.inputs, options.timeout, options.rss)
+    limits = Limits(options.inputs, options.timeout, options.rss, options.seed)
     one = partial(run, folder=options.out, limits=limits, say=_say)
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
         good = [_reported(done, options.out) for done in pool.map(one, names)]

@@ -1,7 +1,8 @@
 """The reader's state machine: messages, records and manifests in any order, well sealed or not.
 
 The harness has all keys, so an input decides what is inside good seals. Nothing but SealError comes
-out; what is refused leaves no trace but in caches; everything remembered stays bounded.
+out. What nobody sealed leaves no trace at all, and what is sealed but refused none but in caches,
+which hold what anybody with the roots would put there. Everything remembered stays bounded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from sealmq.aead import make
+from sealmq.aead import Aead, make
 from sealmq_spec import envelope, keys, records
 from sealmq_spec.const import M1_HEAD, M3_HEAD, REF_LABEL, TAG
 from sealmq_spec.errors import SealError
@@ -23,9 +24,9 @@ NOW = 1_800_000_000
 LIMIT = 4
 TOPICS = b"a/b", b"c", "tü".encode()
 _PLAIN = frozenset((int, bytes, str, bool, type(None)))
-# Caches of ciphers say nothing about what was seen, so a refused packet may leave its there; the
-# clock of use is for them.
-_CACHES = ("_outer", "_inner", "_uses")
+# Caches of ciphers and associated data say nothing about what was seen, so a refused packet may
+# leave its there once its own tag has verified; the clock of use is for them, and for the roots.
+_CACHES = ("_outer", "_inner", "_tails", "_uses")
 
 
 def roots(label: int, epoch: int) -> Roots:
@@ -58,12 +59,22 @@ class Fuzz(Target):
     # Messages delivered by the last input.
     delivered = 0
 
+    def __init__(self) -> None:
+        # Of each cipher that the reader has made from the last input, by identity: it and its key.
+        self._made: dict[int, tuple[Aead, int, bytes]] = {}
+
+    def _make(self, suite: int, key: bytes) -> Aead:
+        cipher = make(suite, key)
+        self._made[id(cipher)] = cipher, suite, key
+        return cipher
+
     def one(self, data: bytes) -> None:
         self.delivered = 0
+        self._made.clear()
         draw = Draw(data)
         ident = client()
         ident.own = roots(16, 2)
-        reader = Reader(ident, make, LIMIT)
+        reader = Reader(ident, self._make, LIMIT)
         sent: list[tuple[bytes, bytes]] = []
         now = NOW
         for _ in range(12):
@@ -80,12 +91,14 @@ class Fuzz(Target):
                 self._open(reader, *draw.pick(sent), now)
             elif step in (3, 4):
                 record = self._record(draw) if step == 3 else draw.chunk()
-                self._guarded(reader, lambda record=record: reader.add(record))
+                self._guarded(reader, lambda record=record: reader.add(record), ())
             else:
                 topic = draw.pick(TOPICS)
                 packet = self.message(draw, topic, now) if step != 5 else b"\x13" + draw.chunk()
                 sent.append((topic, packet))
+                self._forge(reader, topic, packet, now)
                 self._open(reader, topic, packet, now)
+        self._check_caches(reader)
         for name, table in vars(reader).items():
             for part in (table, *getattr(table, "__dict__", {}).values()):
                 if isinstance(part, dict) and len(part) > LIMIT + 1:
@@ -96,12 +109,24 @@ class Fuzz(Target):
             reader.open(topic, bytearray(packet), now * 1000)
             self.delivered += 1
 
-        self._guarded(reader, read)
+        self._guarded(reader, read, _CACHES)
 
-    def _guarded(self, reader: Reader, call: Any) -> None:
+    def _forge(self, reader: Reader, topic: bytes, packet: bytes, now: int) -> None:
+        """The same with another tag, before the reader has seen the right one."""
+        forged = bytearray(packet)
+        forged[-1] ^= 1
+
+        def read() -> None:
+            reader.open(topic, forged, now * 1000)
+            raise Finding("a message with a wrong tag was delivered")
+
+        self._guarded(reader, read, ())
+
+    def _guarded(self, reader: Reader, call: Any, may_change: tuple[str, ...]) -> None:
         def seen() -> Any:
-            kept = {k: v for k, v in vars(reader).items() if k not in (*_CACHES, "ident")}
-            return frozen(kept)
+            kept = {k: v for k, v in vars(reader).items() if k not in (*may_change, "ident")}
+            uses = [] if may_change else [held.used for held in reader._roots.values()]
+            return frozen(kept), uses
 
         before = seen()
         try:
@@ -109,6 +134,25 @@ class Fuzz(Target):
         except SealError:
             if seen() != before:
                 raise Finding("a refused packet has left a trace") from None
+
+    def _check_caches(self, reader: Reader) -> None:
+        """Whoever left it there, a cache holds nothing but what its key stands for."""
+        for (label, epoch, inst), cipher in reader._outer.items():
+            own = reader._roots[label, epoch]
+            ek = keys.topic_key(SITE, own.suite, label, epoch, own.r)
+            key = keys.outer_key(SITE, own.suite, label, epoch, inst, ek)
+            self._check_cipher(cipher, own.suite, key)
+        for (label, epoch, sender, boot, salt), cipher in reader._inner.items():
+            own = reader._roots[label, epoch]
+            key = keys.inner_key(SITE, own.suite, sender, boot, salt, own.r_bar)
+            self._check_cipher(cipher, own.suite, key)
+        for topic, (label, m3, m1) in reader._tails.items():
+            if (m3, m1) != (envelope.tail_m3(SITE, topic), envelope.tail_m1(SITE, label, topic)):
+                raise Finding("the associated data of another topic or label")
+
+    def _check_cipher(self, cipher: Aead, suite: int, key: bytes) -> None:
+        if self._made[id(cipher)] != (cipher, suite, key):
+            raise Finding("a cipher under the name of another")
 
     def _record(self, draw: Draw) -> bytes:
         """A record or manifest, sealed by whoever has the roots of its source."""

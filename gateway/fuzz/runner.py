@@ -24,11 +24,15 @@ _TAIL = 60
 
 @dataclass(frozen=True)
 class Limits:
-    """inputs: how many; timeout_s: for one input, wall time; rss_mb: of the whole process."""
+    """inputs: how many; timeout_s: for one input, wall time; rss_mb: of the whole process.
+
+    seed: the same inputs again, as far as a target does the same with them; 0: new ground.
+    """
 
     inputs: int
     timeout_s: int = 30
     rss_mb: int = 640
+    seed: int = 0
 
 
 @dataclass
@@ -58,20 +62,24 @@ def run(name: str, folder: Path, limits: Limits, say: Callable[[str], None]) -> 
         command = [
             sys.executable, "-m", "fuzz.single", name, f"-runs={limits.inputs}",
             f"-timeout={limits.timeout_s}", f"-rss_limit_mb={limits.rss_mb}",
-            f"-max_len={longest}", *dictionary, f"-artifact_prefix={found}/",
+            f"-seed={limits.seed}", f"-max_len={longest}", *dictionary,
+            f"-artifact_prefix={found}/",
             str(corpus), str(scratch / "seeds"),
         ]  # fmt: skip
-        return _watched(name, command, scratch, found, say)
+        # What is compared in between (clocks, addresses) and the order of sets steer as well.
+        fixed = {"PYTHONHASHSEED": str(limits.seed)} if limits.seed else {}
+        command[4:4] = ["-use_cmp=0"] if limits.seed else []
+        return _watched(name, command, {"TMPDIR": str(scratch), **fixed}, found, say)
 
 
 def _watched(
-    name: str, command: list[str], scratch: Path, found: Path, say: Callable[[str], None]
+    name: str, command: list[str], env: dict[str, str], found: Path, say: Callable[[str], None]
 ) -> Run:
     before = set(found.iterdir())
     done = Run(name)
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
         command,
-        env=os.environ | {"TMPDIR": str(scratch)},
+        env=os.environ | env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

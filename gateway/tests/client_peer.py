@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sealmq.aead import Aead, make
 from sealmq.client import Client, Options
@@ -357,6 +357,11 @@ class Link:
     def cut(self) -> None:
         self._writer.transport.abort()
 
+    def busy(self, on: bool) -> None:
+        """Reads nothing for now, or goes on; writing is another thing."""
+        transport = cast(asyncio.Transport, self._writer.transport)
+        (transport.pause_reading if on else transport.resume_reading)()
+
     def send(self, data: bytes) -> None:
         self._writer.write(data)
 
@@ -394,6 +399,7 @@ class Link:
                 self.send(build.pubrel(packet.packet_id))
         elif isinstance(packet, Disconnect):
             self.goodbye = True
+            self._writer.close()
 
     # --- CONNECT ---------------------------------------------------------------------------------
 

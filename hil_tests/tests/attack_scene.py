@@ -97,8 +97,7 @@ class Listener:
         """
         heard: list[tuple[bytes, bytes, int]] = []
         while True:
-            got = self.raw.wire.read()
-            assert got is not None, "the mediator closed the reader's connection"
+            got = self.raw.next(f"{last!r}")
             if got[0] & 0xF0 != 0x30:
                 continue
             if got[1][2:5] == CONTROL:
@@ -153,6 +152,7 @@ class Scene:
         """A client right behind a restart: keys, no connection yet. It holds its own session."""
         if name not in self._first:
             self._first[name] = RawClient(self.site.port, self.enrolment(name))
+            self._first[name].noted = self.site.noted
             self._first[name].provision()
         made = RawClient(self.site.port, self.enrolment(name))
         for field in ("gen", "own", "km", "kseq"):
@@ -161,6 +161,7 @@ class Scene:
         made.boot = self._boots
         made.begin()
         made.client_id = b"%s-%d" % (name.encode(), self._boots)
+        made.noted = self.site.noted
         self.made.append(made)
         return made
 
@@ -192,9 +193,10 @@ class Scene:
 
     def cut(self, raw: RawClient) -> None:
         """The client's connection is lost, and the mediator has noticed."""
-        before = len(self.site.audit("disconnect"))
+        who = raw.ident.name
+        before = len(self.site.audit("disconnect", client=who))
         raw.wire.close()
-        until("the end of the connection", lambda: len(self.site.audit("disconnect")) > before)
+        until("its end", lambda: len(self.site.audit("disconnect", client=who)) > before)
 
     def reload(self) -> None:
         """SIGHUP to `sealmq up`, as after an edit of sealmq.toml."""
@@ -221,17 +223,15 @@ def again(raw: RawClient, low: int, flags: int = CLEAN) -> None:
     raw.session.sign(made, mono())
     raw.wire = Wire(raw.port)
     raw.wire.send(made)
-    answer = raw.wire.read()
-    assert answer is not None
+    answer = raw.next("CONNACK")
     assert (answer[0], answer[1][1]) == (0x20, 0), answer
-    assert raw.control(raw.wire.read())[0] == 1
+    assert raw.control(raw.next("the welcome"))[0] == 1
 
 
 def answer(raw: RawClient) -> tuple[int, bytes]:
     """The next packet that is no control packet; the notices among these are kept."""
     while True:
-        got = raw.wire.read()
-        assert got is not None, "the mediator closed the connection"
+        got = raw.next("an answer")
         if got[0] != 0x30 or got[1][2:5] != CONTROL:
             return got
         raw.control(got)

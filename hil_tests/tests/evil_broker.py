@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sealmq_spec.topics import matches
@@ -36,6 +37,16 @@ class Call(NamedTuple):
     clean: bool
 
 
+@dataclass
+class Waiting:
+    """A message for a session that is kept; pid: 0 until it is sent."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    pid: int
+
+
 class EvilBroker:
     """Listens from the beginning; every connection has a thread of its own."""
 
@@ -50,9 +61,12 @@ class EvilBroker:
         # Asked before a PUBLISH is passed on and acknowledged.
         self.holds: Callable[[Published], bool] = lambda p: False
         self._lines: dict[str, Line] = {}
-        # Of each session its filters with their QoS, and what waits for those that are kept.
+        # Every connection, and what its thread holds while it takes in what came.
+        self._peers: dict[socket.socket, threading.Lock] = {}
+        # Of each session its filters with their QoS, and what those that are kept have not
+        # acknowledged yet, sent or not: who has just hung up may still seem to be there.
         self._filters: dict[str, dict[str, int]] = {}
-        self._queues: dict[str, list[tuple[bytes, bytes, int]]] = {}
+        self._queues: dict[str, list[Waiting]] = {}
         self._lock = threading.RLock()
         self._server = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, name="evil broker", daemon=True).start()
@@ -103,6 +117,18 @@ class EvilBroker:
         body = pid.to_bytes(2, "big")
         until("PUBACK at the broker", lambda: body in self.sent_by(client_id, _PUBACK))
 
+    def settle(self) -> None:
+        """Waits until all has been taken in that mediators have sent up to now.
+
+        Connections have threads of their own: a later message could overtake an earlier one.
+        """
+        until("the broker to read what it was sent", self._idle)
+
+    def _idle(self) -> bool:
+        with self._lock:
+            peers = list(self._peers.items())
+        return not any(_busy(peer, working) for peer, working in peers)
+
     # --- what every broker does ---
 
     def _accept(self) -> None:
@@ -115,19 +141,24 @@ class EvilBroker:
 
     def _serve(self, peer: socket.socket) -> None:
         line: Line | None = None
+        working = threading.Lock()
+        with self._lock:
+            self._peers[peer] = working
         with suppress(OSError), peer:
             held = b""
-            while more := peer.recv(65536):
-                packets, held = split(held + more)
-                for first, body in packets:
-                    if line is None:
-                        line = self._connected(peer, body)
-                    elif first == 0xE0:
-                        break
-                    else:
-                        self._packet(line, first, body)
-        if line is not None:
-            with self._lock:
+            while peer.recv(1, socket.MSG_PEEK):
+                with working:
+                    packets, held = split(held + peer.recv(65536))
+                    for first, body in packets:
+                        if line is None:
+                            line = self._connected(peer, body)
+                        elif first == 0xE0:
+                            break
+                        else:
+                            self._packet(line, first, body)
+        with self._lock:
+            del self._peers[peer]
+            if line is not None:
                 if self._lines.get(line.client_id) is line:
                     del self._lines[line.client_id]
                     if line.client_id not in self._queues:
@@ -137,27 +168,29 @@ class EvilBroker:
         size = int.from_bytes(body[10:12], "big")
         client_id, clean = body[12 : 12 + size].decode(), bool(body[7] & 2)
         with self._lock:
-            self.calls.append(Call(client_id, clean))
+            # `sealmq up` asks every few seconds whether the broker is there: that is no mediator.
+            if not client_id.startswith("sealmq/probe/"):
+                self.calls.append(Call(client_id, clean))
             if (old := self._lines.get(client_id)) is not None:
                 old.close()
             present = not clean and client_id in self._queues
             if not present:
                 self._filters[client_id] = {}
-            queue = [] if clean else self._queues.get(client_id, [])
+            queue = [] if clean else self._queues.setdefault(client_id, [])
             if clean:
                 self._queues.pop(client_id, None)
-            else:
-                self._queues[client_id] = []
             line = self._lines[client_id] = Line(peer, client_id)
             line.send(bytes((0x20, 2, present, 0)))
             for message in queue:
-                line.deliver(*message)
+                message.pid = line.deliver(message.topic, message.payload, message.qos)
         return line
 
     def _packet(self, line: Line, first: int, body: bytes) -> None:
         kind = first & 0xF0
         with self._lock:
             self.packets.append((line.client_id, first, body))
+        if kind in (_PUBACK, _PUBREC):
+            self._taken(line, int.from_bytes(body[:2], "big"))
         if kind == _PUBLISH:
             self._published(line, first, body)
         elif kind == _PUBREC:
@@ -195,10 +228,15 @@ class EvilBroker:
         if not granted:
             return
         qos = min(qos, max(granted))
-        if (line := self._lines.get(name)) is not None:
-            line.deliver(topic, payload, qos)
-        elif name in self._queues and qos:
-            self._queues[name].append((topic, payload, qos))
+        line = self._lines.get(name)
+        pid = 0 if line is None else line.deliver(topic, payload, qos)
+        if qos and name in self._queues:
+            self._queues[name].append(Waiting(topic, payload, qos, pid))
+
+    def _taken(self, line: Line, pid: int) -> None:
+        with self._lock:
+            queue = self._queues.get(line.client_id, [])
+            queue[:] = [message for message in queue if message.pid != pid]
 
     def _subscribed(self, line: Line, body: bytes) -> None:
         filters = _filters(body[2:])
@@ -223,15 +261,31 @@ class Line:
         with self._lock, suppress(OSError):
             self._peer.sendall(data)
 
-    def deliver(self, topic: bytes, payload: bytes, qos: int) -> None:
-        """A message that this client has subscribed to."""
+    def deliver(self, topic: bytes, payload: bytes, qos: int) -> int:
+        """A message that this client has subscribed to; its packet id."""
         self._pid = self._pid % 30_000 + 1 if qos else self._pid
         self.send(publish(topic, payload, _PUBLISH | qos << 1, self._pid))
+        return self._pid
 
     def close(self) -> None:
         """The connection ends."""
         with suppress(OSError):
             self._peer.shutdown(socket.SHUT_RDWR)
+
+
+def _busy(peer: socket.socket, working: threading.Lock) -> bool:
+    """Whether something is taken in, or lies there unread; the end of a connection, too."""
+    if not working.acquire(blocking=False):
+        return True
+    try:
+        peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    finally:
+        working.release()
+    return True
 
 
 def _is(upstream: str, client_id: str) -> bool:

@@ -66,6 +66,11 @@ class EvilScene(Scene):
             self.site.up("--broker", self.evil.url)
         self._first.clear()
 
+    def heard(self) -> list[tuple[bytes, bytes, int]]:
+        """What the reader above everything got since it was last asked."""
+        self.evil.settle()
+        return super().heard()
+
     def to_reader(self, topic: bytes, payload: bytes, first: int = 0x30, pid: int = 0) -> None:
         """The broker says this to the reader above everything."""
         self.evil.tell(self.listener.raw.client_id.decode(), topic, payload, first, pid)

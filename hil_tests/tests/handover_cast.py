@@ -20,20 +20,20 @@ from sealmq_spec.errors import SealError
 from running_site import PATIENCE_S, Site, sealmq
 
 TOPICS = {"m1-temp": "machine/1/temperature", "m1-ctrl": "machine/1/arm/height"}
-# Of QoS 1 and 2 for one client at once, at Mosquitto.
-IN_FLIGHT = 20
 # What may be refused by a reader that was cut off: what the broker has delivered again.
 TWICE = {"Replay"}
 
 
-async def until(what: str, look: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Waits for something that other tasks do; fails with `what`."""
+async def until(
+    what: Callable[[], str], look: Callable[[], bool], patience_s: float = PATIENCE_S
+) -> None:
+    """Waits for something that other tasks do; fails with what `what` then says."""
     try:
         async with asyncio.timeout(patience_s):
             while not look():  # noqa: ASYNC110 (tasks of several clients)
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}") from None
+        raise AssertionError(f"waited {patience_s:.0f} s in vain for {what()}") from None
 
 
 class Publisher:
@@ -67,7 +67,7 @@ class Publisher:
         """Waits until so many more have been accepted."""
         wanted = len(self.accepted) + count
         await until(
-            f"{self.name} to publish; in doubt: {self.doubtful[-3:]}",
+            lambda: f"{self.name} to publish; in doubt: {self.doubtful[-3:]}",
             lambda: len(self.accepted) >= wanted,
         )
 
@@ -82,9 +82,6 @@ class Reader:
     def __init__(self, cast: Cast, name: str, filters: list[str], *, sleeper: bool) -> None:
         self._cast, self.name, self._filters, self._sleeper = cast, name, filters, sleeper
         self.heard: list[str] = []
-        # What it may hear once more: a reader that starts anew has no memory of exchanges that its
-        # DISCONNECT has cut short.
-        self.cut_short: set[str] = set()
         self.refused: Counter[str] = Counter()
         self.client: Client
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +90,8 @@ class Reader:
         session = self.client._boots.session
         held = session and (session.ident.own.epoch, session.epoch_seen, self.client.identity.gen)
         return (
-            f"{self.name} connected: {self.client.connected}, heard {len(self.heard)}, refused "
+            f"{self.name} connected: {self.client.connected} ({self.client.error}), heard "
+            f"{len(self.heard)}, refused "
             f"{dict(self.client.refused)}, epoch held, seen, generation: {held}"
         )
 
@@ -109,12 +107,21 @@ class Reader:
             async for message in self.client.messages():
                 self.heard.append(message.payload.decode())
 
+    async def hears(self, due: set[str]) -> None:
+        """Waits until it has heard all of these."""
+        await until(
+            lambda: (
+                f"{self.name} to hear everything; missing: "
+                f"{sorted(due - set(self.heard))[:5]}; {self}"
+            ),
+            lambda: due <= set(self.heard),
+        )
+
     async def sleep(self) -> None:
         """Disconnects; what comes from now on waits at the broker, if it is a sleeper."""
         await self.client.disconnect()
         if self._task is not None:
             await self._task
-        self.cut_short.update(self.heard[-IN_FLIGHT:])
         self.refused.update(self.client.refused)
 
     def cut(self) -> None:
@@ -201,13 +208,9 @@ class Cast:
                 if publisher.topic in reader._filters
                 for word in publisher.accepted
             }
-            await until(
-                f"{reader.name} to hear everything; missing: "
-                f"{sorted(due - set(reader.heard))[:5]}; {reader}",
-                lambda due=due, reader=reader: due <= set(reader.heard),  # type: ignore[misc]
-            )
+            await reader.hears(due)
             heard = Counter(reader.heard)
-            twice = [word for word in heard if heard[word] > 1 + (word in reader.cut_short)]
+            twice = [word for word in heard if heard[word] > 1]
             assert not twice, f"{reader.name} heard twice: {twice[:5]}"
             await reader.sleep()
             assert set(reader.refused) <= refused, f"{reader.name} refused {reader.refused}"

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import sealmq_forks
+
 ROOT = Path(__file__).resolve().parents[2]
 SEALMQ = Path(sys.executable).with_name("sealmq")
 MICROPYTHON = ROOT / "build/micropython/bin"
@@ -66,8 +68,14 @@ def sealmq(
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs `sealmq …` to its end."""
+    words = list(map(str, arguments))
+    given = None if stdin is None else stdin.encode()
+    done = sealmq_forks.run(words, stdin=given, env=env, timeout=timeout)
+    if done is not None:
+        out, err = done.stdout.decode(), done.stderr.decode()
+        return subprocess.CompletedProcess(words, done.returncode, out, err)
     return subprocess.run(
-        [str(SEALMQ), *map(str, arguments)],
+        [str(SEALMQ), *words],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -113,6 +121,7 @@ class Site:
     def up(self, *options: object, under: tuple[str, ...] = ()) -> None:
         """Starts `sealmq up` and waits until everything is ready. under: a tracer's command."""
         self._traced = bool(under)
+        before = len(self.log())
         with self._log.open("a") as log:
             self._up = subprocess.Popen(
                 [*under, str(SEALMQ), "up", str(self.path), *map(str, options)],
@@ -120,11 +129,15 @@ class Site:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-        until("the site to be ready", self._ready)
+        until("the site to be up", lambda: self._lives() and "stops it." in self.log()[before:])
+        until("the site to be ready", lambda: self._lives() and self._ready())
 
-    def _ready(self) -> bool:
+    def _lives(self) -> bool:
         assert self._up is not None
         assert self._up.poll() is None, f"`sealmq up` ended:\n{self.log()}"
+        return True
+
+    def _ready(self) -> bool:
         return sealmq("status", self.path, "--json").returncode == 0
 
     def log(self) -> str:
@@ -192,6 +205,12 @@ class Site:
                 ):
                     rows.append(row)
         return rows
+
+    def noted(self) -> str:
+        """The newest audit records, for the text of a failure."""
+        time.sleep(0.5)  # they are written a little later than what they tell of
+        rows = sorted(self.audit(), key=lambda row: int(row.get("at_ms", 0)))[-12:]
+        return "audit: " + "; ".join(map(json.dumps, rows))
 
     def enrol(self, name: str, label: str, *options: object) -> Path:
         """The enrolment file of a client, which is added if it is new; alone in its folder."""

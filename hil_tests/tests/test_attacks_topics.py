@@ -92,8 +92,7 @@ def test_a_broker_sends_control_packets(evil: EvilScene) -> None:
 
 
 def _next_raw(raw: RawClient) -> tuple[int, bytes]:
-    got = raw.wire.read()
-    assert got is not None
+    got = raw.next("a control packet")
     raw.control(got)
     return got
 

@@ -115,8 +115,7 @@ def test_a_sleeping_reader_gets_what_mosquitto_queued(site: Site, mosquitto: int
     assert raw.connect(flags=clean_off)[0] == 1, "session present"
     seen: list[bytes] = []
     while len(seen) < 20:
-        got = raw.wire.read()
-        assert got is not None
+        got = raw.next("a message")
         if got[0] & 0xF0 == 0x30 and got[1][2:5] != b"!c1":
             seen.append(got[1])
         elif got[0] & 0xF0 == 0x30:

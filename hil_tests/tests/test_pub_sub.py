@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from running_site import SEALMQ, Site, free_port, until
+import sealmq_forks
+from running_site import SEALMQ, Site, free_port, sealmq, until
 
 TOPIC = "machine/1/temperature"
 PROGRAM_S = 60
@@ -34,16 +35,16 @@ class Side:
     def ready(self) -> None:
         raise NotImplementedError
 
+    def run(self, kind: str, *flags: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+        """A program that ends by itself."""
+        command = [*self.command(kind), *flags]
+        return subprocess.run(
+            command, input=stdin, capture_output=True, timeout=PROGRAM_S, check=False
+        )
+
     def pub(self, *flags: str, stdin: bytes = b"") -> int:
         """mosquitto_pub or sealmq pub; its exit code."""
-        done = subprocess.run(
-            [*self.command("pub"), *flags],
-            input=stdin,
-            capture_output=True,
-            timeout=PROGRAM_S,
-            check=False,
-        )
-        return done.returncode
+        return self.run("pub", *flags, stdin=stdin).returncode
 
     def start_sub(self, *flags: str) -> subprocess.Popen[bytes]:
         """A subscriber that has its SUBACK."""
@@ -68,6 +69,12 @@ class Ours(Side):
         name = {"pub": "m1-temp-sensor", "sub": "monitor"}[kind]
         more = ["-d"] if kind == "sub" else []
         return [str(SEALMQ), kind, str(self.site.path), "--client", name, *more]
+
+    def run(self, kind: str, *flags: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+        # Subscribers that go on are started from nothing.
+        words = [*self.command(kind)[1:], *flags]
+        done = sealmq_forks.run(words, stdin=stdin, timeout=PROGRAM_S)
+        return done or super().run(kind, *flags, stdin=stdin)
 
     def ready(self) -> None:
         err = self.folder / f"sub-{self.started}.err"
@@ -159,9 +166,7 @@ def retained(side: Side, *flags: str) -> tuple[int, bytes]:
 
 
 def wrong_sub(side: Side, *flags: str) -> tuple[int, bytes]:
-    done = subprocess.run(
-        [*side.command("sub"), *flags], capture_output=True, timeout=PROGRAM_S, check=False
-    )
+    done = side.run("sub", *flags, stdin=b"")
     return done.returncode, done.stdout
 
 
@@ -236,9 +241,7 @@ def test_wrong_values_of_pub(sides: tuple[Ours, Theirs], flags: tuple[str, ...])
 
 
 def ours(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(SEALMQ), *words], capture_output=True, text=True, timeout=PROGRAM_S, check=False
-    )
+    return sealmq(*words)
 
 
 @pytest.mark.parametrize("qos", ["0", "1", "2"])
@@ -259,14 +262,7 @@ def test_a_refused_publish_tells_rule_and_reason(shared_site: Site, qos: str) ->
 
 def test_a_refused_line_is_told_and_the_others_go_on(shared_site: Site) -> None:
     who = ("--client", "m1-temp-sensor", "-t", "machine/2/temperature")
-    done = subprocess.run(
-        [str(SEALMQ), "pub", str(shared_site.path), *who, "-l"],
-        input="1\n2\n3\n",
-        capture_output=True,
-        text=True,
-        timeout=PROGRAM_S,
-        check=False,
-    )
+    done = sealmq("pub", shared_site.path, *who, "-l", stdin="1\n2\n3\n")
     assert done.returncode == 12
     assert len(done.stderr.splitlines()) == 3
 

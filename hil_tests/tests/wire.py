@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -156,6 +157,9 @@ class RawClient:
         self.wire: Wire
         self.session: Session
         self.notices: list[tuple[int, int, int, str, str]] = []
+        # For the text of a failure: what was answered to the newest CONNECT, what the site noted.
+        self.answered = "no CONNECT yet"
+        self.noted: Callable[[], str] = lambda: ""
         self.begin()
 
     def begin(self) -> None:
@@ -171,8 +175,7 @@ class RawClient:
         i, nonce_c = self.ident, os.urandom(16)
         who = i.site, i.ps, i.suite, i.client, i.gen
         wire.send(publish(CONTROL, ask(Cipher, *who, self.boot, nonce_c, i.mediator)))
-        answer = wire.read()
-        assert answer is not None
+        answer = self._there(wire.read(), "a provisioning answer")
         i.accept(Cipher, nonce_c, answer[1][5:])
         wire.close()
         self.session.renew(i)
@@ -194,16 +197,29 @@ class RawClient:
         """Sends a CONNECT; gives CONNACK's body, behind the welcome if it is 0."""
         self.wire = Wire(self.port)
         self.wire.send(made)
-        answer = self.wire.read()
-        assert answer is not None
-        assert answer[0] == 0x20
+        self.answered = "nothing"
+        answer = self.next("CONNACK")
+        assert answer[0] == 0x20, answer
+        self.answered = f"CONNACK {answer[1].hex()}"
         if answer[1][1] == 0:
-            self.control(self.wire.read())
+            welcome = self.control(self.next("the welcome"))
+            self.answered += f", welcome {welcome}"
         return answer[1]
+
+    def next(self, what: str) -> tuple[int, bytes]:
+        """The next packet; fails with what was awaited if the mediator has closed."""
+        return self._there(self.wire.read(), what)
+
+    def _there(self, got: tuple[int, bytes] | None, what: str) -> tuple[int, bytes]:
+        assert got is not None, (
+            f"the mediator closed the connection of {self.ident.name}, which waited for {what}; "
+            f"to its CONNECT: {self.answered}; {self.noted()}"
+        )
+        return got
 
     def control(self, got: tuple[int, bytes] | None) -> tuple[int, object]:
         """Opens a control packet; notices are collected."""
-        assert got is not None, "the mediator closed the connection"
+        got = self._there(got, "a control packet")
         assert got[1][2:5] == CONTROL, got
         op, what = self.session.down(got[1][5:], mono())
         if op == 3:
@@ -232,8 +248,7 @@ class RawClient:
         self.wire.send(b"\xc0\0")
         seen: list[tuple[int, bytes]] = []
         while True:
-            got = self.wire.read()
-            assert got is not None, "the mediator closed the connection"
+            got = self.next("PINGRESP")
             if got[0] == 0xD0:
                 return seen
             if got[0] == 0x30 and got[1][2:5] == CONTROL:
@@ -248,8 +263,7 @@ class RawClient:
         """
         seen: list[tuple[int, bytes]] = []
         while not seen or seen[-1][0] != 0x40:
-            got = self.wire.read()
-            assert got is not None, "the mediator closed the connection"
+            got = self.next("PUBACK")
             if got[0] == 0x30 and got[1][2:5] == CONTROL:
                 self.control(got)
             else:
@@ -266,8 +280,7 @@ class RawClient:
         with_token, _ = self.session.token(filt, qos)
         self.wire.send(packet(0x82, b"\0\x09" + text(with_token.encode()) + bytes((qos,))))
         while True:
-            got = self.wire.read()
-            assert got is not None
+            got = self.next("SUBACK")
             if got[0] == 0x90:
                 assert got[1][2] == qos, "the subscription was refused"
                 return

@@ -1,6 +1,6 @@
 # What a reader does with an m3 (SPEC.md 6.2; Chen and Wilson, Algorithm 3). Sans-IO; device and
-# host use it alike. Nothing is remembered before both tags have verified. Everything remembered is
-# bounded.
+# host use it alike. Nothing is remembered before both tags have verified; a cipher is kept, and its
+# roots count as used, when its own has. Everything remembered is bounded.
 from collections import namedtuple
 from struct import pack_into, unpack_from
 
@@ -208,7 +208,6 @@ class Reader:
         now = now_ms // 1000
         if epoch != self._now[label][0]:
             self._check_epoch(label, epoch, now)
-        self._uses = roots.used = self._uses + 1
         end = len(payload)
         tails = self._tails.get(topic)
         if tails is None or tails[0] != label:
@@ -219,6 +218,7 @@ class Reader:
         outer = known or self._make_outer(roots, inst)
         if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tails[1]):
             raise Unauthentic("m3: the tag does not verify")
+        self._uses = roots.used = self._uses + 1
         if known is None:
             _keep(self._outer, self.limit, key, outer)
         check_fresh("m3", now - s2 // 1000)

@@ -81,16 +81,23 @@ def test_a_wrong_cipher_is_noticed(backend: str) -> None:
     assert counts(output)[3] > 10
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """Three vectors and their INDEX, to be spoiled."""
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three vectors and their INDEX."""
+    folder = tmp_path_factory.mktemp("sound")
     names = ["m1-ccm-live", "m1-other-topic", "reader-repeat"]
     for name in names:
-        shutil.copy(VECTORS / f"{name}.json", tmp_path)
-    (tmp_path / "INDEX").write_text("".join(f"{n}\n" for n in names))
-    code, output = run("cpython", "--dir", str(tmp_path))
+        shutil.copy(VECTORS / f"{name}.json", folder)
+    (folder / "INDEX").write_text("".join(f"{n}\n" for n in names))
+    code, output = run("cpython", "--dir", str(folder))
     assert code == 0, output
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def copy(sound: Path, tmp_path: Path) -> Path:
+    """The same, to be spoiled."""
+    return Path(shutil.copytree(sound, tmp_path / "copy"))
 
 
 def spoil(folder: Path, name: str, old: str, new: str) -> None:

@@ -7,7 +7,6 @@ peer's.
 
 from __future__ import annotations
 
-import asyncio
 import binascii
 import errno
 import runpy
@@ -17,7 +16,10 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("firmware", "shared_spec", "build/micropython/lib", "firmware/host")
@@ -61,8 +63,13 @@ def _wake(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
+# asyncio takes longer to load than most scripts to run, so those load it that wait.
+
+
 async def readable(sock: socket.socket) -> None:
     """As waiting.py's."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(sock, _wake, ready)
@@ -74,6 +81,8 @@ async def readable(sock: socket.socket) -> None:
 
 async def writable(sock: socket.socket) -> None:
     """As waiting.py's."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_writer(sock, _wake, ready)

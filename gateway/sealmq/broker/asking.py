@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from .credentials import PROBE_PREFIX
-from .errors import Unreachable
+from .errors import Silent, Unreachable
 from .peer import Peer
 from .promises import Promises
 from .target import Target
@@ -26,19 +26,23 @@ async def ask(target: Target, answer_s: float = ANSWER_S) -> Promises:
     asking = _Asking(target, answer_s)
     try:
         return Promises(
-            keeps_sessions=await _does(asking.sessions()),
-            shared=await _does(asking.shared()),
-            retained=await _does(asking.retained()),
-            qos=2 if await _does(asking.qos(2)) else 1 if await _does(asking.qos(1)) else 0,
+            keeps_sessions=await _does(asking.sessions),
+            shared=await _does(asking.shared),
+            retained=await _does(asking.retained),
+            qos=2 if await _does(asking.qos, 2) else 1 if await _does(asking.qos, 1) else 0,
         )
     finally:
         await asking.tidy()
 
 
-# A broker that hangs up on a question, or says nothing, does not do what it was asked for.
-async def _does(question: Awaitable[bool]) -> bool:
+# A broker that hangs up on a question, or says nothing, does not do what it was asked for. Silence
+# is believed the second time only: what is found missing is refused until the next start.
+async def _does(question: Callable[..., Awaitable[bool]], *about: int) -> bool:
     try:
-        return await question
+        try:
+            return await question(*about)
+        except Silent:
+            return await question(*about)
     except Unreachable:
         return False
 

@@ -1,7 +1,8 @@
 """The mediator's side of mutual TLS with a broker: three files, which the supervisor checks.
 
 The key's file is for its owner only. A mediator of another user gets what is in the files through
-descriptors (run/chosen.py); it opens no file of somebody else's.
+descriptors (run/chosen.py); it opens no file of somebody else's. What reads certificates is loaded
+when there is one: it takes a tenth of a second, and most sites have none.
 """
 
 from __future__ import annotations
@@ -12,15 +13,12 @@ import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
+from typing import TYPE_CHECKING
 
 from .errors import BadAddress
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 WARN = timedelta(days=30)
 _MOST = 64 * 1024
@@ -93,6 +91,8 @@ def _read(path: Path, *, secret: bool = False) -> bytes:
 
 
 def _certificate(path: Path, pem: bytes) -> x509.Certificate:
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
@@ -100,6 +100,12 @@ def _certificate(path: Path, pem: bytes) -> x509.Certificate:
 
 
 def _match(files: Files, found: dict[str, bytes]) -> None:
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
     ca, cert = _certificate(files.ca, found["ca"]), _certificate(files.cert, found["cert"])
     try:
         key = load_pem_private_key(found["key"], None)

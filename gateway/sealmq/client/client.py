@@ -218,7 +218,8 @@ class Client:
     # --- receive ---------------------------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """The next message. Raises Closed after `disconnect`, or what ended the connection."""
+        """The next message. Raises Closed after `disconnect`, or what ended the connection; first
+        come those that have been acknowledged."""
         if not self._live and self._life.error is None:
             raise Closed("the client is not connected")
         return await self._operations.receive()

@@ -195,7 +195,7 @@ class Door:
                 return opened
             if isinstance(first, ev.OtherTime):
                 # A goodbye: the will is for those who vanish.
-                wire.send(build.disconnect())
+                wire.goodbye(build.disconnect())
             if isinstance(first, ev.Behind | ev.OtherTime):
                 return first
             raise ConnectFailed(f"{type(first).__name__} where a welcome was due")

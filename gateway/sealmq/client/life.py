@@ -124,17 +124,27 @@ class Life:
         self._task = asyncio.create_task(self._serve(), name="sealmq client")
 
     async def stop(self) -> None:
-        """Say goodbye, end every task, give the state file back."""
-        if self._usable:
-            self.send(build.disconnect())
-        task, self._task = self._task, None
-        while task is not None and not task.done():
-            # A connection that ends in this very moment can swallow it.
-            task.cancel()
-            await asyncio.wait([task], timeout=0.2)
-        await self._drop()
-        self._boots.close()
+        """Say goodbye, end every task, give the state file back.
+
+        What has been acknowledged can still be received; nothing more is acknowledged.
+        """
+        # Taken away from its task, which closes without a goodbye, and is cancelled meanwhile.
+        opened, self._opened, self._usable = self._opened, None, False
+        if opened is not None:
+            opened.core.close()
+            opened.wire.goodbye(build.disconnect())
         self._end(Closed("the client is disconnected"))
+        task, self._task = self._task, None
+        try:
+            while task is not None and not task.done():
+                # A connection that ends in this very moment can swallow it.
+                task.cancel()
+                await asyncio.wait([task], timeout=0.2)
+            await self._drop()
+        finally:
+            if opened is not None:
+                await opened.wire.close()
+            self._boots.close()
 
     def _end(self, error: Exception) -> None:
         if self.error is None:
@@ -282,7 +292,8 @@ class Life:
                 await self._desk.bell.until(self._settled)
         except TimeoutError:
             self._tell("messages are still unacknowledged; they are given up")
-        opened.wire.send(build.disconnect())
+        opened.core.close()
+        opened.wire.goodbye(build.disconnect())
         raise _Fresh
 
     def _settled(self) -> bool:

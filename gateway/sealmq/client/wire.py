@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 
@@ -19,6 +18,7 @@ class Wire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.sent = 0
+        self._ended = False
 
     @classmethod
     async def open(cls, host: str, port: int) -> Wire:
@@ -42,9 +42,14 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         """Queue bytes; on a broken connection they vanish, and `read` tells."""
-        if data and not self._writer.is_closing():
+        if data and not self._ended and not self._writer.is_closing():
             self._writer.write(data)
             self.sent += 1
+
+    def goodbye(self, data: bytes) -> None:
+        """Queue the last bytes: what is sent later vanishes, and `close` waits for the peer's."""
+        self.send(data)
+        self._ended = True
 
     async def flush(self) -> None:
         """Wait until the backlog is small. ConnectionLost when the connection is broken."""
@@ -64,12 +69,21 @@ class Wire:
         return data
 
     async def close(self) -> None:
-        """Send what is queued, at most for 2 s, and close."""
-        with contextlib.suppress(OSError, TimeoutError):
+        """Send what is queued, at most for 2 s, and close.
+
+        Behind a goodbye the peer closes: if we did while it still writes, it could lose what it has
+        not read of ours, acknowledgements and the goodbye too, and send or fire what it should not.
+        """
+        try:
             async with asyncio.timeout(_CLOSE_S):
+                while self._ended and await self._reader.read(_READ):
+                    pass
                 self._writer.close()
                 await self._writer.wait_closed()
-        self._writer.transport.abort()
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            self._writer.transport.abort()
 
 
 def os_text(number: int) -> str:

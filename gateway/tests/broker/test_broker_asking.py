@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from broker.peers import BrokerProcess, until
-from sealmq.broker import promises
+from sealmq.broker import asking, promises
 from sealmq.broker.asking import ask
+from sealmq.broker.errors import Silent
 from sealmq.broker.peer import Peer
 from sealmq.broker.promises import NotPromised, Promises
 from sealmq.broker.target import Target
@@ -106,6 +108,27 @@ def test_a_broker_that_falls_silent_promises_nothing() -> None:
             return await ask(Target("127.0.0.1", port), 0.1)
 
     assert asyncio.run(run()) == Promises(False, False, False, 0)
+
+
+def test_one_silence_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy moment at the start must not take a promise away until the next one."""
+    asks: Counter[str] = Counter()
+
+    def silent_once(name: str) -> None:
+        async def question(self: object, *about: int) -> bool:
+            asks[name] += 1
+            if asks[name] == 1:
+                raise Silent("busy")
+            return True
+
+        monkeypatch.setattr(asking._Asking, name, question)
+
+    for name in ("sessions", "shared", "retained", "qos"):
+        silent_once(name)
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        target = Target("127.0.0.1", nobody.getsockname()[1])
+        assert asyncio.run(ask(target, 0.1)) == Promises()
+    assert set(asks.values()) == {2}
 
 
 def test_what_is_not_promised_is_refused_with_its_rule() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,15 @@ import pytest
 from kg.helpers import MadeSite, copy_of, make_site
 from sealmq.kg.core import Kg
 from sealmq.kg.store import KgStore
+from sealmq.site import masterkey
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _scrypt_once() -> Iterator[None]:
+    """scrypt is to cost a fifth of a second; for the same key and salt, here it does so once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masterkey, "derive", functools.cache(masterkey.derive))
+        yield
 
 
 @pytest.fixture(scope="session")

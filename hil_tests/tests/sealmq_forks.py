@@ -1,0 +1,181 @@
+"""The command `sealmq` without its start: one process has loaded its modules, and forks for a call.
+
+Loading takes ten times as long as most commands do. A call is a process of its own as ever, with
+its arguments, environment, streams, exit code and end; only variables that an interpreter reads at
+its start cannot be given (`fits`). Run as a program, this file is the process that forks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_MAIN = "sealmq.cli.main"
+# What commands load when they run, beside what their parsers load.
+_LATER = (
+    "rich.console",
+    "rich.table",
+    "sealmq.broker.deploy",
+    "sealmq.client",
+    "sealmq.doctor.checkup",
+    "sealmq.run.status",
+)
+_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENSSL_")
+# An answer to stdin has to fit into the pipe.
+_PIPE = 65536
+
+
+class Forks:
+    """The process that forks; it ends with this one."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket = ours
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        self._env = dict(os.environ)
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def fits(self, env: Mapping[str, str], stdin: bytes | None) -> bool:
+        """Whether a start from nothing would do the same."""
+        changed = {n for n in {*env, *self._env} if env.get(n) != self._env.get(n)}
+        small = stdin is None or len(stdin) <= _PIPE
+        return small and not any(name.startswith(_AT_START) for name in changed)
+
+    def run(
+        self, words: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As subprocess.run with these."""
+        given, told = os.pipe(), os.pipe()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            request = json.dumps({"words": words, "env": dict(env), "cwd": os.getcwd()}).encode()
+            source = 0 if stdin is None else given[0]
+            socket.send_fds(self._socket, [request], [source, out.fileno(), err.fileno(), told[1]])
+            os.close(told[1])
+            os.close(given[0])
+            with open(given[1], "wb") as pipe:
+                pipe.write(stdin or b"")
+            try:
+                code = _outcome(told[0], words, timeout)
+            finally:
+                os.close(told[0])
+            for file in (out, err):
+                file.seek(0)
+            return subprocess.CompletedProcess(list(words), code, out.read(), err.read())
+
+
+def _outcome(told: int, words: Sequence[str], timeout: float) -> int:
+    """The exit code. The pipe says the process's number, and how it ended."""
+    end = time.monotonic() + timeout
+    said = b""
+    while True:
+        patience = max(0.0, end - time.monotonic()) if said else None
+        if not select.select([told], [], [], patience)[0]:
+            os.kill(int(said), signal.SIGKILL)
+            raise subprocess.TimeoutExpired(list(words), timeout)
+        more = os.read(told, 100)
+        assert more, "the process that forks for sealmq has ended"
+        said += more
+        if said.count(b"\n") == 2:
+            return os.waitstatus_to_exitcode(int(said.split()[1]))
+
+
+@functools.cache
+def _forks() -> Forks:
+    return Forks()
+
+
+def run(
+    words: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float,
+) -> subprocess.CompletedProcess[bytes] | None:
+    """`sealmq` with these words run to its end; None when it has to be started from nothing."""
+    env = os.environ if env is None else env
+    forks = _forks()
+    return forks.run(words, stdin, env, timeout) if forks.fits(env, stdin) else None
+
+
+# --- the process that forks -----------------------------------------------------------------------
+
+
+def _next(ours: socket.socket) -> list[str] | None:
+    """In the process of a command: its words. None at the end of the one that forks."""
+    while True:
+        data, fds, _, _ = socket.recv_fds(ours, 1 << 20, 4)
+        if not data:
+            return None
+        if os.fork():
+            for fd in fds:
+                os.close(fd)
+            _reap()
+            continue
+        # The one that waits for the command, and tells.
+        ours.close()
+        pid = os.fork()
+        if pid:
+            for fd in fds[:3]:
+                os.close(fd)
+            with contextlib.suppress(BrokenPipeError):  # whoever asked has lost patience
+                os.write(fds[3], b"%d\n" % pid)
+                os.write(fds[3], b"%d\n" % os.waitpid(pid, 0)[1])
+            os._exit(0)
+        os.close(fds[3])
+        for number, fd in enumerate(fds[:3]):
+            os.dup2(fd, number)
+            os.close(fd)
+        request = json.loads(data)
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        words: list[str] = request["words"]
+        return words
+
+
+def _reap() -> None:
+    """Takes note of those that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def _serve(fd: int) -> None:
+    importlib.import_module(_MAIN).build()
+    for name in _LATER:
+        importlib.import_module(name)
+    words = _next(socket.socket(fileno=fd))
+    if words is not None:
+        program = Path(sys.executable).with_name("sealmq")
+        sys.argv = [str(program), *words]
+        runpy.run_path(str(program), run_name="__main__")
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
