@@ -147,7 +147,7 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(0.1):
             self.looks += 1
             for name in filter(str.isdigit, os.listdir("/proc")):
                 for what in ("cmdline", "environ"):
