@@ -109,7 +109,7 @@ def _check_arch(taken: Bundle, port: Port) -> None:
     real = port.url.startswith("/dev/") and not os.path.realpath(port.url).startswith("/dev/pts/")
     if taken.about["arch"] != taken.chip.arch and real:
         raise BoardError(
-            f"{taken.path} is for a virtual board ({taken.about['arch']}), {port.url} is a real one",
+            f"{taken.path} is for a virtual board ({taken.about['arch']}), {port.url} is real",
             hint="`sealmq board build` without --arch",
         )
 

@@ -132,7 +132,7 @@ def test_the_same_client_on_two_boards_is_refused(tmp_path: Path) -> None:
 def test_a_bundle_for_a_virtual_board_is_none_for_a_real_one(tmp_path: Path) -> None:
     done = command("flash", built(tmp_path), "--firmware", "x", "--port", "/dev/null")
     assert done.returncode == 1
-    assert "is for a virtual board (x64), /dev/null is a real one" in done.stderr
+    assert "is for a virtual board (x64), /dev/null is real" in done.stderr
 
 
 # Firmware without a file system in its table, as MicroPython's since 1.26: it is fitted.
