@@ -99,10 +99,15 @@ class Runner:
         ]
         lines: list[str] = []
         with self._started(command) as process:
-            silent = self._follow(process, lines, told)
-            code = process.wait()
-        with self._lock:
-            self._running.discard(process)
+            try:
+                silent = self._follow(process, lines, told)
+                code = process.wait()
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                with self._lock:
+                    self._running.discard(process)
         said = "\n".join(lines)
         if self._stopped:
             raise EsptoolError("stopped", "run it again", said)

@@ -11,7 +11,7 @@ import hashlib
 import struct
 from typing import NamedTuple
 
-from .chips import NVS_SIZE, PARTITION_TABLE, SECTOR, Chip, with_image_id
+from .chips import PARTITION_TABLE, SECTOR, Chip, with_image_id
 from .errors import BoardError
 
 _MAGIC = 0xE9
@@ -22,6 +22,7 @@ _APP, _DATA = 0, 1
 _OTA_DATA = 0
 _TABLE_SIZE = 0xC00
 _LARGEST = 1 << 25
+_LEAST_NVS = 3 * SECTOR  # one of them stays free
 _GENERIC = "MicroPython's own: https://micropython.org/download, ESP32_GENERIC or the board's"
 
 
@@ -98,9 +99,9 @@ def checked(raw: bytes, chip: Chip) -> Firmware:
 def layout(firmware: Firmware, flash_size: int) -> Layout:
     """Where NVS and the file system are, on a chip with that much flash. BoardError: no room."""
     nvs = firmware.place("nvs")
-    if nvs is None or nvs.size < NVS_SIZE:
+    if nvs is None or nvs.size < _LEAST_NVS:
         size = 0 if nvs is None else nvs.size
-        raise BoardError(f"the firmware has {size:,} bytes of NVS", f"at least {NVS_SIZE:,}")
+        raise BoardError(f"the firmware has {size:,} bytes of NVS", f"at least {_LEAST_NVS:,}")
     end = max(each.offset + each.size for each in firmware.partitions)
     if end > flash_size:
         raise BoardError(

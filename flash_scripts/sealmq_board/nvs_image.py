@@ -53,6 +53,13 @@ def image(values: dict[str, bytes], size: int = NVS_SIZE) -> bytes:
     return made
 
 
+def fitted(raw: bytes, size: int) -> bytes:
+    """The same blobs of ours in a partition of another size. BoardError: they do not fit."""
+    if len(raw) <= size:
+        return raw.ljust(size, b"\xff")
+    return image({key: value for (space, key), value in read(raw).items()}, size)
+
+
 def _generated(values: dict[str, bytes], size: int) -> bytes:
     # Behind a function: it draws in a command line of its own.
     from esp_idf_nvs_partition_gen import nvs_partition_gen as generator

@@ -85,7 +85,7 @@ class Board:
         keys, goes with the enrolment that they belong to.
         """
         places = layout(self._made, self.flash_size)
-        nvs = self.bundle.nvs.ljust(places.nvs_size, b"\xff")
+        nvs = nvs_image.fitted(self.bundle.nvs, places.nvs_size)
         vfs = littlefs.resized(self.bundle.vfs, places.vfs_size)
         *rest, boot = self._made.parts
         return [*rest, Part("vfs", places.vfs, vfs), Part("nvs", places.nvs, nvs), boot]

@@ -27,8 +27,8 @@ GENERIC = (
 # Since MicroPython 1.26.
 WITHOUT_VFS = GENERIC[:3]
 OTA = (
-    ("nvs", 1, 2, 0x9000, 0x5000),
-    ("otadata", 1, 0, 0xE000, 0x2000),
+    ("nvs", 1, 2, 0x9000, 0x4000),
+    ("otadata", 1, 0, 0xD000, 0x2000),
     ("ota_0", 0, 0x10, 0x10000, 0x180000),
     ("ota_1", 0, 0x11, 0x190000, 0x180000),
     ("vfs", 1, 0x81, 0x310000, 0xF0000),
@@ -104,17 +104,19 @@ def test_flash_that_is_too_small() -> None:
 
 
 def test_too_little_nvs_is_refused() -> None:
-    made = firmware.checked(whole(ESP32, OTA), ESP32)
-    with pytest.raises(BoardError, match=r"20,480 bytes of NVS; at least 24,576"):
-        firmware.layout(made, 4 * MIB)
+    for rows in ((("nvs", 1, 2, 0x9000, 0x2000), *GENERIC[1:]), GENERIC[1:]):
+        made = firmware.checked(whole(ESP32, rows), ESP32)
+        with pytest.raises(BoardError, match=r"bytes of NVS; at least 12,288"):
+            firmware.layout(made, 4 * MIB)
 
 
 def test_which_of_two_programs_runs_is_set_back() -> None:
     made = firmware.checked(whole(ESP32, OTA), ESP32)
     parts = {part.name: part for part in made.parts}
-    assert parts["otadata"] == ("otadata", 0xE000, b"\xff" * 0x2000)
+    assert parts["otadata"] == ("otadata", 0xD000, b"\xff" * 0x2000)
     assert parts["ota_0"].offset == 0x10000
     assert "ota_1" not in parts
+    assert firmware.layout(made, 4 * MIB) == (0x9000, 0x4000, 0x310000, 0xF0000)
 
 
 def test_a_fat_layout_is_refused() -> None:

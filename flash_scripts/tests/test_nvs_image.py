@@ -50,6 +50,15 @@ def test_a_partition_that_is_too_small() -> None:
         nvs_image.image(values, 0x3000)
 
 
+@pytest.mark.parametrize("size", [0x3000, 0x4000, 0x6000, 0x10000])
+def test_it_fits_partitions_of_other_sizes(size: int) -> None:
+    values = {nvs_image.ENROLMENT: blob(4000), nvs_image.WIFI: blob(120)}
+    raw = nvs_image.fitted(nvs_image.image(values), size)
+    assert len(raw) == size
+    assert raw[-4096:] == b"\xff" * 4096
+    assert nvs_image.read(raw) == {("sealmq", key): value for key, value in values.items()}
+
+
 def test_erased_is_empty() -> None:
     assert nvs_image.read(b"\xff" * 0x6000) == {}
 
