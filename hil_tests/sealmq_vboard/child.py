@@ -40,6 +40,8 @@ _STUBS = {32: 56 * 1024, 64: 80 * 1024}
 _US = 1_000_000
 _NO_AP, _WRONG_KEY = 201, 202
 _FOR_EVER_S = 1e9
+# A program that computes is interrupted where it is, after so many looks at it.
+_TRIES, _PAUSE_S = 25, 0.002
 
 
 class Child:
@@ -211,9 +213,15 @@ class Child:
         root = Path(__file__).resolve().parents[2]
         return str(root / "build" / "micropython" / "bin" / f"micropython{self._config['bits']}")
 
-    def _interrupt(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+    def _interrupt(self, tries: int = _TRIES) -> None:
+        """Ctrl-C, when the interpreter waits for something: that ends well everywhere."""
+        process = self._process
+        if process is None:
+            return
+        if tries and _computes(process.pid):
+            self._loop.call_later(_PAUSE_S, self._interrupt, tries - 1)
+        else:
+            process.send_signal(signal.SIGINT)
 
     def _gone(self) -> int:
         """Clears away the process, which has ended or is about to. Its exit status."""
@@ -287,6 +295,9 @@ class Child:
             else:
                 self._connections.closed(number)
             return
+        if message == b"i":
+            self._console.calm()
+            return
         try:
             status, data = self._answer(message[:1], message[1:])
         except PowerLost:
@@ -354,3 +365,11 @@ class Child:
             if network["ssid"] == ssid:
                 return 0 if network.get("key", "") == key else _WRONG_KEY
         return _NO_AP
+
+
+def _computes(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state == "R"

@@ -46,6 +46,10 @@ class Console:
         self.early = False
         self._watch()
 
+    def calm(self) -> None:
+        """No program runs: an interrupt was taken, or is forgotten."""
+        self._interrupted = 0.0
+
     def close(self) -> None:
         self._loop.remove_reader(self._master)
         self._loop.remove_writer(self._master)

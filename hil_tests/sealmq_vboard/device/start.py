@@ -21,6 +21,7 @@ for name in _STUBS:
 
 import vb_flash
 import vb_repl
+import vb_vfs
 
 for name in list(sys.modules):
     if name.startswith("vb_"):
@@ -34,7 +35,7 @@ os.umount("/")
 # cannot be mounted stays as it is.
 def mount(partition):
     try:
-        os.mount(partition, "/")
+        os.mount(vb_vfs.VfsLfs2(partition), "/")
         return True
     except OSError:
         first = bytearray(4096)
@@ -43,7 +44,7 @@ def mount(partition):
         return False
     vb_repl.say("Performing initial setup\n")
     os.VfsLfs2.mkfs(partition)
-    os.mount(partition, "/")
+    os.mount(vb_vfs.VfsLfs2(partition), "/")
     with open("boot.py", "w") as f:
         f.write("# This file is executed on every boot\n")
     return True

@@ -1,9 +1,9 @@
 # The way out of the interpreter: to the process that is the rest of the board (child.py), and to
 # the kernel. Nothing that the board's programs import leads here but the modules vb_*.
 #
-# A real board's drivers are C and cannot be interrupted by Ctrl-C. So `call` is one straight line
-# without a jump: MicroPython raises a pending KeyboardInterrupt at jumps only, and the signal is
-# blocked, so that no system call comes back half done.
+# A real board's drivers are C and cannot be interrupted by Ctrl-C. So the signal is held back in
+# here; and `call` is one straight line, since an interpreter that raises a KeyboardInterrupt at the
+# next jump (others raise it at once) must not find one.
 import json
 import struct
 import sys
@@ -112,6 +112,19 @@ def _gone():
 _OF_LENGTH = {4: _said, 0: _gone, -1: _gone}
 
 
+# What C does on a board and Ctrl-C cannot cut short.
+def guarded(what, *arguments):
+    global _restored
+    _sigprocmask(_BLOCK, _INT, 0)
+    before = _restored
+    _restored = _BLOCK
+    try:
+        return what(*arguments)
+    finally:
+        _restored = before
+        _sigprocmask(before, _INT, 0)
+
+
 def leave(status):
     _exit(status)
 
@@ -157,6 +170,7 @@ def interrupts_off():
     _sigprocmask(_BLOCK, _INT, 0)
     _tty[_LFLAG] = 0
     _tcsetattr(0, 0, _tty)
+    tell(b"i")
 
 
 # micropython.kbd_intr: only 3 (Ctrl-C) and -1 are what the board's tools use.

@@ -59,6 +59,7 @@ def getaddrinfo(host, port, af=0, type=0, proto=0, flags=0):
 class socket(io.IOBase):
     def __init__(self, af=AF_INET, type=SOCK_STREAM, proto=0, _made=None):
         self._sock = _host.socket(af, type, proto) if _made is None else _made
+        self._blocks = True
         self._link = None  # the loss count that it was connected under
 
     # The host keeps a copy: a board that is reset or loses its power says no good-bye.
@@ -73,10 +74,19 @@ class socket(io.IOBase):
         if now < 0 or (self._link is not None and now != self._link):
             raise OSError(_ECONNABORTED)
 
+    # What the host's socket does; a timeout has one name, as on the board.
+    def _do(self, what, *arguments):
+        try:
+            return what(*arguments)
+        except OSError as error:
+            if error.errno == errno.EAGAIN and self._blocks:
+                raise OSError(errno.ETIMEDOUT)
+            raise
+
     def connect(self, address):
         now = _up()
         try:
-            self._sock.connect(_packed(address))
+            self._do(self._sock.connect, _packed(address))
         finally:
             self._keep(now)
 
@@ -88,7 +98,7 @@ class socket(io.IOBase):
 
     def accept(self):
         now = _up()
-        made, packed = self._sock.accept()
+        made, packed = self._do(self._sock.accept)
         new = socket(_made=made)
         new._keep(now)
         return new, _plain(packed)
@@ -112,12 +122,12 @@ class socket(io.IOBase):
 
     def recv(self, n, flags=0):
         self._still()
-        got = self._sock.recv(n)
+        got = self._do(self._sock.recv, n)
         return got if got else self._end(got)
 
     def recvfrom(self, n, flags=0):
         self._still()
-        got, packed = self._sock.recvfrom(n)
+        got, packed = self._do(self._sock.recvfrom, n)
         return got, _plain(packed)
 
     # An end that a loss of Wi-Fi made is none.
@@ -136,7 +146,7 @@ class socket(io.IOBase):
 
     def send(self, buf, flags=0):
         self._still()
-        return self._sock.send(buf)
+        return self._do(self._sock.send, buf)
 
     def sendall(self, buf, flags=0):
         self._still()
@@ -150,7 +160,7 @@ class socket(io.IOBase):
 
     def sendto(self, buf, address):
         _up()
-        return self._sock.sendto(buf, _packed(address))
+        return self._do(self._sock.sendto, buf, _packed(address))
 
     # --- the rest
 
@@ -158,9 +168,11 @@ class socket(io.IOBase):
         self._sock.setsockopt(level, option, value)
 
     def settimeout(self, seconds):
+        self._blocks = seconds is None or seconds > 0
         self._sock.settimeout(seconds)
 
     def setblocking(self, blocking):
+        self._blocks = bool(blocking)
         self._sock.setblocking(blocking)
 
     def makefile(self, mode="rb", buffering=0):
