@@ -101,7 +101,9 @@ class VirtualBoard:
         answer = obey(self.soc, request)
         if request.get("do") == "status":
             ports = {"pty": self.pty, "tcp": self.url_tcp, "rfc2217": self.url_rfc2217}
-            answer.update({**vars(self.setup), **ports})
+            terminals = [front for front in self._fronts if isinstance(front, Pty)]
+            opened = any(terminal.plugged for terminal in terminals)
+            answer.update({**vars(self.setup), **ports, "pty_open": opened})
         return answer
 
     def received(self, data: bytes) -> None:

@@ -7,6 +7,7 @@ A pseudo-terminal has no DTR and RTS: nothing resets the board, esptool needs `-
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import termios
@@ -32,7 +33,7 @@ class Pty:
         self._poll.register(self._master, 0)
         self._out = bytearray()
         self._writing = False
-        self._plugged = False
+        self.plugged = False  # somebody has it open
         self._timer: asyncio.TimerHandle | None = None
         self._look()
 
@@ -41,9 +42,9 @@ class Pty:
         return len(self._out) > HIGH_WATER
 
     def send(self, data: bytes) -> None:
-        if not self._plugged:
+        if not self.plugged:
             self._look()
-        if not self._plugged:
+        if not self.plugged:
             return
         self._out += data
         if not self._writing:
@@ -59,22 +60,32 @@ class Pty:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if any(event & select.POLLHUP for _, event in self._poll.poll(0)):
+        if self._hung_up():
             self._timer = self._loop.call_later(_LOOK_S, self._look)
             return
-        self._plugged = True
+        self.plugged = True
         self._loop.add_reader(self._master, self._read)
 
+    def _hung_up(self) -> bool:
+        return any(event & select.POLLHUP for _, event in self._poll.poll(0))
+
     def _unplug(self) -> None:
-        if not self._plugged:
+        if not self.plugged:
             return
-        self._plugged = False
+        self.plugged = False
         self._loop.remove_reader(self._master)
         self._loop.remove_writer(self._master)
         self._writing = False
         self._out.clear()
-        # What the host has left unread is not for the next one.
-        termios.tcflush(self._master, termios.TCOFLUSH)
+        # What the host said last and was not listened to, and what it has left unread, is not for
+        # the next one. The latter can be thrown away from its side alone.
+        with contextlib.suppress(OSError):
+            while os.read(self._master, _MOST_READ):
+                pass
+        with contextlib.suppress(OSError):
+            slave = os.open(self.path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+            termios.tcflush(slave, termios.TCIFLUSH)
+            os.close(slave)
         self._line.flow()
 
     def _read(self) -> None:
@@ -97,9 +108,9 @@ class Pty:
     def _write(self) -> None:
         try:
             done = os.write(self._master, self._out)
-        except BlockingIOError:
-            done = 0
         except OSError:
+            done = 0
+        if not done and self._hung_up():  # with what it has not read; no error says so
             self._unplug()
             self._look()
             return

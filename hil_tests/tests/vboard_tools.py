@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -12,9 +16,14 @@ from typing import Any
 
 from sealmq_vboard import folder as folders
 from sealmq_vboard.board import VirtualBoard
+from sealmq_vboard.slip import frame
 
 _PATIENCE_S = 120.0
 MAC = "02:00:00:c0:ff:db"  # with SLIP's and telnet's special bytes in it
+
+
+SYNC = frame(struct.pack("<BBHI", 0, 8, 36, 0) + b"\x07\x07\x12\x20" + b"\x55" * 32)
+SYNCED = frame(struct.pack("<BBHI", 1, 8, 4, 0x55201207) + bytes(4)) * 8
 
 
 @contextmanager
@@ -65,3 +74,27 @@ def cells(made: VirtualBoard, at: int, length: int) -> bytes:
     with (made.folder / "flash.bin").open("rb") as file:
         file.seek(at)
         return file.read(length)
+
+
+def mode(made: VirtualBoard) -> str:
+    return str(made.ctl({"do": "status"})["mode"])
+
+
+def hear(descriptor: int, wanted: bytes) -> bytes:
+    """Reads until that was said."""
+    heard = b""
+    end = time.monotonic() + 60
+    while wanted not in heard:
+        assert time.monotonic() < end, heard
+        if select.select([descriptor], [], [], 0.2)[0]:
+            try:
+                heard += os.read(descriptor, 65536)
+            except BlockingIOError:
+                continue
+    return heard
+
+
+def connect(url: str | None) -> socket.socket:
+    assert url is not None
+    host, port = url.split("//")[1].split(":")
+    return socket.create_connection((host, int(port)), timeout=60)
