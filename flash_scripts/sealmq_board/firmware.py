@@ -8,6 +8,7 @@ parts, and what lies between them on the board is never written for its sake.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ _OTA_DATA = 0
 _TABLE_SIZE = 0xC00
 _LARGEST = 1 << 25
 _LEAST_NVS = 3 * SECTOR  # one of them stays free
+# What the client's .mpy files need: their version and native interface are of 1.23.
+_OLDEST = (1, 23)
 _GENERIC = "MicroPython's own: https://micropython.org/download, ESP32_GENERIC or the board's"
 
 
@@ -50,6 +53,7 @@ class Firmware(NamedTuple):
     digest: str  # SHA-256, hex
     parts: tuple[Part, ...]  # the last one is the bootloader
     partitions: tuple[Partition, ...]
+    version: str  # MicroPython's, if it is told anywhere
 
     def place(self, name: str) -> Partition | None:
         """The partition of that name."""
@@ -93,7 +97,8 @@ def checked(raw: bytes, chip: Chip) -> Firmware:
     boot = raw[:at].rstrip(b"\xff")
     boot += b"\xff" * (-len(boot) % 4)
     parts.append(Part("bootloader", chip.boot_offset, boot))
-    return Firmware(hashlib.sha256(raw).hexdigest(), tuple(parts), tuple(partitions))
+    digest = hashlib.sha256(raw).hexdigest()
+    return Firmware(digest, tuple(parts), tuple(partitions), _version(raw))
 
 
 def layout(firmware: Firmware, flash_size: int) -> Layout:
@@ -119,6 +124,20 @@ def layout(firmware: Firmware, flash_size: int) -> Layout:
             f"the firmware leaves {size:,} bytes for files", f"at least {64 * SECTOR:,}"
         )
     return Layout(nvs.offset, nvs.size, start, size - size % SECTOR)
+
+
+# The text of os.uname().version.
+def _version(raw: bytes) -> str:
+    found = re.search(rb"v(\d+)\.(\d+)\.[0-9a-z.-]{1,40} on 20\d\d-\d\d-\d\d", raw)
+    if not found:
+        return ""
+    if (int(found[1]), int(found[2])) < _OLDEST:
+        raise BoardError(
+            f"the firmware is MicroPython {found[0].decode()}",
+            "the client needs 1.23 or later",
+            hint=_GENERIC,
+        )
+    return found[0].decode()
 
 
 def _check_header(raw: bytes, at: int, chip: Chip, what: str) -> int:

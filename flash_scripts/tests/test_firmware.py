@@ -126,6 +126,25 @@ def test_a_fat_layout_is_refused() -> None:
         firmware.layout(made, 4 * MIB)
 
 
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (b"v1.23.0 on 2024-06-02", "v1.23.0 on 2024-06-02"),
+        (b"v1.26.0-preview.12.gabc on 2025-05-02", "v1.26.0-preview.12.gabc on 2025-05-02"),
+        (b"no version", ""),
+        (b"v1.22.2 on 2024-02-22", None),
+        (b"v1.9.4 on 2018-05-11", None),
+    ],
+)
+def test_a_micropython_that_is_too_old_for_the_client(text: bytes, version: str | None) -> None:
+    raw = whole(ESP32)[:0xF000] + image(ESP32, b"\0" + text + b"\0")
+    if version is not None:
+        assert firmware.checked(raw, ESP32).version == version
+        return
+    with pytest.raises(BoardError, match=r"needs 1\.23 or later"):
+        firmware.checked(raw, ESP32)
+
+
 def test_another_chip_is_named() -> None:
     for name, raw in (("esp32", whole(CHIPS["esp32s2"])), ("esp32c3", whole(CHIPS["esp32s3"]))):
         with pytest.raises(BoardError, match="the firmware is for ESP32-S"):
