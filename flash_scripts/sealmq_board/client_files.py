@@ -79,7 +79,8 @@ def file_system(
     for name in BOOT_FILES:
         path = main if main and name == "main.py" else BOARD / name
         if not path.is_file():
-            raise BoardError(f"there is no {path}")
+            hint = "check the path" if main else "boards are built in a checkout of SealMQ"
+            raise BoardError(f"there is no {path}", hint=hint)
         files[f"/{name}"] = path.read_bytes()
     return files, {OTHER_SLOT}
 
