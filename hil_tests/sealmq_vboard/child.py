@@ -29,7 +29,7 @@ from .nvs import Nvs, NvsError
 
 _DEVICE = Path(__file__).parent / "device"
 # Exit statuses of device/vb_host.py.
-_RESET, _SOFT, _SOFT_RAW, _SLEEP = 100, 101, 102, 103
+_RESET, _SOFT, _SOFT_RAW, _SLEEP, _BROKEN, _BROKEN_RAW = 100, 101, 102, 103, 105, 106
 # machine.reset_cause().
 _PWRON, _HARD, _WDT, _DEEPSLEEP, _SOFT_CAUSE = 1, 2, 3, 4, 5
 _EIO, _EINVAL = 5, 22
@@ -41,7 +41,7 @@ _US = 1_000_000
 _NO_AP, _WRONG_KEY = 201, 202
 _FOR_EVER_S = 1e9
 # A program that computes is interrupted where it is, after so many looks at it.
-_TRIES, _PAUSE_S = 25, 0.002
+_TRIES, _PAUSE_S = 50, 0.002
 
 
 class Child:
@@ -70,6 +70,7 @@ class Child:
         self._lost = True  # since the last end the power was away
         self._cause = _PWRON
         self._repl = "friendly"
+        self._broken = False
         self._memory = b""
         self._watchdog_ms = 0
         self._sleep_ms = 0
@@ -165,7 +166,8 @@ class Child:
 
     # -- one boot
 
-    def _spawn(self) -> None:
+    def _spawn(self, broken: bool = False) -> None:
+        self._broken = broken
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         bits = int(self._config["bits"])
@@ -197,6 +199,7 @@ class Child:
             "mac": list(bytes.fromhex(str(self._config["mac"]).replace(":", ""))),
             "cause": self._cause,
             "repl": self._repl,
+            "broken": self._broken,
             "platform": "esp32",
             "machine": f"SealMQ virtual board with {chip.upper()}",
             "build": f"SEALMQ_VBOARD_{chip.upper()}",
@@ -243,6 +246,12 @@ class Child:
             self._cause = _SOFT_CAUSE
             self._repl = "raw" if status == _SOFT_RAW else "friendly"
             self._spawn()
+            return
+        if status in (_BROKEN, _BROKEN_RAW):
+            # Interrupted where it must not be (vb_repl.py): it goes on at the prompt.
+            self._connections.say_good_bye()
+            self._repl = "raw" if status == _BROKEN_RAW else "friendly"
+            self._spawn(broken=True)
             return
         self._connections.vanish()
         if status == _SLEEP:

@@ -73,13 +73,17 @@ def main():
     came = "done"
     if not mounted:
         repl.say("The filesystem in partition vfs appears to be corrupted, or there is none.\n")
+    elif vb_host.boot["broken"]:
+        if mode == "friendly":
+            repl.show(KeyboardInterrupt())
     elif interrupted:
         repl.show(KeyboardInterrupt())
     else:
         came = programs(mode)
     while came != "soft" and mode != "soft":
         last = mode
-        mode = repl.raw() if mode == "raw" else repl.friendly()
+        mode = repl.raw(vb_host.boot.pop("broken")) if mode == "raw" else repl.friendly()
+        vb_host.boot["broken"] = False
     repl.say("MPY: soft reboot\n")
     vb_host.leave(vb_host.SOFT_RAW if last == "raw" else vb_host.SOFT)
 

@@ -40,6 +40,8 @@ SOFT = 101
 SOFT_RAW = 102
 SLEEP = 103
 GONE = 104
+BROKEN = 105
+BROKEN_RAW = 106
 
 
 # What the host answers to `message` (one letter and its arguments): a status, 0 or below, and what

@@ -14,6 +14,7 @@ _COMPOUND = (
 
 scope = {"__name__": "__main__"}
 _at = _end = 0
+_in_raw = False
 
 
 def _byte():
@@ -35,6 +36,19 @@ def _settle():
         pass
 
 
+# The host's interpreter takes Ctrl-C in the middle of a garbage collection, too, and cannot use its
+# heap then. A new one takes its place; only the program's variables are gone.
+_INTERRUPTED = (KeyboardInterrupt, MemoryError)
+
+
+def _unless_broken(error):
+    if isinstance(error, _INTERRUPTED):
+        try:
+            bytearray(64)
+        except MemoryError:
+            vb_host.leave(vb_host.BROKEN_RAW if _in_raw else vb_host.BROKEN)
+
+
 # Runs it. None, or what it raised; SystemExit: a soft reset.
 def run(program, *args):
     try:
@@ -46,6 +60,7 @@ def run(program, *args):
             _settle()
     except BaseException as error:
         vb_host.interrupts_off()
+        _unless_broken(error)
         return error
     return None
 
@@ -105,10 +120,18 @@ def _paste():
 say_raw = vb_host.write_raw
 
 
-# "friendly", or "soft" for a soft reset.
-def raw():
+# "friendly", or "soft" for a soft reset. broken: in the middle of a program, which was interrupted.
+def raw(broken=False):
+    global _in_raw
+    _in_raw = True
     while True:
-        say("raw REPL; CTRL-B to exit\n")
+        if broken:
+            say_raw(b"\x04")
+            show(KeyboardInterrupt())
+            say_raw(b"\x04")
+            broken = False
+        else:
+            say("raw REPL; CTRL-B to exit\n")
         line = bytearray()
         say(">")
         while True:
@@ -127,6 +150,7 @@ def raw():
                 say(">")
             elif c == 2:
                 say("\n")
+                _in_raw = False
                 return "friendly"
             elif c == 3:
                 line = bytearray()
