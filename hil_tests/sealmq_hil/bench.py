@@ -86,6 +86,7 @@ class Bench:
         self.folder: Path = site.folder / board.name
         self.topic = topic_of(board.name)
         self.serial = Line(lambda: board.port, site.folder / f"{board.name}.serial.log")
+        board.line = self.serial
         # What computes: bounded by the cores, not by the boards.
         self.heavy = heavy
         self.together: Together | None = None
@@ -272,8 +273,8 @@ class Ways:
         self.loader()
         with bench.heavy:
             bench.tools.bare(bench.board)
-        bench.board.loader(False)
         bench.serial.open()
+        bench.board.loader(False)
 
     def provisioned(self, fresh: bool) -> None:
         """Flashed with its bundle, or given its enrolment over MicroPython."""
@@ -287,8 +288,8 @@ class Ways:
         self.loader()
         with bench.heavy:
             bench.image = bench.tools.write(bench.board, bundle).image
-        bench.board.loader(False)
         bench.serial.open()
+        bench.board.loader(False)
 
     def publishing(self, running: bool) -> None:
         """A message is read."""

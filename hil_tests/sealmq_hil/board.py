@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import Skipped
+from .line import Line
 
 POWER, WIFI, CUT = "power", "wifi", "cut"
 MEANS = {
@@ -36,6 +37,8 @@ class Board:
     esptool_before = "default-reset"
     esptool_after = "hard-reset"
     means: frozenset[str] = frozenset()
+    # Its serial line, as the bench has it.
+    line: Line
 
     def __init__(self, name: str, kind: str, chip: str) -> None:
         self.name, self.kind, self.chip = name, kind, chip
@@ -77,6 +80,10 @@ class Board:
     def changes(self) -> int:
         """Changes of the flash so far: pages programmed and sectors erased."""
         raise self._without(CUT)
+
+    def arch(self) -> str:
+        """Of the .mpy files of a host's interpreter; "": the chip's own."""
+        return ""
 
     def interpreter(self) -> str:
         """What runs on it, if the rig knows without asking it."""

@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, help="draws the same again (default: a fresh one)")
     run.add_argument("--broker", choices=BROKERS, default=MOSQUITTO, help="behind the mediator")
     run.add_argument("--jobs", type=int, metavar="N", help="flashed at once (default: the cores)")
+    run.add_argument("--files", type=Path, metavar="DIR", help="in place of build/firmware")
     run.add_argument("--out", type=Path, metavar="DIR", help="result segments go there")
     run.add_argument("--json", action="store_true", help="result lines on stdout as they come")
     run.add_argument("--keep", action="store_true", help="keep site, boards and logs")
@@ -151,6 +152,7 @@ def entries(args: argparse.Namespace, rig: Rig) -> list[BoardEntry]:
 
 def run(args: argparse.Namespace) -> int:
     """Everything, and the verdict."""
+    from .tools import BUILT
     from .whole import Settings, whole
 
     rig = rigs.load(args.rig) if args.rig is not None else Rig()
@@ -162,6 +164,8 @@ def run(args: argparse.Namespace) -> int:
             raise RigError(f"{name} {value}", f"at least {least}", USAGE)
     if args.seed is not None and args.seed < 0:
         raise RigError(f"--seed {args.seed}", "0 and above", USAGE)
+    if args.files is not None and not args.files.is_dir():
+        raise RigError(f"--files {args.files} is no folder", "make firmware leaves one", USAGE)
     settings = Settings(
         behaviours=args.behaviour,
         cuts=4 * len(boards) if args.cuts is None else args.cuts,
@@ -171,5 +175,6 @@ def run(args: argparse.Namespace) -> int:
         out=args.out,
         as_json=args.json,
         keep=args.keep,
+        files=args.files or BUILT,
     )
     return whole(boards, rig, settings)

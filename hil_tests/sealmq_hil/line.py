@@ -16,6 +16,7 @@ from .processes import until
 
 _KEPT = 2000
 _BAUD = 115_200
+_PULSE_S = 0.1
 
 Opener = Callable[[str], Any]
 
@@ -46,6 +47,7 @@ class Line:
         self._thread: threading.Thread | None = None
         self._there = threading.Event()
         self._why = ""
+        self._open_port: Any = None
 
     def open(self) -> None:
         """Failed: the port cannot be opened."""
@@ -65,6 +67,19 @@ class Line:
             self._ended.set()
             self._thread.join(10)
             self._thread = None
+
+    def pulse(self) -> None:
+        """EN low for a moment, by RTS, as esptool does it; what the board says then is heard."""
+        self.open()
+        port = self._open_port
+        if port is None:
+            raise Failed(f"{self._port()}: {self._why or 'is not open'}")
+        try:
+            port.rts = True
+            time.sleep(_PULSE_S)
+            port.rts = False
+        except (OSError, ValueError) as error:
+            raise Failed(f"{self._port()}: {error}") from None
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -101,11 +116,14 @@ class Line:
         while not self._ended.is_set():
             try:
                 with self._opener(self._port()) as port:
+                    self._open_port = port
                     self._there.set()
                     self._read(port)
             except Exception as error:  # pyserial has its own, the system others
                 self._why = str(error)
                 self._ended.wait(0.1)
+            finally:
+                self._open_port = None
 
     def _read(self, port: Any) -> None:
         held = b""

@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 
 from .board import POWER, WIFI, Board
-from .errors import Failed, RigError
-from .line import opened
-from .processes import module, ordered, until
+from .errors import RigError
+from .processes import ordered, until
 from .rig import BoardEntry, Rig
 
 _SWITCH_S = 60.0
@@ -54,16 +53,12 @@ class RealBoard(Board):
             ordered(self._rig.wifi_on if on else self._rig.wifi_off, timeout=_SWITCH_S)
 
     def loader(self, on: bool) -> None:
-        """esptool's own reset does both."""
+        """esptool's own reset goes in; its last one may have been before anybody listened."""
+        if not on:
+            self.reset()
+
+    def arch(self) -> str:
+        return self._entry.arch
 
     def reset(self) -> None:
-        if self.port.startswith("rfc2217://"):
-            ordered(module("sealmq_board", "reset", "--port", self.port), timeout=_SWITCH_S)
-            return
-        try:
-            with opened(self.port) as line:
-                line.rts = True  # EN low
-                time.sleep(0.1)
-                line.rts = False
-        except OSError as error:
-            raise Failed(f"{self.port}: {error}") from None
+        self.line.pulse()

@@ -28,13 +28,14 @@ Words = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class BoardEntry:
     """One board. port: virtual, /dev/serial/by-id/…, rfc2217://HOST:PORT. bits: of a virtual one's
-    interpreter. power_off, power_on: commands, both or none.
+    interpreter. arch: of one that is virtual elsewhere. power_off, power_on: commands, or none.
     """
 
     name: str
     port: str
     chip: str = "esp32"
     bits: int = 64
+    arch: str = ""
     power_off: Words = ()
     power_on: Words = ()
 
@@ -143,6 +144,7 @@ def _board(n: int, entry: object) -> BoardEntry:
         port=table.take("port", str),
         chip=table.take("chip", str, "esp32"),
         bits=table.take("bits", int, 64),
+        arch=table.take("arch", str, ""),
         power_off=table.words("power_off"),
         power_on=table.words("power_on"),
     )
@@ -153,6 +155,8 @@ def _board(n: int, entry: object) -> BoardEntry:
     check_port(where, made.port)
     if made.chip not in CHIPS:
         raise RigError(f"{where}: no chip {made.chip!r}; there are {', '.join(CHIPS)}")
+    if made.arch not in ("", "x64", "x86"):
+        raise RigError(f"{where}: arch is {made.arch!r}; x64 or x86, of a virtual board elsewhere")
     if made.bits not in (32, 64):
         raise RigError(f"{where}: bits is {made.bits}; 32 or 64")
     _both(where, "power", made.power_off, made.power_on)

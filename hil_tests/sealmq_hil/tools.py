@@ -28,7 +28,7 @@ PARTITIONS = (
 )
 _BAUD = "460800"
 _PATIENCE_S = 300.0
-_BUILT = Path(__file__).resolve().parents[2] / "build/firmware"
+BUILT = Path(__file__).resolve().parents[2] / "build/firmware"
 _HEAP = "import gc; gc.collect(); print(gc.mem_free())"
 _ARCHS = {chip: "rv32imc" if chip in ("esp32c3", "esp32c6") else "xtensawin" for chip in _BOOT}
 
@@ -57,12 +57,20 @@ class Written:
 
 
 class Tools:
-    """Of one run. firmware: by chip; of a virtual board a stand-in is made once."""
+    """Of one run. firmware: by chip; of a virtual board a stand-in is made once. files: what `make
+    firmware` leaves. every: seconds between two messages of a board.
+    """
 
     def __init__(
-        self, folder: Path, firmware: dict[str, Path], wifi: Path | None, every: float = 1.0
+        self,
+        folder: Path,
+        firmware: dict[str, Path],
+        wifi: Path | None,
+        files: Path = BUILT,
+        every: float = 1.0,
     ) -> None:
-        self.folder, self._firmware, self._wifi, self._every = folder, firmware, wifi, every
+        self.folder, self._firmware, self._wifi = folder, firmware, wifi
+        self.files, self._every = files, every
         self._lock = threading.Lock()
 
     def firmware(self, board: Board) -> Path:
@@ -88,17 +96,14 @@ class Tools:
         folder = enrolment.parent / f"{board.name}.board"
         words = ["build", "--enrolment", str(enrolment), "--chip", board.chip, "--replace"]
         words += ["--topic", topic, "--every", f"{self._every:g}", "-o", str(folder)]
-        words += [*self._arch(board), *self._network(board)]
+        words += ["--files", str(self.files), *self._network(board)]
+        if board.arch():
+            words += ["--arch", board.arch()]
         ordered(module("sealmq_board", *words), timeout=300)
         about = json.loads((folder / "bundle.json").read_text())
         image = hashlib.sha256(self.firmware(board).read_bytes())
         image.update(bytes.fromhex(about["sha256"]["vfs.bin"]))
         return Bundle(folder, folder / "nvs.bin", folder / "vfs.bin", image.hexdigest())
-
-    def _arch(self, board: Board) -> list[str]:
-        if board.kind != "virtual":
-            return []
-        return ["--arch", "x86" if "32" in board.interpreter() else "x64"]
 
     def wifi(self, kind: str) -> Path:
         """The file of the network that such boards join. RigError where there is none."""
@@ -159,7 +164,7 @@ class Tools:
     ) -> None:
         """Over MicroPython, without flashing. given_up: as in processes.run. Failed."""
         words = ["--enrolment", str(enrolment), "--topic", topic, "--every", f"{self._every:g}"]
-        words += ["--port", board.port, *self._network(board)]
+        words += ["--files", str(self.files), "--port", board.port, *self._network(board)]
         done = run(
             module("sealmq_board", "provision", *words), timeout=_PATIENCE_S, given_up=given_up
         )
@@ -178,14 +183,11 @@ class Tools:
         return answer
 
     def client_files(self, board: Board) -> tuple[Path, str]:
-        """Where `make firmware` leaves what it makes, and the folder in it with the client's files
-        for this board. RigError.
-        """
-        arch = self._arch(board)[-1:]
-        name = arch[0] if arch else f"everything/{_ARCHS[board.chip]}"
-        if not (_BUILT / name).is_dir():
-            raise RigError(f"there is no {_BUILT / name}", "make firmware")
-        return _BUILT, name
+        """`files`, and the folder in it with the client's files for this board. RigError."""
+        name = board.arch() or f"everything/{_ARCHS[board.chip]}"
+        if not (self.files / name).is_dir():
+            raise RigError(f"there is no {self.files / name}", "make firmware")
+        return self.files, name
 
     def heap(self, board: Board) -> int:
         """Free bytes behind a collection, with all that the program has loaded; this stops it."""

@@ -133,6 +133,9 @@ class VirtualBoard(Board):
         flash = self.ctl("status")["flash"]
         return int(flash["programs"]) + int(flash["erases"])
 
+    def arch(self) -> str:
+        return "x86" if self._bits == 32 else "x64"
+
     def interpreter(self) -> str:
         return f"MicroPython of this host, {self._bits} bits"
 

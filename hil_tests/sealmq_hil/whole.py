@@ -27,7 +27,7 @@ from .results import FAIL, SKIP, Results
 from .rig import VIRTUAL, BoardEntry, Rig
 from .runner import go
 from .site import MOSQUITTO, Site
-from .tools import Tools
+from .tools import BUILT, Tools
 from .virtual import VirtualBoard
 
 
@@ -43,6 +43,7 @@ class Settings:
     out: Path | None = None
     as_json: bool = False
     keep: bool = False
+    files: Path = BUILT
 
 
 def whole(entries: Sequence[BoardEntry], rig: Rig, settings: Settings) -> int:
@@ -86,7 +87,7 @@ def _benches(
     stack.callback(site.stop)
     starting = _Aside(site.start)
     heavy = threading.Semaphore(settings.jobs)
-    tools = Tools(folder, dict(rig.firmware), rig.wifi)
+    tools = Tools(folder, dict(rig.firmware), rig.wifi, settings.files)
     benches = []
     parts = shares(settings.cuts, len(entries))
     boards = [_board(entry, rig, tools) for entry in entries]

@@ -53,7 +53,9 @@ def test_the_example_is_one_with_its_comments_taken_away(tmp_path: Path) -> None
     for name in ("ESP32_GENERIC-v1.25.0.bin", "ESP32_GENERIC_C3-v1.25.0.bin"):
         (tmp_path / name).touch()
     rig = load(file)
-    assert [board.kind for board in rig.boards] == ["virtual", "virtual", "serial", "rfc2217"]
+    assert [board.kind for board in rig.boards] == [
+        *("virtual", "virtual", "serial", "rfc2217", "rfc2217")
+    ]
     assert rig.wifi_on
     assert rig.boards[2].power_off[0] == "uhubctl"
 
@@ -72,6 +74,7 @@ def test_a_rig(tmp_path: Path) -> None:
         ("bits = 32", 'bits = "32"', "board 2: bits is a text; a number was expected"),
         ("bits = 32", "bits = 16", "board v: bits is 16; 32 or 64"),
         ("bits = 32", "bit = 32", "board 2: bit is not known"),
+        ("bits = 32", 'arch = "arm"', "board v: arch is 'arm'; x64 or x86"),
         ('name = "v"', 'name = "one"', "two boards have the name one"),
         ('name = "v"', 'name = "a b"', "the name 'a b' is not of letters"),
         ('name = "v"', "", "board 2 has no name"),

@@ -1,0 +1,92 @@
+"""The rig on virtual boards: real esptool, mpremote, MicroPython, site and broker; power cuts.
+
+One run for all boards; what it wrote is then judged line by line, as a reader of the results would.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from sealmq_hil.behaviour import NAMES
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "shared_spec" / "hil.schema.json").read_text())
+validator = Draft202012Validator(SCHEMA)
+
+
+def built() -> None:
+    """The client's files for a host's interpreter: `make firmware` leaves them."""
+    if not (ROOT / "build/firmware/x64/sealmq_device").is_dir():
+        program = ROOT / "firmware/host/build_mpy.py"
+        subprocess.run([sys.executable, str(program)], check=True, capture_output=True)
+
+
+def run(out: Path, *words: str, timeout: float = 900) -> tuple[str, list[dict[str, Any]]]:
+    """`sealmq hil run …`, which has to pass: what it said, and the lines of closed segments."""
+    built()
+    done = subprocess.run(
+        [sys.executable, "-m", "sealmq_hil", "run", "--out", str(out), *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(out.glob("*.open"))
+    rows = []
+    for file in sorted(out.glob("*.jsonl")):
+        rows += [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        validator.validate(row)
+    return done.stdout, rows
+
+
+def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
+    """Everything was tried on every board and passed, with so many cuts, half of them inside."""
+    verdicts = [row for row in rows if row["stage"] == "verdict"]
+    assert len(verdicts) == boards * len(NAMES)
+    assert {row["outcome"] for row in rows} == {"pass"}
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert all(len(row["image"]) == 64 for row in verdicts if row["behaviour"] != "flash")
+    made = [row for row in rows if "cut_after" in row and row["behaviour"] != "provision"]
+    assert len(made) == cuts
+    assert 2 * sum(row["cut_inside"] for row in made) >= cuts
+    assert {row["cut_partition"] for row in made} == {"nvs"}
+    assert {row["behaviour"] for row in made} == {"cut-counter", "cut-provisioning"}
+    again = [row for row in rows if "cut_after" in row and row["behaviour"] == "provision"]
+    assert [row["cut_partition"] for row in again] == ["vfs"] * boards
+    collected = [row for row in rows if row["behaviour"] == "nonces" and "count" in row]
+    assert {row["stage"] for row in collected} == {"link", "inner", "outer"}
+    assert all(row["count"] > 20 for row in collected)
+
+
+def test_three_boards_and_twenty_power_cuts(tmp_path: Path) -> None:
+    said, rows = run(tmp_path, "--boards", "3", "--cuts", "20", "--seed", "20")
+    judge(rows, 3, 20)
+    assert "0 twice with other content" in said
+    assert "virtual boards say nothing about:" in said
+    assert said.rstrip().endswith(f"{3 * len(NAMES)} pass, 0 fail, 0 skip")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bits", [64, 32])
+def test_ten_boards_and_two_hundred_power_cuts(tmp_path: Path, bits: int) -> None:
+    words = ["--boards", "10", "--cuts", "200", "--seed", "200", "--bits", str(bits)]
+    _, rows = run(tmp_path, *words, timeout=3600)
+    judge(rows, 10, 200)
+
+
+@pytest.mark.full
+def test_an_embedded_broker_is_tapped_on_the_boards_paths(tmp_path: Path) -> None:
+    words = [word for name in ("flash", "publish", "power-loss", "nonces") for word in
+             ("--behaviour", name)]  # fmt: skip
+    _, rows = run(tmp_path, "--broker", "embedded", "--seed", "3", *words)
+    collected = [row["stage"] for row in rows if row["behaviour"] == "nonces" and "count" in row]
+    assert collected == ["link"]
