@@ -177,6 +177,29 @@ def test_cut_off_anywhere_and_run_again(tmp_path: Path, after: int, whom: str) -
         assert list((tmp_path / "run").iterdir()) == []
 
 
+# The board's own power: at a write, or in the middle of one.
+@pytest.mark.full
+@pytest.mark.parametrize("after", [0, 3, 700, 5000])
+@pytest.mark.parametrize("inside", [False, True])
+def test_power_cut_anywhere_and_run_again(tmp_path: Path, after: int, inside: bool) -> None:
+    firmware = firmware_file(tmp_path)
+    bundle = built(tmp_path)
+    nvs, vfs = images(bundle)
+    with board(tmp_path / "one") as one:
+        one.ctl({"do": "cut", "after": after, "inside": inside})
+        code, _, err = flash(one, bundle, firmware)
+        assert code == 1
+        assert "the connection to the board was lost" in err
+        assert images(bundle) == (nvs, vfs)
+        one.ctl({"do": "download", "on": False})
+        one.ctl({"do": "power", "on": True})
+        assert one.ctl({"do": "status"})["mode"] != "run"
+        one.ctl({"do": "download", "on": True})
+        code, _, err = flash(one, bundle, firmware)
+        assert code == 0, err
+        check_whole(one, firmware, nvs, vfs)
+
+
 @pytest.mark.full
 def test_over_rfc2217_the_board_starts_behind_it(tmp_path: Path) -> None:
     firmware = firmware_file(tmp_path)
