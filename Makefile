@@ -36,11 +36,11 @@ demo: setup  ## a protected factory with MicroPython clients, under a minute
 lint: setup  ## ruff, mypy, the one-way imports
 	@.ci/lint.sh
 
-test: lint  ## lint and all tests but the long ones, within ten minutes
+test: lint firmware  ## lint and all tests but the long ones, within ten minutes
 	@$(PYTEST) -m 'not full' $(PYTEST_ARGS) $(TESTS)
 
 test-full: FUZZ_INPUTS = 1000000
-test-full: lint  ## everything
+test-full: lint firmware  ## everything
 	@$(PYTEST) $(PYTEST_ARGS) $(TESTS)
 	@$(MAKE) --no-print-directory test-built
 	@$(PYTHON) hil_tests/red.py
@@ -55,7 +55,11 @@ test-red: setup  ## each defence taken out; the tests that attack it must fail (
 fuzz: setup  ## FUZZ_INPUTS inputs at each surface, steered by coverage; build/fuzz keeps them
 	@$(PYTHON) -m fuzz --inputs $(FUZZ_INPUTS)
 
-firmware: setup  ## the device's .mpy files for each architecture, and their sizes, in build/firmware/
+firmware: setup build/firmware/sizes.json  ## the device's .mpy files for each architecture, and their sizes, in build/firmware/
+
+# What the tests' boards are flashed with, too: made anew whenever a source is newer.
+build/firmware/sizes.json: $(wildcard firmware/sealmq_device/*.py shared_spec/sealmq_spec/*.py \
+    firmware/host/build_mpy.py firmware/host/mpy_*.py firmware/host/wake.txt) | setup
 	@$(PYTHON) firmware/host/build_mpy.py
 
 bench-gateway: setup  ## what a message costs the gateway, into build/bench/
