@@ -39,8 +39,8 @@ class Loader:
         self.registers = Registers(chip, flash, mac)
         # Commands, registers and flash commands that were asked for and are not modelled.
         self.refused: Counter[str] = Counter()
-        # Set when the host wants the program in flash to run; the board does it and resets us.
-        self.leaving = False
+        # Set when the host wants out, "run" the program in flash or "reset"; the board does it.
+        self.leaving: str | None = None
         self.stub = False
         self._greet = False  # the stub has just been started
         self._reader = Reader(_MOST_FRAME)
@@ -52,7 +52,7 @@ class Loader:
     def reset(self) -> None:
         """As after a reset into download mode. `refused` stays."""
         self.registers.reset()
-        self.leaving = False
+        self.leaving = None
         self._reader = Reader(_MOST_FRAME)
         self._to_rom()
 
@@ -201,16 +201,17 @@ class Loader:
         return 0, b""
 
     def _end(self, data: bytes, packed: bool) -> _Answer:
-        (stay,) = struct.unpack("<I", data)
+        (flag,) = struct.unpack("<I", data)
         if self._writing is None or self._writing.packed != packed:
             raise Refused(Why.NOT_WRITING)
         if self.stub:
             self._writing.finish()
         self._writing = None
-        if not stay and self.stub:
+        # 1: the stub stays, the ROM runs the program. 0: the stub goes, the ROM resets the chip.
+        if not self.stub:
+            self.leaving = "run" if flag else "reset"
+        elif not flag:
             self._to_rom()
-        elif not stay:
-            self.leaving = True
         return 0, b""
 
     def _md5(self, data: bytes, _: int) -> _Answer:
@@ -267,7 +268,7 @@ class Loader:
         return 0, struct.pack("<I8xII", 0, self.chip.chip_id, 0)[:length]
 
     def _run(self, data: bytes, _: int) -> _Answer:
-        self.leaving = True
+        self.leaving = "run"
         return 0, b""
 
 

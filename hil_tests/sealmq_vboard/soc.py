@@ -72,8 +72,10 @@ class Soc:
             except PowerLost:
                 return
             self._console(out)
-            if self.loader.leaving:
+            if self.loader.leaving == "run":
                 self._boot("reset")
+            elif self.loader.leaving == "reset":
+                self.reset("reset")
         elif self.mode == "run":
             self.child.write(data)
 

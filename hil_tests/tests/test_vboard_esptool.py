@@ -118,6 +118,20 @@ def test_faster_line(esp32: VirtualBoard) -> None:
     assert "WARNING" not in esptool(esp32.pty, "flash-id")  # the crystal is 40 MHz still
 
 
+def test_the_stub_stays_and_the_program_is_started(tmp_path: Path) -> None:
+    image = tmp_path / "stand-in.bin"
+    image.write_bytes(firmware(CHIPS["esp32c3"]))
+    with board(tmp_path / "b", chip="esp32c3", download=True) as made:
+        assert made.pty is not None
+        # The last option given counts.
+        stays = ("--after", "no-reset-stub")
+        esptool(made.pty, *stays, "write-flash", "0x0", str(image))
+        # The stub goes at its end, and with the ROM one can start the program.
+        assert "Stub flasher is already running" in esptool(made.pty, "chip-id")
+        esptool(made.pty, "--no-stub", "run")
+        until(lambda: made.ctl({"do": "status"})["mode"] in ("run", "over"))
+
+
 def test_what_is_not_modelled_fails_and_is_listed(esp32: VirtualBoard) -> None:
     said = esptool(esp32.pty, "--no-stub", "read-mem", "0x3ff00044", fails=True)
     assert "Failed to read target memory" in said
@@ -192,6 +206,37 @@ def test_rfc2217_resets_into_the_loader_and_out_of_it(tmp_path: Path) -> None:
         assert "Hash of data verified." in said
         assert "Hard resetting via RTS pin..." in said
         until(lambda: made.ctl({"do": "status"})["mode"] in ("run", "over"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CHIPS)
+def test_each_chip_resets_over_rfc2217(name: str, tmp_path: Path) -> None:
+    image = tmp_path / "stand-in.bin"
+    image.write_bytes(firmware(CHIPS[name]))
+    with board(tmp_path / "b", chip=name, pty=False, rfc2217=0) as made:
+        at = f"{CHIPS[name].bootloader:#x}"
+        said = esptool(made.url_rfc2217, "write-flash", at, str(image), reset=True)
+        assert "Hash of data verified." in said
+        until(lambda: made.ctl({"do": "status"})["mode"] in ("run", "over"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(12))
+def test_power_lost_anywhere_and_written_again(tmp_path: Path, seed: int) -> None:
+    file = tmp_path / "data.bin"
+    file.write_bytes(_noise(150_000, seed))
+    draw = random.Random(seed)
+    with board(tmp_path / "b", download=True) as made:
+        for _ in range(3):
+            after = draw.randrange(600)
+            made.ctl({"do": "cut", "after": after, "inside": draw.random() < 0.5, "seed": after})
+            run = _begun(made, file)
+            until(lambda: made.ctl({"do": "status"})["mode"] == "off")
+            run.kill()
+            run.wait()
+            made.ctl({"do": "power", "on": True})
+        esptool(made.pty, "write-flash", "0x10000", str(file))
+        assert cells(made, 0x10000, 150_000) == file.read_bytes()
 
 
 @pytest.mark.full

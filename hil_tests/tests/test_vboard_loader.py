@@ -160,10 +160,21 @@ def test_a_write(loader: Loader, flash: Flash, stub: bool, packed: bool) -> None
     digest = hashlib.md5(data, usedforsecurity=False)
     md5 = _ask(loader, _packet(0x13, struct.pack("<IIII", 0x5000, len(data), 0, 0)))[1]
     assert md5 == (digest.digest() if stub else digest.hexdigest().encode())
+    # Leaving: the stub goes back to the ROM if told to, the ROM goes in either case.
+    if stub:
+        assert _ask(loader, _packet(end, b"\x01\0\0\0")) == good
+        loader.feed(_packet(begin, bytes(16)))
+        assert loader.stub
     loader.feed(_packet(end, bytes(4)))
-    # Leaving: the stub's goes back to the ROM, the ROM's boots.
     assert not loader.stub
-    assert loader.leaving is not stub
+    assert loader.leaving == (None if stub else "reset")
+
+
+def test_the_rom_runs_the_program(loader: Loader) -> None:
+    loader.feed(_packet(2, bytes(16)))
+    loader.feed(_packet(4, b"\x01\0\0\0"))
+    assert loader.leaving == "run"
+    assert loader.feed(_packet(8, _SYNC)) == b""
 
 
 def test_writes_that_go_wrong(loader: Loader, flash: Flash) -> None:
