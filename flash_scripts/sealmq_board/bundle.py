@@ -9,10 +9,13 @@ From the same inputs the same bytes: no time, no folder's name, no order of a se
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +100,22 @@ def read(path: Path) -> Bundle:
             )
         parts[name] = raw
     return Bundle(path, about, parts[NVS], parts[VFS])
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """No other run takes the same bundle meanwhile. BoardError: one has it."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BoardError(
+                f"{path} is being flashed by another run", hint="wait until that one ends"
+            ) from None
+        yield
+    finally:
+        os.close(fd)
 
 
 def given_to(path: Path) -> str:

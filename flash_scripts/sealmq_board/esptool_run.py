@@ -93,7 +93,9 @@ class Runner:
         EsptoolError.
         """
         command = [
-            *(sys.executable, "-m", "esptool", "--chip", ways.chip, "--port", ways.port.url),
+            # -P: an esptool.py in the folder where somebody works is not it.
+            *(sys.executable, "-P", "-m", "esptool"),
+            *("--chip", ways.chip, "--port", ways.port.url),
             *("--baud", str(ways.baud), "--before", ways.before),
             *("--after", ways.after if last else "no-reset", *words),
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import os
 import sys
@@ -64,7 +65,10 @@ def run(args: argparse.Namespace) -> int:
     _check_clients(bundles)
     for taken, port in zip(bundles, ports, strict=True):
         _check_arch(taken, port)
-    with Showing() as showing:
+    with contextlib.ExitStack() as stack:
+        for taken in bundles:
+            stack.enter_context(bundle.held(taken.path))
+        showing = stack.enter_context(Showing())
         raw = fetch.load(args.firmware, args.sha256, showing.fetched)
         made = {each.chip.name: firmware.checked(raw, each.chip) for each in bundles}
         boards = [

@@ -104,6 +104,17 @@ def test_what_it_is_given(instead: Path) -> None:
     assert "--after|hard-reset|" in Runner().run(WAYS, ["flash-id"], lines.append, last=True)
 
 
+def test_one_in_the_folder_where_somebody_works_is_not_it(
+    instead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead.write_text("print('the right one')")
+    here = tmp_path / "downloads"
+    here.mkdir()
+    (here / "esptool.py").write_text("print('the wrong one')")
+    monkeypatch.chdir(here)
+    assert Runner().run(WAYS, [], lambda line: None) == "the right one"
+
+
 def test_lines_come_as_they_are_printed(instead: Path) -> None:
     instead.write_text(
         "import sys\n"

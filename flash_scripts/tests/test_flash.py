@@ -25,6 +25,7 @@ from flashed_board import (
     start,
     until_programmed,
 )
+from sealmq_board import bundle as bundles
 from sealmq_board import littlefs
 
 
@@ -133,6 +134,16 @@ def test_a_bundle_for_a_virtual_board_is_none_for_a_real_one(tmp_path: Path) -> 
     done = command("flash", built(tmp_path), "--firmware", "x", "--port", "/dev/null")
     assert done.returncode == 1
     assert "is for a virtual board (x64), /dev/null is real" in done.stderr
+
+
+def test_two_runs_with_one_bundle(tmp_path: Path) -> None:
+    bundle = built(tmp_path)
+    with bundles.held(bundle):
+        done = command("flash", bundle, "--firmware", "x", "--port", "socket://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "is being flashed by another run" in done.stderr
+    done = command("flash", bundle, "--firmware", "/none", "--port", "socket://127.0.0.1:9")
+    assert "/none" in done.stderr
 
 
 # Firmware without a file system in its table, as MicroPython's since 1.26: it is fitted.
