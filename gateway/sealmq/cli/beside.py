@@ -38,5 +38,6 @@ def run(name: str, words: Sequence[str]) -> NoReturn:
             hint="pip install 'sealmq[flash]', or run it from a checkout after `make setup`",
         )
     sys.stdout.flush()
-    # The words are the operator's own, and no shell reads them.
-    os.execv(sys.executable, [sys.executable, "-m", package, *words])  # noqa: S606
+    # The words are the operator's own, and no shell reads them. -P: what lies in the folder where
+    # somebody works is no module.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", package, *words])  # noqa: S606
