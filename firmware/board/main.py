@@ -1,6 +1,7 @@
 # Publishes a reading each `every` seconds and goes on whatever the network does. /app.json says
 # what and where; what is measured is yours: a file /app.py with a function measure(). It prints
 # lines that begin with "sealmq: " and none that holds a secret. Ctrl-C gets to the REPL.
+import gc
 import json
 import sys
 import time
@@ -11,6 +12,10 @@ import sealmq_slots
 _TYPING = False
 if _TYPING:
     from typing import Any
+
+# Collecting often keeps what lives together. Else it lies scattered over all of the memory, and a
+# piece of a few kB is nowhere to be had.
+gc.threshold(16_384)  # type: ignore[attr-defined]
 
 # More than a connect takes at most: 30 times the client's timeout.
 _DOG_MS = 150_000

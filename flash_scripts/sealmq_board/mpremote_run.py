@@ -27,6 +27,8 @@ MARK = "\x1esealmq "
 # carries some 5 kB a second.
 _SILENT_S = 20.0
 _BYTES_A_SECOND = 1500
+_NO_CODE = re.compile(r"\s*(#.*)?$")
+_STARTED = re.compile(rb"(?m)^(rst:0x|ESP-ROM:|sealmq: boot )")
 # A board that starts may miss the first interruption.
 _ATTEMPTS = 2
 
@@ -39,6 +41,10 @@ Answer = dict[str, Any]
 
 class NoAnswer(BoardError):
     """No MicroPython answers there."""
+
+
+class NoMemory(BoardError):
+    """The board had too little memory left for a script, or started again meanwhile."""
 
 
 class Run(NamedTuple):
@@ -56,13 +62,21 @@ class Copy(NamedTuple):
 
 def work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
     """Do the steps; what the scripts answered. BoardError: the first that failed."""
-    for left in reversed(range(_ATTEMPTS)):
+    # Its program is stopped and left in memory, since starting MicroPython again would count as a
+    # start where a client is on trial. Where that leaves too little memory, it is started again.
+    soft = False
+    attempt = 0
+    while True:
+        attempt += 1
         try:
-            return _work(port, steps)
-        except NoAnswer:
-            if not left:
+            return _work(port, steps, soft)
+        except NoMemory:
+            if soft:
                 raise
-    raise NoAnswer(f"{port.name}: no answer")
+            soft = True
+        except NoAnswer:
+            if attempt >= _ATTEMPTS:
+                raise
 
 
 def first(answers: list[Answer], key: str) -> Answer:
@@ -70,10 +84,11 @@ def first(answers: list[Answer], key: str) -> Answer:
     return next((answer for answer in answers if key in answer), {})
 
 
-def _work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
+def _work(port: Port, steps: list[Run | Copy], soft: bool) -> list[Answer]:
     with private.folder() as folder:
         words, patience = _words(steps, folder)
-        command = [sys.executable, "-m", "mpremote", "connect", port.url, "resume", *words]
+        how = ["soft-reset"] if soft else ["resume"]
+        command = [sys.executable, "-m", "mpremote", "connect", port.url, *how, *words]
         process = _started(command)
         try:
             out = _followed(process, patience)
@@ -88,6 +103,11 @@ def _work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
             f"{port.name}: the board stopped answering (waited {patience:.0f} s)",
             hint="check its power, then run it again: it goes on where this one ended",
         )
+    if _STARTED.search(out):
+        raise NoMemory(
+            f"{port.name}: the board started again in the middle",
+            hint="check its power, then run it again: it goes on where this one ended",
+        )
     text = out.decode("utf-8", "replace")
     answers = _answers(text)
     if process.returncode:
@@ -95,8 +115,8 @@ def _work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
     return answers
 
 
-# What it prints, to its end; None when it says nothing for so long. mpremote itself waits for ever
-# for a board that has died.
+# What it prints, to its end or until the board has started again and talks of something else; None
+# when it says nothing for so long. mpremote itself waits for ever for a board that has died.
 def _followed(process: subprocess.Popen[bytes], patience: float) -> bytes | None:
     out = b""
     if process.stdout is None:
@@ -109,6 +129,8 @@ def _followed(process: subprocess.Popen[bytes], patience: float) -> bytes | None
                 process.wait()
                 return out
             out += piece
+            if _STARTED.search(out):
+                return out
     return None
 
 
@@ -164,8 +186,11 @@ def program(step: Run) -> str:
     common = (SCRIPTS / "common.py").read_text(encoding="utf-8")
     script = (SCRIPTS / f"{step.script}.py").read_text(encoding="utf-8")
     script = re.sub(r"^from \.common import .*$", "", script, flags=re.MULTILINE)
+    # It lies in the board's memory whole: without comments and empty lines.
+    lines = [line for line in f"{common}\n{script}".splitlines() if not _NO_CODE.match(line)]
+    code = "\n".join(lines)
     return (
-        f"{common}\n{script}\ntry:\n    main({step.args!r})\nexcept Exception as error:\n"
+        f"{code}\ntry:\n    main({step.args!r})\nexcept Exception as error:\n"
         "    say(error=type(error).__name__, text=str(error))\n    raise\n"
     )
 
@@ -193,8 +218,8 @@ def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
         kind, why = str(failed["error"]), str(failed.get("text", ""))
         hint = None
         if kind == "MemoryError":
-            hint = "sealmq board reset, then run it again: memory was in pieces"
-        elif why.startswith(("[Errno 28]", "28")):
+            return NoMemory(f"{port.name}: the board is out of memory", hint="sealmq board reset")
+        if why.startswith(("[Errno 28]", "28")):
             hint = "the board's file system is full: mpremote connect PORT df"
         elif kind == "ImportError":
             hint = "this board has no MicroPython for an ESP32, or was not provisioned"
@@ -211,7 +236,7 @@ def _error(port: Port, answers: list[Answer], text: str) -> BoardError:
             "`sealmq board flash` first",
         )
     if "MemoryError" in text:
-        return BoardError(f"{port.name}: the board is out of memory", hint="sealmq board reset")
+        return NoMemory(f"{port.name}: the board is out of memory", hint="sealmq board reset")
     if any(word in text for word in ("disconnected", "Input/output", "SerialException", "EIO")):
         return NoAnswer(
             f"{port.name}: the connection broke",

@@ -52,10 +52,14 @@ with open(place + "/../answer.py") as f:
 """
 
 # As on_board/look.py answers, of a board that has nothing yet.
-LOOK = """
+SAY = """
 M = "\\x1esealmq "
 def say(**a):
     print(M + json.dumps(a), end="\\r\\n")
+"""
+LOOK = (
+    SAY
+    + """
 if number == 0:
     say(name="micropython", version="1.25.0", mpy=2822, machine="fake", platform="esp32", id="01")
     say(free=1, size=2)
@@ -63,6 +67,7 @@ if number == 0:
     say(foreign=[])
     sys.exit()
 """
+)
 
 
 class Fake:
@@ -164,41 +169,63 @@ def test_what_a_kill_leaves_goes_with_the_next_run(fake: Fake) -> None:
     assert fake.left() == []
 
 
-def test_a_board_that_dies_is_not_waited_for_for_ever(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """mpremote would."""
-    (fake.folder / "answer.py").write_text("time.sleep(600)")
+@pytest.fixture
+def inside(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """work() of this process runs it as well."""
     monkeypatch.setenv("PYTHONPATH", str(fake.folder))
     monkeypatch.setenv("FAKE", str(fake.calls))
+    return fake
+
+
+def erase(fake: Fake, answer: str) -> list[mpremote_run.Answer]:
+    (fake.folder / "answer.py").write_text(SAY + answer)
+    return mpremote_run.work(Port("one", str(fake.port)), [Run("erase")])
+
+
+def test_a_board_that_dies_is_not_waited_for_for_ever(
+    inside: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mpremote would."""
     monkeypatch.setattr(mpremote_run, "_SILENT_S", 1.0)
     with pytest.raises(BoardError, match="stopped answering"):
-        mpremote_run.work(Port("one", str(fake.port)), [Run("erase")])
+        erase(inside, "time.sleep(600)")
+
+
+def test_a_board_that_starts_again_is_asked_once_more(inside: Fake) -> None:
+    """mpremote would wait for ever here, too, and the board would talk on and on."""
+    answer = "print('rst:0xc (SW_CPU_RESET)')\nwhile True: print('and on'); time.sleep(0.1)\n"
+    with pytest.raises(BoardError, match="started again in the middle"):
+        erase(inside, answer)
+    assert ["soft-reset" in call["words"] for call in inside.seen()] == [False, True]
+
+
+def test_where_memory_is_short_the_program_is_not_kept(inside: Fake) -> None:
+    answer = 'say(wiped=True) if "soft-reset" in sys.argv else say(error="MemoryError")\n'
+    assert erase(inside, answer + 'sys.exit("resume" in sys.argv)') == [{"wiped": True}]
+    assert len(inside.seen()) == 2
+    with pytest.raises(mpremote_run.NoMemory):
+        erase(inside, "sys.exit('MemoryError: memory allocation failed')")
 
 
 ERRORS = (
     ('print("mpremote: failed to access /dev/x (it may be in use)"); sys.exit(1)', "busy", "group"),
     ('print("mpremote: could not enter raw repl"); sys.exit(1)', "no MicroPython", "reset button"),
-    ('print(json.dumps({})); sys.exit("OSError: [Errno 5] Input/output")', "broke", "cable"),
-    ('say(error="MemoryError", text=""); sys.exit(1)', "MemoryError", "board reset"),
+    ('sys.exit("OSError: [Errno 5] Input/output")', "broke", "cable"),
+    ('say(error="MemoryError", text=""); sys.exit(1)', "out of memory", "board reset"),
     ('say(error="OSError", text="28"); sys.exit(1)', "OSError 28", "full"),
     ('say(error="ImportError", text="no esp32"); sys.exit(1)', "ImportError", "MicroPython for"),
-    ('print("\\x1esealmq {\\"secr"); sys.exit(1)', "arrive whole", "cable"),
-    ("pass", "did not say", "again"),
+    ('print(M + "{secr"); sys.exit(1)', "arrive whole", "cable"),
     ("sys.exit('it thinks otherwise')", "it thinks otherwise", "again"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "text", "hint"), ERRORS)
-def test_errors_are_told_with_a_hint(fake: Fake, answer: str, text: str, hint: str) -> None:
-    work = fake.provision(LOOK + answer)
-    _, err = work.communicate(timeout=60)
-    assert work.returncode == 1
-    first, second = err.splitlines()[-2:]
-    assert first.startswith("sealmq board: ")
-    assert text in first
-    assert second.startswith("hint: ")
-    assert hint in second
+def test_errors_are_told_with_a_hint(inside: Fake, answer: str, text: str, hint: str) -> None:
+    with pytest.raises(BoardError) as raised:
+        erase(inside, answer)
+    assert str(raised.value).startswith("one: ") or "arrive whole" in text
+    assert text in str(raised.value)
+    assert hint in (raised.value.hint or "")
 
 
 def test_a_script_is_what_both_languages_read() -> None:
