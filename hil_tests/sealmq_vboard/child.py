@@ -37,6 +37,7 @@ _EIO, _EINVAL = 5, 22
 # of a 64-bit interpreter are twice as large. And what the stubs in device/ take away from it.
 _HEAP = {32: 160 * 1024, 64: 320 * 1024}
 _STUBS = {32: 56 * 1024, 64: 80 * 1024}
+_HEAP_BEGINS = {32: 64 * 1024, 64: 128 * 1024}
 _US = 1_000_000
 _NO_AP, _WRONG_KEY = 201, 202
 _FOR_EVER_S = 1e9
@@ -207,6 +208,7 @@ class Child:
             "rtc_us": self._rtc(),
             "at_ns": now,
             "watchdog": self._watchdog_ms,
+            "heap_begins": _HEAP_BEGINS[int(self._config["bits"])],
         }
 
     def _interpreter(self) -> str:

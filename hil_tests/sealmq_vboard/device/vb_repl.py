@@ -170,7 +170,7 @@ def raw(broken=False):
 def _execute(line):
     try:
         source = str(line, "utf8")
-    except UnicodeError as error:
+    except (UnicodeError, MemoryError) as error:
         say_raw(b"\x04")
         show(error)
         say_raw(b"\x04")
