@@ -198,7 +198,7 @@ def field(said: str, name: str) -> str:
 
 def flash_size(said: str) -> int:
     """The bytes of the chip's flash. BoardError: it was not detected."""
-    found = re.fullmatch(r"(\d+)(KB|MB)", field(said, "Detected flash size"))
+    found = re.search(r"(?im)^(?:auto-)?detected flash size: *(\d+)(KB|MB)$", said)
     if not found:
         raise BoardError("the size of the board's flash cannot be detected", hint=_PORT_LOST)
     return int(found[1]) << (20 if found[2] == "MB" else 10)

@@ -101,12 +101,18 @@ def checked(raw: bytes, chip: Chip) -> Firmware:
     return Firmware(digest, tuple(parts), tuple(partitions), _version(raw))
 
 
-def layout(firmware: Firmware, flash_size: int) -> Layout:
-    """Where NVS and the file system are, on a chip with that much flash. BoardError: no room."""
+def nvs_place(firmware: Firmware) -> Partition:
+    """Where NVS is. BoardError: no room."""
     nvs = firmware.place("nvs")
     if nvs is None or nvs.size < _LEAST_NVS:
         size = 0 if nvs is None else nvs.size
         raise BoardError(f"the firmware has {size:,} bytes of NVS", f"at least {_LEAST_NVS:,}")
+    return nvs
+
+
+def layout(firmware: Firmware, flash_size: int) -> Layout:
+    """Where NVS and the file system are, on a chip with that much flash. BoardError: no room."""
+    nvs = nvs_place(firmware)
     end = max(each.offset + each.size for each in firmware.partitions)
     if end > flash_size:
         raise BoardError(

@@ -15,7 +15,7 @@ from .bundle import Bundle
 from .chips import SECTOR
 from .errors import BoardError
 from .esptool_run import Runner, Ways, field, flash_size, written
-from .firmware import Firmware, Part, layout
+from .firmware import Firmware, Part, layout, nvs_place
 from .showing import Shown
 
 
@@ -39,18 +39,17 @@ class Board:
         """Chip, MAC, flash size, and whose enrolment it holds. BoardError."""
         begun = time.monotonic()
         self._shown.step("connecting")
-        said = runner.run(self._ways, ["flash-id"], _nothing)
+        nvs = nvs_place(self._made)
+        with private.folder() as folder:
+            copy = folder / "read.bin"
+            words = ["read-flash", "--flash-size", "detect", hex(nvs.offset), hex(nvs.size)]
+            said = runner.run(self._ways, [*words, str(copy)], _nothing)
+            self.holds = _held(copy.read_bytes())
         self.mac = field(said, "MAC").lower()
         if not self.mac:
             raise BoardError("the board does not tell its MAC", hint="run it again")
         self.flash_size = flash_size(said)
-        nvs = layout(self._made, self.flash_size)
-        self._shown.step("reading what it holds")
-        with private.folder() as folder:
-            copy = folder / "read.bin"
-            words = ["read-flash", hex(nvs.nvs), hex(nvs.nvs_size), str(copy)]
-            runner.run(self._ways, words, _nothing)
-            self.holds = _held(copy.read_bytes())
+        layout(self._made, self.flash_size)
         self.seconds += time.monotonic() - begun
 
     def bring(self, runner: Runner, keep: bool) -> None:

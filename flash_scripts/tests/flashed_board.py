@@ -103,7 +103,7 @@ def esptool_for(port: str, command: str) -> int:
         for pid, words in _commands():
             if "esptool" in words and port in words and command in words:
                 return pid
-        time.sleep(0.01)
+        time.sleep(0.05)
     raise TimeoutError(f"no esptool {command} on {port}")
 
 
@@ -113,7 +113,7 @@ def until_programmed(made: VirtualBoard, pages: int) -> None:
     while made.ctl({"do": "status"})["flash"]["programs"] < pages:
         if time.monotonic() > end:
             raise TimeoutError(f"fewer than {pages} pages were written")
-        time.sleep(0.002)
+        time.sleep(0.03)
 
 
 def ctrl_c_counts() -> None:
@@ -147,7 +147,7 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(0.1):
+        while not self._stop.wait(0.25):
             self.looks += 1
             for name in filter(str.isdigit, os.listdir("/proc")):
                 for what in ("cmdline", "environ"):

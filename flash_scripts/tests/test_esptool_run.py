@@ -73,7 +73,7 @@ def test_fields() -> None:
     assert esptool_run.field(TOLD, "MAC") == "A0:b1:c2:d3:e4:f5"
     assert esptool_run.field(TOLD, "Nothing") == ""
     assert esptool_run.flash_size(TOLD) == 4 << 20
-    assert esptool_run.flash_size("Detected flash size: 512KB") == 512 << 10
+    assert esptool_run.flash_size("Auto-detected flash size: 512KB\n") == 512 << 10
     for said in ("", "Detected flash size: Unknown"):
         with pytest.raises(BoardError, match="cannot be detected"):
             esptool_run.flash_size(said)
