@@ -15,6 +15,7 @@ from sealmq_hil.behaviour import Behaviour
 from sealmq_hil.bench import Bench
 from sealmq_hil.board import Place
 from sealmq_hil.errors import Skipped
+from sealmq_hil.figures import sentence
 from sealmq_hil.results import FAIL, PASS, SKIP, VERDICT, Results, Row, Segment, commit
 from sealmq_hil.runner import go
 
@@ -132,3 +133,11 @@ def test_counts_and_the_first_failure_are_of_verdicts_and_stages() -> None:
 
 def test_the_commit_is_that_of_the_tree() -> None:
     assert len(commit().removesuffix("-dirty")) == 40 or commit() == "unknown"
+
+
+def test_the_readme_says_what_was_measured() -> None:
+    folder = Path(__file__).parents[1]
+    figures = json.loads((folder / "figures.json").read_text())
+    assert figures["boards"] == 10
+    assert figures["seconds"] < 300
+    assert sentence(figures) in (folder / "README.md").read_text()
