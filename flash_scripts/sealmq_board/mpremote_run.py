@@ -88,7 +88,7 @@ def _work(port: Port, steps: list[Run | Copy], soft: bool) -> list[Answer]:
     with private.folder() as folder:
         words, patience = _words(steps, folder)
         how = ["soft-reset"] if soft else ["resume"]
-        command = [sys.executable, "-m", "mpremote", "connect", port.url, *how, *words]
+        command = [sys.executable, "-P", "-m", "mpremote", "connect", port.url, *how, *words]
         process = _started(command)
         try:
             out = _followed(process, patience)

@@ -7,8 +7,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+from . import private
 from .cli import alone
 from .console import Console
 from .errors import BoardError, UsageError
@@ -30,9 +30,9 @@ of its NVS and of its files is erased and read back, not only the entries: those
 they are overwritten. MicroPython stays. A board whose MicroPython does not answer is erased through
 the chip's loader (--loader), where DTR and RTS reach it or its BOOT button is held.
 """
-# As every official MicroPython has it; files lie behind the program, to the end of the flash.
+# Offset and size, for the loader: as the official MicroPython for 4 MiB has them.
 _NVS = (0x9000, 0x6000)
-_FILES = 0x200000
+_FILES = (0x200000, 0x200000)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"board": port.name, "disabled": disabled, "erased": erased}))
         return 0
     total = sum(erased.values())
-    print(f"{port.name}: {total:,} bytes of flash erased and read back ({', '.join(erased)})")
+    print(f"{port.name}: {total:,} bytes of flash erased ({', '.join(erased)})")
     print(f"{name} is disabled" if disabled else f"{name} is still enabled at its site")
     return 0
 
@@ -122,13 +122,19 @@ def _by_micropython(port: Port) -> dict[str, int]:
 
 
 def _by_loader(port: Port) -> dict[str, int]:
-    lines = port.has_lines
-    ways = Ways(port, "auto", 460800, "default-reset" if lines else "no-reset", "hard-reset")
+    before = "default-reset" if port.has_lines else "no-reset"
+    ways = Ways(port, "auto", 460800, before, "hard-reset")
     runner = Runner()
-    start, size = _NVS
-    runner.run(ways, ["erase-region", hex(start), hex(size)], _nothing)
-    rest: dict[str, Any] = {"nvs": size}
-    return rest
+    for start, size in (_NVS, _FILES):
+        runner.run(ways, ["erase-region", hex(start), hex(size)], _nothing)
+    # What matters most is read back.
+    with private.folder() as folder:
+        copy = folder / "read.bin"
+        words = ["read-flash", *map(hex, _NVS), str(copy)]
+        runner.run(ways, words, _nothing, last=True)
+        if copy.read_bytes().strip(b"\xff"):
+            raise BoardError(f"{port.name}: NVS is not empty behind its erasure", hint="again")
+    return {"nvs": _NVS[1], "vfs": _FILES[1]}
 
 
 def _nothing(line: str) -> None:

@@ -51,9 +51,16 @@ class Board:
 
     def run(self, name: str, *words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "sealmq_board", name, "--port", str(self.made.pty)]
-        done = subprocess.run(
-            [*command, *map(str, words)], capture_output=True, text=True, timeout=240, check=False
-        )
+        try:
+            done = subprocess.run(
+                [*command, *map(str, words)],
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"{name}: {error.stdout!r} {error.stderr!r}") from None
         assert done.returncode == code, done.stdout + done.stderr
         for secret in (self._secret, WIFI["key"]):
             assert secret not in done.stdout + done.stderr
