@@ -9,4 +9,12 @@ NOT_MODELLED = (
     "as it was, not cells of any charge",
     "eFuses nobody burnt are 0, the ROM's version is told as 0",
     "Wi-Fi radio, Bluetooth, brown-out, deep-sleep current, pins",
+    "the interpreter is the Unix port's: errno numbers are Linux's, floats double; ffi and termios "
+    "can be imported, a socket that is not closed is not collected, frozen modules are its own",
+    "Ctrl-C ends a computing program within 0.1 s, not at its next instruction",
+    "the host's kernel acknowledges what peers send to a board that is gone; sockets have its "
+    "addresses, whatever network was joined; no access point, no scan",
+    "os.urandom without Wi-Fi gives the same bytes after each start, the worst that is documented",
+    "heap: 160 kB free for programs with 32 bits, 320 kB with 64, one area; Wi-Fi takes none of it",
+    "ticks start at 0 at each boot and follow the clock's rate, waits and asyncio do not",
 )
