@@ -32,6 +32,8 @@ from attack_scene import (
 from running_site import Site, until
 from wire import Wire, packet, publish, text
 
+UNAVAILABLE = 0x20, b"\0\3"
+
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
@@ -151,27 +153,44 @@ def test_two_connects_of_one_boot_session_share_one_window(stage: Scene) -> None
     assert [payload for _, payload, _ in stage.heard()] == [b"twice?", b"under way"]
 
 
-def test_a_client_removed_while_it_waits_for_the_broker_is_not_let_in(stage: Scene) -> None:
-    raw = stage.client("m1-arm-operator")
+def removed_while_it_waits(stage: Scene, name: str) -> Wire:
+    """A connection that calls, and whose client is removed while the broker sleeps."""
+    raw = stage.client(name)
     made = bytes(raw.connect_packet())
-    waiting = stage.broker.callers()
+    line = next(at for at in stage.site.toml.read_text().splitlines(True) if at.startswith(name))
+    waiting, denied = stage.broker.callers(), len(refusals(stage, "mediator.connect.denied"))
     wire = Wire(stage.site.port)
     with stage.broker.asleep():
         wire.send(made)
         until("the mediator at the broker", lambda: stage.broker.callers() > waiting)
-        stage.site.edit('m1-arm-operator = { label = "m1-arm", kind = "device" }\n', "")
+        stage.site.edit(line, "")
         stage.reload()
 
         def known() -> bool:
             probe = Wire(stage.site.port)
-            probe.send(made.replace(b"m1-arm-", b"m2-arm-"))
+            probe.send(made.replace(b"m1-", b"m2-"))
             assert probe.read() == (0x20, b"\0\x05")
-            return stage.refused("mediator.connect.denied")
+            return len(refusals(stage, "mediator.connect.denied")) > denied
 
         until("the mediator to know", known)
-    assert wire.read() == (0x20, b"\0\x05")
-    assert wire.closed()
-    assert stage.site.audit("connect", client="m1-arm-operator") == []
+    return wire
+
+
+def refusals(stage: Scene, rule: str) -> list[str]:
+    """The refusals by this rule so far."""
+    return [row["id"] for row in stage.site.audit("connect-refused", rule=rule)]
+
+
+def test_a_client_removed_while_it_waits_for_the_broker_is_not_let_in(stage: Scene) -> None:
+    # A call may wait for ten seconds. On a machine that is slower, another client tries.
+    for name in ("m1-arm-operator", "m1-device", "m1-temp-sibling", "m1-reader"):
+        wire = removed_while_it_waits(stage, name)
+        said = wire.read()
+        assert wire.closed()
+        assert stage.site.audit("connect", client=name) == []
+        if said != UNAVAILABLE:
+            break
+    assert said == (0x20, b"\0\x05")
     until("the record", lambda: stage.refused("mediator.connect.changed"))
 
 
