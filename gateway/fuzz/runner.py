@@ -66,9 +66,10 @@ def run(name: str, folder: Path, limits: Limits, say: Callable[[str], None]) -> 
             f"-artifact_prefix={found}/",
             str(corpus), str(scratch / "seeds"),
         ]  # fmt: skip
-        # What is compared in between (clocks, addresses) and the order of sets steer as well.
+        # What is compared in between (clocks, addresses), the order of sets and the corpus on disk,
+        # read again each second, steer as well.
         fixed = {"PYTHONHASHSEED": str(limits.seed)} if limits.seed else {}
-        command[4:4] = ["-use_cmp=0"] if limits.seed else []
+        command[4:4] = ["-use_cmp=0", "-reload=0"] if limits.seed else []
         return _watched(name, command, {"TMPDIR": str(scratch), **fixed}, found, say)
 
 

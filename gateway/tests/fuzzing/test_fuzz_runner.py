@@ -1,4 +1,4 @@
-"""The coverage-guided runner: real targets for some thousand inputs, and each kind of defect."""
+"""The coverage-guided runner: real targets for a thousand inputs, and each kind of defect."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_atheris_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_some_thousand_inputs_break_nothing(name: str, tmp_path: Path) -> None:
+def test_a_thousand_inputs_break_nothing(name: str, tmp_path: Path) -> None:
     said: list[str] = []
-    done = run(name, tmp_path, Limits(3000, timeout_s=120, seed=SEED), said.append)
+    done = run(name, tmp_path, Limits(1000, timeout_s=120, seed=SEED), said.append)
     assert done.good, "\n".join(done.text)
-    assert done.inputs >= 3000
+    assert done.inputs >= 1000
     # Coverage was measured, and the seeds led somewhere.
     assert done.edges > 100
     assert any("inputs" in line and name in line for line in said)
