@@ -166,23 +166,20 @@ class Site:
         words = [word for name in self._boards for word in ("--label", name)]
         self.command("rekey", self.path, *words, "--handover", "0")
 
-    def allowed(self, *words: str | Path) -> bool:
-        """`sealmq explain …`: its answer."""
-        done = run(sealmq("explain", self.path, *words), timeout=120)
-        if done.returncode not in (0, 1):
-            raise Failed(f"sealmq explain: {last_words(done)}")
-        return done.returncode == 0
-
     def enrolment(self, board: str) -> Path:
         """A board's enrolment file, whose mediator is the tap on this board's path."""
         return self._through(board, self._file(board))
 
-    def rotated(self, board: str) -> Path:
-        """The same behind `sealmq client rotate`."""
-        file = self._file(board)
-        file.unlink(missing_ok=True)
-        self.command("client", "rotate", self.path, board, "-o", file)
-        return self._through(board, file)
+    def clients_all(self, what: str) -> None:
+        """`sealmq client disable`, `enable` or `rotate` for all boards, in one process."""
+        lines: list[list[str | Path]] = []
+        for name in self._boards:
+            lines.append(["client", what, self.path, name])
+            if what == "rotate":
+                self._file(name).unlink(missing_ok=True)
+                lines[-1] += ["-o", self._file(name)]
+        with self._commands:
+            ordered(commands(*lines), timeout=300)
 
     def _through(self, board: str, file: Path) -> Path:
         told: dict[str, Any] = json.loads(file.read_text())

@@ -14,12 +14,12 @@ def _run(bench: Bench) -> None:
     site = bench.site
     try:
         with bench.stage("disable"):
-            site.command("client", "disable", site.path, bench.name)
+            bench.meet(lambda: site.clients_all("disable"))
             bench.refused(at_ms)
     finally:
         # What comes behind needs it, whatever this was.
         with bench.stage("enable"):
-            site.command("client", "enable", site.path, bench.name)
+            bench.meet(lambda: site.clients_all("enable"))
     before, since = bench.salts(), time.monotonic()
     with bench.stage("publish"):
         # Who is refused asks once a minute; a start asks at once.

@@ -12,7 +12,8 @@ from ..results import now_ms
 def _run(bench: Bench) -> None:
     at_ms = now_ms()
     with bench.stage("rotate"):
-        enrolment = bench.site.rotated(bench.name)
+        bench.meet(lambda: bench.site.clients_all("rotate"))
+        enrolment = bench.site.enrolment(bench.name)
         bench.refused(at_ms)
     with bench.stage("provision"), bench.serial.away(), bench.heavy:
         bench.tools.provision(bench.board, enrolment, bench.topic)
