@@ -183,6 +183,7 @@ def refusals(stage: Scene, rule: str) -> list[str]:
 
 def test_a_client_removed_while_it_waits_for_the_broker_is_not_let_in(stage: Scene) -> None:
     # A call may wait for ten seconds. On a machine that is slower, another client tries.
+    said = None
     for name in ("m1-arm-operator", "m1-device", "m1-temp-sibling", "m1-reader"):
         wire = removed_while_it_waits(stage, name)
         said = wire.read()
