@@ -6,13 +6,17 @@ for a condition, within bounds; no test looks at how long something took.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +89,20 @@ def sealmq(
     )
 
 
+@functools.cache
+def _made(example: str) -> tuple[Path, str]:
+    """What `sealmq init` makes, to copy from, and where it listens: a key file and a store cost
+    two tenths of a second, and most tests do not ask how they came about.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="sealmq-made-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    listen = f"127.0.0.1:{free_port()}"
+    site, key = folder / "site", folder / "site.key"
+    done = sealmq("init", site, "--example", example, "--key-file", key, "--listen", listen)
+    assert done.returncode == 0, done.stderr
+    return folder, listen
+
+
 class Site:
     """One site below `folder`; the key file lies beside it, not in it."""
 
@@ -96,17 +114,11 @@ class Site:
         self._folder = folder
         self._up: subprocess.Popen[str] | None = None
         self._log = folder / "up.log"
-        done = sealmq(
-            "init",
-            self.path,
-            "--example",
-            example,
-            "--key-file",
-            self.key,
-            "--listen",
-            f"127.0.0.1:{self.port}",
-        )
-        assert done.returncode == 0, done.stderr
+        made, listen = _made(example)
+        shutil.copytree(made / "site", self.path)
+        shutil.copy2(made / "site.key", self.key)
+        self.edit(f'"{listen}"', f'"127.0.0.1:{self.port}"')
+        self.edit(f'"{made / "site.key"}"', f'"{self.key}"')
 
     @property
     def toml(self) -> Path:
