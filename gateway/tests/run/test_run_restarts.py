@@ -75,10 +75,11 @@ def test_one_that_does_not_start_fails_the_whole(site: Site, role: str) -> None:
 
 def test_one_that_is_not_ready_in_time_fails_the_whole(site: Site) -> None:
     site.plan("mediator", "hang")
-    up = site.up(env={"FAKE_TIMES": '{"READY_S": 0.5}'})
+    # Time enough for the others on a slow machine.
+    up = site.up(env={"FAKE_TIMES": '{"READY_S": 4}'})
     assert up.process.wait(60) == 1
     assert up.err.read_text().splitlines()[-1] == (
-        "sealmq: mediator is not ready after 0.5 s; "
+        "sealmq: mediator is not ready after 4 s; "
         "its last words: waiting for something that never comes"
     )
     assert gone(site.told("mediator")[0]["pid"])
