@@ -17,6 +17,8 @@ import board_things
 from living_board import Living, living_board, until
 from sealmq_board import client_files
 
+# Programs and erases that a board from nothing takes are more.
+_WRITES = 700
 TOPIC = ("--topic", "machine/1/t")
 
 
@@ -26,7 +28,7 @@ def board(tmp_path: Path) -> Iterator[Living]:
         yield made
 
 
-@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("bits", [32, pytest.param(64, marks=pytest.mark.full)])
 def test_a_board_from_nothing_to_a_client(bits: int, tmp_path: Path) -> None:
     file = board_things.enrolment(tmp_path)
     wifi = board_things.wifi(tmp_path)
@@ -116,7 +118,7 @@ def cut(board: Living, file: Path, wifi: Path, after: int, seed: int) -> bool:
     board.ctl(do="cut", after=after, inside=True, seed=seed)
     work = board.start("provision", "--enrolment", file, "--wifi", wifi, *TOPIC)
     until("an end", lambda: work.poll() is not None or board.status()["mode"] == "off")
-    fell = board.status()["mode"] == "off"
+    fell = bool(board.status()["mode"] == "off")
     work.send_signal(signal.SIGINT)
     _, err = work.communicate(timeout=60)
     assert work.returncode == 130 if fell else work.returncode in (0, 130), err
@@ -131,26 +133,20 @@ def whole(board: Living, file: Path) -> None:
     assert board.nvs()["enrolment"] == file.read_bytes()
 
 
-@pytest.mark.parametrize(("seed", "cuts"), [(1, 3), pytest.param(2, 40, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("seed", "cuts"), [(1, 2), pytest.param(2, 40, marks=pytest.mark.full)])
 def test_cut_off_anywhere_it_can_be_done_again(seed: int, cuts: int, tmp_path: Path) -> None:
     """One board; the power fails while it is provisioned, again and again, each time later or
     earlier, and then it does not."""
     draw = random.Random(seed)
     file = board_things.enrolment(tmp_path)
     wifi = board_things.wifi(tmp_path)
-    with living_board(tmp_path / "board") as board:
-        before = board.writes()
-        whole(board, file)
-        most = board.writes() - before
     fell = 0
     for number in range(cuts):
         place = tmp_path / f"board{number}"
         with living_board(place) as board:
             # Twice, so that one falls into what the first left behind.
             for _ in range(2):
-                fell += cut(
-                    board, file, wifi, draw.randrange(most * 9 // 10), draw.randrange(1 << 30)
-                )
+                fell += cut(board, file, wifi, draw.randrange(_WRITES), draw.randrange(1 << 30))
             whole(board, file)
         shutil.rmtree(place)
     assert fell >= cuts
@@ -179,7 +175,7 @@ def test_logs_and_reset(board: Living, tmp_path: Path) -> None:
 
 
 def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) -> None:
-    for number in (7, 8, 7):
+    for number in (7, 8):
         file = board_things.enrolment(tmp_path, number)
         wifi = board_things.wifi(tmp_path)
         board.well("provision", "--enrolment", file, "--wifi", wifi, *TOPIC, "--replace")
@@ -197,7 +193,7 @@ def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) 
     assert "--yes" in refused.stderr
     # Without saying what becomes of the client it is a wrong command line.
     assert board.run("wipe", "--yes").returncode == 2
-    assert board.run("wipe", "--yes", "--keep-enabled", "--client", "m8").returncode == 1
+    assert board.run("wipe", "--yes", "--keep-enabled", "--client", "m7").returncode == 1
     assert board.image() == image
     said = json.loads(board.well("wipe", "--keep-enabled", "--yes", "--json"))
     assert said["erased"] == {"nvs": 0x6000, "vfs": 0x200000}

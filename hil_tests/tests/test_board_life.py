@@ -92,7 +92,8 @@ def reading(site: Site) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("bits", [64, pytest.param(32, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("bits", [64, 32])
 def test_from_nothing_to_wiped(bits: int, site: Site, tmp_path: Path) -> None:
     site.up()
     file = site.enrol(NAME, "m1-temp")
