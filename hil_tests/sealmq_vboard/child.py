@@ -218,13 +218,16 @@ class Child:
         root = Path(__file__).resolve().parents[2]
         return str(root / "build" / "micropython" / "bin" / f"micropython{self._config['bits']}")
 
-    def _interrupt(self, tries: int = _TRIES) -> None:
+    def _interrupt(self) -> None:
+        if self._process is not None:
+            self._interrupt_it(self._process, _TRIES)
+
+    def _interrupt_it(self, process: subprocess.Popen[bytes], tries: int) -> None:
         """Ctrl-C, when the interpreter waits for something: that ends well everywhere."""
-        process = self._process
-        if process is None:
+        if process is not self._process:
             return
         if tries and _computes(process.pid):
-            self._loop.call_later(_PAUSE_S, self._interrupt, tries - 1)
+            self._loop.call_later(_PAUSE_S, self._interrupt_it, process, tries - 1)
         else:
             process.send_signal(signal.SIGINT)
 
@@ -249,10 +252,11 @@ class Child:
             self._repl = "raw" if status == _SOFT_RAW else "friendly"
             self._spawn()
             return
-        if status in (_BROKEN, _BROKEN_RAW):
+        died = status in (-signal.SIGINT, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS)
+        if status in (_BROKEN, _BROKEN_RAW) or (died and self._console.interrupting):
             # Interrupted where it must not be (vb_repl.py): it goes on at the prompt.
+            self._console.calm()
             self._connections.say_good_bye()
-            self._repl = "raw" if status == _BROKEN_RAW else "friendly"
             self._spawn(broken=True)
             return
         self._connections.vanish()
@@ -306,8 +310,11 @@ class Child:
             else:
                 self._connections.closed(number)
             return
-        if message == b"i":
-            self._console.calm()
+        if message in (b"i", b"R", b"F"):
+            if message == b"i":
+                self._console.calm()
+            else:
+                self._repl = "raw" if message == b"R" else "friendly"
             return
         try:
             status, data = self._answer(message[:1], message[1:])

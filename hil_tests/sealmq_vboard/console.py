@@ -46,6 +46,11 @@ class Console:
         self.early = False
         self._watch()
 
+    @property
+    def interrupting(self) -> bool:
+        """A program was interrupted, and has not come to its end since."""
+        return self._interrupted > 0
+
     def calm(self) -> None:
         """No program runs: an interrupt was taken, or is forgotten."""
         self._interrupted = 0.0

@@ -26,6 +26,7 @@ from sealmq_vboard.nvs import (
     Nvs,
     NvsError,
 )
+from sealmq_vboard.nvs_page import Page
 
 SIZE = 0x6000
 Values = dict[tuple[str, str], nvs_reader.Value]
@@ -317,3 +318,25 @@ def test_power_fails_again_while_it_is_put_right(tmp_path: Path, inside: bool) -
     for after in range(3, 240, 13):
         for again in range(4):
             assert cut_run(tmp_path / "flash.bin", after, inside, 60, again)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_power_fails_while_a_page_is_moved(
+    tmp_path: Path, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[int] = []
+    move = Nvs._move_out
+
+    def noted(nvs: Nvs, page: Page) -> None:
+        counts = page._flash.counts
+        begun = counts.programs + counts.erases
+        move(nvs, page)
+        moves.append(begun)
+        moves.append(counts.programs + counts.erases)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Nvs, "_move_out", noted)
+        assert not cut_run(tmp_path / "flash.bin", 1 << 30, inside, 150, None)
+    assert len(moves) >= 4
+    for after in range(moves[2] - 1, moves[3] + 1):
+        assert cut_run(tmp_path / "flash.bin", after, inside, 150, None)

@@ -53,6 +53,7 @@ def _unless_broken(error):
 def run(program, *args):
     try:
         try:
+            vb_host.tell(b"R" if _in_raw else b"F")
             vb_host.interrupts_on()
             program(*args)
         finally:
