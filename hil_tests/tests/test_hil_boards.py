@@ -6,6 +6,7 @@ One run for all boards; what it wrote is then judged line by line, as a reader o
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,9 +32,9 @@ build(Path(sys.argv[2]), sys.argv[3:])
 """
 
 
-def client(folder: Path, arch: str) -> Path:
+def client(folder: Path, arch: str, tree: Path = ROOT) -> Path:
     """The folder for `--files`."""
-    words = [str(ROOT / "firmware/host"), str(folder), arch]
+    words = [str(tree / "firmware/host"), str(folder), arch]
     subprocess.run([sys.executable, "-c", _BUILD, *words], check=True)
     return folder
 
@@ -103,3 +104,34 @@ def test_an_embedded_broker_is_tapped_on_the_boards_paths(tmp_path: Path) -> Non
     _, rows = run(tmp_path, "--broker", "embedded", "--seed", "3", *words)
     collected = [row["stage"] for row in rows if row["behaviour"] == "nonces" and "count" in row]
     assert collected == ["link"]
+
+
+@pytest.mark.full
+def test_a_client_whose_counter_begins_anew_is_found_out(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in ("firmware", "shared_spec"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "build").symlink_to(ROOT / "build")
+    session = tree / "shared_spec/sealmq_spec/bootsession.py"
+    good = "        self.conn = conn\n"
+    text = session.read_text()
+    assert text.count(good) == 1
+    session.write_text(text.replace(good, good + "        self.ctr = 0\n"))
+    files = client(tmp_path / "client", "x64", tree)
+    names = [word for name in ("flash", "mediator-loss") for word in ("--behaviour", name)]
+    done = subprocess.run(
+        [sys.executable, "-m", "sealmq_hil", "run", "--files", str(files), "--json", *names],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1, done.stderr
+    verdicts = {
+        row["behaviour"]: row.get("cause", "")
+        for row in map(json.loads, done.stdout.splitlines())
+        if row["stage"] == "verdict"
+    }
+    assert verdicts["flash"] == ""
+    assert verdicts["mediator-loss"].startswith("sealed twice with other content: m2 1 1 1 ")
+    assert " m1 1 0 1 " in verdicts["mediator-loss"]
