@@ -27,8 +27,9 @@ def _run(bench: Bench) -> None:
     with bench.stage("heap") as stage:
         with bench.serial.away(), bench.heavy:
             stage.heap(bench.tools.heap(bench.board))
+    before, since = bench.salts(), time.monotonic()
     bench.board.reset()
-    bench.fresh(time.monotonic(), not_in=bench.salts())
+    bench.fresh(since, not_in=before)
 
 
 # What the bystander gets behind all boards' messages says that it had every chance to get those.
