@@ -13,8 +13,8 @@ PYTHON := build/venv/bin/python
 TESTS := hil_tests/tests gateway/tests firmware/tests flash_scripts/tests shared_spec/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
-# Tests wait for processes more than they compute: one worker more than there are cores.
-JOBS ?= $(shell expr $$(nproc) + 1)
+# Tests wait for processes as much as they compute: two workers more than there are cores.
+JOBS ?= $(shell expr $$(nproc) + 2)
 # How many inputs fuzzing tries on each target.
 FUZZ_INPUTS ?= 50000
 # Suites whose scripts run on real interpreters, and so can run on what ships.

@@ -16,7 +16,8 @@ say 'ruff'
 "$bin/ruff" format --quiet --check .
 say 'mypy: the packages and tools (some seconds)'
 # Each folder of tests is checked by a run of its own: they share file names.
-"$bin/mypy" --no-error-summary --exclude '/tests/' shared_spec firmware gateway flash_scripts .ci/imports.py
+"$bin/mypy" --no-error-summary --exclude '/tests/' shared_spec firmware gateway flash_scripts \
+    conftest.py .ci/imports.py
 for tests in shared_spec firmware gateway flash_scripts hil_tests; do
     [ -n "$(find "$tests/tests" -name '*.py' -print -quit 2>/dev/null)" ] || continue
     say "mypy: $tests/tests"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -114,13 +113,6 @@ def until_programmed(made: VirtualBoard, pages: int) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"fewer than {pages} pages were written")
         time.sleep(0.03)
-
-
-def ctrl_c_counts() -> None:
-    """Programs that this one starts heed SIGINT, also where a shell started this one in the
-    background, with SIGINT ignored."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Watch:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from board_things import SECRET, WIFI_KEY, built, client_sets, command, enrolment, mode, wifi
-from flashed_board import ctrl_c_counts
 from sealmq_board import bundle, littlefs, nvs_image, private
 from sealmq_board import enrolment as enrolments
 from sealmq_board.errors import BoardError
@@ -191,7 +190,6 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_build_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     target = tmp_path / "m7.board"
-    ctrl_c_counts()
     # Stops in the middle of writing: the second file is a pipe that nobody reads.
     script = (
         "import os, sys, time\n"
