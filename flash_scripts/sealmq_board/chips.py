@@ -13,7 +13,6 @@ SECTOR = 4096
 NVS_SIZE = 0x6000
 VFS_SIZE = 0x200000
 PARTITION_TABLE = 0x8000
-FLASH_SIZES = tuple(1 << n for n in range(20, 28))  # 1 to 128 MiB
 
 
 class Chip(NamedTuple):

@@ -70,7 +70,7 @@ class Layout(NamedTuple):
 
 
 def checked(raw: bytes, chip: Chip) -> Firmware:
-    """The parts of a firmware file. BoardError: not whole, not for this chip, not MicroPython's."""
+    """The parts of a firmware file. BoardError: not whole, not for this chip, too old."""
     if len(raw) > _LARGEST:
         raise BoardError(f"the firmware has {len(raw):,} bytes", f"at most {_LARGEST:,}")
     _check_header(raw, 0, chip, "the firmware")

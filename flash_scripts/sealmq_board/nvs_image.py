@@ -80,11 +80,12 @@ def _generated(values: dict[str, bytes], size: int) -> bytes:
     return out.getvalue()
 
 
-def read(raw: bytes) -> dict[tuple[str, str], Any]:
+def read(raw: bytes, torn: bool = False) -> dict[tuple[str, str], Any]:
     """{(namespace, key): bytes or int} of a partition. NvsError: it is none.
 
     Of the same key the later entry counts, as after a power cut between writing the new value and
-    giving up the old one; what is torn counts as not there.
+    giving up the old one; what is torn counts as not there. `torn`: so does a page whose header is,
+    as for the board itself.
     """
     if len(raw) % SECTOR or not raw:
         raise NvsError(f"{len(raw):,} bytes are no NVS partition")
@@ -95,6 +96,8 @@ def read(raw: bytes) -> dict[tuple[str, str], Any]:
         if state == 0xFFFFFFFF:
             continue
         if state not in (_ACTIVE, _FULL, _FREEING) or _crc(page[4:28]) != _u32(page, 28):
+            if torn:
+                continue
             raise NvsError(f"the NVS page at 0x{start:x} has no valid header")
         if page[8] != _VERSION_2:
             raise NvsError(f"the NVS page at 0x{start:x} has format {page[8]:#x}, not 2")

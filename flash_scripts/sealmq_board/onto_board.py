@@ -120,7 +120,7 @@ def _nothing(line: str) -> None:
 # Whose enrolment an NVS partition has; None for none, and for what no longer is an NVS.
 def _held(raw: bytes) -> enrolment.Enrolment | None:
     try:
-        values = nvs_image.read(raw)
+        values = nvs_image.read(raw, torn=True)
     except nvs_image.NvsError:
         return None
     found = values.get((nvs_image.NAMESPACE, nvs_image.ENROLMENT))

@@ -21,8 +21,10 @@ _IN_MEMORY = (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm")  # noqa: S108
 def folder(room: int = 0) -> Iterator[Path]:
     """A folder for secrets, in memory if this host has a place with `room` bytes for that. Gone at
     the end."""
-    base = next((place for place in _IN_MEMORY if _has(place, room)), tempfile.gettempdir())
-    _sweep(Path(base))
+    disk = tempfile.gettempdir()
+    for place in filter(None, (*_IN_MEMORY, disk)):
+        _sweep(Path(place))
+    base = next((place for place in _IN_MEMORY if _has(place, room)), disk)
     made = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-", dir=base))  # mode 0700
     try:
         yield made

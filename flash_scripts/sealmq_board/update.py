@@ -92,7 +92,7 @@ def _ports(args: argparse.Namespace) -> list[Port]:
 def _one(port: Port, args: argparse.Namespace) -> dict[str, Any]:
     try:
         outcome, text, version = _update(port, args)
-    except BoardError as error:
+    except Exception as error:
         line, hint = words(error)
         _show(line if hint is None else f"{line}\nhint: {hint}")
         outcome, text, version = "failed", line.removeprefix(f"{port.name}: "), ""

@@ -33,6 +33,7 @@ the chip's loader (--loader), where DTR and RTS reach it or its BOOT button is h
 # Offset and size, for the loader: as the official MicroPython for 4 MiB has them.
 _NVS = (0x9000, 0x6000)
 _FILES = (0x200000, 0x200000)
+_NOBODY = "this board"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     if args.loader:
         if args.site and not args.client:
             raise UsageError("--loader cannot read whose board it is", "--client NAME")
-        name: str = args.client or "this board"
+        name: str = args.client or _NOBODY
     else:
-        name = _whose(port, args.client)
+        name = _whose(port, args.client, args.keep_enabled)
     _ask(port, name, args.yes)
     if args.site:
         _disable(Path(args.site), name)
@@ -66,11 +67,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     total = sum(erased.values())
     print(f"{port.name}: {total:,} bytes of flash erased ({', '.join(erased)})")
-    print(f"{name} is disabled" if disabled else f"{name} is still enabled at its site")
+    whose = "its client, if it had one," if name == _NOBODY else name
+    print(f"{name} is disabled" if disabled else f"{whose} is still enabled at its site")
     return 0
 
 
-def _whose(port: Port, wanted: str | None) -> str:
+def _whose(port: Port, wanted: str | None, nobodys: bool) -> str:
     try:
         there = look(port)
     except NoAnswer as error:
@@ -78,12 +80,12 @@ def _whose(port: Port, wanted: str | None) -> str:
     found = there.client.get("name") or ""
     if wanted and found and wanted != found:
         raise BoardError(f"{port.name}: the board is {found}, not {wanted}")
-    if not (found or wanted):
+    if not (found or wanted or nobodys):
         raise BoardError(
             f"{port.name}: the board does not say whose it is",
             hint="--client NAME; or --keep-enabled, if it is nobody's",
         )
-    return str(found or wanted)
+    return str(found or wanted or _NOBODY)
 
 
 def _ask(port: Port, name: str, yes: bool) -> None:
@@ -99,7 +101,8 @@ def _ask(port: Port, name: str, yes: bool) -> None:
 
 # The gateway is a program of its own; this package knows its command line and nothing else.
 def _disable(site: Path, name: str) -> None:
-    command = [sys.executable, "-m", "sealmq.cli", "client", "disable", str(site), name]
+    words = ["client", "disable", "--", str(site), name]  # a board may call itself anything
+    command = [sys.executable, "-P", "-m", "sealmq.cli", *words]
     done = subprocess.run(  # noqa: S603
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

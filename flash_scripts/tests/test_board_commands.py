@@ -76,11 +76,17 @@ def test_errors_are_one_line_and_a_hint(
     assert lines[1].startswith("hint: ")
 
 
-def test_a_defect_is_called_one_and_shows_no_traceback() -> None:
-    # A folder where a file has to be: as far as the command knows, anything may be raised.
-    done = command("build", "--enrolment", "/", "-o", "x.board")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+def test_a_defect_is_called_one_and_shows_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def breaks(args: object) -> int:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(cli.load("list"), "run", breaks)
+    assert cli.main(["list"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("sealmq board: internal error, ZeroDivisionError: a defect\nhint: ")
+    assert "Traceback" not in said
     assert command("--help").stdout.startswith("usage: sealmq board COMMAND")
     assert command().returncode == 2
 

@@ -202,3 +202,8 @@ def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) 
     # MicroPython is still there.
     about = board.info()
     assert (about["client"], about["boot"], about["wifi"]) == (None, 0, False)
+    # It is nobody's now.
+    refused = board.run("wipe", "--site", tmp_path, "--yes")
+    assert refused.returncode == 1
+    assert "does not say whose it is" in refused.stderr
+    assert "its client, if it had one, is still" in board.well("wipe", "--keep-enabled", "--yes")
