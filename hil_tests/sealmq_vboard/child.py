@@ -25,7 +25,7 @@ from .console import Console
 from .flash import Flash, FlashError, FlashFault, PowerLost
 from .live import Live
 from .netinfo import addresses
-from .nvs import Nvs, NvsError
+from .nvs import NOT_INITIALIZED, Nvs, NvsError
 
 _DEVICE = Path(__file__).parent / "device"
 # Exit statuses of device/vb_host.py.
@@ -367,7 +367,7 @@ class Child:
 
     def _on_nvs(self, verb: bytes, space: bytes, key: bytes, rest: bytes) -> tuple[int, bytes]:
         if self._nvs is None:
-            return -0x1101, b""
+            return -NOT_INITIALIZED, b""
         try:
             return self._nvs.ask(verb, space, key, rest)
         except NvsError as error:

@@ -1,7 +1,7 @@
 """The control interface: DIR/control.sock, one JSON object a line each way.
 
 {"do": …} as board.py's `ctl_here` and child.py's `ctl` have it; {"ok": true, …} or {"ok": false,
-"error": …}. Whoever can open the board's folder may use it.
+"error": …}. Its owner alone may use it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ async def serve(
     listener = socket.socket(socket.AF_UNIX)
     with _short(folder) as path:
         listener.bind(path)
+        # Nobody is let in before it listens.
+        os.chmod(path, 0o600)
     server = await asyncio.start_unix_server(client, sock=listener, limit=_LINE)
     up.set()
     try:

@@ -29,10 +29,6 @@ class Live:
         self._page[0] = on
 
     @property
-    def losses(self) -> int:
-        return self._get("<I", 4)
-
-    @property
     def ppm(self) -> int:
         return self._get("<i", 8)
 

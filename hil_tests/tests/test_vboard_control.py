@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def test_ctl_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     write = "with open('f', 'w') as f:\n    f.write('x' * 3000)"
     with booted(folder, 64, {"/main.py": ""}) as line:
         line.until(b">>> ")
+        assert stat.S_IMODE((folder / "control.sock").stat().st_mode) == 0o600
 
         def ctl(*words: str) -> str:
             assert main(["ctl", str(folder), *words]) == 0

@@ -4,6 +4,7 @@ widths of the interpreter."""
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -259,8 +260,8 @@ def test_the_watchdog_bites_who_does_not_feed_it(tmp_path: Path, bits: int) -> N
         "import machine, time\nr = machine.RTC()\nn = len(r.memory())\n"
         "print('cause', n, machine.reset_cause())\nr.memory(bytes(n + 1))\n"
         "if n < 2:\n"
-        "    d = machine.WDT(timeout=300)\n"
-        "    for i in range(5):\n        time.sleep_ms(100)\n        d.feed()\n"
+        "    d = machine.WDT(timeout=1000)\n"
+        "    for i in range(6):\n        time.sleep_ms(200)\n        d.feed()\n"
         "    print('fed')\n"
         "if n == 1:\n    machine.soft_reset()\n"
         "while n < 3:\n    pass\n"
@@ -276,11 +277,14 @@ def test_the_watchdog_bites_who_does_not_feed_it(tmp_path: Path, bits: int) -> N
 
 def test_a_program_that_resets_at_once_is_held_back(tmp_path: Path) -> None:
     with booted(tmp_path / "board", 64, {"/main.py": "import machine\nmachine.reset()"}) as line:
-        for _ in range(3):
+        line.until(b"SW_CPU_RESET")
+        first, begin = status(line)["boots"], time.monotonic()
+        for _ in range(4):
             line.until(b"SW_CPU_RESET")
         line.board.ctl({"do": "power", "on": False})
-        boots = status(line)["boots"]
-        assert 4 <= boots <= 6
+        boots = status(line)["boots"] - first
+        # Each but the first has had its fifth of a second before.
+        assert 3 <= boots <= 1 + (time.monotonic() - begin) / 0.2
 
 
 # --- Wi-Fi and the network
@@ -325,7 +329,7 @@ def test_connections_die_with_wifi_and_the_peer_hears_nothing(
         line.raw()
         line.begin(f"{JOIN}{connect}s.write(b'hello')\nprint(s.read(2))\ns.read(1)")
         first, _ = peer.accept()
-        first.settimeout(0.2)
+        first.settimeout(60)
         assert first.recv(5) == b"hello"
         first.sendall(b"hi")
         line.until(b"b'hi'\r\n")
@@ -337,10 +341,11 @@ def test_connections_die_with_wifi_and_the_peer_hears_nothing(
         # The driver tries again by itself; the old connection stays dead.
         assert line.run(f"print(w.isconnected())\n{connect}s.write(b'again')") == "True"
         second, _ = peer.accept()
-        second.settimeout(0.2)
+        second.settimeout(60)
         assert second.recv(5) == b"again"
         line.board.ctl({"do": "power", "on": False})
         for silent in (first, second):
+            silent.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 silent.recv(1)
         assert status(line)["child"]["silent_connections"] == 2
@@ -409,7 +414,8 @@ def test_the_clock_can_be_moved_and_run_wrong(repl: Line) -> None:
     )
     repl.run("a, b = time.time(), time.ticks_ms()")
     repl.board.ctl({"do": "clock", "move": 86400})
-    assert repl.run("print(time.time() - a >= 86400, time.ticks_diff(time.ticks_ms(), b) < 60000)")
+    moved = "print(time.time() - a >= 86400, time.ticks_diff(time.ticks_ms(), b) < 60000)"
+    assert repl.run(moved) == "True True"
     repl.board.ctl({"do": "clock", "move": -86400})
     repl.board.ctl({"do": "clock", "ppm": 9_000_000})  # ten times as fast
     out = repl.run(

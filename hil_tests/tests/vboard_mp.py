@@ -21,7 +21,7 @@ from sealmq_vboard.firmware_image import firmware
 
 VFS, VFS_SIZE = 0x200000, 0x200000
 NETWORK = {"ssid": "factory floor", "key": "not so secret"}
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 
 def image(files: Mapping[str, str | bytes]) -> bytes:
