@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from sealmq_board.chips import CHIPS
+
 from . import rig as rigs
 from .behaviour import NAMES, find
 from .errors import FAILED, INTERRUPTED, OK, USAGE, RigError, words
@@ -64,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--boards", type=int, metavar="N", help="so many virtual ones (default: 1)")
     run.add_argument("--bits", type=int, choices=(64, 32), default=64, help="of virtual ones")
-    run.add_argument(
-        "--chip", choices=rigs.CHIPS, default="esp32", help="of boards not in rig.toml"
-    )
+    run.add_argument("--chip", choices=CHIPS, default="esp32", help="of boards not in rig.toml")
     run.add_argument("--rig", type=Path, metavar="FILE", help="rig.toml: boards, power, Wi-Fi")
     run.add_argument(
         "--behaviour",

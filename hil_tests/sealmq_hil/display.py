@@ -55,10 +55,6 @@ class Display:
             if stage == VERDICT and (self._progress is None or outcome == FAIL):
                 self._console.print(f"{board}: {behaviour}: {_MARK[outcome]}", highlight=False)
 
-    def note(self, text: str) -> None:
-        """A line."""
-        self._console.print(text, highlight=False)
-
 
 def table(rows: Iterable[Mapping[str, Any]], behaviours: Sequence[str]) -> Table:
     """A row a behaviour: how many boards passed, failed, skipped; how long the slowest took."""

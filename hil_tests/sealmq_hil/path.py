@@ -136,7 +136,8 @@ class Path:
 
     def shut(self, shut: bool) -> None:
         """Nothing gets through, as if there was no gateway; until it is opened again."""
-        self._shut = shut
+        with self._lock:
+            self._shut = shut
         if shut:
             self.cut()
 
@@ -161,6 +162,9 @@ class Path:
         mediator.settimeout(None)
         with self._lock:
             self._open |= {board, mediator}
+            shut = self._shut
+        if shut:  # meanwhile
+            self.cut()
         down = threading.Thread(target=_pump, args=(mediator, board), daemon=True)
         down.start()
         try:

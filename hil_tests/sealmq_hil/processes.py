@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -103,23 +104,22 @@ def last_words(done: subprocess.CompletedProcess[str]) -> str:
 
 def sealmq(*words: str | Path) -> list[str]:
     """The command line of `sealmq …`, with this interpreter."""
-    return [sys.executable, "-m", "sealmq.cli", *map(str, words)]
+    return module("sealmq.cli", *words)
 
 
 def module(name: str, *words: str | Path) -> list[str]:
-    """The command line of a program of this environment."""
-    return [sys.executable, "-m", name, *map(str, words)]
+    """The command line of a program of this environment, whatever lies in the folder one is in."""
+    return [sys.executable, "-P", "-m", name, *map(str, words)]
 
 
 def commands(*lines: Sequence[str | Path]) -> list[str]:
     """The command line that runs several `sealmq …` one after the other."""
-    import json
-
-    return [sys.executable, "-c", _COMMANDS, json.dumps([[str(w) for w in line] for line in lines])]
+    words = json.dumps([[str(word) for word in line] for line in lines])
+    return [sys.executable, "-P", "-c", _COMMANDS, words]
 
 
 def _name(words: Sequence[str | Path]) -> str:
-    shown = [str(word) for word in words[:5]]
+    shown = [str(word) for word in words[:6]]
     if shown[:1] == [sys.executable]:
-        shown = shown[2:]
+        shown = shown[3:]
     return " ".join(shown)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sealmq_board.chips import CHIPS
+
 from .errors import RigError
 
-CHIPS = ("esp32", "esp32s2", "esp32s3", "esp32c3", "esp32c6")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 VIRTUAL = "virtual"
 BY_ID = "/dev/serial/by-id/"

@@ -194,13 +194,16 @@ class Site:
     # --- what happens to it ----------------------------------------------------------------------
 
     def pid(self, role: str) -> int:
-        """The process of a role; 0 while there is none."""
+        """The process of a role. Failed: there is none."""
         done = run(sealmq("status", self.path, "--json"), timeout=120)
         try:
             rows = json.loads(done.stdout)["processes"]
         except (ValueError, KeyError):
             raise Failed(f"sealmq status: {last_words(done)}") from None
-        return next((int(p["pid"] or 0) for p in rows if p["role"] == role), 0)
+        found = next((int(p["pid"] or 0) for p in rows if p["role"] == role), 0)
+        if not found:  # a signal to 0 would be one to ourselves
+            raise Failed(f"the site has no {role} that runs")
+        return found
 
     def kill_mediator(self) -> None:
         """SIGKILL; the supervisor starts it again."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sealmq_board.chips import CHIPS
+
 from .board import Board
 from .errors import Failed, RigError
 from .processes import last_words, module, ordered, run
 
-# Where the first bytes of a firmware file go, by chip.
-_BOOT = {"esp32": 0x1000, "esp32s2": 0x1000, "esp32s3": 0x0, "esp32c3": 0x0, "esp32c6": 0x0}
 NVS_AT, VFS_AT = 0x9000, 0x200000
 PARTITIONS = (
     ("bootloader", 0x0, 0x8000),
@@ -30,7 +30,6 @@ _BAUD = "460800"
 _PATIENCE_S = 300.0
 BUILT = Path(__file__).resolve().parents[2] / "build/firmware"
 _HEAP = "import gc; gc.collect(); print(gc.mem_free())"
-_ARCHS = {chip: "rv32imc" if chip in ("esp32c3", "esp32c6") else "xtensawin" for chip in _BOOT}
 
 
 def partition(address: int) -> str:
@@ -56,6 +55,11 @@ class Written:
     bytes: int
 
 
+# Where the first bytes of a firmware file go.
+def _begin(board: Board) -> str:
+    return f"{CHIPS[board.chip].boot_offset:#x}"
+
+
 class Tools:
     """Of one run. firmware: by chip; of a virtual board a stand-in is made once. files: what `make
     firmware` leaves. every: seconds between two messages of a board.
@@ -70,7 +74,7 @@ class Tools:
         every: float = 1.0,
     ) -> None:
         self.folder, self._firmware, self._wifi = folder, firmware, wifi
-        self.files, self._every = files, every
+        self.files, self.every = files, every
         self._lock = threading.Lock()
 
     def firmware(self, board: Board) -> Path:
@@ -95,7 +99,7 @@ class Tools:
         """The images of one board, made anew."""
         folder = enrolment.parent / f"{board.name}.board"
         words = ["build", "--enrolment", str(enrolment), "--chip", board.chip, "--replace"]
-        words += ["--topic", topic, "--every", f"{self._every:g}", "-o", str(folder)]
+        words += ["--topic", topic, "--every", f"{self.every:g}", "-o", str(folder)]
         words += ["--files", str(self.files), *self._network(board)]
         if board.arch():
             words += ["--arch", board.arch()]
@@ -140,7 +144,7 @@ class Tools:
         firmware = self.firmware(board)
         parts = ((NVS_AT, bundle.nvs), (VFS_AT, bundle.vfs))
         words = [word for at, file in parts for word in (f"{at:#x}", str(file))]
-        first = (f"{_BOOT[board.chip]:#x}", str(firmware))
+        first = (_begin(board), str(firmware))
         said = self.esptool(board, "write-flash", *first, after="no-reset")
         said += self.esptool(board, "write-flash", *words)
         if said.count("verified") < 1 + len(parts):
@@ -151,7 +155,9 @@ class Tools:
     def bare(self, board: Board) -> None:
         """An erased flash, and MicroPython in it."""
         self.esptool(board, "erase-flash", after="no-reset")
-        self.esptool(board, "write-flash", f"{_BOOT[board.chip]:#x}", str(self.firmware(board)))
+        self.esptool(
+            board, "write-flash", f"{CHIPS[board.chip].boot_offset:#x}", str(self.firmware(board))
+        )
 
     # --- sealmq board ----------------------------------------------------------------------------
 
@@ -163,7 +169,7 @@ class Tools:
         given_up: Callable[[], object] | None = None,
     ) -> None:
         """Over MicroPython, without flashing. given_up: as in processes.run. Failed."""
-        words = ["--enrolment", str(enrolment), "--topic", topic, "--every", f"{self._every:g}"]
+        words = ["--enrolment", str(enrolment), "--topic", topic, "--every", f"{self.every:g}"]
         words += ["--files", str(self.files), "--port", board.port, *self._network(board)]
         done = run(
             module("sealmq_board", "provision", *words), timeout=_PATIENCE_S, given_up=given_up
@@ -184,7 +190,7 @@ class Tools:
 
     def client_files(self, board: Board) -> tuple[Path, str]:
         """`files`, and the folder in it with the client's files for this board. RigError."""
-        name = board.arch() or f"everything/{_ARCHS[board.chip]}"
+        name = board.arch() or f"everything/{CHIPS[board.chip].arch}"
         if not (self.files / name).is_dir():
             raise RigError(f"there is no {self.files / name}", "make firmware")
         return self.files, name

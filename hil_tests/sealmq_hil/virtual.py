@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import subprocess
 import threading
 from pathlib import Path
 from typing import Any
+
+from sealmq_vboard.control import ask
+from sealmq_vboard.errors import BoardError
 
 from .board import CUT, POWER, WIFI, Board, Place
 from .errors import Failed, RigError
 from .processes import module, ordered, until
 
 _START_S = 60.0
-_ANSWER_S = 60.0
 
 
 class VirtualBoard(Board):
@@ -81,17 +81,9 @@ class VirtualBoard(Board):
     def ctl(self, do: str, **fields: object) -> dict[str, Any]:
         """One request to the board's control socket. Failed: what it answers."""
         try:
-            with socket.socket(socket.AF_UNIX) as line:
-                line.settimeout(_ANSWER_S)
-                line.connect(str(self.folder / "control.sock"))
-                line.sendall(json.dumps({"do": do, **fields}).encode() + b"\n")
-                with line.makefile("rb") as answers:
-                    answer: dict[str, Any] = json.loads(answers.readline())
-        except (OSError, ValueError) as error:
-            raise Failed(f"{self.name}: its control socket: {error}") from None
-        if not answer.get("ok"):
-            raise Failed(f"{self.name}: {do}: {answer.get('error', answer)}")
-        return answer
+            return ask(self.folder, {"do": do, **fields})
+        except (BoardError, OSError) as error:
+            raise Failed(f"{self.name}: {do}: {error}") from None
 
     def power(self, on: bool) -> None:
         self.ctl("power", on=on)

@@ -4,7 +4,9 @@ on, and a seed draws the same again.
 
 from __future__ import annotations
 
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from sealmq_hil.cuts import draw, shares
 from sealmq_hil.errors import Failed, RigError, Skipped
 from sealmq_hil.results import FAIL, PASS, SKIP, VERDICT, Results
 from sealmq_hil.runner import go
+from sealmq_hil.site import EMBEDDED, Site
 from sealmq_hil.strategy import State, Strategy
 from sealmq_hil.together import Together
 
@@ -100,6 +103,36 @@ def test_a_nonce_that_came_twice_fails_the_behaviour_in_which_it_did(tmp_path: P
     )
     assert [r["outcome"] for r in results.verdicts()] == [PASS, FAIL, PASS]
     assert "sealed twice with other content: m2 1 1 1" in results.verdicts()[1]["cause"]
+
+
+def test_silence_is_longer_than_the_pause_between_two_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench,) = benches(Results(None, 1), tmp_path)
+    bench.tools.every = 0.02
+
+    def one_each_time(since: float) -> list[float]:
+        return [since] if time.monotonic() - since > 2 * bench.tools.every else []
+
+    monkeypatch.setattr(bench, "sealed", one_each_time)
+    with pytest.raises(Failed, match="for fake-1 to be silent"):
+        bench.silent()
+    monkeypatch.setattr(bench, "sealed", lambda since: [])
+    bench.silent()
+
+
+def test_no_signal_goes_to_a_process_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = '{"processes": [{"role": "mediator", "pid": null}]}'
+    killed: list[object] = []
+    monkeypatch.setattr(
+        "sealmq_hil.site.run", lambda *_, **__: subprocess.CompletedProcess([], 0, said, "")
+    )
+    monkeypatch.setattr("os.kill", lambda *words: killed.append(words))
+    with pytest.raises(Failed, match="no mediator that runs"):
+        Site(tmp_path, [], EMBEDDED).kill_mediator()
+    assert not killed
 
 
 def test_every_way_of_the_strategy() -> None:

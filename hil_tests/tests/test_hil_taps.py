@@ -142,6 +142,22 @@ def test_the_path_passes_on_what_it_cannot_read() -> None:
         path.close()
 
 
+def test_who_is_let_in_while_it_is_shut_is_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    connects = socket.create_connection
+    with socket.create_server(("127.0.0.1", 0)) as mediator:
+        path = BoardPath(Book(), mediator.getsockname())
+
+        def slow(*where: Any) -> socket.socket:
+            made = connects(*where)
+            path.shut(True)
+            return made
+
+        monkeypatch.setattr(socket, "create_connection", slow)
+        with connects(("127.0.0.1", path.port), 60) as board:
+            assert board.recv(1) == b""
+        path.close()
+
+
 # --- at the broker -----------------------------------------------------------------------------
 
 
