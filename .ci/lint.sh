@@ -21,10 +21,10 @@ say 'mypy: the packages and tools (some seconds)'
 for tests in shared_spec firmware gateway flash_scripts hil_tests; do
     [ -n "$(find "$tests/tests" -name '*.py' -print -quit 2>/dev/null)" ] || continue
     say "mypy: $tests/tests"
-    MYPYPATH=$tests/tests:$tests:hil_tests "$bin/mypy" --no-error-summary "$tests/tests"
+    MYPYPATH=$tests/tests:$tests:hil_tests:flash_scripts "$bin/mypy" --no-error-summary "$tests/tests"
 done
 say 'mypy: hil_tests: faults, the virtual board, the rig'
-MYPYPATH=hil_tests:hil_tests/tests "$bin/mypy" --no-error-summary \
+MYPYPATH=hil_tests:hil_tests/tests:flash_scripts "$bin/mypy" --no-error-summary \
     hil_tests/faults hil_tests/sealmq_vboard hil_tests/sealmq_hil
 say 'imports'
 "$bin/python" .ci/imports.py
