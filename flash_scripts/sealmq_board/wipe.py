@@ -6,7 +6,6 @@ import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from . import private
 from .cli import alone
@@ -54,12 +53,15 @@ def run(args: argparse.Namespace) -> int:
     if args.loader:
         if args.site and not args.client:
             raise UsageError("--loader cannot read whose board it is", "--client NAME")
-        name: str = args.client or _NOBODY
+        name, site = args.client or _NOBODY, ""
     else:
-        name = _whose(port, args.client, args.keep_enabled)
+        name, site = _whose(port, args.client, args.keep_enabled)
+    if args.site and site:
+        _check_site(port, args.site, site)
     _ask(port, name, args.yes)
     if args.site:
-        _disable(Path(args.site), name)
+        # Behind --: a board may call itself anything.
+        print(_client("disable", "--", args.site, name), end="", file=sys.stderr)
     erased = _by_loader(port) if args.loader else _by_micropython(port)
     disabled = name if args.site else None
     if args.json:
@@ -72,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _whose(port: Port, wanted: str | None, nobodys: bool) -> str:
+# The client's name, and its site in hexadecimal; that is empty where the board does not know.
+def _whose(port: Port, wanted: str | None, nobodys: bool) -> tuple[str, str]:
     try:
         there = look(port)
     except NoAnswer as error:
@@ -85,7 +88,7 @@ def _whose(port: Port, wanted: str | None, nobodys: bool) -> str:
             f"{port.name}: the board does not say whose it is",
             hint="--client NAME; or --keep-enabled, if it is nobody's",
         )
-    return str(found or wanted or _NOBODY)
+    return str(found or wanted or _NOBODY), str(there.client.get("site") or "")
 
 
 def _ask(port: Port, name: str, yes: bool) -> None:
@@ -99,10 +102,19 @@ def _ask(port: Port, name: str, yes: bool) -> None:
         raise BoardError("that is another name: nothing was done")
 
 
+# Another site may have a client of the same name, who has nothing to do with this board.
+def _check_site(port: Port, folder: str, wanted: str) -> None:
+    found = json.loads(_client("list", "--json", "--", folder))["site"]
+    if found != wanted.lower():
+        raise BoardError(
+            f"{port.name}: the board is of site {wanted}, {folder} is {found}; nothing was done",
+            hint="--site FOLDER of its own site",
+        )
+
+
 # The gateway is a program of its own; this package knows its command line and nothing else.
-def _disable(site: Path, name: str) -> None:
-    words = ["client", "disable", "--", str(site), name]  # a board may call itself anything
-    command = [sys.executable, "-P", "-m", "sealmq.cli", *words]
+def _client(*words: str) -> str:
+    command = [sys.executable, "-P", "-m", "sealmq.cli", "client", *words]
     done = subprocess.run(  # noqa: S603
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -112,7 +124,7 @@ def _disable(site: Path, name: str) -> None:
             f"the client was not disabled, and nothing was erased: {text[0] if text else '?'}",
             hint=text[1].removeprefix("hint: ") if len(text) > 1 else None,
         )
-    print(done.stdout, end="", file=sys.stderr)
+    return done.stdout
 
 
 def _by_micropython(port: Port) -> dict[str, int]:

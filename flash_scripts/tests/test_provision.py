@@ -194,6 +194,13 @@ def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) 
     # Without saying what becomes of the client it is a wrong command line.
     assert board.run("wipe", "--yes").returncode == 2
     assert board.run("wipe", "--yes", "--keep-enabled", "--client", "m7").returncode == 1
+    # A site of its own, and none where somebody else may have that name.
+    other = tmp_path / "other"
+    words = ["init", other, "--key-file", tmp_path / "other.key"]
+    subprocess.run([sys.executable, "-m", "sealmq.cli", *words], check=True, capture_output=True)
+    refused = board.run("wipe", "--site", other, "--yes")
+    assert refused.returncode == 1
+    assert f"the board is of site {board_things.SITE}, {other} is " in refused.stderr
     assert board.image() == image
     said = json.loads(board.well("wipe", "--keep-enabled", "--yes", "--json"))
     assert said["erased"] == {"nvs": 0x6000, "vfs": 0x200000}

@@ -168,7 +168,8 @@ def _list(args: argparse.Namespace) -> int:
     found = [row for row in found if not (row["removed"] and is_canary(row["name"]))]
     clients = [_shown(row) for row in found] + _not_yet(layout, found)
     if args.json:
-        print(json.dumps({"clients": clients}))
+        site = load(layout.config).site.id.hex()
+        print(json.dumps({"site": site, "clients": clients}))
         return 0
     _table(clients)
     return 0
