@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 # More than a person or mpremote ever has under way; a real UART's driver loses bytes far earlier.
 _MOST = 1 << 20
-# MicroPython ends when a second interrupt comes before it has taken the first.
+# Who presses it twice means it once; and an interpreter with its own handler ends at a second one.
 _APART_S = 0.3
 _LFLAG = 3
 _CTRL_C = b"\x03"

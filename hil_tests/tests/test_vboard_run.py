@@ -185,6 +185,51 @@ def test_ctrl_c_ends_whatever_runs(tmp_path: Path, bits: int, peer: socket.socke
         assert status(line)["boots"] == 1
 
 
+_BUSY = {
+    "computes": "n = 0\nwhile True:\n    n = [n, bytearray(99), {n: n}]\n    n = len(n)",
+    "collects": "import gc\nl = [[i] for i in range(2000)]\nwhile True:\n    gc.collect()",
+    "writes": (
+        "while True:\n    with open('f', 'w') as f:\n"
+        "        for i in range(40):\n            f.write('x' * 64)"
+    ),
+    "sleeps": "import time\nwhile True:\n    time.sleep(0)\n    time.sleep(1000)",
+    "awaits": (
+        "import asyncio\nasync def f():\n    while True:\n        await asyncio.sleep_ms(0)\n"
+        "asyncio.run(f())"
+    ),
+}
+
+
+def _interrupted_often(folder: Path, bits: int, times: int) -> None:
+    """A program is never interrupted where the interpreter cannot bear it: it goes on, with all its
+    variables and files."""
+    with booted(folder, bits, {"/main.py": ""}) as line:
+        line.until(b">>> ")
+        line.raw()
+        line.run("kept = [str(i) for i in range(100)]\nimport gc, os, time")
+        for i in range(times):
+            for what, code in _BUSY.items():
+                line.begin(f"print('now')\ntime.sleep_us({137 * i})\n{code}")
+                line.until(b"now\r\n")
+                line.send(b"\x03")
+                error = line.end()[1]
+                assert error.count("Traceback") == 1, (what, i, error)
+                assert error.endswith("KeyboardInterrupt: \r\n"), (what, i, error)
+                assert line.run("gc.collect()\nprint(len(kept), kept[99])") == "100 99", (what, i)
+        assert line.run("print(sorted(os.listdir()))") == "['f', 'main.py']"
+        assert status(line)["boots"] == 1
+
+
+def test_ctrl_c_breaks_nothing(tmp_path: Path) -> None:
+    _interrupted_often(tmp_path / "board", 64, 20)
+
+
+@pytest.mark.full
+@both
+def test_ctrl_c_breaks_nothing_often(tmp_path: Path, bits: int) -> None:
+    _interrupted_often(tmp_path / "board", bits, 300)
+
+
 def test_ctrl_c_that_comes_too_early_counts(tmp_path: Path) -> None:
     files = {"/boot.py": "print('boot')", "/main.py": "while True: pass"}
     with booted(tmp_path / "board", 64, files) as line:

@@ -2,14 +2,15 @@
 # the kernel. Nothing that the board's programs import leads here but the modules vb_*.
 #
 # A real board's drivers are C and cannot be interrupted by Ctrl-C. So the signal is held back in
-# here; and `call` is one straight line, since an interpreter that raises a KeyboardInterrupt at the
-# next jump (others raise it at once) must not find one.
+# here; and `call` is one straight line, since the KeyboardInterrupt that was noted before it is
+# raised at the next jump (vb_ctrl_c.py) and must not find one.
 import json
 import struct
 import sys
 
 import ffi
 import uctypes
+import vb_ctrl_c
 
 _libc = ffi.open(None)
 _send = _libc.func("l", "send", "ipLi")
@@ -30,8 +31,9 @@ _fd = int(sys.argv[1])
 _NOSIGNAL = 0x4000
 _BLOCK, _UNBLOCK = 0, 1
 _SIGINT = 2
+_SIGUSR1 = 10
 _INT = bytearray(128)
-_INT[0] = 1 << (_SIGINT - 1)
+struct.pack_into("L", _INT, 0, 1 << (_SIGINT - 1) | 1 << (_SIGUSR1 - 1))
 _answer = bytearray(8192)
 
 # What child.py reads in the exit status.
@@ -134,11 +136,14 @@ def leave(status):
 _restored = _BLOCK  # whether SIGINT is let through again behind a call
 boot = json.loads(ask(b"B"))
 
-# --- Ctrl-C: the host sends SIGINT for it while the terminal has ISIG, else passes the byte
+# --- Ctrl-C: the host sends SIGINT for it while the terminal has ISIG, else passes the byte.
+# SIGUSR1 says nothing but ends a wait that began between the signal and the interrupt.
 
 _tty = bytearray(128)
 _saved = bytearray(256)
 _ignore = bytearray(256)
+_nothing = bytearray(256)
+_ADDRESS = (1 << 8 * struct.calcsize("P")) - 1
 _LFLAG = 12
 _OFLAG = 4
 _ISIG = 1
@@ -149,6 +154,12 @@ _OPOST = 1
 def console():
     _sigprocmask(_BLOCK, _INT, 0)
     _sigaction(_SIGINT, 0, _saved)
+    struct.pack_into("P", _nothing, 0, _libc.addr("abs") & _ADDRESS)
+    _sigaction(_SIGUSR1, _nothing, 0)
+    handler = vb_ctrl_c.handler()
+    if handler is not None:
+        _saved[:] = bytes(len(_saved))
+        struct.pack_into("P", _saved, 0, handler & _ADDRESS)
     struct.pack_into("P", _ignore, 0, 1)
     _tcgetattr(0, _tty)
     struct.pack_into("<IIII", _tty, 0, 0, _OPOST | 4, struct.unpack_from("<I", _tty, 8)[0], 0)

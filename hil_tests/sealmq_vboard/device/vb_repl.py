@@ -36,8 +36,8 @@ def _settle():
         pass
 
 
-# The host's interpreter takes Ctrl-C in the middle of a garbage collection, too, and cannot use its
-# heap then. A new one takes its place; only the program's variables are gone.
+# An interpreter that vb_ctrl_c.py does not know takes Ctrl-C in the middle of a garbage collection,
+# too, and cannot use its heap then. A new one takes its place; only the variables are gone.
 _INTERRUPTED = (KeyboardInterrupt, MemoryError)
 
 

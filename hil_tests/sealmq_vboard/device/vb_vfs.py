@@ -1,6 +1,6 @@
-# littlefs, out of reach of Ctrl-C. The host's interpreter raises KeyboardInterrupt wherever it is,
-# in the middle of C too; on a board littlefs always comes to its end. So each of its calls is made
-# with the signal held back.
+# littlefs, out of reach of Ctrl-C. Here its block device is Python, where a KeyboardInterrupt may
+# come; on a board littlefs always comes to its end. So each of its calls is made with the signal
+# held back.
 import io
 import os as _host
 
