@@ -67,6 +67,8 @@ def write(target: Path, about: dict[str, Any], nvs: bytes, vfs: bytes, replace: 
         text = json.dumps(about, indent=1, sort_keys=True) + "\n"
         private.write(draft / ABOUT, text.encode())
         if target.exists():
+            if mac := _given_before(target, about):
+                note_given(draft, mac)
             private.remove(target)
         os.rename(draft, target)
     except BaseException:
@@ -138,6 +140,15 @@ def note_given(path: Path, mac: str) -> None:
 def use_up(path: Path) -> None:
     """Overwrite and remove the secret."""
     private.shred(path / NVS)
+
+
+# The board that the same secret was given to; empty when none was.
+def _given_before(target: Path, about: dict[str, Any]) -> str:
+    try:
+        same = _about(target).get("enrolment") == about["enrolment"]
+    except BoardError:
+        same = False
+    return given_to(target) if same else ""
 
 
 def _about(path: Path) -> dict[str, Any]:

@@ -177,6 +177,20 @@ def test_one_that_is_there_is_not_overwritten_unless_told(tmp_path: Path) -> Non
     assert (other / "thesis.txt").exists()
 
 
+def test_who_got_the_secret_is_known_to_the_next_bundle_with_it(tmp_path: Path) -> None:
+    target = built(tmp_path)
+    bundle.note_given(target, "02:00:00:00:00:01")
+    bundle.use_up(target)
+    assert command(*words(tmp_path, target, "--replace")).returncode == 0
+    assert bundle.given_to(target) == "02:00:00:00:00:01"
+    assert mode(target / bundle.GIVEN) == 0o600
+    # Another secret has been given to nobody.
+    again = words(tmp_path, target, "--replace")
+    enrolment(tmp_path, 7, {"ps": "77" * 32})
+    assert command(*again).returncode == 0
+    assert bundle.given_to(target) == ""
+
+
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
     target = tmp_path / "m7.board"
     sets = client_sets(tmp_path / "sets")
