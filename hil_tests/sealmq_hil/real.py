@@ -60,5 +60,10 @@ class RealBoard(Board):
     def arch(self) -> str:
         return self._entry.arch
 
+    def not_modelled(self) -> list[str]:
+        if not self._entry.arch:
+            return []
+        return [f"{self.name} is one elsewhere: `sealmq vboard report` has the list there"]
+
     def reset(self) -> None:
         self.line.pulse()

@@ -177,6 +177,6 @@ def _tell(
 
 
 def _kinds(benches: Sequence[Bench]) -> str:
-    kinds = [bench.board.kind for bench in benches]
-    real = len(kinds) - kinds.count(VIRTUAL)
-    return f"boards: {kinds.count(VIRTUAL)} virtual, {real} real"
+    # With a host's .mpy files it is a virtual one, wherever its port is.
+    virtual = sum(bool(bench.board.arch()) for bench in benches)
+    return f"boards: {virtual} virtual, {len(benches) - virtual} real"
