@@ -16,7 +16,7 @@ from typing import Any
 from . import bundle, fetch, firmware, onto_board
 from .bundle import Bundle
 from .cli import alone
-from .errors import BoardError, UsageError, words
+from .errors import BoardError, Terminated, UsageError, words
 from .esptool_run import EsptoolError, Runner, Ways
 from .onto_board import Board
 from .ports import Port, add_selectors, chosen
@@ -36,6 +36,9 @@ m1.board's secret is removed once it is on the board and was read back, unless -
 """
 _BEFORE = ("default-reset", "usb-reset", "no-reset", "no-reset-no-sync")
 _AFTER = ("hard-reset", "watchdog-reset", "no-reset")
+_CUT_OFF = """\
+sealmq board: stopped; a board that was being written to does not start as it is
+hint: run the same command again"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundles", metavar="NAME.board", nargs="+", help="one for each board")
     parser.add_argument("--firmware", metavar="FILE|URL", required=True, help="MicroPython's .bin")
     parser.add_argument("--sha256", metavar="HEX", help="its digest; needed for a URL")
-    add_selectors(parser, several=True)
+    add_selectors(parser, several="one for each bundle, in their order")
     parser.add_argument("--baud", type=int, default=460800, help="default: 460800")
     parser.add_argument("--before", choices=_BEFORE, help="how the board gets into its loader")
     parser.add_argument("--after", choices=_AFTER, help="how it starts; default: hard-reset")
@@ -82,7 +85,11 @@ def run(args: argparse.Namespace) -> int:
         for board in boards:
             if board.error is None:
                 board.error = _objection(board, args.replace, showing)
-        _each(runner, boards, lambda board: board.bring(runner, args.keep))
+        try:
+            _each(runner, boards, lambda board: board.bring(runner, args.keep))
+        except (KeyboardInterrupt, Terminated):
+            print(_CUT_OFF, file=sys.stderr)
+            raise
     return _tell(boards, args)
 
 

@@ -65,9 +65,9 @@ def _chip(vid: int, pid: int) -> str:
     return {0x0002: "esp32s2", 0x1001: "esp32s3, c3 or c6"}.get(pid, "")
 
 
-def add_selectors(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """--board and --port; `several`: each may be given more than once."""
-    again = " (one for each bundle, in their order)" if several else ""
+def add_selectors(parser: argparse.ArgumentParser, several: str = "") -> None:
+    """--board and --port; `several`: each may be given more than once, and how."""
+    again = f" ({several})" if several else ""
     parser.add_argument(
         "--board",
         metavar="ID",
@@ -82,7 +82,7 @@ def add_selectors(parser: argparse.ArgumentParser, several: bool = False) -> Non
         dest="boards",
         help=f"/dev/..., socket://host:port or rfc2217://host:port{again}",
     )
-    parser.set_defaults(boards=[], several=several)
+    parser.set_defaults(boards=[], several=bool(several))
 
 
 class _Chosen(argparse.Action):

@@ -20,7 +20,7 @@ MicroPython is told to; where it does not answer, the reset pin is pulled, if th
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    add_selectors(parser, several=True)
+    add_selectors(parser, several="again for each further board")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--hard", action="store_true", help="the chip; this is the default")
     how.add_argument("--soft", action="store_true", help="MicroPython alone")

@@ -41,7 +41,7 @@ _stopped = threading.Event()
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    add_selectors(parser, several=True)
+    add_selectors(parser, several="again for each further board")
     parser.add_argument("--all", action="store_true", help="every board that is plugged in")
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"

@@ -37,7 +37,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     return boards
 
 
-def chosen(*words: str, several: bool = False) -> list[ports.Port]:
+def chosen(*words: str, several: str = "") -> list[ports.Port]:
     parser = argparse.ArgumentParser()
     ports.add_selectors(parser, several)
     return ports.chosen(parser.parse_args(words))
@@ -45,7 +45,9 @@ def chosen(*words: str, several: bool = False) -> list[ports.Port]:
 
 def test_by_number(here: list[SimpleNamespace]) -> None:
     assert chosen("--board", "AA:BB") == [ports.Port("AA:BB", "/dev/ttyACM1")]
-    assert [port.url for port in chosen("--board", "CC:DD", "--board", "AA:BB", several=True)] == [
+    assert [
+        port.url for port in chosen("--board", "CC:DD", "--board", "AA:BB", several="again")
+    ] == [
         "/dev/ttyACM0",
         "/dev/ttyACM1",
     ]
@@ -69,7 +71,7 @@ def test_none_named_is_no_board(here: list[SimpleNamespace]) -> None:
     with pytest.raises(UsageError, match="takes one"):
         chosen("--board", "AA:BB", "--board", "CC:DD")
     with pytest.raises(UsageError, match="the same board"):
-        chosen("--port", "socket://h:1", "--port", "socket://h:1", several=True)
+        chosen("--port", "socket://h:1", "--port", "socket://h:1", several="again")
 
 
 def test_lines_reach_the_board_or_not() -> None:
