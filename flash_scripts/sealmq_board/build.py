@@ -142,6 +142,11 @@ def app_settings(args: argparse.Namespace, before: dict[str, Any] | None = None)
     for name in _APP:
         if getattr(args, name) is not None:
             app[name] = getattr(args, name)
+    if {"#", "+"} & set(str(app["topic"])):
+        raise BoardError(
+            f"the topic {app['topic']} has a wildcard; one publishes to a topic",
+            hint="--subscribe takes filters",
+        )
     if not app["topic"]:
         _warn("no --topic: the board will publish nothing", "--topic machine/1/temperature")
     return app

@@ -27,8 +27,19 @@ def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
     # The interpreters of a host have one set, with everything.
     folder = built / arch if arch in HOST_ARCHS else built / name / arch
     if arch in HOST_ARCHS and name != "everything":
-        raise BoardError(f"the set {name} is not made for {arch}", "everything")
+        raise BoardError(
+            f"the set {name} is not made for {arch}",
+            "everything, the only one for a virtual board",
+            hint="without --set",
+        )
     if not folder.is_dir():
+        sets = sorted(each.parent.name for each in built.glob(f"*/{arch}"))
+        if sets:
+            raise BoardError(
+                f"there is no set {name} for {arch} in {built}",
+                ", ".join(sets),
+                hint="one of these; make firmware (in the checkout) builds what is missing",
+            )
         raise BoardError(
             f"there is no {folder}", hint="make firmware (in the checkout) builds it, in a minute"
         )
@@ -39,7 +50,6 @@ def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
     if not {"sealmq_device/nvs.mpy", "sealmq_device/nvs.mpyz"} & set(files):
         raise BoardError(
             f"the set {name} reads no enrolment from NVS",
-            "everything",
             hint="--set everything",
         )
     return files

@@ -40,10 +40,13 @@ class Console:
                 self.port.url, _BAUD, timeout=0.1, exclusive=True, **limit
             )
         except (OSError, serial.SerialException) as error:
-            raise BoardError(
-                f"{self.port.name}: the port does not open: {_plain(error)}",
-                hint="end what else reads it; your user has to be in the group dialout",
-            ) from None
+            if "exclusively lock" in str(error):
+                why = "another program has the port"
+                hint = "end what else reads it (logs, a terminal)"
+            else:
+                why = f"the port does not open: {_plain(error)}"
+                hint = "end what else reads it; your user has to be in the group dialout"
+            raise BoardError(f"{self.port.name}: {why}", hint=hint) from None
 
     def __enter__(self) -> Self:
         return self

@@ -104,7 +104,7 @@ def wifi(path: str) -> bytes:
             raise BoardError(f"{path} is not JSON", '{"ssid": "...", "key": "..."}') from None
     right = '{"ssid": 1 to 32 bytes, "key": empty, or 8 to 63 characters, or 64 hexadecimal digits}'
     if not isinstance(fields, dict) or set(fields) != {"ssid", "key"}:
-        raise BoardError("the Wi-Fi file has other members", right)
+        raise BoardError(f"{path} is no Wi-Fi file: it has other members", right)
     ssid, key = fields["ssid"], fields["key"]
     if not isinstance(ssid, str) or not 1 <= len(ssid.encode()) <= 32:
         raise BoardError("the Wi-Fi name (ssid) is not of 1 to 32 bytes", right)

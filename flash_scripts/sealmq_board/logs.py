@@ -54,6 +54,12 @@ def run(args: argparse.Namespace) -> int:
                 break
     if args.until is not None:
         raise BoardError(f"{port.name}: {args.until!r} did not come in {shown} lines")
+    if not shown:
+        print(
+            f"sealmq board: {port.name}: it said nothing\n"
+            "hint: is it switched on? --reset starts it again",
+            file=sys.stderr,
+        )
     sys.stdout.flush()
     return 0
 

@@ -146,7 +146,8 @@ def _client(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
         return into_slot(there, active, files, manifest, tries=0, wait=0)
     if missing(there, {f"/sealmq/{active}/{_MANIFEST}": manifest}):
         print(
-            f"{there.name}: it keeps the client that it has\nhint: sealmq board update changes it",
+            f"{there.name}: it keeps the version of the client's files that it runs\n"
+            "hint: sealmq board update brings another, on trial",
             file=sys.stderr,
         )
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from board_things import client_sets
-from sealmq_board import client_files, littlefs
+from sealmq_board import build, client_files, littlefs
 from sealmq_board.errors import BoardError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,9 +120,16 @@ def test_a_slot_has_its_list(tmp_path: Path) -> None:
         assert files[f"/{name}"] == (ROOT / "firmware/board" / name).read_bytes()
 
 
+@pytest.mark.parametrize("topic", ["machine/+/t", "machine/#"])
+def test_a_topic_to_publish_to_has_no_wildcard(topic: str) -> None:
+    given = argparse.Namespace(app=None, topic=topic, every=None, qos=None, subscribe=None)
+    with pytest.raises(BoardError, match="has a wildcard"):
+        build.app_settings(given)
+
+
 def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:
     sets = client_sets(tmp_path)
-    with pytest.raises(BoardError, match=r"there is no .*sensor/xtensawin") as caught:
+    with pytest.raises(BoardError, match=r"no set sensor for xtensawin in .*; everything") as caught:
         client_files.client_set("sensor", "xtensawin", sets)
     assert caught.value.hint is not None
     assert "make firmware" in caught.value.hint
