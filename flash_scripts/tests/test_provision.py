@@ -196,7 +196,7 @@ def test_what_is_wiped_is_in_no_bit_of_the_flash(board: Living, tmp_path: Path) 
     assert board.run("wipe", "--yes", "--keep-enabled", "--client", "m7").returncode == 1
     # A site of its own, and none where somebody else may have that name.
     other = tmp_path / "other"
-    words = ["init", other, "--key-file", tmp_path / "other.key"]
+    words: list[str | Path] = ["init", other, "--key-file", tmp_path / "other.key"]
     subprocess.run([sys.executable, "-m", "sealmq.cli", *words], check=True, capture_output=True)
     refused = board.run("wipe", "--site", other, "--yes")
     assert refused.returncode == 1
