@@ -129,7 +129,7 @@ def test_a_topic_to_publish_to_has_no_wildcard(topic: str) -> None:
 
 def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:
     sets = client_sets(tmp_path)
-    with pytest.raises(BoardError, match=r"no set sensor for xtensawin in .*; everything") as caught:
+    with pytest.raises(BoardError, match=r"no set sensor for xtensawin in ") as caught:
         client_files.client_set("sensor", "xtensawin", sets)
     assert caught.value.hint is not None
     assert "make firmware" in caught.value.hint
