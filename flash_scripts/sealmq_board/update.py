@@ -67,6 +67,10 @@ def run(args: argparse.Namespace) -> int:
             # Ctrl-C: what a board has begun it goes on with; we only stop looking.
             _stopped.set()
             stop()
+            _show(
+                "hint: a board that was being written to stands still now: run it again, "
+                "or `sealmq board reset`"
+            )
             raise
     for result in results:
         if args.json:
