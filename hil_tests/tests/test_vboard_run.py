@@ -160,6 +160,10 @@ def test_ctrl_c_ends_whatever_runs(tmp_path: Path, bits: int, peer: socket.socke
         "import time\ntime.sleep(1000)",
         f"{JOIN}import socket\ns = socket.socket()\ns.connect(('127.0.0.1', {port}))\ns.read(1)",
         "input()",
+        # A wait that begins behind the interrupt, and no jump between them.
+        "import time\nsum(range(3000000))\ntime.sleep(1000)",
+        f"{JOIN}import socket\ns = socket.socket()\ns.connect(('127.0.0.1', {port}))\n"
+        "print('now')\nsum(range(3000000))\ns.read(1)",
         "import asyncio\nasync def f():\n    await asyncio.sleep(1000)\nasyncio.run(f())",
     )
     files = {"/main.py": "print('main runs')\nwhile True: pass\n"}
