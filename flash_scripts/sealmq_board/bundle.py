@@ -121,12 +121,22 @@ def held(path: Path) -> Iterator[None]:
 
 
 def given_to(path: Path) -> str:
-    """The MAC of the board that this bundle was written to, or begun to be; empty when none was."""
+    """The MAC of the board that this bundle was written to, or begun to be; empty when none was.
+
+    BoardError: it was given to some board, and which is no longer to be read.
+    """
     try:
         mac = json.loads(_read(path / GIVEN))["mac"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return ""
-    return mac if isinstance(mac, str) else ""
+    except (ValueError, KeyError, TypeError):
+        mac = None
+    if not isinstance(mac, str) or not mac:
+        raise BoardError(
+            f"{path / GIVEN} is damaged: the bundle was begun on a board, unknown on which",
+            hint="a new secret for this client: sealmq client rotate; then build with it",
+        )
+    return mac
 
 
 def note_given(path: Path, mac: str) -> None:

@@ -220,4 +220,11 @@ def _table(raw: bytes) -> list[Partition]:
             "the whole firmware",
             hint="the .bin of MicroPython's download page, not the .app-bin of an update",
         )
+    for name, _, _, offset, size in found:
+        if offset <= PARTITION_TABLE or offset % SECTOR or not 0 < size <= _LARGEST:
+            raise BoardError(
+                f"the firmware's partition {name!r} has {size:,} bytes at 0x{offset:x}",
+                f"whole sectors behind the partition table, at most {_LARGEST:,} bytes",
+                hint="fetch it again",
+            )
     return found

@@ -184,6 +184,12 @@ def test_who_got_the_secret_is_known_to_the_next_bundle_with_it(tmp_path: Path) 
     assert command(*words(tmp_path, target, "--replace")).returncode == 0
     assert bundle.given_to(target) == "02:00:00:00:00:01"
     assert mode(target / bundle.GIVEN) == 0o600
+    for torn in (b"", b'{"mac": ""}', b"[1"):
+        (target / bundle.GIVEN).write_bytes(torn)
+        with pytest.raises(BoardError, match="unknown on which"):
+            bundle.given_to(target)
+    (target / bundle.GIVEN).unlink()
+    bundle.note_given(target, "02:00:00:00:00:01")
     # Another secret has been given to nobody.
     again = words(tmp_path, target, "--replace")
     enrolment(tmp_path, 7, {"ps": "77" * 32})

@@ -183,6 +183,15 @@ def test_a_flipped_bit_is_found(at: int) -> None:
         firmware.checked(bytes(raw), ESP32)
 
 
+@pytest.mark.parametrize(
+    ("offset", "size"), [(0x1000, 0x1000), (0x9001, 0x6000), (0x9000, 0), (0x9000, 0xFFFFF000)]
+)
+def test_a_partition_that_cannot_be_is_refused(offset: int, size: int) -> None:
+    rows = tuple((*row[:3], offset, size) if row[0] == "nvs" else row for row in GENERIC)
+    with pytest.raises(BoardError, match=f"'nvs' has {size:,} bytes at 0x{offset:x}"):
+        firmware.checked(whole(ESP32, rows), ESP32)
+
+
 def test_without_a_digest_the_checksum_counts() -> None:
     raw = whole(ESP32)[:0xF000] + image(ESP32, b"app", digest=False)
     firmware.checked(raw, ESP32)
