@@ -42,7 +42,7 @@ _US = 1_000_000
 _NO_AP, _WRONG_KEY = 201, 202
 _FOR_EVER_S = 1e9
 # A wait that a program began just when Ctrl-C came is ended by another signal, one of so many.
-_WAKES, _WAKE_S = 40, 0.05
+_WAKES, _WAKE_S = 200, 0.05
 
 
 class Child:
