@@ -12,7 +12,8 @@ NOT_MODELLED = (
     "the interpreter is the Unix port's: errno numbers are Linux's, floats double; ffi and termios "
     "can be imported, a socket that is not closed is not collected, frozen modules are its own",
     "Ctrl-C is taken at the next jump, as on a board; in another interpreter than Debian's "
-    "MicroPython 1.25 perhaps wherever it is, which may cost the program's variables",
+    "MicroPython 1.25 perhaps wherever it is, which may cost the program's variables; one that "
+    "comes between boot.py and main.py may be lost: send it again",
     "the host's kernel acknowledges what peers send to a board that is gone; sockets have its "
     "addresses, whatever network was joined; no access point, no scan",
     "os.urandom without Wi-Fi gives the same bytes after each start, the worst that is documented",

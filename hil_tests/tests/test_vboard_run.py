@@ -234,6 +234,8 @@ def test_ctrl_c_breaks_nothing_often(tmp_path: Path, bits: int) -> None:
     _interrupted_often(tmp_path / "board", bits, 300)
 
 
+# On a busy machine one that falls between boot.py and main.py can still be lost: limits.py says so.
+@pytest.mark.full
 def test_ctrl_c_that_comes_too_early_counts(tmp_path: Path) -> None:
     files = {"/boot.py": "print('boot')", "/main.py": "while True: pass"}
     with booted(tmp_path / "board", 64, files) as line:
