@@ -12,13 +12,13 @@ import selectors
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .errors import BoardError
 from .ports import Port
+from .programs import Programs
 
 # No esptool command is silent for that long, a digest over 16 MiB included.
 _SILENT = 120.0
@@ -81,9 +81,7 @@ class Runner:
     """Runs esptool for several boards, from several threads; stop() ends all of them."""
 
     def __init__(self) -> None:
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
-        self._stopped = False
+        self._programs = Programs()
 
     def run(
         self, ways: Ways, words: Sequence[str], told: Callable[[str], None], last: bool = False
@@ -108,10 +106,9 @@ class Runner:
                 process.kill()
                 raise
             finally:
-                with self._lock:
-                    self._running.discard(process)
+                self._programs.ended(process)
         said = "\n".join(lines)
-        if self._stopped:
+        if self._programs.stopped:
             raise EsptoolError("stopped", "run it again", said)
         if silent:
             text = f"esptool said nothing for {_SILENT:.0f} seconds"
@@ -122,26 +119,13 @@ class Runner:
 
     def stop(self) -> None:
         """End what runs, and start nothing more."""
-        with self._lock:
-            self._stopped = True
-            for process in self._running:
-                process.terminate()
+        self._programs.stop(signal.SIGTERM)
 
     def _started(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        env = dict(os.environ, PYTHONUNBUFFERED="1", COLUMNS="200", NO_COLOR="1")
-        with self._lock:
-            if self._stopped:
-                raise EsptoolError("stopped", None, "")
-            process = subprocess.Popen(  # noqa: S603
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=env,
-                # Ctrl-C comes to us alone, and we end it.
-                start_new_session=True,
-            )
-            self._running.add(process)
+        # Ctrl-C comes to us alone, and we end it.
+        process = self._programs.start(command, {"COLUMNS": "200", "NO_COLOR": "1"}, alone=True)
+        if process is None:
+            raise EsptoolError("stopped", None, "")
         return process
 
     # Reads until it ends; True when it was ended for its silence.

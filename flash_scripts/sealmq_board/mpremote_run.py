@@ -11,15 +11,16 @@ import json
 import os
 import re
 import selectors
+import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import private
 from .errors import BoardError
 from .ports import Port
+from .programs import Programs
 
 SCRIPTS = Path(__file__).with_name("on_board")
 MARK = "\x1esealmq "
@@ -32,9 +33,7 @@ _STARTED = re.compile(rb"(?m)^(rst:0x|ESP-ROM:|sealmq: boot )")
 # A board that starts may miss the first interruption.
 _ATTEMPTS = 2
 
-_running: set[subprocess.Popen[bytes]] = set()
-_stopped = threading.Event()
-_lock = threading.Lock()
+_programs = Programs()
 
 Answer = dict[str, Any]
 
@@ -94,8 +93,7 @@ def _work(port: Port, steps: list[Run | Copy], soft: bool) -> list[Answer]:
             out = _followed(process, patience)
         finally:
             # Also on Ctrl-C: before the folder goes that it reads from.
-            with _lock:
-                _running.discard(process)
+            _programs.ended(process)
             process.kill()
             process.communicate()
     if out is None:
@@ -136,25 +134,18 @@ def _followed(process: subprocess.Popen[bytes], patience: float) -> bytes | None
 
 def stop() -> None:
     """From another thread: ends what runs, and starts nothing more."""
-    with _lock:
-        _stopped.set()
-        for process in _running:
-            process.kill()
+    _programs.stop(signal.SIGKILL)
+
+
+def stopped() -> bool:
+    """Whether stop() was called."""
+    return _programs.stopped
 
 
 def _started(command: list[str]) -> subprocess.Popen[bytes]:
-    with _lock:
-        if _stopped.is_set():
-            raise BoardError("stopped")
-        # Its arguments are ours; no shell reads them.
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        _running.add(process)
+    process = _programs.start(command, {})
+    if process is None:
+        raise BoardError("stopped")
     return process
 
 

@@ -15,7 +15,7 @@ from . import client_files
 from .cli import alone
 from .console import Console
 from .errors import BoardError, UsageError, words
-from .mpremote_run import first, stop, work
+from .mpremote_run import first, stop, stopped, work
 from .on_it import into_slot, look
 from .ports import Port, add_selectors, chosen, found
 
@@ -36,7 +36,6 @@ UNKNOWN = 4
 # Between two starts of a trial: what main.py waits, starting, imports.
 _BETWEEN_S = 20
 _lock = threading.Lock()
-_stopped = threading.Event()
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +64,6 @@ def run(args: argparse.Namespace) -> int:
             results = list(pool.map(lambda port: _one(port, args), ports))
         except BaseException:
             # Ctrl-C: what a board has begun it goes on with; we only stop looking.
-            _stopped.set()
             stop()
             _show(
                 "hint: a board that was being written to stands still now: run it again, "
@@ -144,7 +142,7 @@ def _watch(console: Console, name: str, args: argparse.Namespace) -> str:
     patience = (args.tries + 1) * (args.wait + _BETWEEN_S)
     began = time.monotonic()
     for line in console.lines(patience):
-        if _stopped.is_set():
+        if stopped():
             raise BoardError("stopped")
         if not line or not line.startswith("sealmq: "):
             continue
