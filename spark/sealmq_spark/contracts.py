@@ -19,6 +19,9 @@ from pyspark.sql import types as T
 
 BAD = "_bad"
 """The column in which from_json puts a line that does not fit the columns."""
+KEYS = "_keys"
+TYPES = "_types"
+"""Columns that `reason` reads beside: the line's keys, and its types as Spark writes them."""
 
 _TREE = Path(__file__).resolve().parents[2] / "shared_spec"
 _PACKAGE = Path(__file__).resolve().parent / "schemas"
@@ -44,12 +47,12 @@ class Contract:
     events: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
     rules: tuple[tuple[str, Column], ...] = field(repr=False)
 
-    def reason(self, raw: Column) -> Column:
-        """Why the line is bad: the first rule that it breaks, or null. `raw`: its text.
+    def reason(self) -> Column:
+        """Why the line is bad: the first rule that it breaks, or null.
 
-        The columns stand beside, as `from_json` gave them.
+        Beside stand the columns as `from_json` gave them, KEYS and TYPES.
         """
-        keys = F.json_object_keys(raw)
+        keys, types = F.col(KEYS), F.col(TYPES)
         there = F.array_compact(F.array(*(self._there(name) for name in self.fields)))
         event = F.col("event") if "" not in self.events else F.lit("")
         needed = F.element_at(self._fields_of(0), event)
@@ -61,7 +64,10 @@ class Contract:
             F.size(keys) > F.size(F.array_distinct(keys)), F.lit("a field stands twice")
         )
         wrong = F.array_except(keys, there)
+        # from_json makes a text of any number or object; TYPES tells what the line itself has.
+        other = F.array_compact(F.array(*(self._no_text(name, types) for name in self.texts)))
         found = found.when(F.size(wrong) > 0, _named("null or of another type: ", wrong))
+        found = found.when(F.size(other) > 0, _named("no text: ", other))
         found = found.when(allowed.isNull(), F.lit("there is no such event"))
         missing, more = F.array_except(needed, keys), F.array_except(keys, allowed)
         found = found.when(F.size(missing) > 0, _named("missing: ", missing))
@@ -69,6 +75,15 @@ class Contract:
         for why, broken in self.rules:
             found = found.when(broken, F.lit(why))
         return found.when(F.col(BAD).isNotNull(), F.lit("a field has another type"))
+
+    @property
+    def texts(self) -> list[str]:
+        """The fields that hold text."""
+        return [f.name for f in self.columns if f.dataType == T.StringType() and f.name != BAD]
+
+    def _no_text(self, name: str, types: Column) -> Column:
+        said = F.contains(types, F.lit(f"{name}: STRING"))
+        return F.when(F.col(name).isNotNull() & ~said, F.lit(name))
 
     def _there(self, name: str) -> Column:
         return F.when(F.col(name).isNotNull(), F.lit(name))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .contracts import BAD, contract
+from .contracts import BAD, KEYS, TYPES, contract
 
 LINES = ("audit", "hil")
 _SHOWN = 500
@@ -46,9 +46,13 @@ def judge(raw: DataFrame, name: str) -> DataFrame:
     rules = contract(name)
     options = {"columnNameOfCorruptRecord": BAD}
     parsed = raw.select(
-        "raw", "file", F.from_json("raw", rules.columns, options).alias("line")
-    ).select("raw", "file", "line.*")
-    return parsed.withColumn("why", rules.reason(F.col("raw"))).drop(BAD)
+        "raw",
+        "file",
+        F.json_object_keys("raw").alias(KEYS),
+        F.schema_of_variant(F.try_parse_json("raw")).alias(TYPES),
+        F.from_json("raw", rules.columns, options).alias("line"),
+    ).select("raw", "file", KEYS, TYPES, "line.*")
+    return parsed.withColumn("why", rules.reason()).drop(BAD, KEYS, TYPES)
 
 
 def kind(raw: Column) -> Column:
