@@ -38,7 +38,9 @@ def lines(spark: SparkSession, paths: list[str]) -> DataFrame:
 def documents(spark: SparkSession, paths: list[str]) -> DataFrame:
     """Whole JSON files, as the benches write them: raw, file."""
     read = spark.read.option("pathGlobFilter", "*.json").option("recursiveFileLookup", "true")
-    return read.text(paths, wholetext=True).select(F.col("value").alias("raw"), F.input_file_name().alias("file"))
+    return read.text(paths, wholetext=True).select(
+        F.col("value").alias("raw"), F.input_file_name().alias("file")
+    )
 
 
 def judge(raw: DataFrame, name: str) -> DataFrame:
@@ -79,9 +81,7 @@ def once(good: DataFrame) -> tuple[DataFrame, DataFrame, DataFrame]:
     )
     kept = placed.dropDuplicates(["id", "raw"]).join(first, ["id", "raw"], "left_semi")
     again = each.where("again > 0").groupBy("file").agg(F.sum("again").alias("count"))
-    twice = others.select(
-        "raw", "file", F.lit("another line has this id already").alias("reason")
-    )
+    twice = others.select("raw", "file", F.lit("another line has this id already").alias("reason"))
     return kept, again, twice
 
 
@@ -95,7 +95,10 @@ def read(raw: DataFrame, docs: DataFrame | None = None) -> Logs:
         kept, repeated, twice = once(judged.where("why is null").drop("why"))
         tables[name] = kept.drop("raw")
         again.append(repeated)
-        bad += [judged.where("why is not null").select("raw", "file", F.col("why").alias("reason")), twice]
+        bad += [
+            judged.where("why is not null").select("raw", "file", F.col("why").alias("reason")),
+            twice,
+        ]
     nameless = named.where("kind is null").select("raw", "file")
     why = F.when(F.json_object_keys("raw").isNull(), "no JSON object").otherwise(
         "neither an audit record nor a line of the rig"
