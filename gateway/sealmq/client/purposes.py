@@ -1,0 +1,105 @@
+"""What a client says and asks about purposes: authenticated commands for the family `purposes`.
+
+The texts are those of SPEC.md 12; who may say what is the gateway's policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sealmq_spec.errors import Malformed
+from sealmq_spec.topics import check_filter
+
+from .values import Options
+
+if TYPE_CHECKING:
+    from sealmq_spec.purposes import Grammar
+
+FAMILY = "purposes"
+
+
+class PurposeCalls:
+    """The part of a client that knows purposes."""
+
+    options: Options
+
+    async def command(
+        self, family: str, command: bytes, *, reply: bool = True, within: float | None = None
+    ) -> bytes:
+        """`Client.command`."""
+        raise NotImplementedError
+
+    async def reserve(
+        self,
+        filter: str,
+        aip: Iterable[str] = (),
+        pip: Iterable[str] = (),
+        *,
+        within: float | None = None,
+    ) -> None:
+        """Say for which purposes data under a filter may be used (aip) and for which not (pip).
+
+        It takes the place of the reservation that clients have made of this filter. With an empty
+        aip it allows nothing; `release` takes it away. Raises Denied, ... (HivePBAC, section III).
+        """
+        check_filter(text_of(filter))
+        text = self.grammar.reserve(filter, _purposes(aip), _purposes(pip))
+        await self._say(text, within)
+
+    async def release(self, filter: str, *, within: float | None = None) -> None:
+        """Take away what clients have reserved of this filter."""
+        check_filter(text_of(filter))
+        await self._say(self.grammar.release(filter), within)
+
+    async def presubscribe(
+        self, client: str, filter: str, purpose: str | None, *, within: float | None = None
+    ) -> None:
+        """Say for which purpose a client subscribes to a filter that it names without one.
+
+        For clients that know nothing of purposes; None takes it away.
+        """
+        check_filter(text_of(filter))
+        text = self.grammar.presubscribe(text_of(client), filter, text_of(purpose or ""))
+        await self._say(text, within)
+
+    async def purposes_set(self, name: str, value: str, *, within: float | None = None) -> None:
+        """A setting of the site, "mode" or "strict"; "" is again what sealmq.toml says."""
+        await self._say(self.grammar.setting(text_of(name), text_of(value)), within)
+
+    async def purposes_query(self, what: str, arg: str = "", *, within: float | None = None) -> str:
+        """Ask the gateway: "MODE", "RESERVATIONS" of a filter, "EIP" of a topic, "PRESUBS" of a
+        client. What it answers: SPEC.md 12."""
+        reply = await self._say(self.grammar.query(text_of(what), text_of(arg)), within)
+        try:
+            return reply.decode()
+        except UnicodeDecodeError:
+            raise Malformed("the gateway's answer is no UTF-8") from None
+
+    async def _say(self, text: str, within: float | None) -> bytes:
+        return await self.command(FAMILY, text.encode(), within=within)
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        """How purposes are written."""
+        # Loaded where purposes are used only.
+        from sealmq_spec.purposes import Grammar
+
+        return self.options.grammar or Grammar()
+
+
+def _purposes(purposes: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(purposes, str):
+        # Else each of its letters would be one.
+        raise Malformed(f"a set of purposes is needed, not one text: {purposes!r}")
+    return tuple(text_of(purpose) for purpose in purposes)
+
+
+def text_of(text: str) -> str:
+    """The same; Malformed for what UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Malformed(f"not text that UTF-8 can hold: {text!r}") from None
+    return text
