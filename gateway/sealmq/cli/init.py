@@ -28,6 +28,8 @@ from sealmq.site.layout import Layout, prepare, sync_folder, write_atomically
 
 from .errors import OperatorError, UsageError
 
+POLICIES = ("purposes", "labels")
+
 _EXAMPLES = """\
 examples:
   sealmq init site                                    a site without labels and clients yet
@@ -53,6 +55,13 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("site", metavar="SITE", help="the folder to make; it must not be there yet")
     parser.add_argument("--example", choices=("factory",), help="begin with this policy")
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="labels",
+        help="purposes: a reader needs a purpose that is allowed, and nothing is at first; labels: "
+        "a label is enough (default: %(default)s)",
+    )
     parser.add_argument("--key-file", metavar="FILE", help="where the key lies, or is to be made")
     parser.add_argument(
         "--listen",
@@ -81,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         text = _text(
             args.example or "plain",
+            args.policy,
             {
                 "name": name,
                 "id": site.hex(),
@@ -125,10 +135,13 @@ def _key_file(given: str | None, name: str, site: bytes, root: Path) -> tuple[Pa
     return path, True
 
 
-def _text(example: str, words: dict[str, str]) -> str:
+def _text(example: str, policy: str, words: dict[str, str]) -> str:
     folder = resources.files("sealmq.site") / "templates"
-    parts = [(folder / f"{part}.toml").read_text(encoding="utf-8") for part in ("head", example)]
-    return fill("".join(parts), words)
+    parts = ["head", f"order-{policy}", example]
+    if policy == "purposes":
+        parts.append(f"{example}-purposes")
+    texts = [(folder / f"{part}.toml").read_text(encoding="utf-8") for part in parts]
+    return fill("".join(texts), words)
 
 
 # Clients elsewhere cannot use 0.0.0.0; this host's name is the best guess there is.
