@@ -23,10 +23,14 @@ class Trace:
         self._facts = facts
         self.deps: dict[Dep, None] = {}
         self.until = FOREVER
+        # Of the first family that says any.
+        self.purpose = ""
+        self.under = ""
 
     def begin(self) -> None:
         self.deps = {}
         self.until = FOREVER
+        self.purpose = self.under = ""
 
     def rest_on(self, deps: tuple[Dep, ...], until: int) -> None:
         for dep in deps:
@@ -93,6 +97,7 @@ class Judge:
                 # The other topic is judged by every family too, else a rewrite would walk past r_p.
                 ask.topic = rewrite or ""
                 votes, duties = [], []
+                trace.purpose = trace.under = ""
                 verdict = self._round(ask, votes, duties)
                 if verdict is None and _rewrite(duties) not in (None, ask.topic):
                     raise Refused("engine.rewrite-loop", "the topic was rewritten twice")
@@ -114,6 +119,8 @@ class Judge:
             votes.append(Vote(family.name, verdict.rule, verdict.reason))
             if not verdict.allow:
                 return verdict
+            if verdict.purpose and not self._trace.purpose:
+                self._trace.purpose, self._trace.under = verdict.purpose, verdict.under
             for duty in verdict.duties:
                 check_duty(ask.question, duty, ask.who)
             merge_duties(duties, verdict.duties)
@@ -155,6 +162,8 @@ class Judge:
             plain=allow and not duties and ask.topic == ask.raw,
             overridden=False,
             votes=tuple(votes),
+            purpose=self._trace.purpose if allow else "",
+            under=self._trace.under if allow else "",
         )
 
 
