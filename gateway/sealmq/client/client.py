@@ -29,7 +29,7 @@ from .door import Door, Renew
 from .errors import Closed, Refused
 from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
-from .purposes import PurposeCalls, text_of
+from .purposes import PurposeCalls
 from .randomness import mono_ms
 from .state import State, StateFile
 from .values import Message, Notice, Options
@@ -232,11 +232,10 @@ class Client(PurposeCalls):
         """Checked. Malformed."""
         wanted = []
         for filt in filters:
-            check_filter(text_of(filt))
+            check_filter(_text(filt))
             wire = filt
             if purpose is not None:
-                wire = self.grammar.access(filt, text_of(purpose))
-                check_filter(wire)
+                wire = self.grammar.access(filt, purpose)
             wanted.append(Wanted(wire, filt, qos))
         return wanted
 
@@ -362,9 +361,17 @@ def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _checked(topic: str) -> bytes:
-    raw = check_topic(text_of(topic))
+    raw = check_topic(_text(topic))
     if is_reserved(topic):
         # The mediator could not say whose packet it refuses: it looks no further than the topic.
         reason = f"topics that begin with {topic[0]} are reserved"
         raise from_notice((1, 0, Denied.code, "labels.publish.reserved", reason))
     return raw
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Malformed(f"not text that UTF-8 can hold: {text!r}") from None
+    return text

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter
+from sealmq_spec.purposes import Grammar, check_purpose
 
 from .values import Options
-
-if TYPE_CHECKING:
-    from sealmq_spec.purposes import Grammar
 
 FAMILY = "purposes"
 
@@ -44,13 +40,10 @@ class PurposeCalls:
         It takes the place of the reservation that clients have made of this filter. With an empty
         aip it allows nothing; `release` takes it away. Raises Denied, ... (HivePBAC, section III).
         """
-        check_filter(text_of(filter))
-        text = self.grammar.reserve(filter, _purposes(aip), _purposes(pip))
-        await self._say(text, within)
+        await self._say(self.grammar.reserve(filter, aip, pip), within)
 
     async def release(self, filter: str, *, within: float | None = None) -> None:
         """Take away what clients have reserved of this filter."""
-        check_filter(text_of(filter))
         await self._say(self.grammar.release(filter), within)
 
     async def presubscribe(
@@ -60,18 +53,18 @@ class PurposeCalls:
 
         For clients that know nothing of purposes; None takes it away.
         """
-        check_filter(text_of(filter))
-        text = self.grammar.presubscribe(text_of(client), filter, text_of(purpose or ""))
-        await self._say(text, within)
+        if purpose is not None:
+            check_purpose(purpose)  # "" is no purpose, and no way to take one away
+        await self._say(self.grammar.presubscribe(client, filter, purpose or ""), within)
 
     async def purposes_set(self, name: str, value: str, *, within: float | None = None) -> None:
         """A setting of the site, "mode" or "strict"; "" is again what sealmq.toml says."""
-        await self._say(self.grammar.setting(text_of(name), text_of(value)), within)
+        await self._say(self.grammar.setting(name, value), within)
 
     async def purposes_query(self, what: str, arg: str = "", *, within: float | None = None) -> str:
-        """Ask the gateway: "MODE", "RESERVATIONS" of a filter, "EIP" of a topic, "PRESUBS" of a
-        client. What it answers: SPEC.md 12."""
-        reply = await self._say(self.grammar.query(text_of(what), text_of(arg)), within)
+        """Ask the gateway: "mode", "reservations" that cross a filter, "eip" of a topic, or
+        "presubs" of a client. What it answers: SPEC.md 12."""
+        reply = await self._say(self.grammar.query(what, arg), within)
         try:
             return reply.decode()
         except UnicodeDecodeError:
@@ -83,23 +76,4 @@ class PurposeCalls:
     @cached_property
     def grammar(self) -> Grammar:
         """How purposes are written."""
-        # Loaded where purposes are used only.
-        from sealmq_spec.purposes import Grammar
-
         return self.options.grammar or Grammar()
-
-
-def _purposes(purposes: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(purposes, str):
-        # Else each of its letters would be one.
-        raise Malformed(f"a set of purposes is needed, not one text: {purposes!r}")
-    return tuple(text_of(purpose) for purpose in purposes)
-
-
-def text_of(text: str) -> str:
-    """The same; Malformed for what UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise Malformed(f"not text that UTF-8 can hold: {text!r}") from None
-    return text
