@@ -6,13 +6,16 @@ A refused filter gets 0x80 at its place and a notice; the others go on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from sealmq.broker.promises import NotPromised, check_group, check_publish
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
+from sealmq.store import KeptSub
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, Malformed, SealError
+from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge
 from sealmq_spec.topics import check_filter, matches
 
 from .ruled import Ruled
@@ -30,12 +33,13 @@ _MOST = 512
 
 
 class _Place(NamedTuple):
-    """One allowed filter of a SUBSCRIBE:
-    where it stood, and what the policy said (None: public records).
+    """One allowed filter of a SUBSCRIBE: where it stood, what the policy said (None: public
+    records), and the filter for the broker.
     """
 
     at: int
     decision: Decision | None
+    onward: str
 
 
 class Subscribing:
@@ -45,7 +49,8 @@ class Subscribing:
         self._conn = conn
         # Packet id -> how many filters came, and which of them went on.
         self._pending: dict[int, tuple[int, list[_Place]]] = {}
-        self._leaving: set[int] = set()
+        # Packet id -> the filters, as they arrived, that an UNSUBSCRIBE is about.
+        self._leaving: dict[int, list[str]] = {}
         self._public: set[str] = set()
 
     def wants_public(self, topic: str) -> bool:
@@ -66,7 +71,7 @@ class Subscribing:
             except SealError as error:
                 self._refuse(_SUBSCRIBE, error, text)
                 continue
-            places.append(_Place(at, decision))
+            places.append(_Place(at, decision, filt))
             onward.append((filt, qos))
         if not onward:
             conn.send(build.suback(packet.packet_id, [_REFUSED] * len(packet.filters)))
@@ -90,6 +95,10 @@ class Subscribing:
         decision = conn.policy.subscribe(filt, qos, conn.hub.now_ms())
         if not decision.allow:
             raise _with_ctr(Ruled(decision.reason, decision.rule), ctr)
+        try:
+            conn.kept_subs.check(filt)
+        except TooLarge as error:
+            raise _with_ctr(error, ctr) from None
         if decision.overridden:
             conn.hub.audit.count_unenforced(conn.client.name, filt, decision.rule, "subscribe")
         return decision, self._grouped(decision.topic, ctr), ctr
@@ -116,11 +125,21 @@ class Subscribing:
             return
         count, places = pending
         codes = [_REFUSED] * count
+        kept = []
         for place, code in zip(places, packet.codes, strict=False):
             codes[place.at] = code
             if code != _REFUSED and place.decision is not None:
                 conn.policy.subscribed(place.decision, code, conn.hub.now_ms())
-        conn.send(build.suback(packet.packet_id, codes))
+                kept.append((place.decision.raw, code, place.onward))
+        conn.kept_subs.granted(kept, partial(conn.send, build.suback(packet.packet_id, codes)))
+
+    def restore(self, rows: Sequence[KeptSub]) -> None:
+        """What the session that the broker has kept is subscribed to: judged anew."""
+        conn = self._conn
+        for row in rows:
+            decision = conn.policy.subscribe(row.filter, row.qos, conn.hub.now_ms())
+            if decision.allow:
+                conn.policy.subscribed(decision, row.qos, conn.hub.now_ms())
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
         """Handles one UNSUBSCRIBE;
@@ -128,6 +147,7 @@ class Subscribing:
         """
         conn = self._conn
         onward: list[str] = []
+        left: list[str] = []
         if len(packet.filters) > _MOST:
             conn.close("too many filters in one UNSUBSCRIBE")
             return
@@ -140,20 +160,22 @@ class Subscribing:
                 self._refuse(_UNSUBSCRIBE, error, text)
                 continue
             self._public.discard(filt)
+            left.append(filt)
             # False while the same filter is held with another encoding, say for another purpose.
             if conn.policy.unsubscribed(filt) and plain:
                 onward.append(plain)
         if not onward:
-            conn.send(build.unsuback(packet.packet_id))
+            conn.kept_subs.left(left, partial(conn.send, build.unsuback(packet.packet_id)))
             return
-        self._leaving.add(packet.packet_id)
+        self._leaving[packet.packet_id] = left
         conn.upstream.send(build.unsubscribe(packet.packet_id, onward))
 
     def left(self, packet: Unsuback) -> None:
         """The broker's UNSUBACK."""
-        if packet.packet_id in self._leaving:
-            self._leaving.discard(packet.packet_id)
-            self._conn.send(build.unsuback(packet.packet_id))
+        filters = self._leaving.pop(packet.packet_id, None)
+        if filters is not None:
+            answer = partial(self._conn.send, build.unsuback(packet.packet_id))
+            self._conn.kept_subs.left(filters, answer)
 
     def _refuse(self, what: int, error: SealError, text: str) -> None:
         rule = error.rule if isinstance(error, Ruled | NotPromised) else ""

@@ -67,7 +67,8 @@ class Reader:
 
 
 class Store(Reader):
-    """Tables topics, resets, families, sessions, cache, meta; wills and kept (left.py)."""
+    """Tables topics, resets, families, sessions, cache, meta; wills and kept (left.py);
+    kept_subs (kept.py)."""
 
     def __init__(self, engine: Engine, path: Path, queue: int) -> None:
         super().__init__(engine, path)
