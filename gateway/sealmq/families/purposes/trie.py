@@ -189,7 +189,7 @@ class Trie(Generic[T]):
             if level == "#":
                 yield from _below(node)
                 continue
-            ends = node.get("#")
+            ends: Any = node.get("#")
             for child in _crossed(node, level, reserved and not i, not i):
                 if type(child) is not dict:
                     if child.filter == filter or crosses(child.filter, filter):
