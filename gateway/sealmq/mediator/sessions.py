@@ -59,15 +59,15 @@ class Sessions:
         """Once the broker has it: the session's subscriptions. Those that the broker has forgotten
         go from the store. Raises StoreUnavailable.
         """
+        if self._kept.get(key) != gen:  # a clean session was opened meanwhile, and ended by this
+            await self._keep(key, gen)
         records: list[StoreRecord] = [KeptSubs(*key)] if known and present else []
         if known and not present:
             records = [KeptGone(*key, gen), KeptSession(*key, gen)]
-        elif self._kept.get(key) != gen:  # a clean session was opened meanwhile, and ended by this
-            await self._keep(key, gen)
         held = await self._hub.store.commit(records) if records else []
         return [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
 
-    # Known before it is written: what takes a session away (_forget) must not come behind this.
+    # Known before it is written: what takes the one before away (_forget) may come behind this.
     async def _keep(self, key: Key, gen: int) -> None:
         before = self._kept.get(key)
         self._kept[key] = gen
@@ -120,9 +120,12 @@ class Sessions:
             del self._kept[key]
 
     async def _forget(self, key: Key, gen: int) -> None:
-        if key in self._kept:
-            return
+        # There may be the next one already, which has no subscriptions yet.
+        after = self._kept.get(key)
+        records: list[StoreRecord] = [KeptGone(*key, gen)]
+        if after is not None:
+            records = [KeptGone(*key, after), KeptSession(*key, after)]
         try:
-            await self._hub.store.commit([KeptGone(*key, gen)])
+            await self._hub.store.commit(records)
         except StoreError as error:
             log.info("a session of client %d stays in the store: %s", key[0], error)
