@@ -10,25 +10,47 @@ new ones get no place of their own: they rest on store.ALL, which any change end
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from ..api import Dep
-from .store import ALL, MAX_LEVELS, Eip, Reservation, Source, Store
+from .store import ALL, MAX_LEVELS, Eip, Reservation, Sets, Source, Store
 from .trie import Trie
 
 SIZE = 100_000
+DIFFERENT = 64
+"""How many different sets a filter may have to be counted; with more it is looked at anew."""
 
 
 class _Asked:
-    """A topic or filter that was asked about, and its EIP once that was wanted."""
+    """A topic or filter that was asked about; its EIP, or how often each set crosses it."""
 
-    __slots__ = ("eip", "filter")
+    __slots__ = ("eip", "filter", "sets")
     source = ""
 
     def __init__(self, filter: str) -> None:
         self.filter = filter
         self.eip: Eip | None = None
+        self.sets: dict[Sets, int] | None = None
+
+    def counted(self, old: Reservation | None, new: Reservation | None) -> bool:
+        """A reservation that crosses it changed; False: there was nothing to count in."""
+        self.eip = None
+        sets = self.sets
+        if sets is None:
+            return False
+        if old is not None:
+            left = sets.get((old.aip, old.pip), 0) - 1
+            if left:
+                sets[old.aip, old.pip] = left
+            else:
+                del sets[old.aip, old.pip]
+        if new is not None:
+            sets[new.aip, new.pip] = sets.get((new.aip, new.pip), 0) + 1
+        if len(sets) > DIFFERENT:
+            self.sets = None
+        return self.sets is not None
 
     @property
     def dep(self) -> Dep:
@@ -56,23 +78,34 @@ class Cache:
         self._coarse = False
 
     def put(self, reservation: Reservation) -> Sequence[Dep]:
+        old = self._store.get(reservation.filter, reservation.source)
         self._store.put(reservation)
-        return self._reached(reservation.filter)
+        return self._reached(reservation.filter, old, reservation)
 
     def remove(self, filter: str, source: Source) -> Sequence[Dep]:
-        if self._store.get(filter, source) is None:
+        old = self._store.get(filter, source)
+        if old is None:
             return ()
         self._store.remove(filter, source)
-        return self._reached(filter)
+        return self._reached(filter, old, None)
 
-    def _reached(self, filter: str) -> Sequence[Dep]:
-        """What was asked and crosses the filter is forgotten; so is what had no place."""
+    def _reached(
+        self, filter: str, old: Reservation | None, new: Reservation | None
+    ) -> Sequence[Dep]:
+        """What was asked and crosses the filter ends, and what had no place.
+
+        A filter's counted sets follow the change, the rest is forgotten.
+        """
         crossed = list(self._trie.crossing(filter))
-        if len(crossed) == len(self._asked):
+        gone = [asked for asked in crossed if not asked.counted(old, new)]
+        if len(gone) * 2 > len(self._asked):
+            for asked in gone:
+                del self._asked[asked.filter]
             self._trie = Trie()
-            self._asked.clear()
+            for asked in self._asked.values():
+                self._trie.put(asked)
         else:
-            for asked in crossed:
+            for asked in gone:
                 self._forget(asked.filter)
         return [*(asked.dep for asked in crossed), *self.forgotten(), *self._all()]
 
@@ -119,6 +152,19 @@ class Cache:
         if asked.eip is None:
             asked.eip = self._store.eip(topic)
         return asked.eip
+
+    def sets(self, filter: str) -> Collection[Sets]:
+        asked = self._asked.get(filter)
+        if asked is None:
+            return self._store.sets(filter)
+        if asked.sets is None:
+            counts: Counter[Sets] = Counter()
+            for r in self._store.crossing(filter):
+                counts[r.aip, r.pip] += 1
+            if len(counts) > DIFFERENT:
+                return counts.keys()
+            asked.sets = dict(counts)
+        return asked.sets.keys()
 
     @property
     def asked(self) -> int:

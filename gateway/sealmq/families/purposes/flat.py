@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from sealmq_spec.topics import matches
 
 from ..api import Dep
 from .filters import covers, crosses
-from .store import ALL, Eip, Reservation, Source, Wild, check_depth
+from .store import ALL, Eip, Reservation, Sets, Source, Wild, check_depth
 
 
 class Flat:
@@ -45,6 +45,9 @@ class Flat:
 
     def crossing(self, filter: str) -> Iterator[Reservation]:
         return (r for r in self._all.values() if crosses(r.filter, filter))
+
+    def sets(self, filter: str) -> Collection[Sets]:
+        return {(r.aip, r.pip) for r in self.crossing(filter)}
 
     def eip(self, topic: str) -> Eip:
         return Eip(self.matching(topic))

@@ -24,13 +24,15 @@ else stale verdicts stay. No iterator of a store may be used further after a cha
 Cost: a question about a topic visits each path of the trie that matches a beginning of it: at
 most the number of reservations with `+` that match it, plus one. So whoever may reserve may slow
 down their own topics in proportion to the reservations with wildcards that they hold; `wild(by)`
-counts these for the family's limit, and MAX_LEVELS bounds the depth.
+counts these for the family's limit, and MAX_LEVELS bounds the depth. `crossing` grows with what it
+gives, and a filter that begins with + visits each first level there is; so ask `covering` first,
+then `sets`, which the cache counts along with each change instead of looking again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar, Literal, Protocol
 
 from ..api import Dep
@@ -39,6 +41,9 @@ MAX_LEVELS = 32
 """Levels of a filter that can be reserved: two filters that begin alike make a node for each."""
 
 Source = Literal["client", "site"]
+
+Sets = tuple[frozenset[str], frozenset[str]]
+"""A reservation's AIP and PIP."""
 
 ALL: Dep = ("purposes",)
 """What a verdict rests on when there was no room for a dep of its own: any change ends it."""
@@ -126,6 +131,10 @@ class Store(Protocol):
 
     def crossing(self, filter: str) -> Iterator[Reservation]:
         """Those that share a topic with it: as they are found, so that one may stop early."""
+        ...
+
+    def sets(self, filter: str) -> Collection[Sets]:
+        """The different (AIP, PIP) among `crossing`: few, however many reservations there are."""
         ...
 
     def eip(self, topic: str) -> Eip:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
 from ..api import Dep
-from .store import ALL, Eip, Reservation, Source, Wild, check_depth
+from .store import ALL, Eip, Reservation, Sets, Source, Wild, check_depth
 from .trie import Trie
 
 
@@ -44,6 +44,9 @@ class Tree:
 
     def crossing(self, filter: str) -> Iterator[Reservation]:
         return self._all.crossing(filter)
+
+    def sets(self, filter: str) -> Collection[Sets]:
+        return {(r.aip, r.pip) for r in self.crossing(filter)}
 
     def eip(self, topic: str) -> Eip:
         return Eip(self._all.covering(topic))
