@@ -77,7 +77,7 @@ class Scene:
             spawn=self._spawn,
             stop=self._stop,
         )
-        self.subs = KeptSubs(self.conn)
+        self.subs = KeptSubs(self.conn)  # type: ignore[arg-type]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
