@@ -31,11 +31,13 @@ TEXT: Mapping[str, int] = {
     "label": 64,
     "of": 32,
     "peer": 300,
+    "purpose": 128,
     "question": 32,
     "reason": 500,
     "rule": 100,
     "segment": 100,
     "topic": 1024,
+    "under": 1024,
     "user": 64,
     "version": 32,
 }
@@ -92,7 +94,7 @@ EVENTS: Mapping[str, Event] = {
     "command": Event(("client", "family"), ("topic", "label", "detail", *_WHY)),
     # Counted: one record a minute for each combination of the fields that are not numbers.
     "publish-accepted": Event(("client", "topic", "label", "count", "minute_ms")),
-    "delivered": Event(("client", "topic", "label", "count", "minute_ms")),
+    "delivered": Event(("client", "topic", "label", "count", "minute_ms"), ("purpose", "under")),
     "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label",)),
     "unenforced": Event(("client", "topic", "rule", "question", "count", "minute_ms")),
     "folded": Event(("of", "count", "minute_ms"), ("client", "rule")),

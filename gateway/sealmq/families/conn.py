@@ -129,8 +129,19 @@ class Conn:
         """The client has this subscription: `decision` allowed it and the broker accepted it, or it
         is one of a session from before, whatever `decision` says of it now.
         """
-        self._hold(decision, qos)
+        self.holds(decision, qos)
         self.saw("subscribed", decision.raw, now_ms, question="subscribe", qos=qos)
+
+    def granted(self, filter: str, qos: int, now_ms: int | None = None) -> None:
+        """The broker grants one that is held this QoS; with `now_ms` it is a new one."""
+        sub = self._subs.get(filter)
+        if sub is None:
+            return
+        if sub.qos != qos:
+            self._subs[filter] = sub._replace(qos=qos)
+            self._engine.subs_changed(self._id, sub.filter)
+        if now_ms is not None:
+            self.saw("subscribed", filter, now_ms, question="subscribe", qos=qos)
 
     def again(self, filter: str, now_ms: int) -> Decision | None:
         """What the policy says now of a subscription that is held; None if it is not."""
@@ -138,10 +149,11 @@ class Conn:
         if sub is None:
             return None
         decision = self.subscribe(filter, sub.qos, now_ms)
-        self._hold(decision, sub.qos)
+        self.holds(decision, sub.qos)
         return decision
 
-    def _hold(self, decision: Decision, qos: int) -> None:
+    def holds(self, decision: Decision, qos: int) -> None:
+        """It is about to have this subscription; `subscribed` without telling the families."""
         raw = decision.raw
         new, old = Sub(decision.topic, qos, decision.notes), self._subs.get(raw)
         if new != old:

@@ -245,6 +245,7 @@ class Connection(Channel):
         self.state = "open"
         self.small = False
         self.hub.rooms.enter(self)
+        self.hub.by_policy[self.policy] = self
         self.hub.no_stranger(self.peer)
         self.set_deadline(0)
         self._upstream_beat = asyncio.get_running_loop().time()
@@ -299,6 +300,7 @@ class Connection(Channel):
                 self.hub.wills.drop(self.will)
             return
         self.hub.rooms.leave(self)
+        self.hub.by_policy.pop(self.policy, None)
         self.holding.drop()
         self.upstream.close()
         self.publishing.underway.ended()

@@ -125,13 +125,17 @@ class Controlling:
         if isinstance(answer, Verdict):
             self._refuse(ctr, Denied(answer.reason), answer.rule)
             return
+        said, client = answer.audit, conn.client.name
+
+        def told() -> None:
+            if said is not None:
+                hub.audit.write("command", client=client, family=name, **said)
+
         try:
-            await hub.commit(list(answer.records))
+            await hub.commit(list(answer.records), told)
         except StoreUnavailable as error:
             self._refuse(ctr, Unavailable(str(error)), "mediator.command.unavailable")
             return
-        if answer.audit is not None:
-            hub.audit.write("command", client=conn.client.name, family=name, **answer.audit)
         if conn.state == "open":
             conn.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
 

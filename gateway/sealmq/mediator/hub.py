@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ class Hub:
         self.order = Order(ring.inst)
         self.links = Links()
         self.connections: set[Connection] = set()
+        # Those that are open, as the policy knows them.
+        self.by_policy: dict[Conn, Connection] = {}
         self.clock = Clock()
         self.rooms = Rooms()
         self.asking = Asking(self)
@@ -176,17 +178,38 @@ class Hub:
         reason = type(error).__name__
         self.audit.write("family-fault", family=family, question=question, reason=reason)
 
-    async def commit(self, records: list[StoreRecord]) -> None:
-        """Makes records durable, then lets the families index what really holds.
+    async def commit(
+        self, records: list[StoreRecord], told: Callable[[], None] | None = None
+    ) -> None:
+        """Makes records durable, says so (`told`), then lets the families index what really holds:
+        when this returns, nothing is judged by what was before.
 
         Raises StoreUnavailable.
         """
         held = await self.store.commit(records)
+        if told is not None:
+            told()
         self.apply([h.record for h in held])
 
     def apply(self, records: list[StoreRecord]) -> None:
         """Indexes what the store holds."""
         self.engine.apply([r for r in records if isinstance(r, Record)])
+        self.follow()
+
+    def follow(self) -> None:
+        """Subscriptions that the policy may see otherwise now are paused, or resumed."""
+        due: dict[Conn, list[str]] = {}
+        for conn, raw in self.engine.due():
+            due.setdefault(conn, []).append(raw)
+        for conn, raws in due.items():
+            connection = self.by_policy.get(conn)
+            if connection is not None:
+                connection.subscribing.again(raws)
+
+    def tick(self) -> None:
+        """About once a second: what ends by itself."""
+        self.engine.tick(self.now_ms())
+        self.follow()
 
     async def label_topic(self, conn: Conn, decision: Decision, now_ms: int) -> None:
         """First publish:
@@ -234,6 +257,7 @@ class Hub:
         changed = set(reloaded.connections)
         for connection in list(self.connections):
             connection.policy_changed(changed)
+        self.follow()
 
     def warn(self) -> None:
         """Says loudly, in the log and in the audit, what weakens this site."""

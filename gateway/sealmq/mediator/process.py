@@ -147,7 +147,7 @@ class Mediator:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1.0)
-            self._hub.engine.tick(self._hub.now_ms())
+            self._hub.tick()
             self._hub.follow_clock()
             if self._hub.clock_fell():
                 await self._follow_clock()

@@ -6,7 +6,7 @@ A refused filter gets 0x80 at its place and a notice; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,16 +15,17 @@ from sealmq.families.engine import Decision
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
 from sealmq.store import KeptSub
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, Malformed, SealError, TooLarge
+from sealmq_spec.errors import Denied, Malformed, SealError
 from sealmq_spec.topics import check_filter, matches
 
+from .joints import NONE, Joint, Raw
+from .pausing import REFUSED, Pausing
 from .ruled import Ruled
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 _SUBSCRIBE, _UNSUBSCRIBE = 2, 3
-_REFUSED = 0x80
 _TOKEN = TOKEN.decode().rstrip("/")
 _PUBLIC = "@sm1/"
 _PENDING = 64
@@ -33,13 +34,21 @@ _MOST = 512
 
 
 class _Place(NamedTuple):
-    """One allowed filter of a SUBSCRIBE: where it stood, what the policy said (None: public
-    records), and the filter for the broker.
+    """One allowed filter of a SUBSCRIBE: where it stood, the filter, the QoS asked for.
+
+    `joint`: what it is at the broker (None: public records); `held`: it there. `turn` of this
+    SUBSCRIBE there, and the QoS `sent`; what was before: the broker `had`, and this filter.
     """
 
     at: int
-    decision: Decision | None
-    onward: str
+    raw: str
+    qos: int
+    joint: Joint | None = None
+    held: Raw | None = None
+    turn: int = 0
+    sent: int = NONE
+    had: int = NONE
+    before: Raw | None = None
 
 
 class Subscribing:
@@ -47,142 +56,227 @@ class Subscribing:
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        # Packet id -> how many filters came, and which of them went on.
-        self._pending: dict[int, tuple[int, list[_Place]]] = {}
-        # Packet id -> the filters, as they arrived, that an UNSUBSCRIBE is about.
-        self._leaving: dict[int, list[str]] = {}
+        self._pausing = Pausing(conn, self._at)
+        # SUBSCRIBEs of the client that the broker has not answered.
+        self._pending = 0
         self._public: set[str] = set()
 
     def wants_public(self, topic: str) -> bool:
         """Whether a filter whose own first level is @sm1 matches (SPEC.md 4.3)."""
         return any(matches(filt, topic) for filt in self._public)
 
+    def restore(self, rows: Sequence[KeptSub]) -> None:
+        """What the session that the broker has kept is subscribed to."""
+        self._public.update(row.filter for row in rows if row.filter.startswith(_PUBLIC))
+        self._pausing.restore([row for row in rows if not row.filter.startswith(_PUBLIC)])
+
+    def again(self, filters: Iterable[str]) -> None:
+        """The policy may say something else of these, as they arrived: pauses and resumes."""
+        self._pausing.again(filters)
+
+    # --- SUBSCRIBE ---
+
     def subscribe(self, packet: Subscribe) -> None:
         """Handles one SUBSCRIBE."""
         conn = self._conn
         places: list[_Place] = []
         onward: list[tuple[str, int]] = []
-        if len(self._pending) >= _PENDING or len(packet.filters) > _MOST:
+        if self._pending >= _PENDING or len(packet.filters) > _MOST:
             conn.close("too many filters, or SUBSCRIBEs without an answer of the broker")
             return
         for at, (text, qos) in enumerate(packet.filters):
             try:
-                decision, filt, _ = self._allowed(text, qos)
+                decision, raw, filt = self._allowed(text, qos)
             except SealError as error:
                 self._refuse(_SUBSCRIBE, error, text)
                 continue
-            places.append(_Place(at, decision, filt))
-            onward.append((filt, qos))
+            if decision is None:
+                places.append(_Place(at, raw, qos))
+                onward.append((filt, qos))
+                continue
+            place = self._hold(at, decision, qos, filt)
+            places.append(place)
+            onward.append((filt, place.sent))
         if not onward:
-            conn.send(build.suback(packet.packet_id, [_REFUSED] * len(packet.filters)))
+            conn.send(build.suback(packet.packet_id, [REFUSED] * len(packet.filters)))
             return
-        self._pending[packet.packet_id] = (len(packet.filters), places)
+        self._pending += 1
+        answer = partial(self._answered, packet.packet_id, len(packet.filters), places)
+        self._pausing.subacks.expect(packet.packet_id, answer)
         conn.upstream.send(build.subscribe(packet.packet_id, onward))
 
-    def _allowed(self, text: str, qos: int) -> tuple[Decision | None, str, int]:
+    def _allowed(self, text: str, qos: int) -> tuple[Decision | None, str, str]:
         conn = self._conn
         filt, ctr = conn.link.token(SUBSCRIBE, qos, text, conn.token_low)
-        check_filter(filt)
-        if filt.startswith(_PUBLIC):
-            try:
-                check_publish(conn.hub.broker.retained, 0, retain=True, qos=0)
-            except NotPromised as error:
-                raise _with_ctr(error, ctr) from None
-            self._public.add(filt)
-            return None, filt, ctr
-        if filt[0] in "!@":
-            raise _with_ctr(Denied(f"filters that begin with {filt[0]} are reserved"), ctr)
-        decision = conn.policy.subscribe(filt, qos, conn.hub.now_ms())
-        if not decision.allow:
-            raise _with_ctr(Ruled(decision.reason, decision.rule), ctr)
         try:
+            check_filter(filt)
             conn.kept_subs.check(filt)
-        except TooLarge as error:
-            raise _with_ctr(error, ctr) from None
+            if filt.startswith(_PUBLIC):
+                check_publish(conn.hub.broker.retained, 0, retain=True, qos=0)
+                self._public.add(filt)
+                return None, filt, filt
+            # ! is the families' own: what none of them claims stays refused.
+            if filt[0] == "@" or conn.policy.parse("subscribe", filt)[:1] == "!":
+                raise Denied(f"filters that begin with {filt[0]} are reserved")
+            decision = conn.policy.subscribe(filt, qos, conn.hub.now_ms())
+            if not decision.allow:
+                raise Ruled(decision.reason, decision.rule)
+            at = self._at(decision)
+        except SealError as error:
+            error.ctr = ctr
+            raise
         if decision.overridden:
             conn.hub.audit.count_unenforced(conn.client.name, filt, decision.rule, "subscribe")
-        return decision, self._grouped(decision.topic, ctr), ctr
+        return decision, filt, at
 
-    # A group is one of readers at one label: a member that must not read would swallow its share.
-    def _grouped(self, filt: str, ctr: int) -> str:
+    # What a family made of the client's filter goes to the broker, so it is checked as if a client
+    # had sent it.
+    def _at(self, decision: Decision) -> str:
+        check_filter(decision.topic)
+        if decision.topic[0] in "!@":
+            raise Denied(f"filters that begin with {decision.topic[0]} are reserved")
+        return self._grouped(decision.topic)
+
+    # A group is one of readers at one label (and purpose, which a family puts into its name): a
+    # member that must not read would swallow its share.
+    def _grouped(self, filt: str) -> str:
         if not filt.startswith("$share/"):
             return filt
         conn = self._conn
-        try:
-            check_group(conn.hub.broker.shared)
-        except NotPromised as error:
-            raise _with_ctr(error, ctr) from None
+        check_group(conn.hub.broker.shared)
         _, group, rest = (*filt.split("/", 2), "", "")[:3]
         if not group or not rest:
-            raise _with_ctr(Malformed("a shared filter is $share/GROUP/FILTER"), ctr)
+            raise Malformed("a shared filter is $share/GROUP/FILTER")
         return f"$share/{conn.client.label}.{group}/{rest}"
 
-    def granted(self, packet: Suback) -> None:
-        """The broker's SUBACK, put together with our refusals."""
-        conn = self._conn
-        pending = self._pending.pop(packet.packet_id, None)
-        if pending is None:
-            return
-        count, places = pending
-        codes = [_REFUSED] * count
-        kept = []
-        for place, code in zip(places, packet.codes, strict=False):
-            codes[place.at] = code
-            if code != _REFUSED and place.decision is not None:
-                conn.policy.subscribed(place.decision, code, conn.hub.now_ms())
-                kept.append((place.decision.raw, code, place.onward))
-        conn.kept_subs.granted(kept, partial(conn.send, build.suback(packet.packet_id, codes)))
+    # The policy knows of it from now on: the broker may send before it answers.
+    def _hold(self, at: int, decision: Decision, qos: int, filt: str) -> _Place:
+        pausing, raw = self._pausing, decision.raw
+        self._conn.policy.holds(decision, qos)
+        joint = pausing.joints.of(raw)
+        before = joint.raws[raw] if joint is not None and joint.filt == filt else None
+        held = Raw(qos, allowed=True)
+        joint, left = pausing.joints.put(raw, filt, held)
+        if left is not None:
+            pausing.settle(left)
+        had, joint.refused = joint.have, False
+        turn = joint.sent(joint.wanted)
+        return _Place(at, raw, qos, joint, held, turn, joint.have, had, before)
 
-    def restore(self, rows: Sequence[KeptSub]) -> None:
-        """What the session that the broker has kept is subscribed to: judged anew."""
+    def _answered(
+        self, packet_id: int, count: int, places: list[_Place], got: Sequence[int]
+    ) -> None:
         conn = self._conn
-        for row in rows:
-            decision = conn.policy.subscribe(row.filter, row.qos, conn.hub.now_ms())
-            if decision.allow:
-                conn.policy.subscribed(decision, row.qos, conn.hub.now_ms())
+        self._pending -= 1
+        codes = [REFUSED] * count
+        kept = []
+        for n, place in enumerate(places):
+            code = got[n] if n < len(got) else REFUSED
+            codes[place.at] = code if code == REFUSED else min(code, place.qos)
+            if code == REFUSED:
+                self._not_granted(place)
+            elif place.joint is None:
+                kept.append((place.raw, code, place.raw))
+            elif self._granted(place, place.joint, code):
+                kept.append((place.raw, codes[place.at], place.joint.filt))
+        conn.kept_subs.granted(kept, partial(conn.send, build.suback(packet_id, codes)))
+        for place in places:
+            if place.joint is not None:
+                self._pausing.settle(place.joint)
+
+    # False if the client has left it meanwhile, or subscribed again.
+    def _granted(self, place: _Place, joint: Joint, code: int) -> bool:
+        if code < place.sent:
+            joint.failed(place.turn, code)
+        held = joint.raws.get(place.raw)
+        if held is None or held is not place.held:
+            return False
+        held.qos = min(code, place.qos)
+        self._conn.policy.granted(place.raw, held.qos, self._conn.hub.now_ms())
+        return True
+
+    def _not_granted(self, place: _Place) -> None:
+        joint, policy = place.joint, self._conn.policy
+        if joint is None:
+            return
+        joint.failed(place.turn, place.had)
+        held = joint.raws.get(place.raw)
+        if held is None or held is not place.held:
+            return
+        if place.before is None:
+            self._pausing.joints.drop(place.raw)
+            policy.unsubscribed(place.raw)
+        else:
+            # It has what it had.
+            held.qos = place.before.qos
+            policy.granted(place.raw, held.qos)
+
+    def granted(self, packet: Suback) -> None:
+        """The broker's SUBACK."""
+        self._pausing.subacks.came(packet.packet_id, packet.codes)
+
+    # --- UNSUBSCRIBE ---
 
     def unsubscribe(self, packet: Unsubscribe) -> None:
-        """Handles one UNSUBSCRIBE;
-        it has no refusal in MQTT, so a refused filter gets its notice and stays.
+        """Handles one UNSUBSCRIBE; it has no refusal in MQTT, so a refused filter gets its notice
+        and stays.
         """
         conn = self._conn
         onward: list[str] = []
         left: list[str] = []
+        stay: list[Joint] = []
         if len(packet.filters) > _MOST:
             conn.close("too many filters in one UNSUBSCRIBE")
             return
         for text in packet.filters:
+            ctr = 0
             try:
                 filt, ctr = conn.link.token(UNSUBSCRIBE, 0, text, conn.token_low)
-                check_filter(filt)
-                plain = self._grouped(conn.policy.parse("subscribe", filt), ctr)
+                onward += self._leave(filt, stay)
             except SealError as error:
+                error.ctr = ctr
                 self._refuse(_UNSUBSCRIBE, error, text)
                 continue
-            self._public.discard(filt)
             left.append(filt)
-            # False while the same filter is held with another encoding, say for another purpose.
-            if conn.policy.unsubscribed(filt) and plain:
-                onward.append(plain)
-        if not onward:
-            conn.kept_subs.left(left, partial(conn.send, build.unsuback(packet.packet_id)))
-            return
-        self._leaving[packet.packet_id] = left
-        conn.upstream.send(build.unsubscribe(packet.packet_id, onward))
+        answer = partial(conn.send, build.unsuback(packet.packet_id))
+        if onward:
+            self._pausing.unsubacks.expect(
+                packet.packet_id, lambda _: conn.kept_subs.left(left, answer)
+            )
+            conn.upstream.send(build.unsubscribe(packet.packet_id, onward))
+        else:
+            conn.kept_subs.left(left, answer)
+        for joint in stay:
+            self._pausing.settle(joint)
+
+    # What goes from the broker: nothing while the same filter is held with another encoding, say
+    # for another purpose. What was recorded counts, not what the policy would make of it now.
+    def _leave(self, filt: str, stay: list[Joint]) -> list[str]:
+        conn = self._conn
+        check_filter(filt)
+        if filt in self._public:
+            self._public.discard(filt)
+            return [filt]
+        joint = self._pausing.joints.drop(filt)
+        conn.policy.unsubscribed(filt)
+        if joint is None:
+            plain = conn.policy.parse("subscribe", filt)
+            at = self._grouped(plain) if plain else ""
+            return [at] if at and self._pausing.joints.at(at) is None else []
+        if joint.raws:
+            stay.append(joint)
+            return []
+        joint.sent(NONE)
+        return [joint.filt]
 
     def left(self, packet: Unsuback) -> None:
         """The broker's UNSUBACK."""
-        filters = self._leaving.pop(packet.packet_id, None)
-        if filters is not None:
-            answer = partial(self._conn.send, build.unsuback(packet.packet_id))
-            self._conn.kept_subs.left(filters, answer)
+        self._pausing.unsubacks.came(packet.packet_id, None)
 
     def _refuse(self, what: int, error: SealError, text: str) -> None:
         rule = error.rule if isinstance(error, Ruled | NotPromised) else ""
         rule = rule or "mediator.subscribe." + type(error).__name__.lower()
-        ctr = getattr(error, "ctr", 0)
-        if isinstance(error, Malformed) or not ctr:
-            ctr = 0
+        ctr = 0 if isinstance(error, Malformed) else error.ctr
         event = "packet-refused" if 0 < error.code < 5 else "subscribe-refused"
         self._conn.refuse(what, ctr, error, rule, _without_token(text), event)
 
@@ -191,8 +285,3 @@ class Subscribing:
 def _without_token(text: str) -> str:
     parts = text.split("/", 2)
     return parts[2] if parts[0] == _TOKEN and len(parts) == 3 and parts[2] else text
-
-
-def _with_ctr(error: SealError, ctr: int) -> SealError:
-    error.ctr = ctr
-    return error
