@@ -3,9 +3,10 @@
 The paper (V-D) throws everything away at each change and leaves the finer way to others; this is
 it. Topics and filters that were asked about stand in a trie of their own, with a topic's EIP. A
 changed reservation crosses some of them: these are forgotten, and their deps end the verdicts that
-rest on them. It holds at most `size` of them. The oldest make room, and their deps are handed out
-as `forgotten` (or with the next change, whichever comes first); when too many of those wait, the
-new ones get no place of their own: they rest on store.ALL, which any change ends.
+rest on them. It holds at most `size` of them, and twice as many nodes. The oldest make room, and
+their deps are handed out as `forgotten` (or with the next change, whichever comes first). When too
+many of those wait, new ones get no place of their own, as very long and very deep ones never do:
+they rest on store.ALL, which any change ends.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .store import ALL, MAX_LEVELS, Eip, Reservation, Sets, Source, Store
 from .trie import Trie
 
 SIZE = 100_000
+LONG = 256
+"""Characters of what gets a place of its own."""
 DIFFERENT = 64
 """How many different sets a filter may have to be counted; with more it is looked at anew."""
 
@@ -133,9 +136,9 @@ class Cache:
         asked = self._asked.get(filter)
         if asked is not None:
             return asked
-        if filter.count("/") >= MAX_LEVELS:
+        if len(filter) > LONG or filter.count("/") >= MAX_LEVELS or "\0" in filter:
             return None
-        if len(self._asked) >= self._size:
+        while len(self._asked) >= self._size or self._trie.nodes >= 2 * self._size:
             if len(self._evicted) >= self._size:
                 return None
             oldest = next(iter(self._asked))

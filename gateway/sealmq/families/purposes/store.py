@@ -205,6 +205,8 @@ def is_wild(filter: str) -> bool:
 
 
 def check_depth(filter: str) -> None:
-    """TooDeep."""
+    """TooDeep. (A NUL, which no filter has, would be taken for the end of one.)"""
+    if "\0" in filter:
+        raise ValueError(f"a filter has no NUL: {filter!r}")
     if filter.count("/") >= MAX_LEVELS:
         raise TooDeep(f"a filter to reserve has at most {MAX_LEVELS} levels")

@@ -49,6 +49,8 @@ class Trie(Generic[T]):
     def __init__(self) -> None:
         self._root: Node = {}
         self._count = 0
+        self.nodes = 0
+        """How many nodes there are below the root: memory that a few deep paths can take."""
         # Levels that occur again and again ("temp") are one string.
         self._levels: dict[str, str] = {}
 
@@ -79,6 +81,7 @@ class Trie(Generic[T]):
                     node[level] = item
                     return other
                 # Two below one level now: the one that stood here goes a level down.
+                self.nodes += 1
                 child = node[level] = {self._level(_path(other.filter, other.source)[i + 1]): other}
             node = child
         raise ValueError(f"a level has a NUL: {item.filter!r}")
@@ -114,6 +117,7 @@ class Trie(Generic[T]):
             if type(last) is dict:
                 return
             above[level] = last
+            self.nodes -= 1
 
     def get(self, filter: str, source: str) -> T | None:
         """The item of exactly this filter and source."""
