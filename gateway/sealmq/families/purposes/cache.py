@@ -11,7 +11,7 @@ they rest on store.ALL, which any change ends.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar
 
@@ -75,7 +75,7 @@ class Cache:
         self._store = store
         self._size = size
         # By name, in the order in which they came; and by level, to find what a change crosses.
-        self._asked: dict[str, _Asked] = {}
+        self._asked: OrderedDict[str, _Asked] = OrderedDict()
         self._trie: Trie[_Asked] = Trie()
         self._evicted: list[str] = []
         self._coarse = False
