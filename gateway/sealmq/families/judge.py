@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sealmq_spec.errors import Malformed
+
 from .api import FOREVER, NEVER, Dep, Duty, Family, LabelTopic, Question, Rewrite, Verdict
 from .ask import Ask
 from .decision import ENGINE, Decision, Refused, Vote, check_duty, merge_duties
@@ -73,6 +75,8 @@ class Judge:
                 parsed = family.parse(ask.question, topic)
                 if parsed is not None:
                     topic, notes[family.name] = parsed
+            except Malformed as error:  # the client's doing, no defect
+                raise Refused("engine.parse", f"{family.name}: {error}") from None
             except Exception as error:  # a defect of one family must not take the mediator down
                 self._on_fault(family.name, "parse", error)
                 raise Refused("engine.parse", f"{family.name} cannot read the topic") from error
