@@ -22,7 +22,10 @@ from sealmq.client import (
     TimedOut,
 )
 from sealmq.client.lent import LendRefused, lent_client
+from sealmq.site.config import load
+from sealmq.site.layout import Layout
 from sealmq_spec.errors import Denied, SealError
+from sealmq_spec.purposes import Grammar
 
 from .errors import FAILED, OperatorError, UsageError
 
@@ -80,6 +83,27 @@ async def client_of(
     return await lent_client(
         args.site, args.client, options=options, on_notice=on_notice, on_state=on_state
     )
+
+
+async def steward(args: argparse.Namespace) -> Client:
+    """The client that the arguments name, for commands about purposes; `timeout` in seconds."""
+    options = Options(
+        timeout=args.timeout,
+        connect_timeout=min(args.timeout, 10.0),
+        grammar=grammar_of(args),
+    )
+    return await client_of(args, options)
+
+
+def grammar_of(args: argparse.Namespace) -> Grammar | None:
+    """How this site writes purposes; an enrolment does not say it, so None: the SPEC's words."""
+    if not args.site:
+        return None
+    words = load(Layout.open(args.site).config).families.get("purposes", {}).get("words")
+    try:
+        return Grammar(words) if words else None
+    except SealError as error:
+        raise OperatorError(f"[families.purposes.words]: {error}") from None
 
 
 def _check_private(path: str) -> None:

@@ -31,6 +31,9 @@ COMMANDS = (
     "explain",
     "pub",
     "sub",
+    "reserve",
+    "presubscribe",
+    "purposes",
     "bench",
     "system-users",
 )

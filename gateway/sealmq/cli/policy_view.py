@@ -29,7 +29,7 @@ class Topic:
 
 
 class View:
-    """`engine` is loaded; `topics` has every labelled topic by name."""
+    """`engine` is loaded with `records`; `topics` has every labelled topic by name."""
 
     def __init__(self, layout: Layout) -> None:
         self.config: Config = load(layout.config)
@@ -47,6 +47,7 @@ class View:
         # What the next start or reload would do first: topics set to none are forgotten.
         pending = self.engine.load(self.config, records)
         self.engine.apply(pending)
+        self.records: tuple[Record, ...] = (*records, *pending)
         forgotten = {r.topic for r in pending if isinstance(r, TopicReset)}
         learned = [r for r in records if isinstance(r, TopicLabel) and r.topic not in forgotten]
         found = {r.topic: Topic(r.topic, r.label, False, r.client, r.at_ms) for r in learned}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  sealmq sub factory --client monitor -t 'machine/+/temperature' -v
+  sealmq sub factory --client monitor -t 'machine/+/temperature' --purpose service -v
   sealmq sub factory --client monitor -t machine/1/temperature -C 1 -W 10
   sealmq sub factory --client monitor -t '#' --json | jq -r .topic
   sealmq sub factory --client monitor -t '#' -q 1 -c -i night-shift    what came while it was away
@@ -52,6 +52,11 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         metavar="FILTER",
         action="append",
         help="the topic filter; may be repeated",
+    )
+    parser.add_argument(
+        "--purpose",
+        metavar="PURPOSE",
+        help="what the data is for, in a site with purposes (default: what a presubscription says)",
     )
     parser.add_argument("-C", "--count", metavar="N", help="end after N messages")
     parser.add_argument(
@@ -140,7 +145,7 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 async def _receive(args: argparse.Namespace) -> int:
     from sealmq.client import Notice, Options, Refused
 
-    from .acting import client_of, printable, told
+    from .acting import client_of, grammar_of, printable, told
 
     connected = False
 
@@ -156,9 +161,15 @@ async def _receive(args: argparse.Namespace) -> int:
         print(f"sealmq: {printable(text)}", file=sys.stderr)
 
     clean = not args.disable_clean_session
-    options = Options(client_id=args.id, clean=clean, reconnect=True, inbox_messages=256)
+    options = Options(
+        client_id=args.id,
+        clean=clean,
+        reconnect=True,
+        inbox_messages=256,
+        grammar=None if args.purpose is None else grammar_of(args),
+    )
     async with _connected(args, await client_of(args, options, on_notice, on_state)) as client:
-        answers = await client.subscribe_each(*args.topic, qos=args.qos)
+        answers = await client.subscribe_each(*args.topic, qos=args.qos, purpose=args.purpose)
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         if len(refused) == len(answers):
             raise refused[0]

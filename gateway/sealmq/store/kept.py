@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     and_,
     delete,
+    inspect,
     select,
 )
 from sqlalchemy.dialects.sqlite import insert
@@ -62,3 +63,12 @@ def read(conn: Connection, client: int, client_id: str) -> tuple[KeptSub, ...]:
     return tuple(
         KeptSub(*row) for row in conn.execute(select(kept_subs).where(mine).order_by(c.filter))
     )
+
+
+def read_all(conn: Connection) -> list[KeptSub]:
+    """Those of all sessions; none in a file of an older version."""
+    if not inspect(conn).has_table(kept_subs.name):
+        return []
+    c = kept_subs.c
+    found = conn.execute(select(kept_subs).order_by(c.client, c.client_id, c.filter))
+    return [KeptSub(*row) for row in found]

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sealmq.families.records import Record, TopicLabel
 
-from . import database, left, tables
-from .records import Held, KeptSession, SessionMark, StoreRecord, WillRecord
+from . import database, kept, left, tables
+from .records import Held, KeptSession, KeptSub, SessionMark, StoreRecord, WillRecord
 from .writer import Job, Writer
 
 T = TypeVar("T")
@@ -50,6 +50,10 @@ class Reader:
     def kept(self) -> list[KeptSession]:
         """The sessions that the broker keeps."""
         return self._read(left.read_kept)
+
+    def kept_subs(self) -> list[KeptSub]:
+        """The subscriptions of these sessions."""
+        return self._read(kept.read_all)
 
     def cache(self, name: str) -> bytes | None:
         """A sealed blob, or None."""

@@ -1,0 +1,92 @@
+"""`sealmq purposes`: what data may be used for, and what it was used for. HivePBAC."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+from .errors import OK
+
+_EXAMPLES = """\
+examples:
+  sealmq purposes show factory                            all reservations, presubscriptions, ...
+  sealmq purposes explain factory machine/1/temperature   who may read it, for which purpose, why
+  sealmq purposes report factory -t 'machine/#' --since 7d   who got it, for what, by whose leave
+  sealmq purposes set factory --client dpo mode fop       switch the mode, now
+
+show, explain and report only read, whether the site is up or down. Reservations are made with
+`sealmq reserve`, presubscriptions with `sealmq presubscribe`, or both in sealmq.toml.
+"""
+_SET_EXAMPLES = """\
+examples:
+  sealmq purposes set factory --client dpo mode fop
+  sealmq purposes set factory --client dpo strict true
+  sealmq purposes set factory --client dpo mode --unset       again as sealmq.toml has it
+
+mode is hybrid, fos (filter on subscribe) or fop (filter on publish); strict is true or false.
+What each costs and gives: gateway/PURPOSES.md. Only stewards may say it (stewards in sealmq.toml).
+
+"""
+
+# The verbs with a module of their own.
+_VERBS = ("show", "explain", "report")
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """sealmq purposes show|explain|report|set"""
+    from .acting import CODES, add_who
+    from .reserve import add_timeout
+
+    parser = sub.add_parser(
+        "purposes",
+        help="what data may be used for, and who got it for what",
+        description="Purposes: what holds, why, and what was delivered for what.",
+        epilog=_EXAMPLES,
+    )
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="show|explain|report|set", required=True, help="what to do"
+    )
+    for verb in _VERBS:
+        _module(verb).add(verbs)
+    setting = verbs.add_parser(
+        "set",
+        help="switch the mode or strictness of a site that is up",
+        description="Change a setting of the site, as a steward. It counts at once, for what is "
+        "subscribed too.",
+        epilog=_SET_EXAMPLES + CODES,
+    )
+    add_who(setting)
+    setting.add_argument("name", choices=("mode", "strict"), help="what to set")
+    setting.add_argument("value", nargs="?", metavar="VALUE", help="its value")
+    setting.add_argument("--unset", action="store_true", help="again as sealmq.toml has it")
+    add_timeout(setting)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    if args.verb in _VERBS:
+        done: int = _module(args.verb).run(args)
+        return done
+    from .acting import act, check_who, wrong
+    from .pub import seconds
+
+    check_who(args)
+    if (args.value is None) != args.unset:
+        raise wrong(args, "no value" if args.value is None else "a value with --unset", "either")
+    args.timeout = seconds(args, args.timeout)
+    return act(_set(args))
+
+
+async def _set(args: argparse.Namespace) -> int:
+    from .acting import printable, steward
+
+    async with await steward(args) as client:
+        await client.purposes_set(args.name, args.value or "")
+    said = "as sealmq.toml has it" if args.unset else args.value
+    print(printable(f"{args.name}: {said}"))
+    return OK
+
+
+def _module(verb: str) -> Any:
+    return importlib.import_module(f"{__package__}.purposes_{verb}")
