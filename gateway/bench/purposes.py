@@ -35,7 +35,7 @@ HELD = (10, 1_000, 100_000, 1_000_000)
 HELD_PAIRS = 5
 # Those that the bar is about, and what they are compared with.
 SWEPT = ("fop-cache", "hybrid")
-QUICK = Sizes(pairs=2, clients=20, span_s=0.1, calm=10, commands=2, most=16, minutes=2)
+QUICK = Sizes(pairs=2, clients=20, span_s=0.1, calm=10, commands=2, few=4, most=16, minutes=2)
 
 _EXAMPLES = """\
 examples:

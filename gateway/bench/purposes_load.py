@@ -161,48 +161,50 @@ class Load:
             "messages": count,
         }
 
-    def subscribe(self, each: int) -> Told:
-        """Every client subscribes to `each` more filters, one after the other; left afterwards."""
-        self._rounds += 1
-        filters = {
-            peer: [self._for(f"rate/{self._rounds}/{name(peer.number)}/{n}/+") for n in range(each)]
-            for peer in self.peers
-        }
+    def subscribe(self, count: int) -> Told:
+        """So many subscriptions, dealt out to the clients, each of which has one under way; left
+        afterwards."""
+        filters = self._dealt(count, lambda where: self._for(f"rate/{where}/+"))
         for peer, mine in filters.items():
             peer.queue = [peer.subscribe([filt]) for filt in mine]
         span = self._span(lambda: self._answers("subscriptions"))
-        span["done"] = each * len(self.peers)
+        span["done"] = count
         for peer, mine in filters.items():
             peer.queue = [peer.unsubscribe([filt]) for filt in mine]
         self._answers("unsubscriptions")
         return span
 
-    def reserve(self, each: int) -> Told:
-        """Every client makes `each` reservations, one after the other; removed afterwards."""
-        self._rounds += 1
-        topics = {
-            peer: [f"own/{self._rounds}/{name(peer.number)}/{n}" for n in range(each)]
-            for peer in self.peers
-        }
+    def reserve(self, count: int) -> Told:
+        """So many reservations, dealt out in the same way; removed afterwards."""
+        topics = self._dealt(count, lambda where: f"own/{where}")
         text = self.grammar.reserve
         for peer, mine in topics.items():
             made = [text(filt, (self.purpose,), ("advertising",)).encode() for filt in mine]
             peer.queue = [peer.command(_FAMILY, body) for body in made]
         span = self._span(lambda: self._answers("reservations"))
-        span["done"] = each * len(self.peers)
+        span["done"] = count
         for peer, mine in topics.items():
             gone = [self.grammar.release(filt).encode() for filt in mine]
             peer.queue = [peer.command(_FAMILY, body) for body in gone]
         self._answers("removals")
         return span
 
+    def _dealt(self, count: int, make: Callable[[str], str]) -> dict[Peer, list[str]]:
+        self._rounds += 1
+        made: dict[Peer, list[str]] = {}
+        for n in range(count):
+            peer = self.peers[n % len(self.peers)]
+            made.setdefault(peer, []).append(make(f"{self._rounds}/{name(peer.number)}/{n}"))
+        return made
+
     # Each client sends the next of its queue when the last was answered.
     def _answers(self, what: str) -> None:
         left = sum(len(peer.queue) for peer in self.peers)
         for peer in self.peers:
             peer.queue.reverse()
-            peer.send(peer.queue.pop())
-        while left:
+            if peer.queue:
+                peer.send(peer.queue.pop())
+        while left > 0:
             for fd, _ in self._wait(time.monotonic() + PATIENCE_S):
                 peer = self._by_fd[fd]
                 peer.answered = 0

@@ -19,7 +19,6 @@ from purposes_peer import LoadError
 from purposes_stats import Found, found, ratios
 from purposes_world import Scene, Variant
 
-BURSTS = (1, 16)
 # Beyond so much of a core the generator may be what holds the others up.
 BUSY = 0.7
 GATEWAY = ("kg", "mediator", "broker")
@@ -38,6 +37,8 @@ class Sizes:
     span_s: float = 1.2
     calm: int = 100
     commands: int = 8
+    few: int = 16
+    command_s: float = 0.4
     most: int = 192
     minutes: float = 12.0
 
@@ -101,7 +102,9 @@ class Rounds:
     def __init__(self, scenes: Sequence[Scene], sizes: Sizes, said: Callable[[str], None]) -> None:
         self._scenes, self._sizes, self._said = scenes, sizes, said
         self.taken = [Taken(s.variant.name, s.held, s.clients, sizes.size) for s in scenes]
+        # How much fits into the spans, by scene; the round that warms up tells.
         self._each: dict[tuple[int, int], int] = {}
+        self._counts: dict[tuple[int, str], int] = {}
 
     def run(self, pairs: int, until: float) -> None:
         """One round to warm up, and `pairs` that count; fewer, but at least one, when it takes
@@ -126,7 +129,7 @@ class Rounds:
 
     def _one(self, at: int, into: Taken) -> None:
         scene, sizes = self._scenes[at], self._sizes
-        for burst in BURSTS:
+        for burst in scene.variant.bursts:
             each = self._each.get((at, burst), burst)
             span = scene.do("messages", each=each, burst=burst)
             messages, wall = span["messages"], span["wall_s"]
@@ -142,7 +145,11 @@ class Rounds:
         for what in ("subscribe", "reserve"):
             if what == "reserve" and not scene.variant.mode:
                 continue
-            span = scene.do(what, each=sizes.commands)
+            count = self._counts.get((at, what), sizes.few)
+            span = scene.do(what, count=count)
+            wanted = int(count * sizes.command_s / span["wall_s"])
+            most = sizes.commands * sizes.clients
+            self._counts.setdefault((at, what), max(sizes.few, min(most, wanted)))
             into.add(f"{what}_rate", span["done"] / span["wall_s"])
             _cpu(into, f"cpu_{what}", span, span["done"], 0)
 

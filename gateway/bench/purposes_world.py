@@ -48,6 +48,8 @@ class Variant:
     mode: str = ""
     store: str = ""
     sealed: bool = True
+    # How many messages a client sends at once. With 16, a flat store would be busy for a minute.
+    bursts: tuple[int, ...] = (1, 16)
 
 
 # In the order of the paper's tables.
@@ -60,7 +62,7 @@ VARIANTS = {
         Variant("fop-cache", "fop", "cache"),
         Variant("hybrid", "hybrid", "cache"),
         Variant("fop", "fop", "tree"),
-        Variant("fop-flat", "fop", "flat"),
+        Variant("fop-flat", "fop", "flat", bursts=(1,)),
     )
 }
 
