@@ -59,10 +59,12 @@ def matches(filter: str, topic: str) -> bool:
     return topic in topics(filter)
 
 
+@cache
 def covers(a: str, b: str) -> bool:
     return topics(a) >= topics(b)
 
 
+@cache
 def crosses(a: str, b: str) -> bool:
     return not topics(a).isdisjoint(topics(b))
 
@@ -131,6 +133,12 @@ def compatible(bound: Sequence[Bound], graph: Graph, filter: str, ap: str, stric
     return True
 
 
+@cache
+def speaks(other: Bound, one: Bound, filter: str) -> bool:
+    """Whether `other` covers all that `one` and the filter have in common."""
+    return topics(other.filter) >= topics(one.filter) & topics(filter)
+
+
 def fos(bound: Sequence[Bound], graph: Graph, filter: str, ap: str, strict: bool) -> bool:
     """The rule of filter on subscribe: one reservation at least speaks for each whole part.
 
@@ -149,8 +157,7 @@ def fos(bound: Sequence[Bound], graph: Graph, filter: str, ap: str, strict: bool
     if strict:
         return any(one.aip & above for one in crossing if covers(one.filter, filter))
     for one in crossing:
-        part = topics(one.filter) & topics(filter)
-        if not any(other.aip & above for other in bound if topics(other.filter) >= part):
+        if not any(other.aip & above for other in bound if speaks(other, one, filter)):
             return False
     return True
 
