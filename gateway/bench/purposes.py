@@ -19,9 +19,10 @@ from typing import Any
 
 import purposes_rounds as rounds
 from bench_print import Row
+from purposes_book import HELD_STAGE, VARIED
 from purposes_peer import LoadError
 from purposes_rounds import Progress, Sizes
-from purposes_table import document, table
+from purposes_table import document, shown, table
 from purposes_world import START_S, VARIANTS, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,18 +85,22 @@ class Plan:
         """The rows. LoadError, BrokerError: it cannot be measured."""
         made: list[Row] = []
         main = [(variant, self.held) for variant in self.variants]
-        stages = [(main, self.sizes.pairs), (self.sweep, self.held_pairs)]
-        steps = sum(len(of) * (pairs + 2) for of, pairs in stages) + len(self.decisions)
+        stages = [
+            (VARIED, main, self.sizes.pairs, 0.6),
+            (HELD_STAGE, self.sweep, self.held_pairs, 0.95),
+        ]
+        steps = sum(len(of) * (pairs + 2) for _, of, pairs, _ in stages) + len(self.decisions)
         progress = Progress(steps)
         began = time.monotonic()
-        for share, (of, pairs) in zip((0.6, 0.95), stages, strict=True):
+        # Each stage ends before that share of the time is over, with fewer rounds if need be.
+        for stage, of, pairs, share in stages:
             if not of:
                 continue
             load = rounds.load_now()
             with rounds.running(of, self.sizes, progress.done) as scenes:
                 taking = rounds.Rounds(scenes, self.sizes, progress.done)
                 taking.run(pairs, began + share * self.sizes.minutes * 60)
-                made += rounds.rows(taking.taken, load)
+                made += rounds.rows(taking.taken, stage, load)
         for variant, held in self.decisions:
             made += _decided(variant, held)
             progress.done(f"decisions of {variant}, {held} reservations")
@@ -197,7 +202,7 @@ def _document(file: Path) -> int:
     try:
         rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"]
         text = document(DOCUMENT.read_text(encoding="utf-8"), rows)
-        FIGURES.write_text(text_of(rows), encoding="utf-8")
+        FIGURES.write_text(text_of(shown(rows)), encoding="utf-8")
         DOCUMENT.write_text(text, encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:
         print(f"bench_purposes: {error}", file=sys.stderr)

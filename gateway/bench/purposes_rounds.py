@@ -34,7 +34,7 @@ class Sizes:
     pairs: int = 10
     clients: int = 250
     size: int = 64
-    span_s: float = 1.2
+    span_s: float = 0.8
     calm: int = 100
     commands: int = 8
     few: int = 16
@@ -165,7 +165,7 @@ def _cpu(into: Taken, measure: str, span: Told, times: int, burst: int) -> None:
     into.add(measure, sum(used.get(role, 0.0) for role in GATEWAY) / times, burst, "gateway")
 
 
-def rows(taken: Sequence[Taken], load: float) -> list[Row]:
+def rows(taken: Sequence[Taken], stage: str, load: float) -> list[Row]:
     """One row a measure: medians; what each variant is to `labels`, and to itself with the fewest
     reservations, in the same rounds."""
     made: list[Row] = []
@@ -177,29 +177,29 @@ def rows(taken: Sequence[Taken], load: float) -> list[Row]:
             measure, _, process = key
             if measure == "share":
                 continue
-            made.append(_row(one, measure, _UNITS[measure], found(values), key, load))
+            made.append(_row(one, measure, _UNITS[measure], found(values), key, stage, load))
             if process == "generator":
                 continue
             to = base.values.get(key, []) if base is not None and base is not one else []
             if len(to) == len(values) and min(to) > 0:
                 made.append(
-                    _row(one, f"{measure}_to_labels", "times", ratios(values, to), key, load)
+                    _row(one, f"{measure}_to_labels", "times", ratios(values, to), key, stage, load)
                 )
             if len(same) > 1 and measure == "cpu_message" and process == "mediator":
                 of = ratios(values, least.values[key])
-                row = _row(one, f"{measure}_to_fewest", "times", of, key, load)
+                row = _row(one, f"{measure}_to_fewest", "times", of, key, stage, load)
                 row["params"]["fewest"] = least.held
                 made.append(row)
         if one.memory:
             of = Found(one.memory, one.memory, one.memory, 0.0, 1)
-            made.append(_row(one, "memory", "MiB", of, ("memory", 0, "mediator"), load))
+            made.append(_row(one, "memory", "MiB", of, ("memory", 0, "mediator"), stage, load))
     return made
 
 
-def _row(of: Taken, measure: str, unit: str, got: Found, key: Key, load: float) -> Row:
+def _row(of: Taken, measure: str, unit: str, got: Found, key: Key, stage: str, load: float) -> Row:
     made = row(measure, of.variant, _short(got.value), unit, got.n, of.size)
     params = made["params"]
-    params |= {"clients": of.clients, "reservations": of.held, "load": load}
+    params |= {"clients": of.clients, "reservations": of.held, "stage": stage, "load": load}
     params |= {"low": _short(got.low), "high": _short(got.high), "sure": round(got.sure, 3)}
     _, burst, process = key
     if burst:

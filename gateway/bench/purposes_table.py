@@ -8,95 +8,71 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench_print import Row
+from purposes_book import HELD_STAGE, PAPER, VARIED, Book, lines, percent, short
 
 BEGIN = "<!-- purposes.json: begin -->"
 END = "<!-- purposes.json: end -->"
 BAR = 1.05
 OURS = ("fop-cache", "hybrid")
 
-# Wolf and others, Tables I and II, at 250 clients: messages a second and what is lost of them in
-# percent; milliseconds of a round trip and what is added. Theirs is HiveMQ, on machines of a cloud.
-PAPER: dict[str, tuple[float, float | None, float, float | None]] = {
-    "mosquitto": (6254.49, None, 50.64, None),
-    "fos": (5467.28, 12.59, 54.13, 6.89),
-    "fop-cache": (4998.86, 20.08, 60.59, 19.64),
-    "hybrid": (4690.76, 25.00, 67.87, 34.02),
-    "fop": (4638.01, 25.85, 68.95, 36.16),
-    "fop-flat": (3519.83, 43.72, 1148.30, 2167.57),
-}
-ORDER = ("mosquitto", "labels", "fos", "fop-cache", "hybrid", "fop", "fop-flat")
 PROCESSES = ("mediator", "broker", "kg", "gateway", "generator")
 
 
-class Book:
-    """Rows by what they are of."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self.rows = rows
-
-    def get(self, measure: str, variant: str, **params: Any) -> Row | None:
-        """The first row with these params."""
-        for row in self.rows:
-            if row["measure"] == measure and row["variant"] == variant:
-                if all(row["params"].get(name) == value for name, value in params.items()):
-                    return row
-        return None
-
-    def variants(self) -> list[str]:
-        """Those of the first stage, in the paper's order."""
-        there = {row["variant"] for row in self.rows if row["measure"] == "throughput"}
-        return [name for name in ORDER if name in there]
-
-    @property
-    def held(self) -> int:
-        """Reservations in the first stage."""
-        rows = (row for row in self.rows if row["measure"] == "throughput")
-        return next((r["params"]["reservations"] for r in rows if r["params"]["reservations"]), 0)
-
-    def levels(self, measure: str) -> list[int]:
-        """Numbers of reservations for which there is a row."""
-        found = {r["params"]["reservations"] for r in self.rows if r["measure"] == measure}
-        return sorted(found - {0})
+def shown(rows: Sequence[Row]) -> list[Row]:
+    """Those of the rows that the tables show."""
+    book = Book(rows)
+    _all(book)
+    return [row for at, row in enumerate(rows) if at in book.seen]
 
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
-    book = Book(rows)
+    return _all(Book(rows))
+
+
+def _all(book: Book) -> str:
     makers: tuple[Callable[[Book], str], ...] = (
-        _bars, _one, _two, _cpu, _rates, _by_held, _decisions
+        _how, _bars, _one, _two, _cpu, _rates, _by_held, _decisions
     )  # fmt: skip
     return "\n\n".join(text for text in (make(book) for make in makers) if text)
 
 
-def bars(rows: Sequence[Row]) -> list[tuple[str, Row, bool]]:
+def _how(book: Book) -> str:
+    told = []
+    for stage, words in ((VARIED, "all variants"), (HELD_STAGE, "by reservations")):
+        of = book.params(stage)
+        if of:
+            told.append(
+                f"{words}: {of['n']} rounds of {of['clients']} clients, load average {of['load']} "
+                f"when they began"
+            )
+    text = "; ".join(told)
+    return f"{text[:1].upper()}{text[1:]}. Medians; between: at least 95 % sure from 6 rounds on."
+
+
+def bars(book: Book) -> list[tuple[str, Row, bool]]:
     """(what, its row, whether it is within BAR) of each bar that the rows can tell."""
-    book, told = Book(rows), []
+    told = []
     for variant in OURS:
         for burst in (1, 16):
             for process in ("mediator", "gateway"):
                 words = f"{variant} to labels: CPU a message, {_who(process)}, {_sent(burst)}"
-                row = book.get("cpu_message_to_labels", variant, burst=burst, process=process)
+                row = book.varied("cpu_message_to_labels", variant, burst=burst, process=process)
                 if row is not None:
                     told.append((words, row, row["value"] <= BAR))
     for variant in OURS:
         levels = book.levels("cpu_message_to_fewest")
-        if levels:
-            most = max(levels)
-            words = (
-                f"{variant}, {most:,} reservations to {_fewest(book):,}: CPU a message, mediator"
-            )
-            row = book.get(
-                "cpu_message_to_fewest", variant, burst=1, process="mediator", reservations=most
-            )
+        for level in levels[-1:]:
+            words = f"{variant}, {level:,} reservations to {levels[0]:,}: CPU a message, mediator"
+            row = _to_fewest(book, variant, level)
             if row is not None:
                 told.append((words, row, row["value"] <= BAR))
     return told
 
 
-def _fewest(book: Book) -> int:
-    return min(
-        int(r["params"]["fewest"]) for r in book.rows if r["measure"] == "cpu_message_to_fewest"
-    )
+def _to_fewest(book: Book, variant: str, level: int) -> Row | None:
+    params = {"burst": 1, "process": "mediator", "reservations": level}
+    return book.get("cpu_message_to_fewest", variant, **params)
 
 
 def _who(process: str) -> str:
@@ -109,23 +85,18 @@ def _sent(burst: int) -> str:
 
 def _bars(book: Book) -> str:
     body = []
-    for what, row, holds in bars(book.rows):
-        between = f"{_percent(row['params']['low'])} to {_percent(row['params']['high'])}"
-        body.append([what, _percent(row["value"]), between, "pass" if holds else "MISS"])
+    for what, row, holds in bars(book):
+        between = f"{percent(row['params']['low'])} to {percent(row['params']['high'])}"
+        body.append([what, percent(row["value"]), between, "pass" if holds else "MISS"])
     if not body:
         return ""
-    head = ["64 B", "more", "between", f"at most {_percent(BAR)}"]
+    head = ["64 B", "more", "between", f"at most {percent(BAR)}"]
     return f"The bars:\n\n{lines(head, body, 1)}"
-
-
-# "+1.2 %" of a ratio.
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"
 
 
 def _one(book: Book) -> str:
     def mine(variant: str) -> Row | None:
-        return book.get("throughput", variant, burst=1)
+        return book.varied("throughput", variant, burst=1)
 
     return _beside(
         book,
@@ -139,7 +110,7 @@ def _one(book: Book) -> str:
 
 def _two(book: Book) -> str:
     def mine(variant: str) -> Row | None:
-        return book.get("round_trip", variant, burst=1)
+        return book.varied("round_trip", variant, burst=1)
 
     return _beside(
         book,
@@ -168,8 +139,8 @@ def _beside(
         theirs = PAPER.get(variant)
         value, more = (theirs[columns[0]], theirs[columns[1]]) if theirs else (None, None)
         told = ["" if value is None else f"{value:,.2f}", "" if more is None else f"{more:.2f} %"]
-        told.append(f"{row['value']:,.5g}{'*' if row['params']['generator_busy'] else ''}")
-        to = book.get(paired, variant, burst=1)
+        told.append(f"{short(row['value'])}{'*' if row['params']['generator_busy'] else ''}")
+        to = book.varied(paired, variant, burst=1)
         if to is None or row is plain:
             told += ["", ""]
         else:
@@ -183,8 +154,8 @@ def _beside(
     if not body:
         return ""
     head = ["", "paper", "to HiveMQ", "here", "to labels", "between", "to mosquitto"]
-    clients = next(r["params"]["clients"] for r in book.rows if r["measure"] == "throughput")
-    where = f"{clients} clients, {book.held:,} reservations, single messages"
+    with_ = book.params(VARIED)
+    where = f"{with_['clients']} clients, {with_['reservations']:,} reservations, single messages"
     text = f"{title} ({where}):\n\n{lines(head, body, 1)}"
     if any("*" in cell for line in body for cell in line):
         text += "\n\n\\* The load generator used more than 70 % of a core there: it may hold it up."
@@ -197,14 +168,13 @@ def _cpu(book: Book) -> str:
         for variant in book.variants():
             cells = []
             for process in PROCESSES:
-                row = book.get("cpu_message", variant, burst=burst, process=process)
+                row = book.varied("cpu_message", variant, burst=burst, process=process)
                 cells.append("" if row is None else f"{row['value']:.1f}")
-            share = book.get("throughput", variant, burst=burst)
-            shares = ["", ""]
-            if share is not None:
-                told = share["params"]
-                shares = [f"{told['generator_share']:.0%}", f"{told.get('mediator_share', 0):.0%}"]
-            body.append([_sent(burst), variant, *cells, *shares])
+            row = book.varied("throughput", variant, burst=burst)
+            if row is not None:
+                shares = [row["params"].get(f"{of}_share") for of in ("generator", "mediator")]
+                cells += ["" if share is None else f"{share:.0%}" for share in shares]
+                body.append([_sent(burst), variant, *cells])
     if not body:
         return ""
     head = ["", "", *PROCESSES[:3], "these", "generator", "its share", "mediator's"]
@@ -220,10 +190,10 @@ def _rates(book: Book) -> str:
     for variant in book.variants():
         cells = []
         for measure in ("round_trip_calm", "subscribe_rate", "reserve_rate"):
-            row = book.get(measure, variant)
-            cells.append("" if row is None else f"{row['value']:,.4g}")
+            row = book.varied(measure, variant)
+            cells.append("" if row is None else short(row["value"]))
         for measure in ("cpu_subscribe", "cpu_reserve"):
-            row = book.get(measure, variant, process="mediator")
+            row = book.varied(measure, variant, process="mediator")
             cells.append("" if row is None else f"{row['value']:,.0f}")
         body.append([variant, *cells])
     if not body:
@@ -238,38 +208,34 @@ def _rates(book: Book) -> str:
 
 def _by_held(book: Book) -> str:
     body = []
-    for variant in OURS:
-        for level in book.levels("cpu_message_to_fewest"):
-            row = book.get("cpu_message_to_fewest", variant, reservations=level)
-            if row is None:
-                continue
-            # Behind the first stage's: the last row of that kind.
-            found = [
-                _last(book, "cpu_message", variant, level, process="mediator", burst=1),
-                _last(book, "throughput", variant, level, burst=1),
-                _last(book, "subscribe_rate", variant, level),
-                _last(book, "reserve_rate", variant, level),
-                _last(book, "memory", variant, level),
+    levels = book.levels("cpu_message_to_fewest")
+    if not levels:
+        return ""
+    for variant in ("labels", *OURS):
+        for level in [0] if variant == "labels" else levels:
+
+            def of(measure: str, variant: str = variant, level: int = level, **params: Any) -> str:
+                row = book.get(measure, variant, stage=HELD_STAGE, reservations=level, **params)
+                return "" if row is None else short(row["value"])
+
+            cells = [
+                of("cpu_message", process="mediator", burst=1),
+                of("throughput", burst=1),
+                of("subscribe_rate"),
+                of("reserve_rate"),
+                of("memory"),
             ]
-            cells = ["" if r is None else f"{r['value']:,.5g}" for r in found]
-            to = book.get(
-                "cpu_message_to_fewest", variant, burst=1, process="mediator", reservations=level
-            )
-            between = ""
+            to = _to_fewest(book, variant, level) if level > levels[0] else None
+            between = ["", ""]
             if to is not None:
                 ends = to["params"]
-                between = f"{_percent(ends['low'])} to {_percent(ends['high'])}"
-            body.append([variant, f"{level:,}", *cells, between])
-    if not body:
-        return ""
+                between[0] = percent(to["value"])
+                between[1] = f"{percent(ends['low'])} to {percent(ends['high'])}"
+            body.append([variant, f"{level:,}" if level else "", *cells, *between])
     head = ["", "reservations", "µs a message", "messages/s", "subscriptions/s"]
-    head += ["reservations/s", "MiB", "CPU, to the fewest"]
+    head += ["reservations/s", "MiB", "CPU, to the fewest", "between"]
     title = "By how many reservations are held; CPU and memory of the mediator"
     return f"{title}:\n\n{lines(head, body, 1)}"
-
-
-def _last(book: Book, measure: str, variant: str, held: int, **params: Any) -> Row | None:
-    return Book(book.rows[::-1]).get(measure, variant, reservations=held, **params)
 
 
 def _decisions(book: Book) -> str:
@@ -282,7 +248,7 @@ def _decisions(book: Book) -> str:
             ):  # fmt: skip
                 row = book.get(measure, variant, reservations=level)
                 there = there or row is not None
-                cells.append("" if row is None else f"{row['value']:,.4g}")
+                cells.append("" if row is None else short(row["value"]))
             if there:
                 body.append([variant, f"{level:,}" if level else "", *cells])
     if not body:
@@ -293,22 +259,6 @@ def _decisions(book: Book) -> str:
         "change: a reservation overwritten"
     )
     return f"{title}:\n\n{lines(head, body, 1)}"
-
-
-def lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 2) -> str:
-    """A table; the first `left` columns are words, the others figures."""
-    every = [head, *body]
-    widths = [max(3, *(len(line[i]) for line in every)) for i in range(len(head))]
-
-    def put(line: Sequence[str]) -> str:
-        cells = (
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        return f"| {' | '.join(cells)} |"
-
-    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "\n".join([put(head), put(rule), *map(put, body)])
 
 
 def document(text: str, rows: Sequence[Row]) -> str:

@@ -157,10 +157,18 @@ class Scene:
         layout = Layout.open(site)
         edit(layout, self._configure)
         if self.held:
-            hold(layout, self.held, self.clients)
+            self._hold(layout)
         self._begin([sys.executable, "-m", "sealmq.cli", "up", str(site)])
         self._until(lambda: self._serves(layout))
         return {"host": "127.0.0.1", "port": port, "site": str(site)}
+
+    # A million rows take a while to write: sites with as many begin with copies of one file.
+    def _hold(self, layout: Layout) -> None:
+        made = self._folder.parent / f"held-{self.held}.db"
+        if not made.exists():
+            hold(made, self.held, self.clients)
+        shutil.copyfile(made, layout.mediator_db)
+        layout.mediator_db.chmod(0o600)
 
     def _configure(self, doc: Any) -> None:
         doc["labels"] = {LABEL: []}
@@ -247,9 +255,9 @@ class Scene:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def hold(layout: Layout, count: int, clients: int) -> None:
-    """Write so many reservations into the mediator's store, which nobody has open."""
-    engine = database.create(layout.mediator_db, 2.0)
+def hold(path: Path, count: int, clients: int) -> None:
+    """A mediator's store with so many reservations; nobody has it open."""
+    engine = database.create(path, 2.0)
     rows = []
     with engine.begin() as conn:
         for filt in reservations(count, clients):
