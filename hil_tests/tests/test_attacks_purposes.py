@@ -265,7 +265,9 @@ def test_commands_that_come_again(evil: EvilScene) -> None:
     given = sealed(owner, SAY.reserve(TOPIC, ["care"]))
     assert told(owner, given) == b""
     assert reads(evil, owner)
+    overtaken = sealed(owner, SAY.release(TOPIC))
     assert command(owner, SAY.reserve(TOPIC, [], ["care"])) == b""
+    assert told(owner, overtaken)[0] == REPLAY, "held back, and not a repeat"
     held = sealed(owner, SAY.reserve(TOPIC, ["care"]))  # the network keeps this one back
     assert told(owner, given)[0] == REPLAY
     again(owner, owner.session.ctr + 1)

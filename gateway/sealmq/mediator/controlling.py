@@ -101,6 +101,7 @@ class Controlling:
                 self._conn.down(bytes((OP_RECORD,)) + record)
             return None
         if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
+            self._conn.link.command(ctr)
             return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])
         if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND):
             raise Malformed(f"control operation {op:#x} of {len(body)} bytes")

@@ -55,6 +55,16 @@ def test_a_command_gets_to_its_family() -> None:
     assert scene.refused == [("toy.no", "toys are put away")]
 
 
+def test_a_command_that_was_overtaken_does_not_overwrite_the_newer_one() -> None:
+    """The network may hold one back: inside of the window, and fresh."""
+    scene = Scene()
+    older = scene.session.up(bytes((OP_COMMAND, 3)) + b"toy" + b"allow", 0)
+    scene.send(bytes((OP_COMMAND, 3)) + b"toy" + b"forbid")
+    Controlling(scene.conn).packet(Publish("!c1", b"!c1", older, 0, False, False, 0))
+    assert scene.asked == [("toy", b"forbid")]
+    assert scene.refused[-1][0] == "mediator.control.replay"
+
+
 @pytest.mark.parametrize("body", [b"", b"\x03to"], ids=["no name", "half a name"])
 def test_a_command_without_its_name_is_malformed(body: bytes) -> None:
     scene = Scene()
