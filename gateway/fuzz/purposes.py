@@ -112,7 +112,7 @@ class Fuzz(Target):
         word.encode()
         for word in (
             "!AP/", "!RESERVE/", "!PBAC/", "PRESUB/", "SET/", "GET/", "MODE{}", "RESERVATIONS/",
-            "EIP/", "PRESUBS/", "HASH", "SURPLUS", "%48ASH", "%53URPLUS", "%23", "%2B", "%2C",
+            "EIP/", "PRESUBS/", "HASH", "PLUS", "%48ASH", "%50LUS", "%23", "%2B", "%2C",
             "%7B", "%7C", "%7D", "%25", "{}", "{|}", "{a,b|c}", "/%2B/", "$share/g/", "<<", "»",
             "ALL", "~",
         )

@@ -150,7 +150,7 @@ def test_a_message_that_the_broker_gives_to_the_wrong_reader(evil: EvilScene) ->
 RAW = (
     "!AP/machine/+/temperature{care}",
     "!AP/HASH{care}",
-    "!AP/SURPLUS/1/temperature{care}",
+    "!AP/PLUS/1/temperature{care}",
     "!AP/machine/1/temperature{}",
     "!AP/machine/1/temperature",
     "!AP/machine/1/temperature{care,marketing}",

@@ -13,7 +13,7 @@ if _TYPING:
 # In the order of purposes_words.NAMES, which says what each is.
 WORDS = (
     "!RESERVE", "!AP", "!PBAC", "PRESUB", "SET", "GET", "MODE", "RESERVATIONS", "EIP", "PRESUBS",
-    "HASH", "SURPLUS", "{", "}", "|", ",", "%",
+    "HASH", "PLUS", "{", "}", "|", ",", "%",
 )  # fmt: skip
 # What can be asked, in the order of its words, which begin at the seventh.
 ASKED = ("mode", "reservations", "eip", "presubs")

@@ -10,7 +10,7 @@ if _TYPING:
 
 NAMES = (
     "reserve", "ap", "pbac", "presub", "set", "get", "mode", "reservations", "eip", "presubs",
-    "hash", "surplus", "open", "close", "bar", "comma", "escape",
+    "hash", "plus", "open", "close", "bar", "comma", "escape",
 )  # fmt: skip
 # The first three begin a filter that no application can have. From the thirteenth on: separators.
 _FIRST = 3

@@ -75,7 +75,7 @@ class Naive:
         """A filter's text."""
         levels = []
         for level in text.split("/"):
-            for word, wildcard in (("hash", "#"), ("surplus", "+")):
+            for word, wildcard in (("hash", "#"), ("plus", "+")):
                 name = self.words[word]
                 if level == self.texts.escaped(name[0]) + name[1:]:
                     levels.append(name)

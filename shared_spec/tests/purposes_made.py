@@ -11,15 +11,15 @@ from vectorgen.purposes import Texts
 # Other words: longer, not ASCII, of one letter, what looks like something else.
 OTHER: list[dict[str, str] | None] = [
     None,
-    {"reserve": "!R", "ap": "!P", "pbac": "!X", "hash": "H", "surplus": "S"},
+    {"reserve": "!R", "ap": "!P", "pbac": "!X", "hash": "H", "plus": "S"},
     {"open": "<<", "close": ">>", "bar": "--", "comma": "&", "escape": "~"},
-    {"open": "«", "close": "»", "bar": "·", "comma": "¦", "hash": "älles", "surplus": "温"},
-    {"mode": "AP", "eip": "EIPS", "hash": "25", "surplus": "7B", "escape": "="},
+    {"open": "«", "close": "»", "bar": "·", "comma": "¦", "hash": "älles", "plus": "温"},
+    {"mode": "AP", "eip": "EIPS", "hash": "25", "plus": "7B", "escape": "="},
     {"open": "(", "close": ")", "comma": "zz", "presub": "!PRE", "hash": "%23", "escape": "$"},
 ]
 ODD = (
-    "", "SURPLUS", "HASH", "a{b}", "x|y", "%41", "%23", "%2B", "%25", "%2523", "%48ASH",
-    "%53URPLUS", "{|}", "{}", "a,b", "$share", "!AP", "!RESERVE", "!PBAC", "!c1", "@sm1",
+    "", "PLUS", "HASH", "SURPLUS", "REHASH", "a{b}", "x|y", "%41", "%23", "%2B", "%25", "%2523",
+    "%48ASH", "%50LUS", "{|}", "{}", "a,b", "$share", "!AP", "!RESERVE", "!PBAC", "!c1", "@sm1", "SUR%50LUS",
     "größe", "温度", "🔒",
     "HASHED", "hash", "%", "%%", "%7b", "%C3%9F", "«·»", "<<a>>", "~41", " ", "\x7f", "25", "älles",
     "\ufeff", "\u2028", "\u0301", "zz", "(z)", "$23", "==",
@@ -60,7 +60,7 @@ _pieces = st.sampled_from(
     (
         "!AP/", "!RESERVE/", "!PBAC/", "PRESUB/", "SET/", "GET/", "MODE", "EIP/", "PRESUBS/",
         "RESERVATIONS/", "{", "}", "|", ",", "/", "a", "b/c", "#", "+", "%23", "%2B", "%7B", "%7D",
-        "%7C", "%2C", "%25", "%2b", "%", "HASH", "SURPLUS", "%48ASH", "/HASH/", "/+/", "{a}", "{}",
+        "%7C", "%2C", "%25", "%2b", "%", "HASH", "PLUS", "%48ASH", "/HASH/", "/+/", "{a}", "{}",
         "{a|b}", "{|}", "é", "\0", "$share/g/",
     )
 )  # fmt: skip

@@ -16,7 +16,7 @@ WORDS: Mapping[str, str] = {
     "eip": "EIP",
     "presubs": "PRESUBS",
     "hash": "HASH",
-    "surplus": "SURPLUS",
+    "plus": "PLUS",
     "open": "{",
     "close": "}",
     "bar": "|",
@@ -45,7 +45,7 @@ class Texts:
         """A filter or topic, level by level."""
         levels = []
         for level in filt.split("/"):
-            if level in (self.words["hash"], self.words["surplus"]):
+            if level in (self.words["hash"], self.words["plus"]):
                 levels.append(self.escaped(level[0]) + level[1:])
             else:
                 levels.append(self.name(level))
@@ -92,5 +92,5 @@ class Texts:
 
     def published(self, filt: str) -> str:
         """A filter as HivePBAC writes it, for names that it can express."""
-        wild = {"#": self.words["hash"], "+": self.words["surplus"]}
+        wild = {"#": self.words["hash"], "+": self.words["plus"]}
         return "/".join(wild.get(level, level) for level in filt.split("/"))
