@@ -63,9 +63,22 @@ def _right(state: State, who: Who, filt: str) -> Right:
     return may_reserve(who, filt, state.settings, state.labels, state.creation)
 
 
+def _changes(state: State, who: Who, filt: str) -> Right:
+    """The right to reserve, and to replace what is reserved there.
+
+    What hangs on a label alone gives way to its like only: it undoes no steward's prohibition, and
+    a topic that nobody has published to keeps what its future owner has reserved.
+    """
+    right = _right(state, who, filt)
+    held = state.store.get(filt, "client") if right.allow and right.label else None
+    if held is not None and held.label != right.label:
+        return Right(False, rules.HELD, "it is reserved, and not by a client of this label")
+    return right
+
+
 def _reserve(state: State, who: Who, wanted: Reservation, now_ms: int) -> Answer:
     filt = wanted.filter
-    right = _right(state, who, filt)
+    right = _changes(state, who, filt)
     if not right.allow:
         return deny(right.rule, right.reason)
     check_depth(filt)
@@ -89,7 +102,7 @@ def _full(state: State, who: Who, filt: str) -> bool:
 
 
 def _release(state: State, who: Who, filt: str) -> Answer:
-    right = _right(state, who, filt)
+    right = _changes(state, who, filt)
     if not right.allow:
         return deny(right.rule, right.reason)
     return _proposal(records.released(filt), filt, right.rule, "release")

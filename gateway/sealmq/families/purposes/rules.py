@@ -11,14 +11,16 @@ SUBSCRIBE_RECORDS = "purposes.subscribe.records"
 SUBSCRIBE_NO_PURPOSE = "purposes.subscribe.no-purpose"
 SUBSCRIBE_MALFORMED = "purposes.subscribe.malformed"
 SUBSCRIBE_LATER = "purposes.subscribe.judged-later"
-SUBSCRIBE_UNRESERVED = "purposes.subscribe.unreserved"
+SUBSCRIBE_UNHELD = "purposes.entitled.held"
+RESERVED = "purposes.subscribe.unreserved"
 SUBSCRIBE_POSSIBLE = "purposes.subscribe.possible"
 SUBSCRIBE_ALLOWED = "purposes.subscribe.allowed"
 SUBSCRIBE_PROHIBITED = "purposes.subscribe.prohibited"
 SUBSCRIBE_NOT_ALLOWED = "purposes.subscribe.not-allowed"
 SUBSCRIBE_PARTLY = "purposes.subscribe.partly"
 DELIVER_RECORD = "purposes.deliver.record"
-DELIVER_UNRESERVED = "purposes.deliver.unreserved"
+DELIVER_UNHELD = "purposes.entitled.held"
+RESERVED = "purposes.deliver.unreserved"
 DELIVER_NO_RESERVATION = "purposes.deliver.no-reservation"
 DELIVER_ALLOWED = "purposes.deliver.allowed"
 DELIVER_PROHIBITED = "purposes.deliver.prohibited"
@@ -37,6 +39,7 @@ NOT_GRANTED = "purposes.entitled.not-granted"
 NO_GRANT = "purposes.entitled.no-grant"
 OTHER_LABEL = "purposes.entitled.other-label"
 NOT_CREATOR = "purposes.entitled.not-creator"
+HELD = "purposes.entitled.held"
 RESERVED = "purposes.entitled.reserved"
 NOT_STEWARD = "purposes.entitled.not-steward"
 NO_CLIENT = "purposes.presubscribe.no-client"
@@ -76,6 +79,7 @@ RULES: Mapping[str, str] = {
     NO_GRANT: "Wildcards are reserved by stewards, or with a grant that covers them.",
     OTHER_LABEL: "The topic has another label; without a grant only its own clients reserve it.",
     NOT_CREATOR: "The topic is not there yet, and others create it.",
+    HELD: "Another right holds the reservation; a label replaces only what hangs on that label.",
     RESERVED: "Topics that begin with $, ! or @ are the protocol's own and have no reservations.",
     NOT_STEWARD: "That is for a steward of the site's purposes.",
     NO_CLIENT: "The client to presubscribe for stands not in the configuration.",
