@@ -19,8 +19,8 @@ OTHER: list[dict[str, str] | None] = [
 ]
 ODD = (
     "", "PLUS", "HASH", "SURPLUS", "REHASH", "a{b}", "x|y", "%41", "%23", "%2B", "%25", "%2523",
-    "%48ASH", "%50LUS", "{|}", "{}", "a,b", "$share", "!AP", "!RESERVE", "!PBAC", "!c1", "@sm1", "SUR%50LUS",
-    "größe", "温度", "🔒",
+    "%48ASH", "%50LUS", "{|}", "{}", "a,b", "$share", "!AP", "!RESERVE", "!PBAC", "!c1", "@sm1",
+    "SUR%50LUS", "größe", "温度", "🔒",
     "HASHED", "hash", "%", "%%", "%7b", "%C3%9F", "«·»", "<<a>>", "~41", " ", "\x7f", "25", "älles",
     "\ufeff", "\u2028", "\u0301", "zz", "(z)", "$23", "==",
 )  # fmt: skip
