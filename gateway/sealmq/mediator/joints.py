@@ -15,10 +15,13 @@ NONE = -1
 
 @dataclass(slots=True)
 class Raw:
-    """A filter as it stands behind the token: the QoS granted, and what the policy says now."""
+    """A filter as it stands behind the token: the QoS granted, what the policy says now, and
+    whether the broker has ever taken it.
+    """
 
     qos: int
     allowed: bool
+    taken: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -26,13 +29,14 @@ class Joint:
     """One filter at the broker.
 
     `have`: at which QoS the broker has it, once it has done all that was sent; `turn` counts what
-    was sent. `busy`: an order of the mediator's own is under way. `refused`: the broker did not
-    take it back; not asked again until the policy changes.
+    was sent, and `real` is what it has answered. `busy`: an order of the mediator's own is under
+    way. `refused`: the broker did not take it back; not asked again until the policy changes.
     """
 
     filt: str
     raws: dict[str, Raw] = field(default_factory=dict)
     have: int = NONE
+    real: int = NONE
     turn: int = 0
     busy: bool = False
     refused: bool = False
@@ -48,10 +52,15 @@ class Joint:
         self.turn += 1
         return self.turn
 
-    def failed(self, turn: int, had: int) -> None:
-        """The broker has refused it, and has what it had, unless more was sent since."""
+    def answered(self, turn: int, qos: int | None) -> None:
+        """The broker has done what was sent at that turn: it has this now, or (None) what it had.
+
+        Answers come in the order of what was sent.
+        """
+        if qos is not None:
+            self.real = qos
         if turn == self.turn:
-            self.have = had
+            self.have = self.real
 
 
 class Joints:
@@ -83,21 +92,20 @@ class Joints:
         if old is joint:
             old = None
         elif old is not None:
-            self._take(old, raw)
+            del old.raws[raw]
         joint.raws[raw] = held
         self._of[raw] = joint
         return joint, old
 
     def drop(self, raw: str) -> Joint | None:
-        """The client has left it: where it was."""
+        """The client has left it: where it was. `tidy` that, once the broker knows."""
         joint = self._of.pop(raw, None)
         if joint is not None:
-            self._take(joint, raw)
+            del joint.raws[raw]
         return joint
 
-    # A joint that nothing is left of is no longer found, though an order of its own may be under
-    # way: whoever subscribes next begins a new one, behind it in the broker's order.
-    def _take(self, joint: Joint, raw: str) -> None:
-        del joint.raws[raw]
-        if not joint.raws and self._at.get(joint.filt) is joint:
+    def tidy(self, joint: Joint) -> None:
+        """Forgets it when there is nothing left of it, here nor, in the end, at the broker."""
+        over = not joint.raws and joint.have == NONE and not joint.busy
+        if over and self._at.get(joint.filt) is joint:
             del self._at[joint.filt]

@@ -65,9 +65,9 @@ class Pausing:
             decision = conn.policy.subscribe(row.filter, row.qos, conn.hub.now_ms())
             conn.policy.holds(decision, row.qos)
             filt = row.at or self._at(decision) or decision.topic
-            joint, _ = self.joints.put(row.filter, filt, Raw(row.qos, allowed=False))
+            joint, _ = self.joints.put(row.filter, filt, Raw(row.qos, allowed=False, taken=True))
             if row.at:
-                joint.have = max(joint.have, row.qos)
+                joint.have = joint.real = max(joint.have, row.qos)
         for row in rows:
             self._judge(row.filter)
 
@@ -107,6 +107,7 @@ class Pausing:
         """Orders what the broker lacks, or has and should not."""
         wanted = joint.wanted
         pause = wanted == NONE and joint.have != NONE
+        self.joints.tidy(joint)
         if joint.busy or not (pause or (wanted > joint.have and not joint.refused)):
             return
         if self._orders >= _ORDERS:
@@ -130,37 +131,38 @@ class Pausing:
             self._done(joint)
             return
         packet_id = self._ids.take()
-        joint.sent(NONE)
-        self.unsubacks.expect(packet_id, lambda _: self._done(joint))
+        turn = joint.sent(NONE)
+        self.unsubacks.expect(packet_id, lambda _: self._paused(joint, turn))
         self._conn.upstream.send(build.unsubscribe(packet_id, [joint.filt]))
 
+    def _paused(self, joint: Joint, turn: int) -> None:
+        joint.answered(turn, NONE)
+        self._done(joint)
+
     def _resume(self, joint: Joint) -> None:
-        wanted, had = joint.wanted, joint.have
-        if wanted <= had:
+        wanted = joint.wanted
+        if wanted <= joint.have:
             self._done(joint)
             return
         packet_id = self._ids.take()
         turn = joint.sent(wanted)
-        self.subacks.expect(packet_id, partial(self._resumed, joint, turn, wanted, had))
+        self.subacks.expect(packet_id, partial(self._resumed, joint, turn, wanted))
         self._conn.upstream.send(build.subscribe(packet_id, [(joint.filt, wanted)]))
 
-    def _resumed(
-        self, joint: Joint, turn: int, wanted: int, had: int, codes: Sequence[int]
-    ) -> None:
+    def _resumed(self, joint: Joint, turn: int, wanted: int, codes: Sequence[int]) -> None:
         code = codes[0]
+        joint.answered(turn, None if code == REFUSED else code)
         if code == REFUSED:
-            joint.failed(turn, had)
             joint.refused = True
             self._tell(joint, REFUSED_RULE, "the broker refuses a subscription that it had before")
         else:
             if code < wanted:
-                self._lower(joint, turn, code)
+                self._lower(joint, code)
             self._stored(joint)
         self._done(joint)
 
-    def _lower(self, joint: Joint, turn: int, code: int) -> None:
+    def _lower(self, joint: Joint, code: int) -> None:
         conn = self._conn
-        joint.failed(turn, code)
         for raw, held in joint.raws.items():
             if held.qos > code:
                 held.qos = code

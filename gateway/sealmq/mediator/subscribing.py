@@ -6,7 +6,7 @@ A refused filter gets 0x80 at its place and a notice; the others go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,8 +36,8 @@ _MOST = 512
 class _Place(NamedTuple):
     """One allowed filter of a SUBSCRIBE: where it stood, the filter, the QoS asked for.
 
-    `joint`: what it is at the broker (None: public records); `held`: it there. `turn` of this
-    SUBSCRIBE there, and the QoS `sent`; what was before: the broker `had`, and this filter.
+    `joint`: what it is at the broker (None: public records); `held`: it there, and what it was
+    there `before`. `turn` of this SUBSCRIBE there, and the QoS `sent`.
     """
 
     at: int
@@ -47,7 +47,6 @@ class _Place(NamedTuple):
     held: Raw | None = None
     turn: int = 0
     sent: int = NONE
-    had: int = NONE
     before: Raw | None = None
 
 
@@ -159,9 +158,9 @@ class Subscribing:
         joint, left = pausing.joints.put(raw, filt, held)
         if left is not None:
             pausing.settle(left)
-        had, joint.refused = joint.have, False
+        joint.refused = False
         turn = joint.sent(joint.wanted)
-        return _Place(at, raw, qos, joint, held, turn, joint.have, had, before)
+        return _Place(at, raw, qos, joint, held, turn, joint.have, before)
 
     def _answered(
         self, packet_id: int, count: int, places: list[_Place], got: Sequence[int]
@@ -186,8 +185,9 @@ class Subscribing:
 
     # False if the client has left it meanwhile, or subscribed again.
     def _granted(self, place: _Place, joint: Joint, code: int) -> bool:
-        if code < place.sent:
-            joint.failed(place.turn, code)
+        joint.answered(place.turn, code)
+        if place.held is not None:
+            place.held.taken = True
         held = joint.raws.get(place.raw)
         if held is None or held is not place.held:
             return False
@@ -199,16 +199,16 @@ class Subscribing:
         joint, policy = place.joint, self._conn.policy
         if joint is None:
             return
-        joint.failed(place.turn, place.had)
+        joint.answered(place.turn, None)
         held = joint.raws.get(place.raw)
         if held is None or held is not place.held:
             return
-        if place.before is None:
+        if place.before is None or not place.before.taken:
             self._pausing.joints.drop(place.raw)
             policy.unsubscribed(place.raw)
         else:
             # It has what it had.
-            held.qos = place.before.qos
+            held.qos, held.taken = place.before.qos, True
             policy.granted(place.raw, held.qos)
 
     def granted(self, packet: Suback) -> None:
@@ -224,7 +224,7 @@ class Subscribing:
         conn = self._conn
         onward: list[str] = []
         left: list[str] = []
-        stay: list[Joint] = []
+        joints: list[Joint] = []
         if len(packet.filters) > _MOST:
             conn.close("too many filters in one UNSUBSCRIBE")
             return
@@ -232,26 +232,34 @@ class Subscribing:
             ctr = 0
             try:
                 filt, ctr = conn.link.token(UNSUBSCRIBE, 0, text, conn.token_low)
-                onward += self._leave(filt, stay)
+                onward += self._leave(filt, joints)
             except SealError as error:
                 error.ctr = ctr
                 self._refuse(_UNSUBSCRIBE, error, text)
                 continue
             left.append(filt)
         answer = partial(conn.send, build.unsuback(packet.packet_id))
+        turns = [(joint, joint.turn) for joint in joints if not joint.raws]
         if onward:
             self._pausing.unsubacks.expect(
-                packet.packet_id, lambda _: conn.kept_subs.left(left, answer)
+                packet.packet_id, lambda _: self._gone(turns, left, answer)
             )
             conn.upstream.send(build.unsubscribe(packet.packet_id, onward))
         else:
             conn.kept_subs.left(left, answer)
-        for joint in stay:
+        for joint in joints:
             self._pausing.settle(joint)
+
+    def _gone(
+        self, turns: list[tuple[Joint, int]], left: list[str], answer: Callable[[], None]
+    ) -> None:
+        for joint, turn in turns:
+            joint.answered(turn, NONE)
+        self._conn.kept_subs.left(left, answer)
 
     # What goes from the broker: nothing while the same filter is held with another encoding, say
     # for another purpose. What was recorded counts, not what the policy would make of it now.
-    def _leave(self, filt: str, stay: list[Joint]) -> list[str]:
+    def _leave(self, filt: str, joints: list[Joint]) -> list[str]:
         conn = self._conn
         check_filter(filt)
         if filt in self._public:
@@ -263,8 +271,8 @@ class Subscribing:
             plain = conn.policy.parse("subscribe", filt)
             at = self._grouped(plain) if plain else ""
             return [at] if at and self._pausing.joints.at(at) is None else []
+        joints.append(joint)
         if joint.raws:
-            stay.append(joint)
             return []
         joint.sent(NONE)
         return [joint.filt]
