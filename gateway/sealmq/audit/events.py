@@ -63,6 +63,7 @@ EVENTS: Mapping[str, Event] = {
     "start": Event((), ("address", "enforce", "order", "pid", "version")),
     "stop": Event((), ("reason",)),
     "config-reloaded": Event((), ("enforce", "order", "kseq", "reason")),
+    "config-refused": Event(("reason",)),
     "policy-off": Event(("reason",)),
     "store-unavailable": Event(("reason",), ("client", "peer", "rule", "topic")),
     "store-back": Event(),

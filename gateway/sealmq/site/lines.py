@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_WORD = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_WORDS = re.compile(_WORD)
+_DOTTED = re.compile(rf"\s*{_WORD}(?:\s*\.\s*{_WORD})*\s*=")
 _KEY = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*[=.]""")
 
 
 def line_of(text: str, key: str) -> int | None:
-    """The line (from 1) of `key`: TABLE, TABLE.NAME, or ARRAY.NUMBER[.NAME]."""
+    """The line (from 1) of `key`: TABLE, TABLE.NAME, or ARRAY.NUMBER[.NAME].
+
+    Of families.* any depth: the deepest of its tables that stands there.
+    """
+    if key.startswith("families."):
+        return _nested(text, key)
     table, _, rest = key.partition(".")
     name = rest
     nth = -1
@@ -39,6 +47,35 @@ def line_of(text: str, key: str) -> int | None:
             if found and _plain(found.group(1)) == table:
                 return number_of_line
     return header_line
+
+
+# The longest header that the key begins with, and in its table the longest key.
+def _nested(text: str, key: str) -> int | None:
+    best, best_line = (0, 0), None
+    table = ""
+    nth: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _HEADER.match(line)
+        found = header or _DOTTED.match(line)
+        if not found:
+            continue
+        at = _joined(found.group(2 if header else 0))
+        if header:
+            if header.group(1) == "[[":
+                nth[at] = nth.get(at, -1) + 1
+                at = f"{at}.{nth[at]}"
+            table = at
+        else:
+            at = f"{table}.{at}"
+        if _same(at, key) and (len(table), len(at)) > best:
+            best, best_line = (len(table), len(at)), number
+    return best_line
+
+
+def _joined(dotted: str) -> str:
+    return ".".join(
+        w[1:-1] if w[:1] in "\"'" else w for w in _WORDS.findall(dotted.partition("=")[0])
+    )
 
 
 # `clients.a.label` is said about the line that begins with `a`.

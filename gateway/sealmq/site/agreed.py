@@ -1,0 +1,58 @@
+"""Whether the policy families take the configuration: each checks its own [families.NAME].
+
+A table that no family in the order reads is an error: whoever wrote it believes that it protects.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from sealmq.families import registry
+from sealmq.families.api import FamilyConfigError
+
+from .errors import ConfigError
+from .lines import line_of
+from .model import Config
+
+
+def agreed(config: Config, text: str, path: Path | None = None) -> Config:
+    """The same configuration, once every family has taken it. ConfigError with the text's line."""
+    try:
+        _read_by_someone(config)
+        _taken(config)
+    except ConfigError as error:
+        error.line = line_of(text, error.key)
+        if path is not None:
+            error.path = str(path)
+        raise
+    return config
+
+
+def _read_by_someone(config: Config) -> None:
+    order = config.policy.order
+    for name in config.families:
+        if name not in order:
+            meant = difflib.get_close_matches(name, order, 1)
+            words = ", ".join(f'"{family}"' for family in (*order, name))
+            hint = f"[policy] order = [{words}], or take its tables out"
+            raise ConfigError(
+                f"nothing reads this: {name} is not in [policy] order, so none of it counts",
+                f"did you mean {meant[0]}?" if meant else hint,
+                key=f"families.{name}",
+            )
+
+
+def _taken(config: Config) -> None:
+    try:
+        families = registry.load(config.policy.order)
+    except registry.UnknownFamily as error:
+        raise ConfigError(str(error), error.hint, key="policy.order") from None
+    for family in families:
+        try:
+            family.configure(config)
+        except FamilyConfigError as error:
+            key = f"families.{family.name}"
+            if error.key:
+                key += f".{error.key}"
+            raise ConfigError(error.what, error.hint, key=key) from None
