@@ -129,15 +129,25 @@ class Site:
             return has == label, label
         return may_create(self.file.creation, client, filter), label
 
-    def reserve(self, client: str, filter: str, sets: Sets) -> bool:
+    def changes(self, client: str, filter: str) -> tuple[bool, str]:
+        """As `right`; but a label alone undoes only what hangs on that label, or does not count."""
         may, label = self.right(client, filter)
+        if may and label and filter in self.reserved:
+            hangs_on = self.reserved[filter][1]
+            counts = not hangs_on or self.label(filter) in (None, hangs_on)
+            if counts and hangs_on != label:
+                return False, ""
+        return may, label
+
+    def reserve(self, client: str, filter: str, sets: Sets) -> bool:
+        may, label = self.changes(client, filter)
         if not may or not all(self.graph.known(p) for both in sets for p in both):
             return False
         self.reserved[filter] = (sets, label)
         return True
 
     def release(self, client: str, filter: str) -> bool:
-        if not self.right(client, filter)[0]:
+        if not self.changes(client, filter)[0]:
             return False
         self.reserved.pop(filter, None)
         return True
