@@ -57,10 +57,10 @@ class Book:
         there = {r["variant"] for r in self.rows if r["params"].get("stage") == VARIED}
         return [name for name in ORDER if name in there]
 
-    def levels(self, measure: str) -> list[int]:
-        """Numbers of reservations for which there is a row."""
-        found = {r["params"]["reservations"] for r in self.rows if r["measure"] == measure}
-        return sorted(found - {0})
+    def levels(self, measure: str, stage: str | None = None) -> list[int]:
+        """Numbers of reservations for which there is such a row, ascending."""
+        rows = [r["params"] for r in self.rows if r["measure"] == measure]
+        return sorted({of["reservations"] for of in rows if of.get("stage") == stage} - {0})
 
 
 # "+1.2 %" of a ratio.

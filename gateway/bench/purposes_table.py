@@ -61,7 +61,7 @@ def bars(book: Book) -> list[tuple[str, Row, bool]]:
                 if row is not None:
                     told.append((words, row, row["value"] <= BAR))
     for variant in OURS:
-        levels = book.levels("cpu_message_to_fewest")
+        levels = book.levels("cpu_message", HELD_STAGE)
         for level in levels[-1:]:
             words = f"{variant}, {level:,} reservations to {levels[0]:,}: CPU a message, mediator"
             row = _to_fewest(book, variant, level)
@@ -208,7 +208,7 @@ def _rates(book: Book) -> str:
 
 def _by_held(book: Book) -> str:
     body = []
-    levels = book.levels("cpu_message_to_fewest")
+    levels = book.levels("cpu_message", HELD_STAGE)
     if not levels:
         return ""
     for variant in ("labels", *OURS):
