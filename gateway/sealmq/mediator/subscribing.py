@@ -172,44 +172,40 @@ class Subscribing:
         for n, place in enumerate(places):
             code = got[n] if n < len(got) else REFUSED
             codes[place.at] = code if code == REFUSED else min(code, place.qos)
-            if code == REFUSED:
-                self._not_granted(place)
-            elif place.joint is None:
-                kept.append((place.raw, code, place.raw))
-            elif self._granted(place, place.joint, code):
-                kept.append((place.raw, codes[place.at], place.joint.filt))
+            if place.joint is None or place.held is None:
+                if code != REFUSED:
+                    kept.append((place.raw, code, place.raw))
+                continue
+            taken = self._refused if code == REFUSED else self._granted
+            if taken(place, place.joint, place.held, code):
+                kept.append((place.raw, place.held.qos, place.joint.filt))
         conn.kept_subs.granted(kept, partial(conn.send, build.suback(packet_id, codes)))
         for place in places:
             if place.joint is not None:
                 self._pausing.settle(place.joint)
 
-    # False if the client has left it meanwhile, or subscribed again.
-    def _granted(self, place: _Place, joint: Joint, code: int) -> bool:
+    # Both: whether it is held as this SUBSCRIBE left it; the client may have left it meanwhile, or
+    # subscribed again.
+    def _granted(self, place: _Place, joint: Joint, held: Raw, code: int) -> bool:
         joint.answered(place.turn, code)
-        if place.held is not None:
-            place.held.taken = True
-        held = joint.raws.get(place.raw)
-        if held is None or held is not place.held:
+        held.qos, held.taken = min(code, place.qos), True
+        if joint.raws.get(place.raw) is not held:
             return False
-        held.qos = min(code, place.qos)
         self._conn.policy.granted(place.raw, held.qos, self._conn.hub.now_ms())
         return True
 
-    def _not_granted(self, place: _Place) -> None:
-        joint, policy = place.joint, self._conn.policy
-        if joint is None:
-            return
+    def _refused(self, place: _Place, joint: Joint, held: Raw, code: int) -> bool:
         joint.answered(place.turn, None)
-        held = joint.raws.get(place.raw)
-        if held is None or held is not place.held:
-            return
+        if joint.raws.get(place.raw) is not held:
+            return False
         if place.before is None or not place.before.taken:
             self._pausing.joints.drop(place.raw)
-            policy.unsubscribed(place.raw)
-        else:
-            # It has what it had.
-            held.qos, held.taken = place.before.qos, True
-            policy.granted(place.raw, held.qos)
+            self._conn.policy.unsubscribed(place.raw)
+            return False
+        # It has what it had.
+        held.qos, held.taken = place.before.qos, True
+        self._conn.policy.granted(place.raw, held.qos)
+        return True
 
     def granted(self, packet: Suback) -> None:
         """The broker's SUBACK."""
