@@ -6,16 +6,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
 
 import pytest
+from sealmq_spec.purposes import Grammar
 
 from mqtt_peers import SYNC, Sealed, provisioned
 from mqtt_stage import LABEL
 from running_site import Site, sealmq, until
-from sealmq.store import KeptSub, Reader
-from sealmq_spec.purposes import Grammar
 
 SERVICE = "service"
+
+
+class Kept(NamedTuple):
+    """A subscription of a kept session; at: the filter at the broker, "" while it is not there."""
+
+    filter: str
+    qos: int
+    at: str
 
 
 class Place:
@@ -57,13 +66,16 @@ class Place:
     def access(self, purpose: str = SERVICE) -> str:
         return Grammar().access(f"{self.play}/x", purpose)
 
-    def kept(self) -> list[KeptSub]:
-        """This test's subscriptions in the mediator's store."""
-        store = Reader.open_readonly(self.site.path / "state/mediator/mediator.db")
-        try:
-            return [row for row in store.kept_subs() if self.play in row.filter]
-        finally:
-            store.close()
+    def store(self, statement: str) -> list[tuple[str, int, str]]:
+        """This test's rows of the mediator's store."""
+        with closing(sqlite3.connect(self.site.path / "state/mediator/mediator.db")) as store:
+            rows = store.execute(f"{statement} WHERE filter LIKE ?", (f"%{self.play}%",)).fetchall()
+            store.commit()
+            return rows
+
+    def kept(self) -> list[Kept]:
+        """Its subscriptions there."""
+        return [Kept(*row) for row in self.store("SELECT filter, qos, at FROM kept_subs")]
 
     def kill_mediator(self) -> None:
         self.site.back("mediator", self.site.kill("mediator"))
@@ -165,9 +177,7 @@ def test_a_session_from_before_gets_nothing_until_it_subscribes_again(place: Pla
     reader = place.reader()
     reader.subscribe([(place.access(), 1)])
     reader.disconnect()
-    with sqlite3.connect(place.site.path / "state/mediator/mediator.db") as store:
-        store.execute("DELETE FROM kept_subs WHERE filter LIKE ?", (f"%{place.play}%",))
-    store.close()
+    place.store("DELETE FROM kept_subs")
     place.publish("for nobody knows what")
     reader = place.reader()
     assert seen(reader) == []
