@@ -33,6 +33,13 @@ CONNACKS = (3, 5)
 REFUSED = 12
 TIMED_OUT = 27
 
+# What to do about a refusal, by its rule.
+HINTS = {
+    "purposes.subscribe.no-purpose": "--purpose PURPOSE says what it is for; sealmq purposes show "
+    "SITE says which are allowed",
+    "purposes.unknown": "sealmq purposes show SITE",
+}
+
 CODES = """\
 exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 3 the mediator's
 broker or store is away; 5 the mediator refused the connection; 12 refused, with the reason on
@@ -159,7 +166,7 @@ def told(error: ClientError | SealError) -> OperatorError:
         code = REFUSED
     elif isinstance(error, TimedOut):
         code = TIMED_OUT
-    hint = getattr(error, "hint", None)
+    hint = getattr(error, "hint", None) or HINTS.get(getattr(error, "rule", ""))
     return OperatorError(printable(str(error)), hint=hint, code=code)
 
 

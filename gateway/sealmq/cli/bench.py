@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,11 +120,12 @@ def run(args: argparse.Namespace) -> int:
         value = getattr(args, name, None)
         if value is not None:
             words += [f"--{name}", str(value)]
+    # Ctrl-C is for the bench as well, which ends what it started and says so: we wait for that.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         # Another process: the gateway's code does not know the device's, nor its own bench. The
         # words are the operator's own, and no shell reads them.
         done = subprocess.run([sys.executable, str(script), *words], check=False)  # noqa: S603
-    except KeyboardInterrupt:
-        # It has had it as well, has cleaned up and said so.
-        return 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     return OK if done.returncode == 0 else max(done.returncode, FAILED)

@@ -33,6 +33,7 @@ POLICIES = ("purposes", "labels")
 _EXAMPLES = """\
 examples:
   sealmq init site                                    a site without labels and clients yet
+  sealmq init site --policy labels                    without purposes: a label is enough to read
   sealmq init factory --example factory               two machines and a control room, ready to run
   sealmq init site --key-file /media/stick/site.key   the key on a stick (made there if missing)
   sealmq init site --broker mosquitto                 with a Mosquitto of its own (recommended)
@@ -58,9 +59,9 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--policy",
         choices=POLICIES,
-        default="labels",
-        help="purposes: a reader needs a purpose that is allowed, and nothing is at first; labels: "
-        "a label is enough (default: %(default)s)",
+        default="purposes",
+        help="purposes: a reader needs a purpose too, and none is allowed at first; labels: a "
+        "label is enough (default: %(default)s)",
     )
     parser.add_argument("--key-file", metavar="FILE", help="where the key lies, or is to be made")
     parser.add_argument(
@@ -97,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
                 "listen": args.listen,
                 "broker": args.broker,
                 **({} if key_file is None else {"key_file": str(key_file)}),
+                **({"officer": "officer"} if args.policy == "purposes" else {}),
                 **({"advertise": _told(args.listen)} if host in values.ANYWHERE else {}),
             },
         )
@@ -181,6 +183,7 @@ def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | 
             "key_file": None if key_file is None else str(key_file),
             "labels": list(config.labels),
             "clients": list(config.clients),
+            "policy": list(config.policy.order),
         }
         print(json.dumps(made))
         return
@@ -188,4 +191,6 @@ def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | 
     print(f"site      {root}")
     print(f"policy    {root / 'sealmq.toml'}")
     print(f"key       {where} (keep a backup, apart from the site's)")
+    if args.policy == "purposes" and not args.example:
+        print("closed    what nobody has reserved is for nobody: [families.purposes] in the policy")
     print(f"next      sealmq up {args.site}")

@@ -9,8 +9,8 @@ from .errors import OK
 
 _EXAMPLES = """\
 examples:
-  sealmq presubscribe factory --client dpo --for old-panel -t 'machine/#' --purpose service
-  sealmq presubscribe factory --client dpo --for old-panel -t 'machine/#' --remove
+  sealmq presubscribe factory --client officer --for old-panel -t 'machine/#' --purpose service
+  sealmq presubscribe factory --client officer --for old-panel -t 'machine/#' --remove
   sealmq presubscribe factory --client app -t hall/temperature --purpose comfort      for itself
 
 It says for which purpose a client reads when it subscribes to exactly this filter and names no

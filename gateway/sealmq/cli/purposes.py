@@ -13,22 +13,23 @@ examples:
   sealmq purposes show factory                            all reservations, presubscriptions, ...
   sealmq purposes explain factory machine/1/temperature   who may read it, for which purpose, why
   sealmq purposes report factory -t 'machine/#' --since 7d   who got it, for what, by whose leave
-  sealmq purposes set factory --client dpo mode fop       switch the mode, now
+  sealmq purposes set factory --client officer --mode fop   switch the mode, now
 
 show, explain and report only read, whether the site is up or down. Reservations are made with
 `sealmq reserve`, presubscriptions with `sealmq presubscribe`, or both in sealmq.toml.
 """
 _SET_EXAMPLES = """\
 examples:
-  sealmq purposes set factory --client dpo mode fop
-  sealmq purposes set factory --client dpo strict true
-  sealmq purposes set factory --client dpo mode --unset       again as sealmq.toml has it
+  sealmq purposes set factory --client officer --mode fop
+  sealmq purposes set factory --client officer --strict true
+  sealmq purposes set factory --client officer --mode configured     again as sealmq.toml has it
 
-mode is hybrid, fos (filter on subscribe) or fop (filter on publish); strict is true or false.
-What each costs and gives: gateway/PURPOSES.md. Only stewards may say it (stewards in sealmq.toml).
+hybrid, fos (filter on subscribe), fop (filter on publish): what each gives, and what it costs,
+stands in gateway/PURPOSES.md. Only stewards may say it (stewards in sealmq.toml).
 
 """
 
+CONFIGURED = "configured"
 # The verbs with a module of their own.
 _VERBS = ("show", "explain", "report")
 
@@ -57,9 +58,14 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         epilog=_SET_EXAMPLES + CODES,
     )
     add_who(setting)
-    setting.add_argument("name", choices=("mode", "strict"), help="what to set")
-    setting.add_argument("value", nargs="?", metavar="VALUE", help="its value")
-    setting.add_argument("--unset", action="store_true", help="again as sealmq.toml has it")
+    setting.add_argument(
+        "--mode", choices=("hybrid", "fos", "fop", CONFIGURED), help="when subscriptions are judged"
+    )
+    setting.add_argument(
+        "--strict",
+        choices=("true", "false", CONFIGURED),
+        help="whether what nobody has reserved is for nobody",
+    )
     add_timeout(setting)
 
 
@@ -72,19 +78,20 @@ def run(args: argparse.Namespace) -> int:
     from .pub import seconds
 
     check_who(args)
-    if (args.value is None) != args.unset:
-        raise wrong(args, "no value" if args.value is None else "a value with --unset", "either")
+    if args.mode is None and args.strict is None:
+        raise wrong(args, "nothing to set", "--mode or --strict")
     args.timeout = seconds(args, args.timeout)
     return act(_set(args))
 
 
 async def _set(args: argparse.Namespace) -> int:
-    from .acting import printable, steward
+    from .acting import steward
 
     async with await steward(args) as client:
-        await client.purposes_set(args.name, args.value or "")
-    said = "as sealmq.toml has it" if args.unset else args.value
-    print(printable(f"{args.name}: {said}"))
+        for name, value in (("mode", args.mode), ("strict", args.strict)):
+            if value is not None:
+                await client.purposes_set(name, "" if value == CONFIGURED else value)
+                print(f"{name}: {'as sealmq.toml has it' if value == CONFIGURED else value}")
     return OK
 
 

@@ -61,6 +61,7 @@ class Reader:
     allowed: bool
     rule: str
     reason: str
+    under: str
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,8 +126,8 @@ def _readers(view: PurposesView, layout: Any, topic: str) -> list[Reader]:
         if reached:
             purpose = purpose or view.state.presub(client, inner(filt))
             decision = _ask(view, client, raw, topic)
-            rule, reason = decision.rule, decision.reason
-            readers.append(Reader(client, filt, purpose, source, decision.allow, rule, reason))
+            said = decision.rule, decision.reason, decision.under
+            readers.append(Reader(client, filt, purpose, source, decision.allow, *said))
     return readers
 
 
@@ -193,7 +194,8 @@ def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader
 
 def _reader(r: Reader) -> tuple[str, ...]:
     gets = "yes" if r.allowed else "NO"
-    return r.client, r.filter, r.purpose, r.from_, gets, f"{r.rule}: {r.reason}"
+    why = f"under {r.under}" if r.allowed and r.under else f"{r.rule}: {r.reason}"
+    return r.client, r.filter, r.purpose, r.from_, gets, why
 
 
 def _as_json(
@@ -224,6 +226,7 @@ def _as_json(
                 "allowed": r.allowed,
                 "rule": r.rule,
                 "reason": r.reason,
+                "under": r.under,
             }
             for r in readers
         ],

@@ -10,10 +10,10 @@ from .errors import OK
 _EXAMPLES = """\
 examples:
   sealmq reserve factory --client m1-temp-sensor -t machine/1/temperature --aip service
-  sealmq reserve factory --client dpo -t 'machine/#' --aip service --aip billing --pip ads
-  sealmq reserve factory --client dpo -t staff/badge --none           nobody may use it for anything
-  sealmq reserve factory --client dpo -t 'machine/#' --remove         take the reservation back
-  sealmq reserve --enrolment dpo.sealmq.json -t 'machine/#' --aip service
+  sealmq reserve factory --client officer -t 'machine/#' --aip service --aip billing --pip ads
+  sealmq reserve factory --client officer -t staff/badge --none           nobody may use it
+  sealmq reserve factory --client officer -t 'machine/#' --remove         take the reservation back
+  sealmq reserve --enrolment officer.sealmq.json -t 'machine/#' --aip service
 
 --aip allows a purpose and all below it, --pip prohibits one and all below it; a prohibition goes
 first. Where several reservations match a topic, all of them count together. A filter has one
