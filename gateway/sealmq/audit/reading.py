@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .events import EVENTS, VERSION
+from .events import EVENTS, NUMBERS, TEXT, VERSION
 from .segment import CLOSED, OPEN
 
 # Longer than any record can be: every character of its longest texts escaped.
@@ -137,4 +137,13 @@ def _record(line: bytes) -> dict[str, Any] | None:
     shape = EVENTS.get(event) if isinstance(event, str) else None
     if shape is None or type(record.get("at_ms")) is not int:
         return None
-    return record if all(name in record for name in shape.needs) else None
+    if any(name not in record for name in shape.needs):
+        return None
+    return record if all(map(_fits, record.items())) else None
+
+
+def _fits(field: tuple[str, object]) -> bool:
+    name, value = field
+    if name in TEXT:
+        return isinstance(value, str)
+    return name not in NUMBERS or (type(value) is int and value >= 0)
