@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from bench_print import Row, row
 from purposes_load import Told
@@ -21,6 +22,9 @@ from purposes_world import Scene, Variant
 
 # Beyond so much of a core the generator may be what holds the others up.
 BUSY = 0.7
+# How many messages a client sends at once, and in how many parts a round's span is taken.
+PARTS = {1: 4, 16: 2}
+BURSTS = tuple(PARTS)
 GATEWAY = ("kg", "mediator", "broker")
 
 # (measure, burst or 0, process or "")
@@ -109,38 +113,53 @@ class Rounds:
     def run(self, pairs: int, until: float) -> None:
         """One round to warm up, and `pairs` that count; fewer, but at least one, when it takes
         longer than until (monotonic)."""
-        for turn in range(pairs + 1):
+        self._warm()
+        for turn in range(1, pairs + 1):
             if turn > 1 and time.monotonic() > until:
                 break
-            order = list(range(len(self._scenes)))
-            # Another one begins each time, and every second round goes backwards.
-            order = order[turn % len(order) :] + order[: turn % len(order)]
-            for at in order[:: 1 if turn % 2 else -1]:
-                fresh = Taken("", 0, 0, 0)
-                self._one(at, fresh)
-                if turn:
-                    for key, values in fresh.values.items():
-                        self.taken[at].values.setdefault(key, []).extend(values)
-                scene = self._scenes[at]
-                self._said(f"{scene.variant.name}, round {turn} of {pairs}")
+            for burst in BURSTS:
+                self._messages(turn, burst)
+            for at in self._order(turn):
+                self._commands(at, self.taken[at])
+                self._said(f"{self._scenes[at].variant.name}, round {turn} of {pairs}")
         for scene, taken in zip(self._scenes, self.taken, strict=True):
             if scene.variant.sealed:
                 taken.memory = scene.memory_mib("mediator")
 
-    def _one(self, at: int, into: Taken) -> None:
+    # Another one begins each time, and every second time they go backwards.
+    def _order(self, turn: int) -> list[int]:
+        order = list(range(len(self._scenes)))
+        first = turn // 2 % len(order)
+        return (order[first:] + order[:first])[:: 1 if turn % 2 else -1]
+
+    # Topics get their labels, caches fill, and each span its length.
+    def _warm(self) -> None:
+        for at, scene in enumerate(self._scenes):
+            for burst in scene.variant.bursts:
+                scene.do("messages", each=burst, burst=burst)
+                span = scene.do("messages", each=2 * burst, burst=burst)
+                fit = 2 * burst * self._sizes.span_s / PARTS[burst] / span["wall_s"]
+                self._each[at, burst] = _rounded(fit, burst, self._sizes.most)
+            self._commands(at, Taken("", 0, 0, 0))
+            self._said(f"{scene.variant.name} is warm")
+
+    # A round's span in several parts, between which the others have theirs: what goes on beside us
+    # for a while meets all of them.
+    def _messages(self, turn: int, burst: int) -> None:
+        spans: dict[int, list[Told]] = {}
+        for part in range(PARTS[burst]):
+            for at in self._order(turn + part):
+                mine = spans.setdefault(at, [])
+                slow = sum(span["wall_s"] for span in mine) >= self._sizes.span_s
+                if burst in self._scenes[at].variant.bursts and not slow:
+                    each = self._each[at, burst]
+                    mine.append(self._scenes[at].do("messages", each=each, burst=burst))
+        for at, mine in spans.items():
+            if mine:
+                _add_messages(self.taken[at], mine, burst)
+
+    def _commands(self, at: int, into: Taken) -> None:
         scene, sizes = self._scenes[at], self._sizes
-        for burst in scene.variant.bursts:
-            each = self._each.get((at, burst), burst)
-            span = scene.do("messages", each=each, burst=burst)
-            messages, wall = span["messages"], span["wall_s"]
-            wanted = each * sizes.span_s / wall
-            self._each.setdefault((at, burst), _rounded(wanted, burst, sizes.most))
-            into.add("throughput", messages / wall, burst)
-            into.add("round_trip", span["trip_ms"], burst)
-            into.add("round_trip_p95", span["trip95_ms"], burst)
-            _cpu(into, "cpu_message", span, messages, burst)
-            for process, used in span["cpu_us"].items():
-                into.add("share", used / 1e6 / wall, burst, process)
         into.add("round_trip_calm", scene.do("calm", count=sizes.calm)["trip_ms"])
         for what in ("subscribe", "reserve"):
             if what == "reserve" and not scene.variant.mode:
@@ -151,15 +170,26 @@ class Rounds:
             most = sizes.commands * sizes.clients
             self._counts.setdefault((at, what), max(sizes.few, min(most, wanted)))
             into.add(f"{what}_rate", span["done"] / span["wall_s"])
-            _cpu(into, f"cpu_{what}", span, span["done"], 0)
+            _cpu(into, f"cpu_{what}", span["cpu_us"], span["done"], 0)
+
+
+def _add_messages(into: Taken, spans: Sequence[Told], burst: int) -> None:
+    messages = sum(span["messages"] for span in spans)
+    wall = sum(span["wall_s"] for span in spans)
+    used = {role: sum(span["cpu_us"][role] for span in spans) for role in spans[0]["cpu_us"]}
+    into.add("throughput", messages / wall, burst)
+    into.add("round_trip", median(span["trip_ms"] for span in spans), burst)
+    into.add("round_trip_p95", median(span["trip95_ms"] for span in spans), burst)
+    _cpu(into, "cpu_message", used, messages, burst)
+    for process, us in used.items():
+        into.add("share", us / 1e6 / wall, burst, process)
 
 
 def _rounded(wanted: float, burst: int, most: int) -> int:
     return max(burst, min(most, int(wanted)) // burst * burst)
 
 
-def _cpu(into: Taken, measure: str, span: Told, times: int, burst: int) -> None:
-    used = span["cpu_us"]
+def _cpu(into: Taken, measure: str, used: dict[str, float], times: int, burst: int) -> None:
     for process, us in used.items():
         into.add(measure, us / times, burst, process)
     into.add(measure, sum(used.get(role, 0.0) for role in GATEWAY) / times, burst, "gateway")
