@@ -6,7 +6,8 @@ A refusal says what would allow it and nothing of what other clients have reserv
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from heapq import nsmallest
 from typing import Any
 
 from sealmq_spec.const import MAX_COMMAND
@@ -27,6 +28,8 @@ WILD = 1000
 """Reservations with wildcards of one client: each may cost each question about a topic a step."""
 MAX_ANSWER = 8192
 """Bytes of an answer; what does not fit is counted."""
+MOST = 128
+"""Reservations in an answer: the shortest take 70 bytes each."""
 SET_VALUES = {"mode": MODES, "strict": ("true", "false")}
 
 Answer = Proposal | Verdict
@@ -190,14 +193,28 @@ def _get(state: State, who: Who, what: str, arg: str) -> Answer:
     if not right.allow:
         return deny(right.rule, right.reason)
     if what == "reservations":
-        found = sorted(state.store.crossing(arg), key=_order)
-        return _list("reservations", map(as_json, found), {"filter": arg})
+        found, left_out = _first(state.store.crossing(arg))
+        return _list("reservations", map(as_json, found), {"filter": arg}, left_out)
     eip = state.store.eip(arg)
-    return _list(
-        "of",
-        map(as_json, sorted(eip.of, key=_order)),
-        {"topic": arg, "aip": sorted(eip.aip), "pip": sorted(eip.pip), "strict": state.strict},
-    )
+    found, left_out = _first(eip.of)
+    more = {"topic": arg, "aip": sorted(eip.aip), "pip": sorted(eip.pip), "strict": state.strict}
+    return _list("of", map(as_json, found), more, left_out)
+
+
+def _first(found: Iterable[Reservation]) -> tuple[list[Reservation], int]:
+    """The first ones in order, more than an answer holds, and how many others there are.
+
+    Of a million only these are put in order: nobody else is judged meanwhile.
+    """
+    count = 0
+
+    def counted() -> Iterator[Reservation]:
+        nonlocal count
+        for count, one in enumerate(found, 1):  # noqa: B007
+            yield one
+
+    first = nsmallest(MOST, counted(), key=_order)
+    return first, count - len(first)
 
 
 def presubscriptions(state: State, client: str) -> list[dict[str, Any]]:
@@ -233,14 +250,13 @@ def _order(r: Reservation) -> tuple[str, str]:
 _dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def _list(name: str, items: Iterable[Any], more: dict[str, Any]) -> Proposal:
-    """As many as fit; `left_out` counts the others."""
+def _list(name: str, items: Iterable[Any], more: dict[str, Any], left_out: int = 0) -> Proposal:
+    """As many as fit; `left_out` counts the others, those that are not here included."""
     room = MAX_ANSWER - len(_dump({**more, name: [], "left_out": 10**9}).encode())
     shown: list[Any] = []
-    left_out = 0
     for item in items:
         room -= len(_dump(item).encode()) + 2
-        if room < 0 or left_out:
+        if room < 0:
             left_out += 1
         else:
             shown.append(item)

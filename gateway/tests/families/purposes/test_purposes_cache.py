@@ -108,6 +108,16 @@ def test_a_filters_sets_are_counted_along(monkeypatch: pytest.MonkeyPatch) -> No
     assert not cache.sets("#")
 
 
+def test_what_is_asked_about_as_a_topic_and_as_a_filter_is_right_as_both() -> None:
+    cache = Cache(Tree())
+    for aip in ("p", "q", "r"):
+        cache.put(reservation("a/+", aip))
+        cache.rest_on("a/b")
+        assert cache.eip("a/b").aip == {aip}
+        assert list(cache.sets("a/b")) == [(frozenset(aip), frozenset())]
+        assert cache.eip("a/b").aip == {aip}
+
+
 def test_too_many_different_sets_are_not_counted_but_still_right() -> None:
     cache = Cache(Tree())
     cache.rest_on("#")

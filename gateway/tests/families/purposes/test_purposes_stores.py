@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from families.purposes import purposes_model as model
+from families.purposes.purposes_work import work
 from sealmq.families.purposes.store import (
     MAX_LEVELS,
     Eip,
@@ -153,22 +153,6 @@ def test_questions_may_be_as_deep_as_mqtt_has_them(store: Store) -> None:
         store.rest_on(odd)
         store.eip(odd)
     reserve(store, "x")
-
-
-def work(call: Callable[[], object]) -> int:
-    """How many calls it makes, of functions and of methods of dicts and lists: no clock."""
-    calls = 0
-
-    def saw(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(saw)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.parametrize("shape", ["fleet/v{}/speed", "v{}/+/speed", "fleet/+/v{}/#", "v{}/#"])
