@@ -53,6 +53,7 @@ _REASONS: Mapping[str, str] = {
     rules.DELIVER_NOT_ALLOWED: "no reservation of the topic allows the purpose",
     rules.DELIVER_PAUSED: "the subscription reaches topics that do not allow its purpose",
     rules.DELIVER_NO_PURPOSE: "the subscription names no purpose",
+    rules.DELIVER_NO_SUBSCRIPTION: "no subscription of this client reaches the topic",
     rules.UNKNOWN: "the site has no such purpose any more",
 }
 # What is said when several subscriptions reach a topic, and none may have its message.
@@ -208,7 +209,7 @@ class PurposesFamily(Family):
                 deps=tuple(deps),
                 purpose=ap,
             )
-        rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_PURPOSE)
+        rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_SUBSCRIPTION)
         return deny(rule, _REASONS[rule], until=until, deps=tuple(deps))
 
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:

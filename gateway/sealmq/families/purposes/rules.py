@@ -24,6 +24,7 @@ DELIVER_ALLOWED = "purposes.deliver.allowed"
 DELIVER_PROHIBITED = "purposes.deliver.prohibited"
 DELIVER_NOT_ALLOWED = "purposes.deliver.not-allowed"
 DELIVER_NO_PURPOSE = "purposes.deliver.no-purpose"
+DELIVER_NO_SUBSCRIPTION = "purposes.deliver.no-subscription"
 DELIVER_PAUSED = "purposes.deliver.paused"
 MALFORMED = "purposes.command.malformed"
 DISABLED = "purposes.command.disabled"
@@ -64,6 +65,7 @@ RULES: Mapping[str, str] = {
     DELIVER_PROHIBITED: "A reservation of the topic prohibits what the reader subscribed for.",
     DELIVER_NOT_ALLOWED: "No reservation of the topic allows what the reader subscribed for.",
     DELIVER_NO_PURPOSE: "The topic is reserved, and the reader's subscription names no purpose.",
+    DELIVER_NO_SUBSCRIPTION: "The topic is reserved, and no subscription says what it is read for.",
     DELIVER_PAUSED: "Filter on subscribe: the subscription reaches a topic that it must not.",
     MALFORMED: "This is no command about purposes.",
     DISABLED: "A client without a label has no say.",
