@@ -108,13 +108,13 @@ def _moment(text: str, now_ms: int) -> int:
     """Unix ms. UsageError."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000
+        return max(0, now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         right = "24h, 7d, 2026-01-31 or 2026-01-31T12:00"
         raise UsageError(f"{text!r} is no time", right) from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def _holds(layout: Layout) -> Callable[[str, int], Made]:
@@ -307,16 +307,17 @@ def _as_json(
 
 def _csv(found: Disclosure) -> None:
     """For a spreadsheet: ISO times, and nothing that it could take for a formula."""
+    from .tables import utc
+
+    def iso(at_ms: int) -> str:
+        return utc(at_ms, "%Y-%m-%dT%H:%M:%SZ")
+
     out = csv.writer(sys.stdout)
     out.writerow(title.lower().replace(" ", "_") for title in _TITLES)
     for key, row in _sorted(found):
         by = "" if key.made.by is None else key.made.by or "sealmq.toml"
         texts = (key.client, key.purpose, key.under, by if key.under else "")
-        at = "" if key.made.at_ms is None else _iso(key.made.at_ms)
-        times = _iso(row.first_ms), _iso(row.last_ms)
+        at = "" if key.made.at_ms is None else iso(key.made.at_ms)
+        times = iso(row.first_ms), iso(row.last_ms)
         cells = (*texts, at, _topics(key, row), *times, str(row.count))
         out.writerow(f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells)
-
-
-def _iso(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

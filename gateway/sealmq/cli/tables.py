@@ -22,11 +22,17 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], indent: str = ""
 
 def moment(at_ms: int | None) -> str:
     """A time of the audit log or the store, as `sealmq topic list` shows it."""
-    return (
-        "-" if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
-    )
+    return "-" if at_ms is None else utc(at_ms, "%Y-%m-%d %H:%M:%SZ")
 
 
 def minute(at_ms: int) -> str:
     """The same, where only the minute is known."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%MZ}"
+    return utc(at_ms, "%Y-%m-%d %H:%MZ")
+
+
+def utc(at_ms: int, form: str) -> str:
+    """Unix ms as text; those that no calendar has as they are."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
