@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from sealmq.client import (
@@ -25,7 +25,8 @@ from sealmq.client.lent import LendRefused, lent_client
 from sealmq.site.config import load
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import Denied, SealError
-from sealmq_spec.purposes import Grammar
+from sealmq_spec.purposes import Grammar, check_name, check_purpose
+from sealmq_spec.topics import check_filter
 
 from .errors import FAILED, OperatorError, UsageError
 
@@ -144,6 +145,28 @@ def _usage(args: argparse.Namespace, what: str, right: str) -> UsageError:
 def wrong(args: argparse.Namespace, what: str, right: str) -> OperatorError:
     """A value that mosquitto's tools refuse with exit code 1 too."""
     return OperatorError(what, right, hint=f"sealmq {args.command} --help")
+
+
+def check_values(
+    args: argparse.Namespace,
+    filters: Iterable[str] = (),
+    purposes: Iterable[str | None] = (),
+    names: Iterable[str | None] = (),
+) -> None:
+    """What no command about purposes can say is told before anybody is asked."""
+    try:
+        for filt in filters:
+            check_filter(filt)
+        for purpose in purposes:
+            if purpose is not None:
+                check_purpose(purpose)
+        for name in names:
+            if name is not None:
+                check_name(name)
+    except SealError as error:
+        raise OperatorError(printable(str(error)), hint=f"sealmq {args.command} --help") from None
+    except UnicodeEncodeError:
+        raise OperatorError("what is not UTF-8 can be no filter and no purpose") from None
 
 
 def act(work: Coroutine[Any, Any, int]) -> int:

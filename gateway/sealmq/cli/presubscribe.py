@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import wrong
+    from .acting import check_values, wrong
     from .pub import seconds
 
     if not args.topic:
@@ -66,6 +66,7 @@ def _check(args: argparse.Namespace) -> None:
         raise wrong(args, "no purpose", "--purpose PURPOSE, or --remove")
     if args.purpose is not None and args.remove:
         raise wrong(args, "--purpose with --remove", "all of it is taken away")
+    check_values(args, args.topic, [args.purpose], [args.who])
     args.timeout = seconds(args, args.timeout)
 
 

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import wrong
+    from .acting import check_values, wrong
     from .pub import seconds
 
     if not args.topic:
@@ -101,6 +101,7 @@ def _check(args: argparse.Namespace) -> None:
         twice = {p for p in getattr(args, name) if getattr(args, name).count(p) > 1}
         if twice:
             raise wrong(args, f"--{name} {min(twice)} twice", "name each once")
+    check_values(args, args.topic, [*args.aip, *args.pip])
     args.timeout = seconds(args, args.timeout)
 
 

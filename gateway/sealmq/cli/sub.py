@@ -101,11 +101,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import wrong
+    from .acting import check_values, wrong
     from .pub import seconds
 
     if not args.topic:
         raise wrong(args, "no topic", "at least one -t FILTER")
+    check_values(args, (), [args.purpose])
     if args.qos not in ("0", "1", "2"):
         raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
     args.qos = int(args.qos)
