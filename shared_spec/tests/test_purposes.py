@@ -197,10 +197,15 @@ any_word = st.one_of(
     st.sampled_from([*SPEC_WORDS.values(), "#", "+", "/", "a/b", "", "!", "!c1", "!s1", "A", "{{"]),
     st.text("!aZ{}%|é~", max_size=4),
 )
+any_words = st.one_of(
+    st.dictionaries(st.sampled_from(NAMES), any_word, max_size=4),
+    # One separator that other texts could have in them.
+    st.dictionaries(st.sampled_from(SEPARATORS), st.sampled_from("27BCE;!P"), max_size=1),
+)
 
 
 @more
-@given(st.dictionaries(st.sampled_from(NAMES), any_word, max_size=4), accesses, commands)
+@given(any_words, accesses, commands)
 def test_words_are_refused_or_mean_one_thing(
     some: dict[str, str], access: tuple[str, str], command: tuple[Any, ...]
 ) -> None:
@@ -246,6 +251,12 @@ def test_words_are_refused_or_mean_one_thing(
 def test_words_that_could_mean_two_things(wrong: dict[str, str]) -> None:
     with pytest.raises(Misuse):
         Grammar(wrong)
+
+
+def test_a_separator_is_no_digit_of_an_escape() -> None:
+    for digit in "0123456789ABCDEF":
+        with pytest.raises(Misuse):
+            Grammar({"comma": digit})
 
 
 LONG = "f" * 1024
