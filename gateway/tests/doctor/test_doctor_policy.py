@@ -23,7 +23,8 @@ PLAIN = '[site]\nname = "s"\nid = "01020304"\n'
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     root, key = tmp_path / "site", tmp_path / "key"
-    assert main(["init", str(root), "--example", "factory", "--key-file", str(key)]) == 0
+    words = ["--example", "factory", "--policy", "labels", "--key-file", str(key)]
+    assert main(["init", str(root), *words]) == 0
     return Layout.open(root)
 
 
