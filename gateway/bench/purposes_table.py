@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench_print import Row
-from purposes_book import HELD_STAGE, PAPER, VARIED, Book, lines, percent, short
+from purposes_book import HELD_STAGE, ORDER, PAPER, VARIED, Book, lines, percent, short
 
 BEGIN = "<!-- purposes.json: begin -->"
 END = "<!-- purposes.json: end -->"
@@ -132,13 +132,17 @@ def _beside(
 ) -> str:
     plain = mine("mosquitto")
     body = []
-    for variant in book.variants():
+    measured = book.variants()
+    for variant in ORDER:
         row = mine(variant)
-        if row is None:
+        if row is None and (variant != "NoF" or not measured):
             continue
         theirs = PAPER.get(variant)
         value, more = (theirs[columns[0]], theirs[columns[1]]) if theirs else (None, None)
         told = ["" if value is None else f"{value:,.2f}", "" if more is None else f"{more:.2f} %"]
+        if row is None:
+            body.append([variant, *told, "", "", "", ""])
+            continue
         told.append(f"{short(row['value'])}{'*' if row['params']['generator_busy'] else ''}")
         to = book.varied(paired, variant, burst=1)
         if to is None or row is plain:

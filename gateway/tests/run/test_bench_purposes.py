@@ -91,6 +91,7 @@ def test_rows_are_of_the_schema_and_the_table_shows_them() -> None:
     text = table(made)
     # The paper's own, beside ours.
     assert "| hybrid    | 4,690.76 |   25.00 % |" in text
+    assert re.search(r"\| NoF +\| +55\.20 \| +9\.01 % \| +\|", text)
     assert re.search(r"\| mosquitto \| 6,254\.49 \| +\| 31,8\d\d\* \|", text)
     assert "70 % of a core" in text
     assert "load average 0.5" in text
