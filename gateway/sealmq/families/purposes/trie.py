@@ -10,7 +10,7 @@ No function here recurses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from sealmq_spec.topics import is_reserved
@@ -178,6 +178,7 @@ class Trie(Generic[T]):
         steps = levels(filter)
         count = len(steps)
         reserved = is_reserved(filter)
+        may = _may_cross(filter)
         left: list[tuple[Node, int]] = [(self._root, 0)]
         while left:
             node, i = left.pop()
@@ -196,12 +197,24 @@ class Trie(Generic[T]):
             ends: Any = node.get("#")
             for child in _crossed(node, level, reserved and not i, not i):
                 if type(child) is not dict:
-                    if child.filter == filter or crosses(child.filter, filter):
+                    if may(child.filter) and crosses(child.filter, filter):
                         yield child
                 elif child is ends:
                     yield from child.values()
                 else:
                     left.append((child, i + 1))
+
+
+def _may_cross(filter: str) -> Callable[[str], bool]:
+    """A quick look at another filter: False is sure. A + visits all there is on its level.
+
+    What has no wildcards itself contains the levels that stand behind a + as they are.
+    """
+    behind = (part.rstrip("#").rstrip("/") for part in filter.split("+")[1:])
+    levels = max(behind, key=len, default="")
+    if not levels:
+        return lambda other: True
+    return lambda other: levels in other or "+" in other or "#" in other
 
 
 def _crossed(node: Node, level: str, reserved: bool, first: bool) -> list[Any]:
