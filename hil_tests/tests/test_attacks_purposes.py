@@ -333,6 +333,22 @@ def test_another_label_s_client_widens_a_reservation(evil: EvilScene) -> None:
     assert not reads(evil, owner)
 
 
+def test_who_may_reserve_by_label_undoes_what_others_have_said(evil: EvilScene) -> None:
+    """A steward's prohibition; and, on a topic that has no label yet, another label's."""
+    held = DENIED, "purposes.entitled.held"
+    owner, steward = connected(evil, "m1-temp-sensor"), connected(evil, "m1-arm-operator")
+    assert command(steward, SAY.reserve(TOPIC, ["research"], ["care"])) == b""
+    for said in (SAY.reserve(TOPIC, ["care"]), SAY.reserve(TOPIC), SAY.release(TOPIC)):
+        assert command(owner, said) == held
+    assert not reads(evil, owner)
+    assert command(steward, SAY.release(TOPIC)) == b""
+    other, fresh = connected(evil, "m2-temp-sensor"), "machine/1/new"
+    assert command(owner, SAY.reserve(fresh, ["research"], ["care"])) == b""
+    for said in (SAY.reserve(fresh, ["care"]), SAY.release(fresh)):
+        assert command(other, said) == held
+    assert command(owner, SAY.release(fresh)) == b""
+
+
 def test_a_sibling_speaks_in_another_s_name(evil: EvilScene) -> None:
     """A presubscription names its client; only the client itself and stewards may."""
     panel, steward = connected(evil, "m1-control-panel"), connected(evil, "m1-arm-operator")
