@@ -81,6 +81,10 @@ class Cache:
         self._coarse = False
 
     def put(self, reservation: Reservation) -> Sequence[Dep]:
+        if not self._asked:
+            # As at start-up, with all there are.
+            self._store.put(reservation)
+            return [*self.forgotten(), *self._all()]
         old = self._store.get(reservation.filter, reservation.source)
         self._store.put(reservation)
         return self._reached(reservation.filter, old, reservation)

@@ -18,6 +18,7 @@ from .store import Reservation
 
 NAME = "purposes"
 RESERVATION, PRESUBSCRIPTION, SETTING = "r/", "p/", "s/"
+_decode = json.JSONDecoder().decode
 
 
 def reservation(r: Reservation, at_ms: int) -> FamilyRecord:
@@ -45,7 +46,7 @@ def setting(name: str, value: str, by: str, at_ms: int) -> FamilyRecord:
 
 
 def read_reservation(filt: str, value: bytes) -> Reservation:
-    row = json.loads(value)
+    row = _decoded(value)
     return Reservation(filt, row["aip"], row["pip"], row["by"], row["label"])
 
 
@@ -54,14 +55,18 @@ def read_presubscription(key: str, value: bytes | None) -> tuple[str, str, str, 
     client, _, filt = key.partition("/")
     if value is None:
         return client, filt, "", ""
-    row = json.loads(value)
+    row = _decoded(value)
     return client, filt, row["ap"], row["by"]
 
 
 def read_setting(value: bytes) -> str:
-    return str(json.loads(value)["value"])
+    return str(_decoded(value)["value"])
 
 
 def _row(key: str, value: dict[str, Any]) -> FamilyRecord:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return FamilyRecord(NAME, key, text.encode())
+
+
+def _decoded(value: bytes) -> Any:
+    return _decode(value.decode())
