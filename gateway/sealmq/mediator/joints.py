@@ -46,6 +46,14 @@ class Joint:
         """At which QoS the broker should have it."""
         return max((raw.qos for raw in self.raws.values() if raw.allowed), default=NONE)
 
+    @property
+    def rows(self) -> list[tuple[str, int, str]]:
+        """For the store: the filters that the broker has taken, and where they stand there, ""
+        while they do not.
+        """
+        at = "" if self.have == NONE else self.filt
+        return [(raw, held.qos, at) for raw, held in self.raws.items() if held.taken]
+
     def sent(self, qos: int) -> int:
         """A SUBSCRIBE at this QoS, or an UNSUBSCRIBE (NONE), is on its way: its turn."""
         self.have = qos

@@ -51,6 +51,11 @@ class KeptSubs:
         """Those of a session that came back."""
         return list(self._rows.values())
 
+    def at(self, filt: str) -> str:
+        """Where the store says, or is about to, that it stands at the broker; "" for nowhere."""
+        row = self._rows.get(filt)
+        return row.at if row is not None else ""
+
     def check(self, filt: str) -> None:
         """TooLarge when the session has no room for one more filter."""
         if self._kept and len(self._rows) >= SUBSCRIPTIONS and filt not in self._rows:

@@ -115,19 +115,25 @@ class Pausing:
             return
         self._orders += 1
         joint.busy = True
-        kept = self._conn.kept_subs
         if not pause:
-            kept.ordered(partial(self._resume, joint))
+            self._conn.kept_subs.ordered(partial(self._resume, joint))
             return
-        # On disk before the broker hears of it: else it could be lost for ever.
+        self._mark(joint)
+
+    # On disk before the broker hears of it: else it could be lost for ever.
+    def _mark(self, joint: Joint) -> None:
+        kept = self._conn.kept_subs
         for raw in joint.raws:
             kept.paused(raw, _nothing)
         kept.ordered(partial(self._pause, joint))
 
     def _pause(self, joint: Joint) -> None:
+        if any(self._conn.kept_subs.at(raw) for raw in joint.raws):
+            # Granted meanwhile.
+            self._mark(joint)
+            return
         if joint.wanted != NONE or joint.have == NONE:
-            if joint.have != NONE:
-                self._stored(joint)
+            self._stored(joint)
             self._done(joint)
             return
         packet_id = self._ids.take()
@@ -171,8 +177,7 @@ class Pausing:
 
     # What the broker has is what the store says, so that a returning client finds it.
     def _stored(self, joint: Joint) -> None:
-        rows = [(raw, held.qos, joint.filt) for raw, held in joint.raws.items()]
-        self._conn.kept_subs.granted(rows, _nothing)
+        self._conn.kept_subs.granted(joint.rows, _nothing)
 
     def _done(self, joint: Joint) -> None:
         joint.busy = False

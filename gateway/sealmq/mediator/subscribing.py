@@ -168,7 +168,8 @@ class Subscribing:
         conn = self._conn
         self._pending -= 1
         codes = [REFUSED] * count
-        kept = []
+        kept: list[tuple[str, int, str]] = []
+        joints: dict[Joint, None] = {}
         for n, place in enumerate(places):
             code = got[n] if n < len(got) else REFUSED
             codes[place.at] = code if code == REFUSED else min(code, place.qos)
@@ -176,36 +177,34 @@ class Subscribing:
                 if code != REFUSED:
                     kept.append((place.raw, code, place.raw))
                 continue
-            taken = self._refused if code == REFUSED else self._granted
-            if taken(place, place.joint, place.held, code):
-                kept.append((place.raw, place.held.qos, place.joint.filt))
+            (self._refused if code == REFUSED else self._granted)(
+                place, place.joint, place.held, code
+            )
+            joints[place.joint] = None
+        for joint in joints:
+            kept += joint.rows
         conn.kept_subs.granted(kept, partial(conn.send, build.suback(packet_id, codes)))
-        for place in places:
-            if place.joint is not None:
-                self._pausing.settle(place.joint)
+        for joint in joints:
+            self._pausing.settle(joint)
 
-    # Both: whether it is held as this SUBSCRIBE left it; the client may have left it meanwhile, or
-    # subscribed again.
-    def _granted(self, place: _Place, joint: Joint, held: Raw, code: int) -> bool:
+    # Of both: the client may have left it meanwhile, or subscribed again.
+    def _granted(self, place: _Place, joint: Joint, held: Raw, code: int) -> None:
         joint.answered(place.turn, code)
         held.qos, held.taken = min(code, place.qos), True
-        if joint.raws.get(place.raw) is not held:
-            return False
-        self._conn.policy.granted(place.raw, held.qos, self._conn.hub.now_ms())
-        return True
+        if joint.raws.get(place.raw) is held:
+            self._conn.policy.granted(place.raw, held.qos, self._conn.hub.now_ms())
 
-    def _refused(self, place: _Place, joint: Joint, held: Raw, code: int) -> bool:
+    def _refused(self, place: _Place, joint: Joint, held: Raw, code: int) -> None:
         joint.answered(place.turn, None)
         if joint.raws.get(place.raw) is not held:
-            return False
+            return
         if place.before is None or not place.before.taken:
             self._pausing.joints.drop(place.raw)
             self._conn.policy.unsubscribed(place.raw)
-            return False
+            return
         # It has what it had.
         held.qos, held.taken = place.before.qos, True
         self._conn.policy.granted(place.raw, held.qos)
-        return True
 
     def granted(self, packet: Suback) -> None:
         """The broker's SUBACK."""

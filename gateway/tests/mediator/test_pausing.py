@@ -388,7 +388,7 @@ async def history(seed: int, kept: bool) -> Scene:
     scene.broker.grants = lambda filt, qos: qos
     await scene.settled()
     # Whatever was refused is asked for again.
-    scene.apply(opened(*scene.gate.shut))
+    scene.apply(opened(*"xyz"))
     scene.apply(shut(*dice.sample("xyz", dice.randrange(3))))
     await scene.settled()
     assert scene.closed == ""
