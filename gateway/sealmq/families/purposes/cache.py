@@ -85,7 +85,8 @@ class Cache:
             # As at start-up, with all there are.
             self._store.put(reservation)
             return [*self.forgotten(), *self._all()]
-        old = self._store.get(reservation.filter, reservation.source)
+        # At start-up nothing has been asked yet, so nothing is to be counted.
+        old = self._store.get(reservation.filter, reservation.source) if self._asked else None
         self._store.put(reservation)
         return self._reached(reservation.filter, old, reservation)
 
