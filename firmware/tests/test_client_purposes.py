@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ c.connect()
 DENIED = (4, Denied.code, "purposes.entitled", "it is machine 2's, señor")
 
 
-def commands(b: Board) -> list[tuple[str, ...]]:
+def commands(b: Board) -> list[tuple[Any, ...]]:
     """What was commanded, read back."""
     said = b.peer.said("command")
     assert {family for family, _, _ in said} <= {"purposes"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ every = pytest.mark.parametrize(
 )
 
 
-def commands(b: Board) -> list[tuple[str, ...]]:
+def commands(b: Board) -> list[tuple[Any, ...]]:
     return [Reader().read(text) for _, text, _ in b.peer.said("command")]
 
 

@@ -46,13 +46,13 @@ def _run(bench: Bench) -> None:
                 printed = bench.tools.program(bench.board, text)
             if "said all" not in printed:
                 raise Failed(f"the board did not say all of it: {printed[-300:]}")
-            until(f"{reader.name} to read {word}", lambda r=reader, w=word: w in _heard(r, topic))
+            _await(reader, topic, word)
     with bench.stage("refuse"):
         before, since = bench.salts(), time.monotonic()
         bench.board.reset()
         # The rig's reader gets this one behind all that came before.
         bench.fresh(since, not_in=before)
-        until("both to read", lambda: f"release {token}" in _heard(site.carer, topic))
+        _await(site.carer, topic, f"release {token}")
         heard = [text for text in _heard(site.above, topic) if text.endswith(token)]
         if heard != [f"release {token}"]:
             raise Failed(f"the reader for {RIG} has read {heard} of {topic}")
@@ -60,6 +60,10 @@ def _run(bench: Bench) -> None:
 
 def _heard(reader: Reader, topic: str) -> list[str]:
     return [message.payload for message in reader.all() if message.topic == topic]
+
+
+def _await(reader: Reader, topic: str, text: str) -> None:
+    until(f"{reader.name} to read {text}", lambda: text in _heard(reader, topic))
 
 
 BEHAVIOUR = Behaviour(
