@@ -32,7 +32,7 @@ from vectorgen.purposes import SEPARATORS, Texts
 from vectorgen.purposes import WORDS as SPEC_WORDS
 
 quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
-more = settings(max_examples=500, deadline=None, derandomize=True, database=None)
+more = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 either = st.booleans()
 
 
