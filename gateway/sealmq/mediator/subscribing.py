@@ -177,34 +177,33 @@ class Subscribing:
                 if code != REFUSED:
                     kept.append((place.raw, code, place.raw))
                 continue
-            (self._refused if code == REFUSED else self._granted)(
-                place, place.joint, place.held, code
-            )
-            joints[place.joint] = None
+            place.joint.answered(place.turn, None if code == REFUSED else code)
+            now = self._pausing.joints.of(place.raw)
+            if code != REFUSED:
+                place.held.qos, place.held.taken = codes[place.at], True
+            # Else the client has left it meanwhile, or subscribed again.
+            if now is not None and now.raws[place.raw] is place.held:
+                (self._refused if code == REFUSED else self._granted)(place, place.held)
+                joints[now] = None
         for joint in joints:
             kept += joint.rows
         conn.kept_subs.granted(kept, partial(conn.send, build.suback(packet_id, codes)))
         for joint in joints:
             self._pausing.settle(joint)
 
-    # Of both: the client may have left it meanwhile, or subscribed again.
-    def _granted(self, place: _Place, joint: Joint, held: Raw, code: int) -> None:
-        joint.answered(place.turn, code)
-        held.qos, held.taken = min(code, place.qos), True
-        if joint.raws.get(place.raw) is held:
-            self._conn.policy.granted(place.raw, held.qos, self._conn.hub.now_ms())
+    def _granted(self, place: _Place, held: Raw) -> None:
+        self._conn.policy.granted(place.raw, held.qos, self._conn.hub.now_ms())
 
-    def _refused(self, place: _Place, joint: Joint, held: Raw, code: int) -> None:
-        joint.answered(place.turn, None)
-        if joint.raws.get(place.raw) is not held:
-            return
+    def _refused(self, place: _Place, held: Raw) -> None:
+        conn = self._conn
         if place.before is None or not place.before.taken:
             self._pausing.joints.drop(place.raw)
-            self._conn.policy.unsubscribed(place.raw)
+            conn.policy.unsubscribed(place.raw)
+            conn.kept_subs.left([place.raw], lambda: None)
             return
         # It has what it had.
         held.qos, held.taken = place.before.qos, True
-        self._conn.policy.granted(place.raw, held.qos)
+        conn.policy.granted(place.raw, held.qos)
 
     def granted(self, packet: Suback) -> None:
         """The broker's SUBACK."""
