@@ -34,7 +34,7 @@ from sealmq.store import database, tables
 LABEL = "fleet"
 # For what everybody subscribes; below what the reservations allow, so that the tree is looked at.
 PURPOSE, ALLOWED, FORBIDDEN = "billing/invoice", "billing", "advertising"
-START_S = 180.0
+START_S = 400.0
 STOP_S = 30.0
 _HERE = Path(__file__).resolve().parent
 _ROWS = 20_000
