@@ -54,7 +54,7 @@ def test_deliveries_are_added_up_by_client_purpose_and_reservation() -> None:
         Key("d", "p", "a/#", NOBODY, ""): 1,
         Key("c", "", "", NOBODY, ""): 1,
     }
-    row = found.rows["c", "p", "a/#", NOBODY, ""]
+    row = found.rows[Key("c", "p", "a/#", NOBODY, "")]
     assert (row.first_ms, row.last_ms, row.topics) == (M, 3 * M, {"a/b", "a/c"})
 
 

@@ -273,9 +273,9 @@ def test_in_a_site_without_purposes(tmp_path: Path, capsys: pytest.CaptureFixtur
         code, _, err = sealmq(capsys, "purposes", *words)
         assert code == 1
         assert 'hint: [policy] order = ["labels", "purposes"]' in err
-    words = ("deliver", "--client", "monitor", "-t", TEMPERATURE)
-    assert sealmq(capsys, "explain", site, *words, "--purpose", "ads")[0] == 2
-    assert sealmq(capsys, "explain", site, *words, "--filter", "machine/#")[0] == 0
+    question = ("explain", site, "deliver", "--client", "monitor", "-t", TEMPERATURE)
+    assert sealmq(capsys, *question, "--purpose", "ads")[0] == 2
+    assert sealmq(capsys, *question, "--filter", "machine/#")[0] == 0
     assert as_json(capsys, "purposes", "report", site, "-t", "#", "--since", "1h")["rows"] == []
 
 
