@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
 from typing import Any
 
-from sealmq_spec.const import MAX_COMMAND
 from sealmq_spec.errors import Malformed
 from sealmq_spec.purposes_read import PRESUB, RELEASE, RESERVE, SET
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
@@ -39,8 +38,6 @@ def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer:
     """Read and judge one."""
     if who.label == NONE:
         return deny(rules.DISABLED, "the client has no label")
-    if len(body) > MAX_COMMAND:
-        return deny(rules.MALFORMED, f"{len(body)} bytes, at most {MAX_COMMAND}")
     try:
         kind, a, b, c = state.reader.read(body.decode())
         if kind == SET:

@@ -16,7 +16,7 @@ from sealmq_spec.topics import is_reserved
 from ..api import CreationPolicy
 from ..ask import Who
 from ..labels.creation import match
-from ..topiclabels import NONE, TopicLabels
+from ..topiclabels import TopicLabels
 from . import rules
 from .filters import covers, crosses
 from .settings import Grant, Settings
@@ -42,9 +42,7 @@ def may_reserve(
     labels: TopicLabels,
     creation: Sequence[CreationPolicy],
 ) -> Right:
-    """May this client say what the filter's topics are for. The filter is a well-formed one."""
-    if who.label == NONE:
-        return Right(False, rules.DISABLED, "the client has no label")
+    """May this client, which has a label, say what the filter's topics are for."""
     if is_reserved(filt):
         return Right(False, rules.RESERVED, "the filter begins with $, ! or @")
     if who.client in settings.stewards:

@@ -9,7 +9,7 @@ import pytest
 from families.factory import FACTORY
 from families.purposes.purposes_factory import DPO, READER, SENSOR, TEMP, G, House, toml
 from sealmq.cli import main as cli
-from sealmq.families.api import FamilyConfigError
+from sealmq.families.api import FamilyConfigError, Verdict
 from sealmq.families.purposes import settings
 from sealmq.site.check import parse
 from sealmq.site.config import ConfigError, loads
@@ -282,6 +282,28 @@ def test_a_reload_reaches_what_it_changes() -> None:
     house.reload(toml('store = "flat"\n[families.purposes.reserve]\n"#" = { aip = ["b"] }\n'))
     assert house.read(READER, TEMP).allow
     assert [r.filter for r in house.family.state.store] == [TEMP, "#"]
+
+
+def test_a_presubscription_in_the_file_is_live() -> None:
+    presub = '[families.purposes.presubscribe]\nmonitor = {{ "{}" = "{}" }}\n'
+    house = House(presub.format(TEMP, "a"))
+    house.reserve(SENSOR, TEMP, ("a",))
+    assert house.take(READER, TEMP).allow
+    assert house.read(READER, TEMP).allow
+    house.reload(toml(presub.format(TEMP, "b")))
+    assert house.read(READER, TEMP).rule == "purposes.deliver.not-allowed"
+    assert (house.conn(READER), TEMP) in house.engine.due()
+    house.reload(toml())
+    assert house.read(READER, TEMP).rule == "purposes.deliver.no-purpose"
+
+
+def test_nobody_is_kept_waiting_for_what_was_meant_in_a_large_tree() -> None:
+    for count, hint in ((100, "; did you mean p/7?"), (1000, "")):
+        names = ", ".join(f'"p/{n}"' for n in range(count))
+        house = House(f"[families.purposes.tree]\np = [{names}]\n")
+        got = house.tell(SENSOR, G.reserve(TEMP, ("p-7",)))
+        assert isinstance(got, Verdict)
+        assert got.reason == f"the site has no purpose p-7{hint}"
 
 
 def test_a_client_that_a_grant_names_cannot_be_forgotten_there() -> None:
