@@ -101,9 +101,12 @@ def test_a_last_line_without_its_end_is_being_written_or_damage(tmp_path: Path) 
     path.write_bytes(delivered("a") + delivered("b")[:-1])
     found, log = topics(tmp_path)
     assert (found, log.told.unreadable) == (["a"], 1)
-    path.rename(path.with_name(path.name + ".open"))
+    path = path.rename(path.with_name(path.name + ".open"))
     found, log = topics(tmp_path)
     assert (found, log.told.unreadable) == (["a"], 0)
+    path.write_bytes(delivered("a") + b"x" * LONGEST + b"\n" + delivered("b"))
+    found, log = topics(tmp_path)
+    assert (found, log.told.unreadable) == (["a", "b"], 1)
 
 
 def test_a_segment_that_is_closed_or_taken_away_meanwhile(tmp_path: Path) -> None:

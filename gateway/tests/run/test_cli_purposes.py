@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import csv
 import io
@@ -9,12 +10,15 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from families.factory import FACTORY
 from sealmq.audit import Audit
+from sealmq.cli import acting
 from sealmq.cli import main as cli
+from sealmq.client import Options
 from sealmq.families.purposes import records as rows
 from sealmq.families.purposes.store import Reservation
 from sealmq.families.records import FamilyRecord, TopicLabel
@@ -279,11 +283,24 @@ def test_in_a_site_without_purposes(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert as_json(capsys, "purposes", "report", site, "-t", "#", "--since", "1h")["rows"] == []
 
 
-def test_words_of_the_sites_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_of_the_sites_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = '[families.purposes.words]\nap = "!FOR"\nopen = "<"\nclose = ">"\n'
     site = made(tmp_path / "s", FACTORY + PURPOSES + words)
     question = ("explain", site, "deliver", "--client", "monitor", "-t", TEMPERATURE)
     assert as_json(capsys, *question, "--purpose", "repair")["allowed"]
+
+    def client(args: argparse.Namespace, options: Options) -> None:
+        assert options.grammar is not None
+        said.append(options.grammar.access("a", "ads"))
+
+    said: list[str] = []
+    monkeypatch.setattr(acting, "client_of", AsyncMock(side_effect=client))
+    asyncio.run(acting.steward(argparse.Namespace(site=str(site), timeout=1.0)))
+    assert said == ["!FOR/a<ads>"]
+    # An enrolment does not say which words its site has.
+    assert acting.grammar_of(argparse.Namespace(site=None)) is None
 
 
 @pytest.mark.parametrize(
