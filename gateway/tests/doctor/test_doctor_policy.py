@@ -100,7 +100,7 @@ def test_where_purposes_judge_its_topics_have_one_for_a_visit(layout: Layout, mo
     for edited in (False, True):
         with in_policy(layout):
             settings, purposes, _ = read(load(layout.config))
-            assert settings.reserve[canary.RESERVED] == ({canary.PURPOSE}, frozenset())
+            assert settings.reserve[canary.RESERVED] == (frozenset({canary.PURPOSE}), frozenset())
             assert settings.grants[0] == (canary.CONSENT, (), (canary.LOW,))
             assert settings.grants[1:] == theirs.grants
             assert all(map(purposes.known, (canary.PURPOSE, canary.OTHER_PURPOSE)))

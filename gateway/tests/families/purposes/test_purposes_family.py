@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from families.factory import FACTORY, Site
@@ -20,7 +22,7 @@ from families.purposes.purposes_factory import (
 from sealmq.families.api import FamilyRecord, Follow, Proposal, Rewrite, Verdict
 from sealmq.families.engine import Decision, Engine
 from sealmq.families.labels import Labels
-from sealmq.families.purposes import RULES, PurposesFamily
+from sealmq.families.purposes import RULES, PurposesFamily, records
 from sealmq.site.check import parse
 
 STORES = ("cache", "tree", "flat")
@@ -532,6 +534,25 @@ def test_rows_of_a_family_that_left_the_order_stay_and_count_again_when_it_is_ba
     engine.load(house.config, without.stored)
     conn = engine.connection(engine.who(READER, 1))
     assert conn.deliver(TEMP, "m1-temp", 0, 1).rule == "purposes.deliver.no-subscription"
+
+
+def test_rows_that_differ_in_anything_but_their_time_are_told_apart() -> None:
+    one = '{"aip":["a,\\"at\\":"],"pip":[],"by":"root","label":"","at":1}'
+    rows = [one, one.replace("1}", "22}"), one.replace('"pip":[]', '"pip":["b"]')]
+    rows += [one.replace('"label":""', '"label":"m1-temp"'), one.replace("root", "monitor")]
+    found = [records.read_reservation(f"t/{n}", row.encode()) for n, row in enumerate(rows)]
+    told = [(r.filter, set(r.aip), set(r.pip), r.by, r.label) for r in found]
+    aip = {'a,"at":'}
+    assert told == [
+        ("t/0", aip, set(), "root", ""),
+        ("t/1", aip, set(), "root", ""),
+        ("t/2", aip, {"b"}, "root", ""),
+        ("t/3", aip, set(), "root", "m1-temp"),
+        ("t/4", aip, set(), "monitor", ""),
+    ]
+    for wrong in (b"{", b"", one.encode()[:-8], one.encode().replace(b',"at":1', b",")):
+        with pytest.raises(json.JSONDecodeError):
+            records.read_reservation("t", wrong)
 
 
 @pytest.mark.parametrize("row", [("r/x", b"{"), ("x/y", b"{}"), ("r/x", b'{"aip": 1}')])
