@@ -1,16 +1,15 @@
 """Random histories of a site, run through the real engine with each store and through the model.
 
-A history is drawn as a whole before it is run, so that one that fails can be cut down to the few
-steps that matter: `run` says what went wrong, `smallest` cuts.
+A history (purposes_draw) is there as a whole before it is run, so that one that fails can be cut
+down to the few steps that matter: `run` says what went wrong, `smallest` cuts.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 
 from families.purposes import purposes_model as model
-from families.purposes.purposes_site import CLIENTS, READERS, File, Op, Sets, Site, may_create
+from families.purposes.purposes_site import CLIENTS, File, Op, Sets, Site, may_create
 from sealmq.families.api import Proposal, Record, TopicLabel
 from sealmq.families.engine import Conn, Engine
 from sealmq.families.registry import load
@@ -18,15 +17,7 @@ from sealmq.site.config import loads
 from sealmq_spec.purposes import Grammar
 
 STORES = ("cache", "tree", "flat")
-MODES = ("hybrid", "fop", "fos")
-PURPOSES = ("p", "p/q", "p/q/r", "s", "t")
-TREES: tuple[dict[str, list[str]], ...] = (
-    {},
-    {},
-    {"s": ["p"], "p/q": ["p/q/r"], "t": []},
-    {"s": ["p/q/r"], "t": ["p/q"]},
-)
-NO = Grammar()
+G = Grammar()
 NOW = 1_000_000
 
 
@@ -173,6 +164,16 @@ class Run:
         for one in self.all:
             one.close(client)
 
+    def do_comeback(self, client: str) -> None:
+        """A kept session: the client is gone and back, and has what it had, allowed or not."""
+        for one in self.all:
+            one.close(client)
+            conn = one.conn(client)
+            for raw in self.site.subs.get(client, ()):
+                decision = conn.subscribe(raw, 1, NOW)
+                conn.subscribed(decision, 1, NOW)
+                one.held[client, raw] = decision.allow
+
     def command(self, client: str, text: str, want: bool) -> None:
         self.denied_commands += not want
         for one in self.all:
@@ -184,20 +185,20 @@ class Run:
 
     def do_reserve(self, client: str, filter: str, sets: Sets) -> None:
         want = self.site.reserve(client, filter, sets)
-        self.command(client, NO.reserve(filter, sorted(sets[0]), sorted(sets[1])), want)
+        self.command(client, G.reserve(filter, sorted(sets[0]), sorted(sets[1])), want)
 
     def do_release(self, client: str, index: int) -> None:
         if self.site.reserved:
             filter = sorted(self.site.reserved)[index % len(self.site.reserved)]
             want = self.site.release(client, filter)
-            self.command(client, NO.release(filter), want)
+            self.command(client, G.release(filter), want)
 
     def do_presub(self, by: str, client: str, filter: str, ap: str) -> None:
         want = self.site.presubscribe(by, client, filter, ap)
-        self.command(by, NO.presubscribe(client, filter, ap), want)
+        self.command(by, G.presubscribe(client, filter, ap), want)
 
     def do_set(self, by: str, name: str, value: str) -> None:
-        self.command(by, NO.setting(name, value), self.site.set(by, name, value))
+        self.command(by, G.setting(name, value), self.site.set(by, name, value))
 
     def do_publish(self, client: str, topic: str) -> None:
         """A first publish gives the topic a label."""
@@ -231,102 +232,6 @@ class Run:
         self.site.subs.clear()
         for one in self.all:
             one.start(self.site.file)
-
-
-# Drawing histories
-
-
-class Draw:
-    """What a history may be made of: a few filters, topics and purposes of its own."""
-
-    def __init__(self, seed: int) -> None:
-        r = self.r = random.Random(seed)
-        every = [f for f in model.all_filters() if f[0] != "$"]
-        exact = [f for f in every if "+" not in f and "#" not in f]
-        self.filters = [*r.sample(every, r.randint(3, 7)), *r.sample(exact, 2)]
-        if r.random() < 0.6:
-            # A family that overlaps in every way.
-            self.filters += ["a/#", "a/+", "a/b", "+/b", "#"]
-        near = sorted({t for f in self.filters for t in r.sample(sorted(model.topics(f)), 1)})
-        self.topics = [*near, *exact, "$x/a"]
-        self.purposes = r.sample(PURPOSES, r.randint(2, 4))
-
-    def sets(self) -> Sets:
-        r = self.r
-        aip = r.sample(self.purposes, r.choice((0, 1, 1, 2)))
-        pip = r.sample(self.purposes, r.choice((0, 0, 0, 1)))
-        return frozenset(aip), frozenset(pip)
-
-    def who3(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        r = self.r
-        clients = tuple(r.sample(["sensor", "control"], r.randint(0, 2)))
-        return r.choice(self.filters), clients, tuple(r.sample(["low", "high"], r.randint(0, 1)))
-
-    def file(self) -> File:
-        r = self.r
-        tree = r.choice(TREES)
-        graph = model.Graph(tree)
-        topics = [t for t in self.topics if "$" not in t]
-        known = [p for p in self.purposes if graph.known(p)]
-        reserve = {}
-        for filter in r.sample(self.filters, r.choice((0, 0, 1, 2))):
-            aip, pip = self.sets()
-            reserve[filter] = (aip & set(known), pip & set(known))
-        return File(
-            mode=r.choice(MODES),
-            strict=r.random() < 0.6,
-            stewards=r.choice((("dpo",), ("dpo", "reader"))),
-            tree=tree,
-            reserve=reserve,
-            presubscribe={
-                (r.choice(READERS), r.choice(self.filters)): r.choice(known)
-                for _ in range(r.choice((0, 0, 1, 2)))
-                if known
-            },
-            grants=[self.who3() for _ in range(r.choice((0, 0, 1, 2)))],
-            creation=[self.who3() for _ in range(r.choice((0, 0, 0, 1)))],
-            topics={t: r.choice(["low", "high"]) for t in r.sample(topics, r.randint(0, 3))},
-        )
-
-    def op(self) -> Op:
-        r = self.r
-        reader = r.choice(READERS)
-        commander = r.choice(("dpo", "dpo", "dpo", "sensor", "control", "reader"))
-        what = r.random()
-        if what < 0.27:
-            return ("reserve", commander, r.choice(self.filters), self.sets())
-        if what < 0.37:
-            return ("release", commander, r.randrange(100))
-        if what < 0.57:
-            filter, said = r.choice(self.filters), r.choice([None, *self.purposes])
-            text = f"$share/g/{filter}" if r.random() < 0.1 else filter
-            return ("subscribe", reader, NO.access(text, said) if said else text, filter, said)
-        if what < 0.61:
-            return ("unsubscribe", reader, r.randrange(100))
-        if what < 0.77:
-            return ("deliver", reader, r.choice(self.topics), r.randrange(4))
-        if what < 0.84:
-            ap = r.choice(["", *self.purposes])
-            return ("presub", r.choice(("dpo", reader)), reader, r.choice(self.filters), ap)
-        if what < 0.90:
-            name = r.choice(("mode", "strict"))
-            value = r.choice(("", *(MODES if name == "mode" else ("true", "false"))))
-            return ("set", r.choice(("dpo", "dpo", "sensor")), name, value)
-        if what < 0.93:
-            topics = [t for t in self.topics if "$" not in t]
-            return ("publish", r.choice(("sensor", "control")), r.choice(topics))
-        if what < 0.96:
-            return ("reload", self.file())
-        return (r.choice(("close", "tick", "tick", "restart", "other_store")),)
-
-
-def draw(seed: int, steps: int) -> tuple[File, list[Op]]:
-    d = Draw(seed)
-    ops = []
-    for _ in range(steps):
-        op = d.op()
-        ops.append((*op, d.r.choice(READERS)) if op == ("close",) else op)
-    return d.file(), ops
 
 
 def run(file: File, ops: Sequence[Op], stores: Sequence[str] = STORES) -> Run:

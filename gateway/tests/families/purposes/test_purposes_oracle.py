@@ -11,6 +11,7 @@ import pytest
 
 from families.purposes import purposes_history as history
 from families.purposes import purposes_model as model
+from families.purposes.purposes_draw import draw
 from sealmq.families.purposes import stores
 from sealmq.families.purposes.cache import Cache
 from sealmq.families.purposes.flat import Flat
@@ -21,7 +22,7 @@ from sealmq.families.purposes.tree import Tree
 def agree(seeds: range, steps: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     for seed in seeds:
-        file, ops = history.draw(seed, steps)
+        file, ops = draw(seed, steps)
         try:
             ran = history.run(file, ops)
         except history.Wrong:
@@ -33,7 +34,7 @@ def agree(seeds: range, steps: int) -> Counter[str]:
 
 
 def test_random_histories() -> None:
-    seen = agree(range(12), 60)
+    seen = agree(range(30), 60)
     # They are no histories in which everything is refused, or nothing.
     assert 0.1 < seen["allowed"] / seen["answers"] < 0.9
     assert seen["answers"] > 10_000
@@ -53,7 +54,7 @@ def test_random_histories_with_too_small_a_cache(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_a_cache_of(size, monkeypatch)
-    agree(range(100, 103), 50)
+    agree(range(100, 104), 50)
 
 
 @pytest.mark.full
@@ -122,7 +123,7 @@ def test_the_oracle_cuts_a_failed_history_down(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Flat, "eip", forgetful)
     for seed in range(50):
-        file, ops = history.draw(seed, 60)
+        file, ops = draw(seed, 60)
         if history.fails(file, ops):
             few = history.smallest(file, ops)
             assert 1 <= len(few) <= 6
