@@ -7,6 +7,8 @@ plain one has the same configuration, and clients of its own in place of a media
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import json
 import os
 import shutil
@@ -26,6 +28,9 @@ from purposes_peer import LoadError
 
 from sealmq.broker import mosquitto
 from sealmq.broker.credentials import Credentials
+from sealmq.families.purposes.records import NAME, RESERVATION
+from sealmq.families.purposes.records import reservation as kept
+from sealmq.families.purposes.store import Reservation
 from sealmq.run import ready
 from sealmq.site.edit import edit
 from sealmq.site.layout import Layout
@@ -82,9 +87,17 @@ def reservations(count: int, clients: int) -> Iterator[str]:
 
 def record(filt: str, at_ms: int = 1_800_000_000_000) -> tuple[str, bytes]:
     """Key and value of a reservation as the family keeps it."""
-    # Not over a label: those of a steward count whatever a topic's label is.
-    value = {"aip": [ALLOWED], "pip": [FORBIDDEN], "by": name(0), "label": "", "at": at_ms}
-    return f"r/{filt}", json.dumps(value).encode()
+    return RESERVATION + filt, _value(at_ms)
+
+
+# All say the same, and there may be a million. Not over a label: those of a steward count whatever
+# a topic's label is.
+@functools.cache
+def _value(at_ms: int) -> bytes:
+    made = kept(Reservation("x", [ALLOWED], [FORBIDDEN], name(0)), at_ms).value
+    if made is None:
+        raise LoadError("a reservation's record has no value")
+    return made
 
 
 def free_port() -> int:
@@ -258,16 +271,13 @@ class Scene:
 def hold(path: Path, count: int, clients: int) -> None:
     """A mediator's store with so many reservations; nobody has it open."""
     engine = database.create(path, 2.0)
-    rows = []
+    insert = str(tables.families.insert().compile(dialect=engine.dialect))
+    # In the order of the table's key, which is much faster.
+    rows = ((NAME, *record(filt)) for filt in sorted(reservations(count, clients)))
     with engine.begin() as conn:
-        for filt in reservations(count, clients):
-            key, value = record(filt)
-            rows.append({"family": "purposes", "key": key, "value": value})
-            if len(rows) == _ROWS:
-                conn.execute(tables.families.insert(), rows)
-                rows = []
-        if rows:
-            conn.execute(tables.families.insert(), rows)
+        # The statement as it is made, the rows by the driver: a tenth of the time.
+        while some := list(itertools.islice(rows, _ROWS)):
+            conn.exec_driver_sql(insert, some)
     engine.dispose()
 
 
