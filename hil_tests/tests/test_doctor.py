@@ -169,7 +169,13 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "strict"), [("hybrid", "true"), ("fos", "true"), ("fop", "true"), ("hybrid", "false")]
+    ("mode", "strict"),
+    [
+        ("hybrid", "true"),
+        ("fos", "true"),
+        pytest.param("fop", "true", marks=pytest.mark.full),
+        pytest.param("hybrid", "false", marks=pytest.mark.full),
+    ],
 )
 def test_a_site_with_purposes_passes_in_each_mode_without_a_trace(
     closed: Site, mode: str, strict: str
