@@ -36,8 +36,8 @@ TIMED_OUT = 27
 
 # What to do about a refusal, by its rule.
 HINTS = {
-    "purposes.subscribe.no-purpose": "--purpose PURPOSE says what it is for; sealmq purposes show "
-    "SITE says which are allowed",
+    "purposes.subscribe.no-purpose": "--purpose PURPOSE; which are allowed: sealmq purposes "
+    "explain SITE TOPIC, or sealmq purposes show SITE",
     "purposes.unknown": "sealmq purposes show SITE",
 }
 

@@ -231,8 +231,10 @@ def _lines(args: argparse.Namespace, since: int, until: int, found: Disclosure) 
 
     upto = f" up to {minute(until)}" if until != _FOREVER else ""
     about = f"{plain(args.topic)}, since {minute(since)}{upto}"
+    # Whoever has just received something looks for it.
+    later = "" if upto else "; the present minute is written down when it is over"
     if not found.rows:
-        return [f"nobody got {about}"]
+        return [f"nobody got {about}{later}"]
     rows = _sorted(found)
     cells = [
         (
@@ -252,7 +254,7 @@ def _lines(args: argparse.Namespace, since: int, until: int, found: Disclosure) 
     clients = len({key.client for key, _ in rows})
     who = "one client" if clients == 1 else f"{clients} clients"
     messages = "one message" if total == 1 else f"{total} messages"
-    return [f"who got {about}", "", *table(_TITLES, cells), "", f"{messages} to {who}"]
+    return [f"who got {about}", "", *table(_TITLES, cells), "", f"{messages} to {who}{later}"]
 
 
 def _notes(since: int, found: Disclosure, log: Log) -> list[str]:
