@@ -85,3 +85,10 @@ def rule(got: Proposal | Verdict) -> str:
         assert len(got.reason.encode()) <= 200
         return "!" + got.rule.removeprefix("purposes.")
     return (got.audit or {})["rule"].removeprefix("purposes.")
+
+
+def said(got: Decision) -> str:
+    """The family's own rule; a denial is said with a !."""
+    vote = next(v for v in got.votes if v.family == "purposes")
+    assert len(vote.reason.encode()) <= 200
+    return ("" if got.allow else "!") + vote.rule.removeprefix("purposes.")
