@@ -16,7 +16,8 @@ TREES: tuple[dict[str, list[str]], ...] = (
     {},
     {},
     {"s": ["p"], "p/q": ["p/q/r"], "t": []},
-    {"s": ["p/q/r"], "t": ["p/q"]},
+    {"s": ["p/q"]},
+    {"p": ["s"]},
 )
 G = Grammar()
 
@@ -28,7 +29,7 @@ class Draw:
         r = self.r = random.Random(seed)
         every = [f for f in model.all_filters() if f[0] != "$"]
         exact = [f for f in every if "+" not in f and "#" not in f and "$" not in f]
-        self.exact = r.sample(exact, 2)
+        self.exact = r.sample(exact, 3)
         self.filters = [*r.sample(every, r.randint(2, 5)), *self.exact]
         if r.random() < 0.6:
             # A family that overlaps in every way.
@@ -134,14 +135,14 @@ EDITS = (
 
 STEPS = (
     ("reserve", 24),
-    ("own", 8),
+    ("own", 10),
     ("release", 8),
     ("subscribe", 20),
     ("unsubscribe", 3),
     ("deliver", 16),
     ("presub", 6),
     ("set", 3),
-    ("publish", 3),
+    ("publish", 6),
     ("reload", 10),
     ("close", 1),
     ("comeback", 1),
