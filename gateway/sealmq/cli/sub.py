@@ -28,6 +28,7 @@ examples:
   sealmq sub factory --client monitor -t '#' -q 1 -c -i night-shift    what came while it was away
   sealmq sub --enrolment panel.sealmq.json -t machine/1/setpoint
 
+In a site with purposes each of them needs --purpose, or a presubscription (sealmq presubscribe).
 The payload is printed with a line end behind it, with -v the topic before it. An empty payload
 prints nothing, with -v "topic (null)". Ctrl-C ends it with exit code 0. Filters that are refused
 are told on stderr; when all are, it ends.

@@ -7,6 +7,7 @@ import asyncio
 import csv
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 
 from families.factory import FACTORY
 from sealmq.audit import Audit
-from sealmq.cli import acting
+from sealmq.audit.reading import Told
+from sealmq.cli import acting, purposes_report
 from sealmq.cli import main as cli
 from sealmq.client import Options
 from sealmq.families.purposes import records as rows
@@ -450,3 +452,26 @@ def test_what_only_the_store_knows_of_a_reservation(
     made = {row["under"]: row["reserved_by"] for row in as_json(capsys, *words)["rows"]}
     assert made == {"a/#": "public", "b/#": None, "c/#": None}
     assert any("(not in the log)" in line for line in sealmq(capsys, *words)[1])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(1.0, False), (3.0, True)])
+def test_a_long_report_shows_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, shown: bool
+) -> None:
+    screen = Terminal()
+    now = [100.0]
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("sealmq.cli.purposes_report.time.monotonic", lambda: now[0])
+    with purposes_report._bar(Told()) as progress:
+        assert progress is not None
+        now[0] += seconds
+        progress(Told(done=50, size=100))
+    assert ("reading the audit log" in screen.getvalue()) == shown
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with purposes_report._bar(Told()) as progress:
+        assert progress is None
