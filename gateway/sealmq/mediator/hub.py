@@ -75,6 +75,8 @@ class Hub:
         self.strangers: Counter[str] = Counter()
         # Bytes of deliveries held back, of all connections.
         self.held = 0
+        # Rows that commands are changing just now: (family, key).
+        self.changing: dict[tuple[str, str], asyncio.Future[None]] = {}
         self.kg: KgClient | None = None
         self.known_tlv = (TLV_FIRED, *engine.tlvs)
         self.engine_opens = engine.opens
