@@ -94,6 +94,7 @@ class Scene:
             audit=SimpleNamespace(write=lambda *_, **__: None, count_unenforced=lambda *_: None),
             now_ms=lambda: self.site.now,
             by_policy={},
+            changing={},
         )
         self.conn: Any = SimpleNamespace(
             hub=self.hub,
