@@ -38,7 +38,7 @@ class Draw:
         self.topics = [*sorted(near), *self.exact, "$x/a"]
         self.purposes = r.sample(PURPOSES, r.randint(2, 4))
         # What these hang on is there in half of the histories only: it hides much else.
-        self.some_grants, self.some_creation = r.random() < 0.5, r.random() < 0.3
+        self.some_grants, self.some_creation = r.random() < 0.5, r.random() < 0.5
         self.weights = [weight * r.choice((0.3, 1, 1, 2)) for _, weight in STEPS]
         self.now = self.begin()
 
@@ -130,7 +130,7 @@ class Draw:
 
 EDITS = (
     *("reserve", "presubscribe", "topics", "tree") * 2,
-    *("topics", "grants", "creation", "stewards", "mode", "strict"),
+    *("topics", "grants", "creation", "creation", "stewards", "mode", "strict"),
 )
 
 STEPS = (

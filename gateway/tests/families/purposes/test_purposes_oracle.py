@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from families.purposes import purposes_history as history
 from families.purposes import purposes_model as model
-from families.purposes.purposes_draw import draw
+from families.purposes.purposes_draw import MODES, draw
+from families.purposes.purposes_site import File, Op, Sets
 from sealmq.families.purposes import stores
 from sealmq.families.purposes.cache import Cache
 from sealmq.families.purposes.flat import Flat
@@ -55,6 +57,40 @@ def test_random_histories_with_too_small_a_cache(
 ) -> None:
     with_a_cache_of(size, monkeypatch)
     agree(range(100, 104), 50)
+
+
+P: Sets = (frozenset("p"), frozenset())
+NOTHING: Sets = (frozenset(), frozenset())
+READS = ("subscribe", "reader", "!AP/a/%23{p}", "a/#", "p")
+
+
+def test_a_purpose_that_is_not_known_any_more_reads_nothing() -> None:
+    for mode in MODES:
+        file = File(mode=mode)
+        ops: list[Op] = [("reserve", "dpo", "a/#", P), READS, ("deliver", "reader", "a/b", 0)]
+        ops += [("reload", replace(file, tree={"s": []})), ("reload", file)]
+        assert history.run(file, ops).allowed > 0
+
+
+def test_what_was_forgotten_to_make_room_is_not_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_a_cache_of(1, monkeypatch)
+    ops: list[Op] = [("reserve", "dpo", "a/#", P), READS]
+    ops += [("deliver", "reader", f"a/{x}", 0) for x in ("a", "b", "$x")]
+    ops += [("tick",), ("reserve", "dpo", "a/+", (frozenset(), frozenset("p"))), ("tick",)]
+    ops += [("release", "dpo", 1), ("reserve", "dpo", "a/#", NOTHING)]
+    file = File(mode="fop")
+    assert history.run(file, ops).allowed > 0
+
+
+def test_whoever_may_not_create_a_topic_does_not_reserve_it() -> None:
+    kept: tuple[tuple[str, ...], tuple[str, ...]]
+    for kept, denied in (((), ("high",)), 1), ((("control",), ()), 1), (((), ()), 2):
+        file = File(creation=[("a/+", *kept)], mode="fop")
+        ops: list[Op] = [("reserve", who, "a/b", P) for who in ("sensor", "control")]
+        ops += [READS, ("deliver", "reader", "a/b", 0), ("reload", replace(file, creation=[]))]
+        assert history.run(file, ops).denied_commands == denied
+        ops.append(("reserve", "sensor", "a/b", NOTHING))
+        history.run(file, ops)
 
 
 @pytest.mark.full
