@@ -102,6 +102,8 @@ def test_what_is_read_is_written_alike(text: str) -> None:
 @given(st.one_of(pieced, spoiled))
 @example("!AP/HASH/PLUS{a}")
 @example("!AP/SURPLUS/REHASH/HASHED{SURPLUS}")
+@example("!RESERVE/a{p|q|r}")
+@example("!PBAC/GET/MODE/{}")
 @example("!AP/PLUS/HASH{a}")
 @example("!AP/a{b}/x|y,z{c}")
 @example("!AP/%{%}{%}")
@@ -321,3 +323,11 @@ def test_limits_are_reached() -> None:
         by.reserve(LONG, many, ("123456",))
     with pytest.raises(Malformed):
         by.read("!RESERVE/" + "{" * 8192)
+    # A published text may be longer than the one that its value has.
+    some = ",".join(many[:1022])
+    longer = f"!RESERVE/{'/'.join(['PLUS'] * 409)}{{{some}|12345}}"
+    assert len(longer) == 8192
+    assert len(by.reserve("/".join("+" * 409), many[:1022])) < 8192
+    assert reader(None, True).read(longer)[1] == "/".join("+" * 409)
+    with pytest.raises(Malformed):
+        reader(None, True).read(longer.replace("{", "/{"))
