@@ -33,7 +33,7 @@ DOCUMENT = ROOT / "gateway" / "PERFORMANCE.md"
 RESERVATIONS = 1000
 HELD = (10, 1_000, 100_000, 1_000_000)
 # Rounds of the stage that varies the reservations: its sites are many, and each costs memory.
-HELD_PAIRS = 5
+HELD_PAIRS = 6
 # Those that the bar is about, and what they are compared with.
 SWEPT = ("fop-cache", "hybrid")
 QUICK = Sizes(pairs=2, clients=20, span_s=0.1, calm=10, commands=2, few=4, most=16, minutes=2)
