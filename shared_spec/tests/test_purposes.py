@@ -103,6 +103,7 @@ def test_what_is_read_is_written_alike(text: str) -> None:
 @example("!AP/HASH/PLUS{a}")
 @example("!AP/SURPLUS/REHASH/HASHED{SURPLUS}")
 @example("!RESERVE/a{p|q|r}")
+@example("!AP/a{bc")
 @example("!PBAC/GET/MODE/{}")
 @example("!AP/PLUS/HASH{a}")
 @example("!AP/a{b}/x|y,z{c}")

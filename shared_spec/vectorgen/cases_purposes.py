@@ -237,6 +237,7 @@ def _published(c: _Purposes) -> None:
         ("comma-inside", "two purposes", "!AP/a{p,q}"),
         ("bar-inside", "three sets", "!RESERVE/a{p|q|r}"),
         ("mode-slash", "the mode of nothing", "!PBAC/GET/MODE/{}"),
+        ("no-close", "no brace at the end", "!AP/a{pq"),
         ("longer", "its escaped text has 1,026 bytes", "!AP/" + "%" * 339 + "ff{p}"),
     ):
         c.bad(f"published-{name}", what, text, published=True)
