@@ -106,14 +106,18 @@ def _put_purposes(t: Table) -> None:
 
 
 def _take_out_purposes(t: Table) -> None:
+    taken = set()
     for name, keys in (("reserve", (RESERVED,)), ("tree", (PURPOSE, OTHER_PURPOSE))):
         for key in keys:
-            t.get(name, {}).pop(key, None)
+            if t.get(name, {}).pop(key, None) is not None:
+                taken.add(name)
     grants = t.get("grant", [])
     for at in reversed([i for i, row in enumerate(grants) if row.get("filter") == CONSENT]):
         del grants[at]
-    for name in ("reserve", "grant"):
-        if name in t and not t[name]:
+        taken.add("grant")
+    for name in taken - {"tree"}:
+        # An empty table that the operator has commented is the operator's.
+        if not t[name] and not t[name].as_string().strip("[]{} \n"):
             del t[name]
 
 
