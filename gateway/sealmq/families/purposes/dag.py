@@ -7,7 +7,7 @@ when there are any, only purposes that occur there are known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
@@ -111,19 +111,6 @@ class Purposes:
                     seen.add(up)
                     left.append(up)
         return frozenset(seen)
-
-    def allows(self, aip: Collection[str], pip: Collection[str], ap: str) -> bool:
-        """(ap or an ancestor in AIP) and (neither ap nor an ancestor in PIP)."""
-        above = self.above(ap)
-        return not above.isdisjoint(aip) and above.isdisjoint(pip)
-
-    def permits(self, aip: Collection[str], ap: str) -> bool:
-        """ap or an ancestor is in AIP; says nothing of prohibitions."""
-        return not self.above(ap).isdisjoint(aip)
-
-    def forbids(self, pip: Collection[str], ap: str) -> bool:
-        """ap or an ancestor is in PIP."""
-        return not self.above(ap).isdisjoint(pip)
 
 
 def _circle(way: list[str]) -> BadTree:
