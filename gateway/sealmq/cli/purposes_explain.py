@@ -109,7 +109,7 @@ def _uses(view: PurposesView, topic: str) -> list[Use]:
 
 
 def _readers(view: PurposesView, layout: Any, topic: str) -> list[Reader]:
-    from sealmq.families.purposes.share import inner
+    from sealmq.families.shared import inner
     from sealmq_spec.errors import SealError
     from sealmq_spec.topics import matches
 

@@ -28,6 +28,7 @@ from ..api import (
     allow,
     deny,
 )
+from ..shared import inner
 from ..topiclabels import NONE, TopicLabels
 from . import rules
 from .creation import check, match
@@ -141,8 +142,7 @@ class Labels(Family):
             return refused
         try:
             check_filter(filt)
-            if filt.startswith("$share/"):
-                filt = _shared(filt)
+            filt = inner(filt)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
         if filt.startswith(RECORDS):
@@ -213,11 +213,3 @@ def _topic(topic: str) -> Dep:
 
 def _order(high: str, low: str) -> Dep:
     return ("order", high, low)
-
-
-def _shared(filt: str) -> str:
-    """The filter of $share/group/filter; Malformed without one."""
-    parts = filt.split("/", 2)
-    if len(parts) < 3 or not parts[1] or not parts[2] or "+" in parts[1] or "#" in parts[1]:
-        raise Malformed("a shared subscription is $share/group/filter")
-    return parts[2]

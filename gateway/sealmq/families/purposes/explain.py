@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from sealmq_spec.errors import Malformed
 
 from ..ask import Ask
-from .share import inner
+from ..shared import inner
 from .state import State
 from .store import Eip, Reservation
 

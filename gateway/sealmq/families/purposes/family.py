@@ -34,10 +34,11 @@ from ..api import (
     allow,
     deny,
 )
+from ..shared import GROUP, inner
 from . import commands, rules
 from .entitled import fitting
 from .explain import lines
-from .share import GROUP, at_broker, inner
+from .share import at_broker
 from .state import SETTINGS, State, presub_dep
 
 PUBLIC = "@sm1/"

@@ -1,4 +1,4 @@
-"""Shared subscriptions: $share/GROUP/FILTER (MQTT 5, 4.8.2). A group shares one purpose.
+"""A group of a shared subscription shares one purpose, too.
 
 A member with another purpose would swallow messages that it must not have; so the group's name at
 the broker carries the purpose, and one group becomes one for each purpose.
@@ -9,18 +9,9 @@ from __future__ import annotations
 from sealmq_spec.const import MAX_TOPIC
 from sealmq_spec.errors import Malformed
 
-GROUP = "$share/"
+from ..shared import GROUP
+
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-
-
-def inner(filt: str) -> str:
-    """The filter itself. Malformed when there is no group or no filter."""
-    if not filt.startswith(GROUP):
-        return filt
-    parts = filt.split("/", 2)
-    if len(parts) < 3 or not parts[1] or not parts[2] or "+" in parts[1] or "#" in parts[1]:
-        raise Malformed("a shared subscription is $share/group/filter")
-    return parts[2]
 
 
 def at_broker(filt: str, ap: str) -> str:
