@@ -135,13 +135,7 @@ class PurposesView:
 
     def purposes(self) -> list[str]:
         """Those of the tree, and what their names stand below; [] without a tree."""
-        found: set[str] = set()
-        for parent, children in self.state.settings.tree.items():
-            for purpose in (parent, *children):
-                while purpose and purpose not in found:
-                    found.add(purpose)
-                    purpose = purpose.rpartition("/")[0]
-        return sorted(found)
+        return sorted(self.state.purposes.names)
 
     def branches(self) -> Iterator[tuple[int, str, bool]]:
         """The tree from its tops: (depth, purpose, whether it was shown with what is below)."""

@@ -82,11 +82,10 @@ class Cache:
 
     def put(self, reservation: Reservation) -> Sequence[Dep]:
         if not self._asked:
-            # As at start-up, with all there are.
+            # As at start-up, with all there are: nothing is to be counted.
             self._store.put(reservation)
             return [*self.forgotten(), *self._all()]
-        # At start-up nothing has been asked yet, so nothing is to be counted.
-        old = self._store.get(reservation.filter, reservation.source) if self._asked else None
+        old = self._store.get(reservation.filter, reservation.source)
         self._store.put(reservation)
         return self._reached(reservation.filter, old, reservation)
 

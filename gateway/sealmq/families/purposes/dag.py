@@ -7,7 +7,7 @@ when there are any, only purposes that occur there are known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
@@ -76,6 +76,11 @@ class Purposes:
     def __bool__(self) -> bool:
         """Whether there is a tree, hence a closed list of purposes."""
         return bool(self._up)
+
+    @property
+    def names(self) -> Collection[str]:
+        """All that occur in the tree, with what their names stand below; none without a tree."""
+        return self._up.keys()
 
     def known(self, purpose: str) -> bool:
         """Whether the purpose counts: always without a tree, else if it occurs in it."""
