@@ -16,6 +16,7 @@ from .ask import NO_TLV, Ask, Who
 from .cache import Slot
 from .decision import Decision, Refused
 from .following import Key, is_followed
+from .shared import GROUP
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -264,6 +265,6 @@ _ABOUT: Mapping[Seen, Question] = {
 
 def sub_matches(filter: str, topic: str) -> bool:
     """matches(), also for a shared subscription ($share/group/filter; MQTT 5, 4.8.2)."""
-    if filter.startswith("$share/"):
+    if filter.startswith(GROUP):
         filter = filter.split("/", 2)[-1]
     return bool(matches(filter, topic))

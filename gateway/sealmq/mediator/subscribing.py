@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sealmq.broker.promises import NotPromised, check_group, check_publish
 from sealmq.families.engine import Decision
+from sealmq.families.shared import GROUP, inner
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
 from sealmq.store import KeptSub
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
@@ -139,14 +140,12 @@ class Subscribing:
     # A group is one of readers at one label (and purpose, which a family puts into its name): a
     # member that must not read would swallow its share.
     def _grouped(self, filt: str) -> str:
-        if not filt.startswith("$share/"):
+        if not filt.startswith(GROUP):
             return filt
         conn = self._conn
         check_group(conn.hub.broker.shared)
-        _, group, rest = (*filt.split("/", 2), "", "")[:3]
-        if not group or not rest:
-            raise Malformed("a shared filter is $share/GROUP/FILTER")
-        return f"$share/{conn.client.label}.{group}/{rest}"
+        inner(filt)  # Malformed
+        return f"{GROUP}{conn.client.label}.{filt.removeprefix(GROUP)}"
 
     # The policy knows of it from now on: the broker may send before it answers.
     def _hold(self, at: int, decision: Decision, qos: int, filt: str) -> _Place:
