@@ -122,13 +122,16 @@ class Grammar:
     def _purposes(self, purposes: "Iterable[str]") -> str:
         if isinstance(purposes, str):
             raise Misuse("purposes are several: not one text, but a tuple of them")
-        found: "list[str]" = []
+        texts: "list[str]" = []
+        # A command may have thousands, and they come from a stranger.
+        found: "dict[str, int]" = {}
         for purpose in purposes:
             check_purpose(purpose)
             if purpose in found:
                 raise Malformed("%r stands there twice" % purpose)
-            found.append(purpose)
-        return self._comma.join([self._text(purpose) for purpose in found])
+            found[purpose] = 1
+            texts.append(self._text(purpose))
+        return self._comma.join(texts)
 
     def _text(self, text: str) -> str:
         for char, escaped in self._escapes:
