@@ -95,7 +95,9 @@ class Scene:
             now_ms=lambda: self.site.now,
             by_policy={},
             changing={},
+            due={},
         )
+        self.hub._follow_some = lambda: Hub._follow_some(self.hub)
         self.conn: Any = SimpleNamespace(
             hub=self.hub,
             state="open",

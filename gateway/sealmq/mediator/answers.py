@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _LAST = 65_535
+# A client may have nearly all of them under way; a search must end all the same.
+_TRIES = 1024
 
 
 class Answers(Generic[T]):
@@ -49,8 +51,9 @@ class OwnIds:
         self._newest = 0
 
     def take(self) -> int:
-        """The next from the far end. The caller bounds how many are under way."""
-        while True:
+        """The next from the far end; after many that are in use, one of these."""
+        for _ in range(_TRIES):
             self._newest = self._newest - 1 if self._newest > 1 else _LAST
             if not self._taken(self._newest):
-                return self._newest
+                break
+        return self._newest

@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import Conn, Decision, Engine
+from sealmq.families.following import Key
 from sealmq.families.records import Record, TopicLabel
 from sealmq.kglink import KgError
 from sealmq.order import Order
@@ -30,7 +32,7 @@ from .clock import Clock
 from .house import HouseConnection
 from .journal import Journal
 from .keyring import Keyring
-from .limits import CONNECTIONS, STRANGERS, STRANGERS_AN_ADDRESS
+from .limits import CONNECTIONS, FOLLOWED, STRANGERS, STRANGERS_AN_ADDRESS
 from .link import Links
 from .proof import Newest
 from .replay import Replay
@@ -75,6 +77,8 @@ class Hub:
         self.strangers: Counter[str] = Counter()
         # Bytes of deliveries held back, of all connections.
         self.held = 0
+        # Subscriptions to ask about again.
+        self.due: dict[Key, None] = {}
         # Rows that commands are changing just now: (family, key).
         self.changing: dict[tuple[str, str], asyncio.Future[None]] = {}
         self.kg: KgClient | None = None
@@ -199,11 +203,24 @@ class Hub:
         self.follow()
 
     def follow(self) -> None:
-        """Subscriptions that the policy may see otherwise now are paused, or resumed."""
-        due: dict[Conn, list[str]] = {}
-        for conn, raw in self.engine.due():
-            due.setdefault(conn, []).append(raw)
-        for conn, raws in due.items():
+        """Subscriptions that the policy may see otherwise now are paused, or resumed.
+
+        One command may reach very many: a slice at a time, and others are served between. No
+        delivery depends on when, each is judged by what holds then.
+        """
+        waits = bool(self.due)
+        self.due.update(dict.fromkeys(self.engine.due()))
+        if not waits:
+            self._follow_some()
+
+    def _follow_some(self) -> None:
+        some: dict[Conn, list[str]] = {}
+        for conn, raw in list(islice(self.due, FOLLOWED)):
+            del self.due[conn, raw]
+            some.setdefault(conn, []).append(raw)
+        if self.due:
+            asyncio.get_running_loop().call_soon(self._follow_some)
+        for conn, raws in some.items():
             connection = self.by_policy.get(conn)
             if connection is not None:
                 connection.subscribing.again(raws)

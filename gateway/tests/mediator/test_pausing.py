@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from families.gate import opened, shut
+from sealmq.mediator.answers import OwnIds
 from sealmq.mediator.controlling import Controlling
 from sealmq.mediator.hub import Hub
+from sealmq.mediator.limits import FOLLOWED
 from sealmq.mqtt import Subscribe, Unsubscribe
 from subscribing_scene import LABEL, REFUSED, Scene
 
@@ -300,6 +302,47 @@ def test_many_orders_wait_for_the_broker() -> None:
     scene.apply(opened("bill"))
     scene.settle()
     assert len(scene.broker.subs) == 200
+
+
+def test_a_change_that_reaches_very_many_leaves_others_their_turn() -> None:
+    """None is forgotten, also not those of a change that comes between."""
+
+    async def story() -> None:
+        scene = Scene()
+        for n in range(2 * FOLLOWED + 10):
+            scene.subscribe(n + 1, (f"!AP/{n}{{bill}}", 1), (f"!AP/{n}/x{{care}}", 1))
+            scene.settle()
+        again, asked = scene.subscribing.again, list[int]()
+
+        def counted(filters: Any) -> None:
+            asked.append(len(filters))
+            again(filters)
+
+        scene.subscribing.again = counted  # type: ignore[method-assign]
+        scene.apply(shut("bill"))
+        scene.apply(shut("care"))
+        assert asked == [FOLLOWED], "at once"
+        await asyncio.sleep(0)
+        assert asked == [FOLLOWED] * 2
+        while scene.hub.due or scene.broker.answers:
+            await asyncio.sleep(0)
+            scene.settle()
+        assert max(asked) == FOLLOWED
+        assert scene.broker.subs == {}
+
+    asyncio.run(story())
+
+
+def test_a_packet_id_is_found_though_the_client_has_all_of_them_under_way() -> None:
+    asked: list[int] = []
+
+    def taken(number: int) -> bool:
+        asked.append(number)
+        return True
+
+    ids = OwnIds(taken)
+    assert 0 < ids.take() <= 65_535
+    assert len(asked) <= 1024
 
 
 def test_a_command_is_answered_when_all_that_it_changes_is_in_force() -> None:

@@ -6,7 +6,7 @@ A refusal says what would allow it and nothing of what other clients have reserv
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Any
 
@@ -29,6 +29,8 @@ MAX_ANSWER = 8192
 """Bytes of an answer; what does not fit is counted."""
 MOST = 128
 """Reservations in an answer: the shortest take 70 bytes each."""
+PURPOSES = 64
+"""Purposes of one reservation: else a client's whole share of them were gigabytes."""
 SET_VALUES = {"mode": MODES, "strict": ("true", "false")}
 
 Answer = Proposal | Verdict
@@ -48,7 +50,7 @@ def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer:
             check_filter(a)
             if kind == RELEASE:
                 return _release(state, who, a)
-            return _reserve(state, who, Reservation(a, b, c), now_ms)
+            return _reserve(state, who, a, (b, c), now_ms)
         return _get(state, who, a, b)
     except UnicodeDecodeError:
         return deny(rules.MALFORMED, "the command is no UTF-8")
@@ -76,18 +78,22 @@ def _changes(state: State, who: Who, filt: str) -> Right:
     return right
 
 
-def _reserve(state: State, who: Who, wanted: Reservation, now_ms: int) -> Answer:
-    filt = wanted.filter
+def _reserve(
+    state: State, who: Who, filt: str, sets: tuple[Sequence[str], Sequence[str]], now_ms: int
+) -> Answer:
+    aip, pip = sets
     right = _changes(state, who, filt)
     if not right.allow:
         return deny(right.rule, right.reason)
     check_depth(filt)
-    unknown = _unknown(state, (*sorted(wanted.aip), *sorted(wanted.pip)))
+    if len(aip) + len(pip) > PURPOSES:
+        return deny(rules.FULL, f"a reservation has at most {PURPOSES} purposes")
+    unknown = _unknown(state, (*sorted(aip), *sorted(pip)))
     if unknown is not None:
         return unknown
     if right.rule != rules.BY_STEWARD and _full(state, who, filt):
         return deny(rules.FULL, f"at most {state.settings.limit}, {WILD} of them with wildcards")
-    new = Reservation(filt, wanted.aip, wanted.pip, who.client, right.label)
+    new = Reservation(filt, aip, pip, who.client, right.label)
     detail = f"reserve aip={','.join(sorted(new.aip))} pip={','.join(sorted(new.pip))}"
     return _proposal(records.reservation(new, now_ms), filt, right.rule, detail)
 

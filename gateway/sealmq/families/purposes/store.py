@@ -159,7 +159,7 @@ class Store(Protocol):
 
 
 # A site has few different sets and names, and many reservations. Bounded: clients choose them.
-SHARED = 65_536
+SHARED = 4096
 NOTHING: frozenset[str] = frozenset()
 _sets: dict[frozenset[str], frozenset[str]] = {}
 _names: dict[str, str] = {}

@@ -19,7 +19,7 @@ from families.purposes.purposes_factory import (
     rule,
 )
 from sealmq.families.api import Proposal, TopicReset, Verdict
-from sealmq.families.purposes.commands import WILD
+from sealmq.families.purposes.commands import PURPOSES, WILD
 
 NEW = "machine/1/humidity"
 
@@ -300,6 +300,16 @@ def test_reservations_with_wildcards_are_bounded_more_closely() -> None:
     assert house.reserve(OTHER, "machine/2/+/x", ("a",)) == "!command.full"
     assert house.reserve(OTHER, "machine/2/+/0", ("b",)) == "entitled.grant"
     assert house.reserve(OTHER, "machine/2/x", ("b",)) == "entitled.grant"
+
+
+def test_a_reservation_has_a_bounded_number_of_purposes() -> None:
+    """Else one client's share of them, or all that it has ever had, fills the memory."""
+    house = House()
+    many = tuple(f"p{n}" for n in range(PURPOSES))
+    assert house.reserve(SENSOR, TEMP, many[1:], many[:1]) == "entitled.label"
+    assert house.reserve(SENSOR, TEMP, many, ("one-more",)) == "!command.full"
+    assert house.reserve(DPO, TEMP, (*many, "one-more")) == "!command.full"
+    assert house.asked(DPO, "eip", TEMP)["pip"] == ["p0"]
 
 
 def test_only_known_purposes_when_there_is_a_tree() -> None:
