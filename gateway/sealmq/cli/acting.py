@@ -93,7 +93,7 @@ async def client_of(
     )
 
 
-async def steward(args: argparse.Namespace) -> Client:
+async def purposes_client(args: argparse.Namespace) -> Client:
     """The client that the arguments name, for commands about purposes; `timeout` in seconds."""
     options = Options(
         timeout=args.timeout,
@@ -108,10 +108,7 @@ def grammar_of(args: argparse.Namespace) -> Grammar | None:
     if not args.site:
         return None
     words = load(Layout.open(args.site).config).families.get("purposes", {}).get("words")
-    try:
-        return Grammar(words) if words else None
-    except SealError as error:
-        raise OperatorError(f"[families.purposes.words]: {error}") from None
+    return Grammar(words) if words else None
 
 
 def _check_private(path: str) -> None:

@@ -9,9 +9,9 @@ from .errors import OK
 
 _EXAMPLES = """\
 examples:
-  sealmq presubscribe factory --client officer --for old-panel -t 'machine/#' --purpose service
-  sealmq presubscribe factory --client officer --for old-panel -t 'machine/#' --remove
-  sealmq presubscribe factory --client app -t hall/temperature --purpose comfort      for itself
+  sealmq presubscribe factory --client officer --for m1-arm-operator -t '#' --purpose service
+  sealmq presubscribe factory --client officer --for m1-arm-operator -t '#' --remove
+  sealmq presubscribe factory --client monitor -t 'machine/#' --purpose service       for itself
 
 It says for which purpose a client reads when it subscribes to exactly this filter and names no
 purpose. It counts at once, also for what is subscribed already. For others only stewards may say it
@@ -71,9 +71,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 async def _presubscribe(args: argparse.Namespace) -> int:
-    from .acting import printable, steward
+    from .acting import printable, purposes_client
 
-    async with await steward(args) as client:
+    async with await purposes_client(args) as client:
         who = args.who or client.identity.name
         for filt in args.topic:
             await client.presubscribe(who, filt, None if args.remove else args.purpose)

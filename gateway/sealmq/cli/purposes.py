@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _set(args: argparse.Namespace) -> int:
-    from .acting import steward
+    from .acting import purposes_client
 
-    async with await steward(args) as client:
+    async with await purposes_client(args) as client:
         for name, value in (("mode", args.mode), ("strict", args.strict)):
             if value is not None:
                 await client.purposes_set(name, "" if value == CONFIGURED else value)

@@ -10,7 +10,7 @@ from .errors import OK
 _EXAMPLES = """\
 examples:
   sealmq reserve factory --client m1-temp-sensor -t machine/1/temperature --aip service
-  sealmq reserve factory --client officer -t 'machine/#' --aip service --aip billing --pip ads
+  sealmq reserve factory --client officer -t 'machine/#' --aip service --pip analytics
   sealmq reserve factory --client officer -t staff/badge --none           nobody may use it
   sealmq reserve factory --client officer -t 'machine/#' --remove         take the reservation back
   sealmq reserve --enrolment officer.sealmq.json -t 'machine/#' --aip service
@@ -106,9 +106,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 async def _reserve(args: argparse.Namespace) -> int:
-    from .acting import printable, steward
+    from .acting import printable, purposes_client
 
-    async with await steward(args) as client:
+    async with await purposes_client(args) as client:
         for filt in args.topic:
             if args.remove:
                 await client.release(filt)

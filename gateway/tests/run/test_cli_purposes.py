@@ -299,7 +299,7 @@ def test_words_of_the_sites_own(
 
     said: list[str] = []
     monkeypatch.setattr(acting, "client_of", AsyncMock(side_effect=client))
-    asyncio.run(acting.steward(argparse.Namespace(site=str(site), timeout=1.0)))
+    asyncio.run(acting.purposes_client(argparse.Namespace(site=str(site), timeout=1.0)))
     assert said == ["!FOR/a<ads>"]
     # An enrolment does not say which words its site has.
     assert acting.grammar_of(argparse.Namespace(site=None)) is None
