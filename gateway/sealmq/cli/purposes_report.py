@@ -140,7 +140,7 @@ def _holds(layout: Layout) -> Callable[[str, int], Made]:
 
 def _read_holds(layout: Layout, found: dict[str, Made], site: set[str]) -> None:
     from sealmq.audit.disclosure import Made
-    from sealmq.families.purposes.records import NAME, RESERVATION
+    from sealmq.families.purposes.records import NAME, RESERVATION, origin
     from sealmq.families.records import FamilyRecord
     from sealmq.site.config import load
     from sealmq.store import Reader
@@ -153,8 +153,7 @@ def _read_holds(layout: Layout, found: dict[str, Made], site: set[str]) -> None:
         for record in reader.records():
             if isinstance(record, FamilyRecord) and record.family == NAME and record.value:
                 if record.key.startswith(RESERVATION):
-                    row = json.loads(record.value)
-                    found[record.key.removeprefix(RESERVATION)] = Made(row["by"], row["at"])
+                    found[record.key.removeprefix(RESERVATION)] = Made(*origin(record.value))
     finally:
         reader.close()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sealmq.families.purposes import PurposesFamily
 from sealmq.families.purposes import records as rows
@@ -21,7 +19,11 @@ from sealmq_spec.topics import check_filter
 from .errors import OperatorError, UsageError
 from .policy_view import View
 
-FAMILY = "purposes"
+FAMILY = rows.NAME
+Origin = tuple[str, int | None]
+"""Who made it, and when (Unix ms)."""
+SITE: Origin = "", None
+"""Of what stands in sealmq.toml."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +70,26 @@ class PurposesView:
         self.state: State = next(
             f.state for f in self.view.engine.order if isinstance(f, PurposesFamily)
         )
-        # What a row says besides what is judged by: key -> JSON.
-        self._told: dict[str, dict[str, Any]] = {}
+        # Who made a row, and when, by its key.
+        self._made: dict[str, Origin] = {}
         for record in self.view.records:
             if isinstance(record, FamilyRecord) and record.family == FAMILY:
                 if record.value is None:
-                    self._told.pop(record.key, None)
+                    self._made.pop(record.key, None)
                 else:
-                    self._told[record.key] = json.loads(record.value)
+                    self._made[record.key] = rows.origin(record.value)
 
     def setting(self, name: str) -> Setting:
         """What holds of "mode" and "strict", and who said it."""
         value = self.state.mode if name == "mode" else str(self.state.strict).lower()
-        told = self._told.get(rows.SETTING + name)
-        return Setting(value, *_who(told))
+        return Setting(value, *self._made.get(rows.SETTING + name, SITE))
 
     def made(self, r: Reservation, counts: bool = True) -> Made:
         """With who made it, and when."""
-        told = self._told.get(rows.RESERVATION + r.filter) if r.source == "client" else None
-        return Made(r, *_who(told), counts)
+        made = SITE
+        if r.source == "client":
+            made = self._made.get(rows.RESERVATION + r.filter, SITE)
+        return Made(r, *made, counts)
 
     def reservations(self, filter: str | None = None) -> list[Made]:
         """All, or those that share a topic with the filter; by filter, sealmq.toml's first."""
@@ -108,9 +111,9 @@ class PurposesView:
         state = self.state
         found = {key: Presub(*key, ap, "", None) for key, ap in state.settings.presubscribe.items()}
         for key, (ap, _) in state.presubs.items():
-            told = self._told.get(f"{rows.PRESUBSCRIPTION}{key[0]}/{key[1]}")
+            made = self._made.get(f"{rows.PRESUBSCRIPTION}{key[0]}/{key[1]}", SITE)
             # sealmq.toml goes first.
-            found.setdefault(key, Presub(*key, ap, *_who(told)))
+            found.setdefault(key, Presub(*key, ap, *made))
         kept = [p for p in found.values() if filter is None or crosses(p.filter, filter)]
         return sorted(kept, key=lambda p: (p.client, p.filter))
 
@@ -156,10 +159,6 @@ class PurposesView:
             seen.add(purpose)
             if not again:
                 left += [(depth + 1, child) for child in sorted(below[purpose], reverse=True)]
-
-
-def _who(told: dict[str, Any] | None) -> tuple[str, int | None]:
-    return ("", None) if told is None else (told["by"], told["at"])
 
 
 def _names(layout: Layout) -> dict[int, str]:

@@ -78,6 +78,12 @@ def read_setting(value: bytes) -> str:
     return str(_decoded(value)["value"])
 
 
+def origin(value: bytes) -> tuple[str, int]:
+    """Who made a row of any kind, and when (Unix ms)."""
+    row = _decoded(value)
+    return row["by"], row["at"]
+
+
 def _row(key: str, value: dict[str, Any]) -> FamilyRecord:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return FamilyRecord(NAME, key, text.encode())
