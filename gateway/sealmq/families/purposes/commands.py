@@ -88,7 +88,7 @@ def _reserve(
     check_depth(filt)
     if len(aip) + len(pip) > PURPOSES:
         return deny(rules.FULL, f"a reservation has at most {PURPOSES} purposes")
-    unknown = _unknown(state, (*sorted(aip), *sorted(pip)))
+    unknown = _unknown(state, (*sorted(aip), *sorted(pip)), now_ms)
     if unknown is not None:
         return unknown
     if right.rule != rules.BY_STEWARD and _full(state, who, filt):
@@ -114,16 +114,16 @@ def _release(state: State, who: Who, filt: str) -> Answer:
     return _proposal(records.released(filt), filt, right.rule, "release")
 
 
-def _unknown(state: State, purposes: Iterable[str]) -> Verdict | None:
+def _unknown(state: State, purposes: Iterable[str], now_ms: int) -> Verdict | None:
     for purpose in purposes:
         if not state.purposes.known(purpose):
-            return deny(rules.UNKNOWN, unknown_reason(state, purpose))
+            return deny(rules.UNKNOWN, unknown_reason(state, purpose, now_ms))
     return None
 
 
-def unknown_reason(state: State, purpose: str) -> str:
+def unknown_reason(state: State, purpose: str, now_ms: int) -> str:
     """Which purpose the site does not have, and which one was probably meant."""
-    meant = state.purposes.suggest(purpose)
+    meant = state.meant(purpose, now_ms)
     what = f"the site has no purpose {purpose}"
     return fitting(f"{what}; did you mean {meant}?" if meant else what, "no such purpose")
 
@@ -142,7 +142,7 @@ def _presubscribe(state: State, who: Who, client: str, filt: str, ap: str, now_m
     check_filter(filt)
     if is_reserved(filt):
         return deny(rules.RESERVED, "the filter begins with $, ! or @")
-    unknown = _unknown(state, (ap,) if ap else ())
+    unknown = _unknown(state, (ap,) if ap else (), now_ms)
     if unknown is not None:
         return unknown
     full = state.held[who.client] >= state.settings.limit

@@ -122,7 +122,7 @@ class PurposesFamily(Family):
             deps.append(state.store.rest_on(filt))
             until = FOREVER if state.store.cached else NEVER
         if ap and not state.purposes.known(ap):
-            reason = commands.unknown_reason(state, ap)
+            reason = commands.unknown_reason(state, ap, ask.now_ms)
             return deny(rules.UNKNOWN, reason, until=until, deps=tuple(deps))
         answer = state.judging.subscribe(filt, ap)
         if not answer.allow:

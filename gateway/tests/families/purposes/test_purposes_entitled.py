@@ -20,6 +20,7 @@ from families.purposes.purposes_factory import (
 )
 from sealmq.families.api import Proposal, TopicReset, Verdict
 from sealmq.families.purposes.commands import PURPOSES, WILD
+from sealmq.families.purposes.state import GUESSES
 
 NEW = "machine/1/humidity"
 
@@ -323,6 +324,19 @@ def test_only_known_purposes_when_there_is_a_tree() -> None:
     assert house.take(READER, TEMP, "ads").rule == "purposes.unknown"
     assert house.reserve(SENSOR, TEMP, ("operational",)) == "entitled.label"
     assert house.take(READER, TEMP, "billing").allow
+
+
+def test_what_was_meant_is_searched_for_some_times_a_second() -> None:
+    """A search is slow, and one SUBSCRIBE may name 512 unknown purposes."""
+    house = House('[families.purposes.tree]\noperational = ["billing"]\n')
+
+    def meant(name: str) -> bool:
+        return house.take(READER, TEMP, name).votes[-1].reason.endswith("did you mean billing?")
+
+    found = [meant(f"billing{n}") for n in range(GUESSES + 1)]
+    assert found == [True] * GUESSES + [False]
+    house.now += 1000
+    assert meant("billling")
 
 
 def test_what_is_audited_says_who_what_and_by_which_right() -> None:
