@@ -15,7 +15,9 @@ from sealmq_spec.topics import matches
 
 from .counts import MINUTE_MS
 
-EVENTS = frozenset({"delivered", "command", "log-lost", "log-recovered"})
+EVENTS = frozenset(
+    {"delivered", "command", "log-lost", "log-recovered", "start", "stop", "unenforced"}
+)
 # Rows, and reservations that are remembered: what bounds the memory.
 MOST_ROWS = 100_000
 MOST_FILTERS = 200_000
@@ -76,8 +78,13 @@ class Disclosure:
         self.rows: dict[Key, Row] = {}
         self.lost = 0
         self.torn_bytes = 0
+        self.killed = 0
+        """Starts behind a run that did not end by itself: its last minute was not written down."""
+        self.unenforced = 0
+        """Deliveries that policy denied, and `enforce = false` let through."""
         self.forgotten = 0
         """Reservations' changes that did not fit."""
+        self._runs = False
         self._since, self._until, self._holds = since_ms, until_ms, holds
         self._by_topic = by_topic
         # filter -> (at, by) of those made and (at, None) of those taken away, oldest first.
@@ -93,16 +100,31 @@ class Disclosure:
                 self._delivered(record)
             elif event == "command":
                 self._changed(record)
-            elif self._since <= at_ms < self._until:
-                if event == "log-lost":
-                    self.lost += record["count"]
-                else:
-                    self.torn_bytes += record["dropped_bytes"]
+            elif event == "unenforced":
+                if record["question"] == "deliver" and self._asked_for(record):
+                    self.unenforced += record["count"]
+            else:
+                self._log_itself(event, record, self._since <= at_ms < self._until)
+
+    def _log_itself(self, event: str, record: Mapping[str, Any], counts: bool) -> None:
+        if event in ("start", "stop"):
+            self.killed += event == "start" and self._runs and counts
+            self._runs = event == "start"
+        elif event == "log-lost":
+            self.lost += record["count"] if counts else 0
+        else:
+            self.torn_bytes += record["dropped_bytes"] if counts else 0
+
+    def _asked_for(self, record: Mapping[str, Any]) -> bool:
+        minute: int = record["minute_ms"]
+        if minute + MINUTE_MS <= self._since or minute >= self._until:
+            return False
+        return self._about(record["topic"])
 
     def _delivered(self, record: Mapping[str, Any]) -> None:
-        minute, topic = record["minute_ms"], record["topic"]
-        if minute + MINUTE_MS <= self._since or minute >= self._until or not self._about(topic):
+        if not self._asked_for(record):
             return
+        minute, topic = record["minute_ms"], record["topic"]
         under = record.get("under", "")
         made = self._made(under, minute + MINUTE_MS) if under else Made(None, None)
         by_topic = topic if self._by_topic else ""

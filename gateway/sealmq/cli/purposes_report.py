@@ -272,6 +272,14 @@ def _notes(since: int, found: Disclosure, log: Log) -> list[str]:
         notes.append(f"{found.lost} records were lost when they could not be written")
     if found.torn_bytes:
         notes.append(f"{found.torn_bytes} bytes were torn off when the mediator was killed")
+    if found.killed:
+        times = "once" if found.killed == 1 else f"{found.killed} times"
+        notes.append(f"the mediator was killed {times}; what it had counted in that minute is gone")
+    if found.unenforced:
+        notes.append(
+            f"{found.unenforced} deliveries were denied and went all the same, without a purpose: "
+            "[policy] enforce = false"
+        )
     if told.vanished:
         notes.append(f"{told.vanished} segments were taken away meanwhile")
     if found.forgotten:

@@ -144,6 +144,23 @@ def test_what_was_lost_in_the_time_is_counted() -> None:
     assert (found.lost, found.torn_bytes) == (3, 40)
 
 
+def test_a_run_that_was_killed_has_left_out_its_last_minute() -> None:
+    ran = [{"event": event, "at_ms": at} for at, event in enumerate(("start", "stop", "start"))]
+    assert fed(*ran).killed == 0
+    again = [*ran, {"event": "start", "at_ms": 10}, {"event": "start", "at_ms": 20}]
+    assert fed(*again).killed == 2
+    assert fed(*again, since_ms=11).killed == 1
+    assert fed(*again, until_ms=11).killed == 1
+
+
+def test_what_was_denied_and_went_all_the_same_is_counted() -> None:
+    off = delivered(1, count=4) | {"event": "unenforced", "rule": "r", "question": "deliver"}
+    others = off | {"question": "publish"}, off | {"topic": "z"}, off | {"minute_ms": 5 * M}
+    found = fed(delivered(1, count=4), off, *others, filter="a/#", until_ms=3 * M)
+    assert found.unenforced == 4
+    assert counts(found) == {Key("c", "", "", NOBODY, ""): 4}
+
+
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disclosure, "MOST_ROWS", 3)
     monkeypatch.setattr(disclosure, "MOST_FILTERS", 2)
