@@ -55,6 +55,14 @@ WRONG = [
         "SPEC",
     ),
     (
+        "a filter with a sign of TOML",
+        '[families.purposes.reserve]\n"a=b/#/c" = {}',
+        "reserve.a=b/#/c",
+        '"a=b/#/c"',
+        "# stands alone and last",
+        "SPEC",
+    ),
+    (
         "a reserved filter",
         '[families.purposes.reserve]\n"$SYS/#" = {}',
         "reserve.$SYS/#",
