@@ -19,9 +19,8 @@ if _TYPING:
     Topic = str | bytes
 
 _FAMILY = b"purposes"
-_REPLY = const(
-    0x1000000
-)  # no packet begins like that: only what comes about this ctr ends the wait
+# No packet begins like that: only what comes about this ctr ends the wait.
+_AWAITS = const(0x1000000)
 
 
 # How the site writes purposes; made once a client. client.words: {name: word}, where the site has
@@ -63,7 +62,7 @@ def commanding(self: "Any", command: str) -> "Steps":
     body = bytes((OP_COMMAND, len(_FAMILY))) + _FAMILY + raw
     self._send_control(s.up(body, self.mono()))
     self._awaited = s.ctr
-    said = yield _REPLY | s.ctr
+    said = yield _AWAITS | s.ctr
     if said[2] >= 0:
         raise from_notice(said)
     return said[4]
