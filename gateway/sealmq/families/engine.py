@@ -215,6 +215,9 @@ class Engine:
         to = next((f for f in self.order if f.name == family), None)
         if to is None:
             return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
+        if self._judge.has_lost(family):
+            # It would be judged by what the store no longer says.
+            return deny("engine.exception", f"{family} has lost its state")
         try:
             got: object = to.command(who, body, now_ms)
         except Exception as error:  # a defect of one family must not take the mediator down

@@ -61,6 +61,10 @@ class Judge:
         """Its index no longer says what the store holds: it allows nothing until a restart."""
         self._lost.add(family)
 
+    def has_lost(self, family: str) -> bool:
+        """Whether `lost` was said of it."""
+        return family in self._lost
+
     @property
     def parses(self) -> bool:
         """Whether any family has a topic encoding of its own."""

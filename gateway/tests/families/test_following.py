@@ -6,7 +6,7 @@ import pytest
 
 from families.factory import FACTORY, Site
 from families.gate import Gate, opened, shut
-from sealmq.families.api import FamilyConfigError
+from sealmq.families.api import FamilyConfigError, Verdict
 from sealmq.families.engine import Conn, Decision
 
 MONITOR = "monitor"
@@ -101,6 +101,10 @@ def test_all_are_due_when_a_family_has_lost_its_state(
     site.engine.apply(shut("care"))
     assert site.engine.due() == [(conn, BILL)]
     assert again(conn, BILL).rule == "engine.exception"
+    # Nor does it say who may change what the store has.
+    answer = conn.command("gate", b"open bill", 5000)
+    assert isinstance(answer, Verdict)
+    assert answer.rule == "engine.exception"
 
 
 def test_all_are_due_when_enforcing_changes() -> None:

@@ -224,13 +224,15 @@ def presubscriptions(state: State, client: str) -> list[dict[str, Any]]:
     """The client's, those of sealmq.toml first."""
     site = [
         {"filter": filt, "purpose": ap, "by": "", "source": "site"}
-        for (name, filt), ap in sorted(state.settings.presubscribe.items())
-        if name == client
+        for filt, ap in sorted(
+            (filt, ap) for (name, filt), ap in state.settings.presubscribe.items() if name == client
+        )
     ]
     made = [
         {"filter": filt, "purpose": ap, "by": by, "source": "client"}
-        for (name, filt), (ap, by) in sorted(state.presubs.items())
-        if name == client
+        for filt, (ap, by) in sorted(
+            (filt, made) for (name, filt), made in state.presubs.items() if name == client
+        )
     ]
     return site + made
 
@@ -258,7 +260,8 @@ def _list(name: str, items: Iterable[Any], more: dict[str, Any], left_out: int =
     room = MAX_ANSWER - len(_dump({**more, name: [], "left_out": 10**9}).encode())
     shown: list[Any] = []
     for item in items:
-        room -= len(_dump(item).encode()) + 2
+        if room >= 0:
+            room -= len(_dump(item).encode()) + 2
         if room < 0:
             left_out += 1
         else:

@@ -8,6 +8,7 @@ reaches, a label alone does not count (as with [[creation]]).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -78,12 +79,16 @@ def _may_create(creation: Sequence[CreationPolicy], who: Who, topic: str) -> boo
 
 def _why(what: str, who: Who, filt: str) -> str:
     """With what an operator would write to allow it, where that fits."""
-    quoted = filt.replace("\\", "\\\\").replace('"', '\\"')
-    line = f'{what}; to allow it: [[families.purposes.grant]] filter = "{quoted}"'
+    line = f"{what}; to allow it: [[families.purposes.grant]] filter = {quoted(filt)}"
     return fitting(
         f'{line} clients = ["{who.client}"]',
         f"{what}; a [[families.purposes.grant]] would allow it",
     )
+
+
+def quoted(text: str) -> str:
+    """As TOML has it: what a client has named is to mean itself in the file, and no more."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def fitting(text: str, shorter: str) -> str:

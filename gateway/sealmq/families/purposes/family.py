@@ -36,7 +36,7 @@ from ..api import (
 )
 from ..shared import GROUP, inner
 from . import commands, rules
-from .entitled import fitting
+from .entitled import fitting, quoted
 from .explain import lines
 from .share import at_broker
 from .state import SETTINGS, State, presub_dep
@@ -154,12 +154,13 @@ class PurposesFamily(Family):
         """What is told to the client: at most 200 bytes, and how an operator would allow it."""
         if rule == rules.SUBSCRIBE_NO_PURPOSE:
             what = "the subscription names no purpose"
-            toml = f'[families.purposes.presubscribe] {who.client} = {{ "{filt}" = "PURPOSE" }}'
+            key = quoted(who.client) if "." in who.client else who.client
+            toml = f'[families.purposes.presubscribe] {key} = {{ {quoted(filt)} = "PURPOSE" }}'
             return fitting(f"{what}; or: {toml}", what)
         what = _REASONS[rule]
         if rule == rules.SUBSCRIBE_PROHIBITED:
             return what
-        toml = f'[families.purposes.reserve] "{filt}" = {{ aip = ["{ap}"] }}'
+        toml = f"[families.purposes.reserve] {quoted(filt)} = {{ aip = [{quoted(ap)}] }}"
         return fitting(f"{what}; to allow it: {toml}", what)
 
     def deliver(self, ask: Ask) -> Verdict:

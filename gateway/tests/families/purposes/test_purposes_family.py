@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from typing import Any
+
 import pytest
 
 from families.factory import FACTORY
@@ -125,6 +128,21 @@ def test_without_a_purpose_strict_and_open(store: str) -> None:
     house.reserve(SENSOR, TEMP, ("a",))
     assert said(house.read(READER, TEMP)) == "!deliver.no-purpose"
     assert said(house.read(READER, ANGLE)) == "deliver.unreserved"
+
+
+def test_what_an_operator_is_told_to_write_means_what_was_asked_and_no_more() -> None:
+    """A client's filter and purpose may look like the file itself."""
+    house = House('mode = "fos"\n')
+    filt, ap = 'x" = { aip = ["a"] } \\/\x7f', 'a", "b'
+    for reason, found in (
+        (house.take(READER, filt, ap).reason, ["families", "purposes", "reserve", filt, "aip"]),
+        (house.take(READER, filt).reason, ["families", "purposes", "presubscribe", READER, filt]),
+    ):
+        at: Any = tomllib.loads(reason.partition(": ")[2].replace("] ", "]\n", 1))
+        for key in found:
+            assert list(at) == [key]
+            at = at[key]
+        assert at in ([ap], "PURPOSE")
 
 
 @pytest.mark.parametrize("how", [0, 1, 2, 3])
