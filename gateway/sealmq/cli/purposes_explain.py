@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .errors import OK, UsageError
@@ -57,7 +57,7 @@ class Reader:
     client: str
     filter: str
     purpose: str
-    from_: str
+    source: str
     allowed: bool
     rule: str
     reason: str
@@ -184,7 +184,7 @@ def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader
         lines += ["", *table(("PURPOSE", "ALLOWED", "UNDER", "WHY"), rows)]
     lines += ["", "who would get it now" + ("" if readers else ": nobody that is known here")]
     if readers:
-        titles = ("CLIENT", "FILTER", "FOR", "BY", "GETS IT", "WHY")
+        titles = ("CLIENT", "FILTER", "FOR", "FROM", "GETS IT", "WHY")
         lines += table(titles, [_reader(r) for r in readers], "  ")
     openers = _openers(view, topic)
     if openers:
@@ -195,7 +195,7 @@ def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader
 def _reader(r: Reader) -> tuple[str, ...]:
     gets = "yes" if r.allowed else "NO"
     why = f"under {r.under}" if r.allowed and r.under else f"{r.rule}: {r.reason}"
-    return r.client, r.filter, r.purpose, r.from_, gets, why
+    return r.client, r.filter, r.purpose, r.source, gets, why
 
 
 def _as_json(
@@ -213,22 +213,7 @@ def _as_json(
         "reservations": [made_json(m) for m in view.matching(topic)],
         "aip": sorted(eip.aip),
         "pip": sorted(eip.pip),
-        "purposes": [
-            {"purpose": u.purpose, "allowed": u.allowed, "why": u.why, "under": u.under}
-            for u in uses
-        ],
-        "readers": [
-            {
-                "client": r.client,
-                "filter": r.filter,
-                "purpose": r.purpose,
-                "by": r.from_,
-                "allowed": r.allowed,
-                "rule": r.rule,
-                "reason": r.reason,
-                "under": r.under,
-            }
-            for r in readers
-        ],
+        "purposes": [asdict(use) for use in uses],
+        "readers": [asdict(reader) for reader in readers],
         "can_open": _openers(view, topic),
     }

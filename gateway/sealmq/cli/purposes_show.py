@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .errors import OK
@@ -138,20 +139,8 @@ def _as_json(view: PurposesView, filt: str | None) -> dict[str, Any]:
         "purposes": view.purposes(),
         "tree": {parent: list(children) for parent, children in settings.tree.items()},
         "reservations": [made_json(m) for m in view.reservations(filt)],
-        "presubscriptions": [
-            {
-                "client": p.client,
-                "filter": p.filter,
-                "purpose": p.purpose,
-                "by": p.by,
-                "at_ms": p.at_ms,
-            }
-            for p in view.presubscriptions(filt)
-        ],
-        "grants": [
-            {"filter": g.filter, "clients": list(g.clients), "labels": list(g.labels)}
-            for g in settings.grants
-        ],
+        "presubscriptions": [asdict(p) for p in view.presubscriptions(filt)],
+        "grants": [g._asdict() for g in settings.grants],
     }
 
 

@@ -209,7 +209,7 @@ def test_explain_a_topic(site: Path, capsys: pytest.CaptureFixture[str]) -> None
         "repair": (False, ""),
         "service": (True, "machine/#"),
     }
-    readers = {(r["client"], r["by"]): (r["purpose"], r["allowed"]) for r in said["readers"]}
+    readers = {(r["client"], r["source"]): (r["purpose"], r["allowed"]) for r in said["readers"]}
     assert readers == {
         ("m1-control-panel", "presubscription"): ("control", True),
         ("monitor", "presubscription"): ("inspection", True),
