@@ -22,6 +22,7 @@ from sealmq.client import (
     TimedOut,
 )
 from sealmq.client.lent import LendRefused, lent_client
+from sealmq.families.purposes.settings import grammar
 from sealmq.site.config import load
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import Denied, SealError
@@ -107,8 +108,7 @@ def grammar_of(args: argparse.Namespace) -> Grammar | None:
     """How this site writes purposes; an enrolment does not say it, so None: the SPEC's words."""
     if not args.site:
         return None
-    words = load(Layout.open(args.site).config).families.get("purposes", {}).get("words")
-    return Grammar(words) if words else None
+    return grammar(load(Layout.open(args.site).config))
 
 
 def _check_private(path: str) -> None:

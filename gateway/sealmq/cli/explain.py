@@ -9,10 +9,10 @@ from typing import Any
 
 from sealmq.families.conn import sub_matches
 from sealmq.families.engine import Conn, Decision
+from sealmq.families.purposes.settings import grammar
 from sealmq.site import values
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import SealError
-from sealmq_spec.purposes import Grammar
 from sealmq_spec.topics import check_filter
 
 from .errors import FAILED, OK, UsageError
@@ -114,8 +114,7 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
             return filt
         if PURPOSES not in view.config.policy.order:
             raise UsageError("a purpose", "this site judges without purposes")
-        words = view.config.families.get(PURPOSES, {}).get("words")
-        return str(Grammar(words).access(filt, args.purpose))
+        return grammar(view.config).access(filt, args.purpose)
     except (SealError, UnicodeEncodeError) as error:
         raise UsageError(str(error)) from None
 

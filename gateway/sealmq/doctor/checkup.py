@@ -141,9 +141,9 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
 def _grammar(config: Config) -> Grammar | None:
     if "purposes" not in config.policy.order:
         return None
-    from sealmq.families.purposes.settings import read
+    from sealmq.families.purposes.settings import grammar
 
-    return read(config).reader
+    return grammar(config)
 
 
 async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sealmq_spec.errors import SealError
-from sealmq_spec.purposes import check_purpose
+from sealmq_spec.purposes import Grammar, check_purpose
 from sealmq_spec.purposes_read import Reader
 from sealmq_spec.topics import check_filter, is_reserved
 
@@ -104,6 +104,11 @@ def read(config: Policy) -> Parts:
         published=_flag(t, "published", False),
     )
     return Parts(settings, purposes, _reader(words, settings.published))
+
+
+def grammar(config: Policy) -> Grammar:
+    """How the site writes purposes; `config` has been read before."""
+    return Grammar(config.families.get("purposes", {}).get("words"))
 
 
 def _tree(t: Table) -> dict[str, tuple[str, ...]]:
