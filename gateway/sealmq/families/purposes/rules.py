@@ -69,7 +69,7 @@ RULES: Mapping[str, str] = {
     DELIVER_PAUSED: "Filter on subscribe: the subscription reaches a topic that it must not.",
     MALFORMED: "This is no command about purposes.",
     DISABLED: "A client without a label has no say.",
-    FULL: "One client may keep so many reservations and presubscriptions, not more.",
+    FULL: "One client may keep so many reservations, with so many purposes in each, not more.",
     BY_STEWARD: "The client is a steward of the site's purposes.",
     BY_GRANT: "A [[families.purposes.grant]] names the client or its label.",
     BY_LABEL: "The topic has the client's own label.",
