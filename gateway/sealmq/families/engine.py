@@ -28,6 +28,10 @@ OFF = (
 )
 
 
+LOOKED_AT = 256
+"""Cached verdicts of a connection that are looked at one by one when a subscription changes."""
+
+
 class Reloaded(NamedTuple):
     """After a change of configuration: records to commit and apply, connections to ask again.
 
@@ -207,8 +211,16 @@ class Engine:
             self._told(family, what, partial(family.see, what, ask))
 
     def subs_changed(self, conn_id: str, filter: str) -> None:
-        """Verdicts that looked at the subscriptions go, if the filter reaches their topic."""
-        self.cache.invalidate((("subs", conn_id),), lambda e: sub_matches(filter, e.decision.topic))
+        """Verdicts that looked at the subscriptions go, if the filter reaches their topic.
+
+        Of many all go: to look at each for each filter of a packet would take the loop seconds,
+        and one that goes has been judged once, which is dearer.
+        """
+        dep = ("subs", conn_id)
+        few = self.cache.resting(dep) <= LOOKED_AT
+        self.cache.invalidate(
+            (dep,), (lambda e: sub_matches(filter, e.decision.topic)) if few else None
+        )
 
     def command(self, who: Who, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
         """Conn.command."""

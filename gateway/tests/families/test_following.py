@@ -7,7 +7,7 @@ import pytest
 from families.factory import FACTORY, Site
 from families.gate import Gate, opened, shut
 from sealmq.families.api import FamilyConfigError, Verdict
-from sealmq.families.engine import Conn, Decision
+from sealmq.families.engine import LOOKED_AT, Conn, Decision
 
 MONITOR = "monitor"
 BILL, CARE = "!AP/machine/%23{bill}", "!AP/machine/%23{care}"
@@ -114,6 +114,22 @@ def test_all_are_due_when_enforcing_changes() -> None:
     site.reload(FACTORY)
     assert site.engine.due() == [(conn, BILL)]
     assert not again(conn, BILL).allow
+
+
+def test_a_subscription_that_changes_ends_the_verdicts_that_it_reaches_of_many_all(
+    site: Site,
+) -> None:
+    conn = held(site, BILL)
+
+    def cached(count: int) -> int:
+        for n in range(count):
+            site.deliver(MONITOR, f"machine/{n}", "m1-temp")
+        conn.holds(conn.subscribe("!AP/machine/0{bill}", 0, site.now), 0)
+        conn.unsubscribed("!AP/machine/0{bill}")
+        return site.engine.cache.resting(conn.rests_on_subs())
+
+    assert cached(LOOKED_AT) == LOOKED_AT - 1
+    assert cached(LOOKED_AT + 1) == 0
 
 
 def test_who_is_relabelled_is_asked_about_all(site: Site) -> None:
