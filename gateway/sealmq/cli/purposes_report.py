@@ -31,7 +31,8 @@ examples:
 --since and --until take 90s, 30m, 24h, 7d, 2w (so long ago), a date, or a date and time (ISO 8601;
 UTC unless it says otherwise). Deliveries are counted by the minute, and a minute is written down
 when it is over: the present one is missing. UNDER is the reservation that allowed it, RESERVED BY
-and AT who made that and when, as the log tells it.
+and AT who made that and when, as the log tells it: of one that changed within a minute the newest.
+A message that a client may have for several of its purposes counts once, for one of them.
 """
 
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
