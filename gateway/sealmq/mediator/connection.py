@@ -94,7 +94,7 @@ class Connection(Channel):
             Pubrec: self.delivering.acked,
             Pubrel: self.publishing.underway.released,
             Pubcomp: self.delivering.acked,
-            Subscribe: partial(self.kept_subs.paced, self.subscribing.subscribe),
+            Subscribe: self.subscribing.asked,
             Unsubscribe: partial(self.kept_subs.paced, self.subscribing.unsubscribe),
             Pingreq: self._ping,
         }

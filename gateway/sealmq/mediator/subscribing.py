@@ -6,7 +6,9 @@ A refused filter gets 0x80 at its place and a notice; the others go on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +21,7 @@ from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
 from sealmq_spec.errors import Denied, Malformed, SealError
 from sealmq_spec.topics import check_filter, matches
 
+from .channel import Work
 from .joints import NONE, Joint, Raw
 from .pausing import REFUSED, Pausing
 from .ruled import Ruled
@@ -32,6 +35,8 @@ _PUBLIC = "@sm1/"
 _PENDING = 64
 # Filters in one packet: each costs a verification.
 _MOST = 512
+# Filters that are judged at one go.
+_AT_ONCE = 4
 
 
 class _Place(NamedTuple):
@@ -76,8 +81,32 @@ class Subscribing:
 
     # --- SUBSCRIBE ---
 
+    def asked(self, packet: Subscribe) -> Work:
+        """Handles one SUBSCRIBE, one with many filters behind those of others' packets.
+
+        A filter with wildcards may cross very many reservations, and a packet has up to 512.
+        """
+        if _AT_ONCE < len(packet.filters) <= _MOST:
+            return self._slowly(packet)
+        return self._conn.kept_subs.paced(self.subscribe, packet)
+
+    # The policy remembers its answers.
+    async def _slowly(self, packet: Subscribe) -> None:
+        conn = self._conn
+        for text, qos in packet.filters:
+            with suppress(SealError):
+                filt = _without_token(text)
+                check_filter(filt)
+                conn.policy.subscribe(filt, qos, conn.hub.now_ms())
+            await asyncio.sleep(0)
+            if conn.state != "open":
+                return
+        work = conn.kept_subs.paced(self.subscribe, packet)
+        if work is not None:
+            await work
+
     def subscribe(self, packet: Subscribe) -> None:
-        """Handles one SUBSCRIBE."""
+        """Handles one SUBSCRIBE at once."""
         conn = self._conn
         places: list[_Place] = []
         onward: list[tuple[str, int]] = []

@@ -333,6 +333,41 @@ def test_a_change_that_reaches_very_many_leaves_others_their_turn() -> None:
     asyncio.run(story())
 
 
+def test_a_subscribe_with_many_filters_leaves_others_their_turn() -> None:
+    async def story() -> None:
+        scene = Scene()
+        judged: list[str] = []
+        ask = scene.gate.subscribe
+
+        def counted(about: Any) -> Any:
+            judged.append(about.topic)
+            return ask(about)
+
+        scene.gate.subscribe = counted  # type: ignore[method-assign]
+        few = Subscribe(1, tuple((f"!AP/few/{n}{{bill}}", 1) for n in range(4)))
+        assert scene.subscribing.asked(few) is None
+        assert len(judged) == 4
+        many = Subscribe(2, tuple((f"!AP/{n}{{bill}}", 1) for n in range(20)))
+        work = scene.subscribing.asked(many)
+        assert work is not None
+        working = asyncio.ensure_future(work)
+        for n in range(1, 10):
+            await asyncio.sleep(0)
+            assert len(judged) == 4 + n
+        await working
+        assert len(judged) == 24, "each once"
+        scene.settle()
+        assert len(scene.broker.subs) == 24
+        assert scene.acks[1] == ("suback", 2, (1,) * 20)
+        gone = scene.subscribing.asked(Subscribe(3, many.filters))
+        assert gone is not None
+        scene.conn.state = "closed"
+        await gone
+        assert len(scene.broker.got) == 2
+
+    asyncio.run(story())
+
+
 def test_a_packet_id_is_found_though_the_client_has_all_of_them_under_way() -> None:
     asked: list[int] = []
 
