@@ -19,7 +19,7 @@ from typing import Any
 
 import purposes_rounds as rounds
 from bench_print import Row
-from purposes_book import HELD_STAGE, VARIED
+from purposes_book import CLOSER, HELD_STAGE, VARIED
 from purposes_peer import LoadError
 from purposes_rounds import Progress, Sizes
 from purposes_table import document, shown, table
@@ -129,7 +129,7 @@ def main(
     """Command line entry."""
     given = _parser().parse_args(argv)
     if given.document is not None:
-        return _document(given.document)
+        return _document(given.document, given.closer)
     # As Ctrl-C: what was started is ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = given.out
@@ -186,7 +186,13 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         const=OUT,
         metavar="FILE",
-        help=f"measure nothing; put FILE into {DOCUMENT.relative_to(ROOT)}",
+        help="measure nothing; put FILE into gateway/PERFORMANCE.md",
+    )
+    parser.add_argument(
+        "--closer",
+        type=Path,
+        metavar="FILE",
+        help="with --document: more rounds of labels, fop-cache and hybrid alone, beside it",
     )
     return parser
 
@@ -198,9 +204,12 @@ def _count(text: str) -> int:
     return number
 
 
-def _document(file: Path) -> int:
+def _document(file: Path, closer: Path | None) -> int:
     try:
         rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"]
+        if closer is not None:
+            more = json.loads(closer.read_text(encoding="utf-8"))["rows"]
+            rows += [{**row, "params": {**row["params"], "stage": CLOSER}} for row in more]
         text = document(DOCUMENT.read_text(encoding="utf-8"), rows)
         FIGURES.write_text(text_of(shown(rows)), encoding="utf-8")
         DOCUMENT.write_text(text, encoding="utf-8")

@@ -23,6 +23,8 @@ ORDER = ("mosquitto", "NoF", "labels", "fos", "fop-cache", "hybrid", "fop", "fop
 
 # The two stages with processes: what differs between the sites of each.
 VARIED, HELD_STAGE = "variants", "reservations"
+# More rounds of the few variants that the bars are about, taken by themselves.
+CLOSER = "closer"
 
 
 class Book:

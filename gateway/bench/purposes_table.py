@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench_print import Row
-from purposes_book import HELD_STAGE, ORDER, PAPER, VARIED, Book, lines, percent, short
+from purposes_book import CLOSER, HELD_STAGE, ORDER, PAPER, VARIED, Book, lines, percent, short
 
 BEGIN = "<!-- purposes.json: begin -->"
 END = "<!-- purposes.json: end -->"
@@ -52,14 +52,7 @@ def _how(book: Book) -> str:
 
 def bars(book: Book) -> list[tuple[str, Row, bool]]:
     """(what, its row, whether it is within BAR) of each bar that the rows can tell."""
-    told = []
-    for variant in OURS:
-        for burst in (1, 16):
-            for process in ("mediator", "gateway"):
-                words = f"{variant} to labels: CPU a message, {_who(process)}, {_sent(burst)}"
-                row = book.varied("cpu_message_to_labels", variant, burst=burst, process=process)
-                if row is not None:
-                    told.append((words, row, row["value"] <= BAR))
+    told = _to_labels(book, VARIED)
     for variant in OURS:
         levels = book.levels("cpu_message", HELD_STAGE)
         for level in levels[-1:]:
@@ -67,6 +60,19 @@ def bars(book: Book) -> list[tuple[str, Row, bool]]:
             row = _to_fewest(book, variant, level)
             if row is not None:
                 told.append((words, row, row["value"] <= BAR))
+    return told
+
+
+def _to_labels(book: Book, stage: str) -> list[tuple[str, Row, bool]]:
+    told = []
+    for variant in OURS:
+        for burst in (1, 16):
+            for process in ("mediator", "gateway"):
+                words = f"{variant} to labels: CPU a message, {_who(process)}, {_sent(burst)}"
+                params = {"stage": stage, "burst": burst, "process": process}
+                row = book.get("cpu_message_to_labels", variant, **params)
+                if row is not None:
+                    told.append((words, row, row["value"] <= BAR))
     return told
 
 
@@ -84,14 +90,27 @@ def _sent(burst: int) -> str:
 
 
 def _bars(book: Book) -> str:
+    text = _told("The bars", bars(book))
+    closer = _to_labels(book, CLOSER)
+    if closer:
+        row = closer[0][1]
+        title = (
+            f"The same three variants alone, {row['n']} rounds, load average "
+            f"{row['params']['load']} when they began"
+        )
+        text += "\n\n" + _told(title, closer)
+    return text
+
+
+def _told(title: str, told: Sequence[tuple[str, Row, bool]]) -> str:
     body = []
-    for what, row, holds in bars(book):
+    for what, row, holds in told:
         between = f"{percent(row['params']['low'])} to {percent(row['params']['high'])}"
         body.append([what, percent(row["value"]), between, "pass" if holds else "MISS"])
     if not body:
         return ""
     head = ["64 B", "more", "between", f"at most {percent(BAR)}"]
-    return f"The bars:\n\n{lines(head, body, 1)}"
+    return f"{title}:\n\n{lines(head, body, 1)}"
 
 
 def _one(book: Book) -> str:

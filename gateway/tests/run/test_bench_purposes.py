@@ -116,6 +116,28 @@ def test_the_document_keeps_what_it_shows_and_nothing_else() -> None:
         document("no marks", made)
 
 
+def test_more_rounds_of_the_few_stand_beside_the_bars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / name for name in ("all.json", "closer.json", "kept.json", "text.md")]
+    files[0].write_text(purposes.text_of(rows()), encoding="utf-8")
+    few = [taken("labels", 0, 100), taken("hybrid", 1000, 104)]
+    closer = purposes_rounds.rows(few, VARIED, 0.7)
+    files[1].write_text(purposes.text_of(closer), encoding="utf-8")
+    files[3].write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    monkeypatch.setattr(purposes, "FIGURES", files[2])
+    monkeypatch.setattr(purposes, "DOCUMENT", files[3])
+    assert purposes.main(["--document", str(files[0]), "--closer", str(files[1])]) == 0
+    text = files[3].read_text(encoding="utf-8")
+    assert "The same three variants alone, 10 rounds, load average 0.7" in text
+    assert text.count("| hybrid to labels: CPU a message, mediator, single messages ") == 2
+    assert "+4.0 %" in text
+    kept = json.loads(files[2].read_text(encoding="utf-8"))
+    check(kept)
+    assert document(text, kept["rows"]) == text
+    assert purposes.main(["--document", str(tmp_path / "none.json")]) == 1
+
+
 def test_what_performance_md_shows_is_in_the_committed_figures() -> None:
     committed = json.loads(purposes.FIGURES.read_text(encoding="utf-8"))
     check(committed)
