@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 
 from sealmq_spec.const import OP_COMMAND, OP_REPLY
@@ -40,10 +39,7 @@ class Place:
         self._boots = 0
         for name, label in {**CLIENTS, "beside": "m2-temp"}.items():
             site.enrol(name, label)
-        text = re.sub(
-            r"^order = .*$", 'order = ["labels", "purposes"]', site.toml.read_text(), flags=re.M
-        )
-        site.toml.write_text(text + TABLES)
+        site.purposes(TABLES)
         site.up("--broker", broker)
         self._steward = self._raw("steward")
         self._steward.connect(keepalive=0)

@@ -134,6 +134,11 @@ class Site:
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in sealmq.toml"
         self.toml.write_text(text.replace(old, new))
 
+    def purposes(self, tables: str) -> None:
+        """A site that judged by labels judges by purposes as well, as these tables say."""
+        self.edit('order = ["labels"]\n', 'order = ["labels", "purposes"]\n')
+        self.toml.write_text(self.toml.read_text() + tables)
+
     def up(self, *options: object, under: tuple[str, ...] = ()) -> None:
         """Starts `sealmq up` and waits until everything is ready. under: a tracer's command."""
         self._traced = bool(under)

@@ -7,7 +7,6 @@ reader above everything hears, and what reaches the broker.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,12 +38,7 @@ monitor = { "#" = "care" }
 
 def _purposes(site: Site) -> None:
     """Strict; the honest reader knows nothing of purposes, which were declared for it."""
-    written = site.toml.read_text()
-    written = re.sub(r"^order = .*$", 'order = ["labels", "purposes"]', written, flags=re.M)
-    # What `sealmq init` says about purposes is not this site's.
-    tables = re.split(r"^(?=\[)", written, flags=re.M)
-    ours = [table for table in tables if not re.match(r"\[+families\.purposes\b", table)]
-    site.toml.write_text("".join(ours) + SITE)
+    site.purposes(SITE)
 
 
 @pytest.fixture(scope="module")

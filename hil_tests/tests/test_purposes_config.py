@@ -18,8 +18,7 @@ WRONG = MODE.replace("hybrid", "fob")
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path)
-    made.edit('order = ["labels"]\n', 'order = ["labels", "purposes"]\n')
-    made.toml.write_text(made.toml.read_text() + MODE)
+    made.purposes(MODE)
     try:
         yield made
     finally:
