@@ -93,14 +93,8 @@ def _ask(view: View, conn: Conn, args: argparse.Namespace) -> Decision:
     raw = _subscription(view, args)
     if args.question == "subscribe":
         return conn.subscribe(raw, 0, now_ms)
-    if raw != args.topic or PURPOSES in view.config.policy.order:
-        # Without a subscription nothing is delivered.
-        subscribed = conn.subscribe(raw, 0, now_ms)
-        if not subscribed.allow:
-            return subscribed
-        conn.subscribed(subscribed, 0, now_ms)
-    known = view.topics.get(args.topic)
-    return conn.deliver(args.topic, known.label if known is not None else "", 0, now_ms)
+    asked = raw != args.topic or PURPOSES in view.config.policy.order
+    return view.deliver(conn, args.topic, raw if asked else None, now_ms)
 
 
 def _subscription(view: View, args: argparse.Namespace) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sealmq.families import registry
 from sealmq.families.api import TopicReset
-from sealmq.families.engine import Engine
+from sealmq.families.engine import Conn, Decision, Engine
 from sealmq.families.records import Record, TopicLabel
 from sealmq.site.config import NONE, Config, load
 from sealmq.site.layout import Layout
@@ -54,6 +54,17 @@ class View:
         fixed = {t: label for t, label in self.config.topics.items() if label != NONE}
         found |= {t: Topic(t, label, True, None, None) for t, label in fixed.items()}
         self.topics = dict(sorted(found.items()))
+
+    def deliver(self, conn: Conn, topic: str, raw: str | None, now_ms: int) -> Decision:
+        """Of a message on the topic now; raw: the subscription that it comes to, as it is sent."""
+        if raw is not None:
+            # Without a subscription nothing is delivered.
+            subscribed = conn.subscribe(raw, 0, now_ms)
+            if not subscribed.allow:
+                return subscribed
+            conn.subscribed(subscribed, 0, now_ms)
+        known = self.topics.get(topic)
+        return conn.deliver(topic, "" if known is None else known.label, 0, now_ms)
 
 
 def plain(text: str) -> str:

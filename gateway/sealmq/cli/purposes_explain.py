@@ -137,12 +137,8 @@ def _ask(view: PurposesView, client: str, raw: str, topic: str) -> Decision:
     engine = view.view.engine
     conn = engine.connection(engine.who(client))
     try:
-        for decision in (conn.connect(now_ms), conn.subscribe(raw, 0, now_ms)):
-            if not decision.allow:
-                return decision
-        conn.subscribed(decision, 0, now_ms)
-        known = view.view.topics.get(topic)
-        return conn.deliver(topic, "" if known is None else known.label, 0, now_ms)
+        connect = conn.connect(now_ms)
+        return view.view.deliver(conn, topic, raw, now_ms) if connect.allow else connect
     finally:
         conn.close(now_ms)
 
