@@ -41,8 +41,7 @@ class Place:
             site.enrol(name, label)
         site.purposes(TABLES)
         site.up("--broker", broker)
-        self._steward = self._raw("steward")
-        self._steward.connect(keepalive=0)
+        self.connect_steward()
         keeper = self.client("writer")
         keeper.publish(SYNC, b"here", 1, True)
         keeper.await_("puback")
@@ -68,6 +67,11 @@ class Place:
         return peer
 
     # --- what the steward says ---
+
+    def connect_steward(self) -> None:
+        """Anew, where the mediator was killed."""
+        self._steward = self._raw("steward")
+        self._steward.connect(keepalive=0)
 
     def say(self, text: str) -> bytes:
         """A command; its reply. What it changes is in force then."""

@@ -10,13 +10,10 @@ from contextlib import closing
 from typing import NamedTuple
 
 import pytest
-from sealmq_spec.purposes import Grammar
 
-from mqtt_peers import SYNC, Sealed, provisioned
-from mqtt_stage import LABEL
-from running_site import Site, sealmq, until
-
-SERVICE = "service"
+from mqtt_peers import Sealed
+from purposes_place import CARE, OTHER, Place, seen, sent
+from running_site import Site, until
 
 
 class Kept(NamedTuple):
@@ -27,44 +24,14 @@ class Kept(NamedTuple):
     at: str
 
 
-class Place:
-    """A running site with a Mosquitto of its own, a reader and a writer at one label."""
-
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self._boots = 0
-        self.play = ""
-
-    def client(self, name: str) -> Sealed:
-        """A client right behind its start."""
-        raw = provisioned(self.site.port, self.site.clients / name / "sealmq.json")
-        self._boots += 1
-        raw.boot = 1000 + self._boots
-        return Sealed(name, self.play, raw)
-
-    def reader(self) -> Sealed:
-        """The reader, in a session that is kept."""
-        peer = self.client("reader")
-        back(peer)
-        return peer
+class KeptPlace(Place):
+    """With what the mediator's store says of it."""
 
     def publish(self, *payloads: str) -> None:
         """The broker has these of the writer's."""
         writer = self.client("writer")
-        back(writer, clean=True)
-        for payload in payloads:
-            writer.publish("t/x", payload.encode(), 1, False)
-        writer.await_("puback", len(payloads))
+        sent(writer, *(("t/x", payload) for payload in payloads))
         writer.disconnect()
-
-    def reserve(self, *words: str) -> None:
-        """What the writer says about its topic."""
-        topic = ("-t", f"{self.play}/x")
-        done = sealmq("reserve", self.site.path, "--client", "writer", *topic, *words)
-        assert done.returncode == 0, done.stderr
-
-    def access(self, purpose: str = SERVICE) -> str:
-        return Grammar().access(f"{self.play}/x", purpose)
 
     def store(self, statement: str) -> list[tuple[str, int, str]]:
         """This test's rows of the mediator's store."""
@@ -79,115 +46,89 @@ class Place:
 
     def kill_mediator(self) -> None:
         self.site.back("mediator", self.site.kill("mediator"))
+        self.connect_steward()
 
 
-def back(peer: Sealed, clean: bool = False) -> None:
-    """Connects, once the mediator has its broker back; forgets what it got before."""
-    peer.got.clear()
-
-    def admitted() -> bool:
-        peer.connect(clean=clean)
-        return peer.welcome
-
-    until(f"{peer.name} to be let in", admitted)
-
-
-def seen(peer: Sealed) -> list[str]:
-    """The payloads that the peer has got by now."""
-    peer.sync()
-    return [line.split()[1] for line in peer.got]
+def payloads(peer: Sealed) -> list[str]:
+    """What it has got since it was asked last."""
+    return [line.split()[1] for line in seen(peer)]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    site = Site(tmp_path_factory.mktemp("kept"), policy="purposes")
-    for name in ("reader", "writer"):
-        site.enrol(name, LABEL)
-    # What Peer.sync subscribes to, without a purpose.
-    for table, line in (
-        ("reserve", f'{SYNC} = {{ aip = ["{SERVICE}"] }}'),
-        ("presubscribe", f'reader = {{ {SYNC} = "{SERVICE}" }}'),
-    ):
-        head = f"\n[families.purposes.{table}]\n"
-        site.edit(head, f"{head}{line}\n")
-    site.up("--broker", "mosquitto")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptPlace]:
+    site = Site(tmp_path_factory.mktemp("kept"))
     try:
-        made = Place(site)
-        keeper = made.client("writer")
-        back(keeper, clean=True)
-        keeper.publish(SYNC, b"here", 1, True)
-        keeper.await_("puback")
-        keeper.disconnect()
-        yield made
+        yield KeptPlace(site, "mosquitto")
     finally:
         site.down()
 
 
 @pytest.fixture
-def place(running: Place, request: pytest.FixtureRequest) -> Place:
+def place(running: KeptPlace, request: pytest.FixtureRequest) -> KeptPlace:
     """A topic and a session of this test's own."""
     running.play = str(request.node.name)[5:45]
     return running
 
 
-def test_a_subscription_outlives_a_killed_mediator(place: Place) -> None:
-    place.reserve("--aip", SERVICE)
-    reader = place.reader()
-    reader.subscribe([(place.access(), 1)])
+def test_a_subscription_outlives_a_killed_mediator(place: KeptPlace) -> None:
+    place.reserve("x", CARE)
+    reader = place.client("reader", clean=False)
+    reader.subscribe([(place.access("x"), 1)])
     # The SUBACK is there: that is enough.
     place.kill_mediator()
     place.publish("1", "2", "3")
-    reader = place.reader()
+    reader = place.client("reader", clean=False)
     assert reader.told[0] == "connack 0 present=1"
-    assert seen(reader) == ["1", "2", "3"]
-    reader.unsubscribe([place.access()])
+    assert payloads(reader) == ["1", "2", "3"]
+    reader.unsubscribe([place.access("x")])
     assert place.kept() == []
     reader.disconnect()
 
 
-def test_what_was_withdrawn_meanwhile_is_not_given_until_it_is_allowed_again(place: Place) -> None:
-    place.reserve("--aip", SERVICE)
-    reader = place.reader()
-    reader.subscribe([(place.access(), 1)])
+def test_what_was_withdrawn_meanwhile_is_not_given_until_it_is_allowed_again(
+    place: KeptPlace,
+) -> None:
+    place.reserve("x", CARE)
+    reader = place.client("reader", clean=False)
+    reader.subscribe([(place.access("x"), 1)])
     reader.disconnect()
     place.publish("queued for a purpose")
-    place.reserve("--aip", "analytics")
-    reader = place.reader()
-    assert seen(reader) == []
+    place.reserve("x", OTHER)
+    reader = place.client("reader", clean=False)
+    assert payloads(reader) == []
     until("the pause at the broker", lambda: [row.at for row in place.kept()] == [""])
-    place.reserve("--aip", SERVICE)
-    until("the broker's own", lambda: [row.at for row in place.kept()] == [f"{place.play}/x"])
+    place.reserve("x", CARE)
+    until("the broker's own", lambda: [row.at for row in place.kept()] == [place.at("x")])
     place.publish("live again")
-    assert seen(reader) == ["live"]
+    assert payloads(reader) == ["live"]
     # And again, with the mediator killed while it is paused: what the broker lacks is in the store.
-    place.reserve("--aip", "analytics")
+    place.reserve("x", OTHER)
     until("the pause at the broker", lambda: [row.at for row in place.kept()] == [""])
     place.kill_mediator()
-    place.reserve("--aip", SERVICE)
-    reader = place.reader()
+    place.reserve("x", CARE)
+    reader = place.client("reader", clean=False)
     assert reader.told[0] == "connack 0 present=1"
-    until("the broker's own", lambda: [row.at for row in place.kept()] == [f"{place.play}/x"])
+    until("the broker's own", lambda: [row.at for row in place.kept()] == [place.at("x")])
     place.publish("back")
-    assert seen(reader) == ["back"]
+    assert payloads(reader) == ["back"]
     reader.disconnect()
 
 
-def test_a_session_from_before_gets_nothing_until_it_subscribes_again(place: Place) -> None:
-    place.reserve("--aip", SERVICE)
-    reader = place.reader()
-    reader.subscribe([(place.access(), 1)])
+def test_a_session_from_before_gets_nothing_until_it_subscribes_again(place: KeptPlace) -> None:
+    place.reserve("x", CARE)
+    reader = place.client("reader", clean=False)
+    reader.subscribe([(place.access("x"), 1)])
     reader.disconnect()
     place.store("DELETE FROM kept_subs")
     place.publish("for nobody knows what")
-    reader = place.reader()
-    assert seen(reader) == []
-    reader.subscribe([(place.access(), 1)])
+    reader = place.client("reader", clean=False)
+    assert payloads(reader) == []
+    reader.subscribe([(place.access("x"), 1)])
     place.publish("known")
-    assert seen(reader) == ["known"]
-    assert [(row.filter, row.qos) for row in place.kept()] == [(place.access(), 1)]
+    assert payloads(reader) == ["known"]
+    assert [(row.filter, row.qos) for row in place.kept()] == [(place.access("x"), 1)]
     reader.disconnect()
     # A clean session ends it, and what it was subscribed to.
     reader = place.client("reader")
-    back(reader, clean=True)
     until("the store to forget it", lambda: place.kept() == [])
     reader.disconnect()
