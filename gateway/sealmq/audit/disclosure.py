@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from sealmq_spec.purposes_read import RELEASE, RESERVE
 from sealmq_spec.topics import matches
 
 from .counts import MINUTE_MS
@@ -146,7 +147,7 @@ class Disclosure:
             return
         verb = record.get("detail", "").partition(" ")[0]
         filter = record.get("topic", "")
-        if verb not in ("reserve", "release") or not filter:
+        if verb not in (RESERVE, RELEASE) or not filter:
             return
         changes = self._changes.get(filter)
         if changes is None:
@@ -154,7 +155,7 @@ class Disclosure:
                 self.forgotten += 1
                 return
             changes = self._changes[filter] = []
-        changes.append((record["at_ms"], record["client"] if verb == "reserve" else None))
+        changes.append((record["at_ms"], record["client"] if verb == RESERVE else None))
         del changes[:-_VERSIONS]
 
     def _made(self, filter: str, before_ms: int) -> Made:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from families.purposes.purposes_factory import SENSOR, TEMP, G, House
 from sealmq.audit import disclosure
 from sealmq.audit.counts import MINUTE_MS
 from sealmq.audit.disclosure import Disclosure, Key, Made, TooMany
+from sealmq.families.api import Proposal
 
 M = MINUTE_MS
 FAR = 1 << 60
@@ -94,6 +96,19 @@ def test_a_delivery_in_the_minute_of_a_withdrawal_names_what_was_withdrawn() -> 
         delivered(1, purpose="p", under="a/#"),
     )
     assert list(found.rows) == [Key("c", "p", "a/#", Made("ann", 10), "")]
+
+
+def test_what_the_family_writes_is_what_is_read() -> None:
+    house, told = House(), []
+    for at_ms, text in ((10, G.reserve(TEMP, ("p",), ())), (M, G.release(TEMP))):
+        got = house.tell(SENSOR, text)
+        assert isinstance(got, Proposal)
+        told.append(command(at_ms, SENSOR, "") | dict(got.audit or {}))
+    # As logs of older gateways have it.
+    assert [row["detail"] for row in told] == ["reserve aip=p pip=", "release"]
+    deliveries = [delivered(m, topic=TEMP, purpose="p", under=TEMP) for m in (0, 3)]
+    found = fed(told[0], deliveries[0], told[1], deliveries[1])
+    assert [key.made for key in found.rows] == [Made(SENSOR, 10), NOBODY]
 
 
 def test_after_a_withdrawal_it_is_somebody_elses() -> None:

@@ -58,7 +58,7 @@ def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer:
         return deny(rules.MALFORMED, fitting(str(error), "not as the grammar writes it"))
 
 
-# Reservations
+# Reservations. What is audited of them begins with RESERVE or RELEASE: the log is read by it.
 
 
 def _right(state: State, who: Who, filt: str) -> Right:
@@ -94,7 +94,7 @@ def _reserve(
     if right.rule != rules.BY_STEWARD and _full(state, who, filt):
         return deny(rules.FULL, f"at most {state.settings.limit}, {WILD} of them with wildcards")
     new = Reservation(filt, aip, pip, who.client, right.label)
-    detail = f"reserve aip={','.join(sorted(new.aip))} pip={','.join(sorted(new.pip))}"
+    detail = f"{RESERVE} aip={','.join(sorted(new.aip))} pip={','.join(sorted(new.pip))}"
     return _proposal(records.reservation(new, now_ms), filt, right.rule, detail)
 
 
@@ -111,7 +111,7 @@ def _release(state: State, who: Who, filt: str) -> Answer:
     right = _changes(state, who, filt)
     if not right.allow:
         return deny(right.rule, right.reason)
-    return _proposal(records.released(filt), filt, right.rule, "release")
+    return _proposal(records.released(filt), filt, right.rule, RELEASE)
 
 
 def _unknown(state: State, purposes: Iterable[str], now_ms: int) -> Verdict | None:
