@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Any
 
+from sealmq.near import near
 from sealmq_spec.errors import Malformed
 from sealmq_spec.purposes_read import PRESUB, RELEASE, RESERVE, SET
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
@@ -19,9 +20,9 @@ from ..ask import Who
 from ..topiclabels import NONE
 from . import records, rules
 from .entitled import Right, fitting, may_reserve
-from .settings import MODES, near
+from .settings import MODES
 from .state import State
-from .store import Reservation, TooDeep, check_depth, is_wild
+from .store import Eip, Reservation, TooDeep, check_depth, is_wild
 
 WILD = 1000
 """Reservations with wildcards of one client: each may cost each question about a topic a step."""
@@ -195,10 +196,18 @@ def _get(state: State, who: Who, what: str, arg: str) -> Answer:
     right = _right(state, who, arg)
     if not right.allow:
         return deny(right.rule, right.reason)
+    # Who may create a topic is told nothing of the wider reservations that others have there: any
+    # name would do to ask about them.
+    alone: list[Reservation] | None = None
+    if right.rule == rules.BY_CREATING:
+        own = state.store.get(arg, "client")
+        if own is None or own.by != who.client:
+            return deny(rules.NO_QUESTION, "nobody has published there, nor have you reserved it")
+        alone = [own]
     if what == "reservations":
-        found, left_out = _first(state.store.crossing(arg))
+        found, left_out = _first(state.store.crossing(arg) if alone is None else alone)
         return _list("reservations", map(as_json, found), {"filter": arg}, left_out)
-    eip = state.store.eip(arg)
+    eip = state.store.eip(arg) if alone is None else Eip(alone)
     found, left_out = _first(eip.of)
     more = {"topic": arg, "aip": sorted(eip.aip), "pip": sorted(eip.pip), "strict": state.strict}
     return _list("of", map(as_json, found), more, left_out)

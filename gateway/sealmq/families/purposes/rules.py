@@ -38,6 +38,7 @@ NOT_GRANTED = "purposes.entitled.not-granted"
 NO_GRANT = "purposes.entitled.no-grant"
 OTHER_LABEL = "purposes.entitled.other-label"
 NOT_CREATOR = "purposes.entitled.not-creator"
+NO_QUESTION = "purposes.entitled.no-question"
 HELD = "purposes.entitled.held"
 RESERVED = "purposes.entitled.reserved"
 NOT_STEWARD = "purposes.entitled.not-steward"
@@ -79,6 +80,7 @@ RULES: Mapping[str, str] = {
     NO_GRANT: "Wildcards are reserved by stewards, or with a grant that covers them.",
     OTHER_LABEL: "The topic has another label; without a grant only its own clients reserve it.",
     NOT_CREATOR: "The topic is not there yet, and others create it.",
+    NO_QUESTION: "Of a topic without a label its creators are told what they have reserved there.",
     HELD: "Another right holds the reservation; a label replaces only what hangs on that label.",
     RESERVED: "Topics that begin with $, ! or @ are the protocol's own and have no reservations.",
     NOT_STEWARD: "That is for a steward of the site's purposes.",

@@ -245,6 +245,30 @@ def test_one_is_told_of_what_one_may_reserve() -> None:
     assert house.asked(SENSOR, "mode") == {"mode": "hybrid", "strict": True, "set": {}}
 
 
+@pytest.mark.parametrize("what", ["eip", "reservations"])
+def test_who_may_create_a_topic_is_told_only_of_what_it_has_reserved_there(what: str) -> None:
+    """Else anybody asks about a name that nobody uses, and is told of what is reserved above it."""
+    house = House()
+    house.reserve(DPO, "payroll/#", ("billing",), ("secret",))
+    for asked in ("before", "another has reserved it"):
+        got = house.tell(SENSOR, G.query(what, "payroll/new"))
+        assert rule(got) == "!entitled.no-question", asked
+        assert isinstance(got, Verdict)
+        assert "billing" not in got.reason
+        house.reserve(OTHER, "payroll/new", ("secret",))
+    assert house.release(OTHER, "payroll/new") == "entitled.new-topic"
+    assert house.reserve(SENSOR, "payroll/new", ("a",), ("b",)) == "entitled.new-topic"
+    told = house.asked(SENSOR, what, "payroll/new")
+    row = {"filter": "payroll/new", "aip": ["a"], "pip": ["b"], "by": SENSOR, "source": "client"}
+    assert told.get("of", told.get("reservations")) == [row]
+    assert told["left_out"] == 0
+    if what == "eip":
+        assert (told["aip"], told["pip"]) == (["a"], ["b"])
+    # Once it has the topic's label, it is told what holds there.
+    house.label("payroll/new", "m1-temp")
+    assert "payroll/#" in json.dumps(house.asked(SENSOR, what, "payroll/new"))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -189,6 +189,7 @@ def test_each_rule_is_reached() -> None:
         met(house.reserve(client, filt, ("a",), ("c",)))
     for client, text in (
         (SENSOR, "nothing"),
+        (OTHER, G.query("eip", "elsewhere")),
         (READER, G.presubscribe(READER, "legacy", "b")),
         (READER, G.presubscribe(SENSOR, "legacy", "b")),
         (DPO, G.presubscribe("nobody", "legacy", "b")),
