@@ -24,7 +24,7 @@ from .settings import MODES
 from .state import State
 from .store import Eip, Reservation, TooDeep, check_depth, is_wild
 
-WILD = 1000
+WILD = 100
 """Reservations with wildcards of one client: each may cost each question about a topic a step."""
 MAX_ANSWER = 8192
 """Bytes of an answer; what does not fit is counted."""

@@ -3,7 +3,7 @@
 mode = "hybrid"         fos, fop or hybrid (the paper, V-C)
 strict = true           what nobody has reserved is for nobody
 store = "cache"         or tree, flat (V-D)
-limit = 10000           reservations and presubscriptions of one client that is no steward
+limit = 1000            reservations and presubscriptions of one client that is no steward
 published = false       whether the paper's unescaped texts are read as well
 stewards = ["dpo"]
 [families.purposes.tree]             parent = ["child", ...]
@@ -15,12 +15,12 @@ stewards = ["dpo"]
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from sealmq.near import near
 from sealmq_spec.errors import SealError
 from sealmq_spec.purposes import Grammar, check_purpose
 from sealmq_spec.purposes_read import Reader
@@ -32,7 +32,7 @@ from .store import Reservation, TooDeep, check_depth
 from .stores import DEFAULT, STORES
 
 MODES = ("hybrid", "fop", "fos")
-LIMIT = 10_000
+LIMIT = 1000
 _KEYS = (
     "mode",
     "strict",
@@ -242,15 +242,6 @@ def _only(t: Table, where: str, names: Iterable[str]) -> None:
         if name not in names:
             key = f"{where}.{name}" if where else name
             raise FamilyConfigError(key, "unknown key", near(name, names))
-
-
-def near(name: str, names: Iterable[str]) -> str:
-    """What was probably meant, or what there is."""
-    known = sorted(names)
-    close = difflib.get_close_matches(name[:128], known, 1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return "there is: " + ", ".join(known[:12]) if known else "none is defined yet"
 
 
 def _one_of(t: Table, key: str, allowed: tuple[str, ...]) -> str:

@@ -318,8 +318,20 @@ def test_a_client_fills_its_own_share_only() -> None:
         assert house.reserve(DPO, f"dpo/{n}", ("a",)) == "entitled.steward"
 
 
+def test_a_site_that_says_nothing_of_it_gives_each_client_a_thousand() -> None:
+    house = House(granted("machine/2/#", OTHER))
+    for n in range(1000):
+        assert house.reserve(OTHER, f"machine/2/{n}", ("a",)) == "entitled.grant"
+        house.now += 1000
+    got = house.tell(OTHER, G.reserve("machine/2/x", ("a",)))
+    assert rule(got) == "!command.full"
+    assert isinstance(got, Verdict)
+    assert got.reason == "at most 1000, 100 of them with wildcards"
+
+
 def test_reservations_with_wildcards_are_bounded_more_closely() -> None:
     house = House(granted("machine/2/#", OTHER))
+    assert WILD == 100
     for n in range(WILD):
         house.reserve(OTHER, f"machine/2/+/{n}", ("a",))
     assert house.reserve(OTHER, "machine/2/+/x", ("a",)) == "!command.full"
