@@ -9,7 +9,7 @@ import difflib
 from pathlib import Path
 
 from sealmq.families import registry
-from sealmq.families.api import FamilyConfigError
+from sealmq.families.api import Family, FamilyConfigError
 
 from .errors import ConfigError
 from .lines import line_of
@@ -19,14 +19,26 @@ from .model import Config
 def agreed(config: Config, text: str, path: Path | None = None) -> Config:
     """The same configuration, once every family has taken it. ConfigError with the text's line."""
     try:
+        # The order first: of a family that it misspells, the tables would be said to be wrong.
+        families = _ordered(config)
         _read_by_someone(config)
-        _taken(config)
+        _taken(config, families)
     except ConfigError as error:
         error.line = line_of(text, error.key)
         if path is not None:
             error.path = str(path)
         raise
     return config
+
+
+def _ordered(config: Config) -> list[Family]:
+    try:
+        return registry.load(config.policy.order)
+    except registry.UnknownFamily as error:
+        tables = [name for name in config.families if name != error.name]
+        meant = difflib.get_close_matches(error.name, tables, 1)
+        hint = f"did you mean {meant[0]}?" if meant else error.hint
+        raise ConfigError(str(error), hint, key="policy.order") from None
 
 
 def _read_by_someone(config: Config) -> None:
@@ -43,11 +55,7 @@ def _read_by_someone(config: Config) -> None:
             )
 
 
-def _taken(config: Config) -> None:
-    try:
-        families = registry.load(config.policy.order)
-    except registry.UnknownFamily as error:
-        raise ConfigError(str(error), error.hint, key="policy.order") from None
+def _taken(config: Config, families: list[Family]) -> None:
     for family in families:
         try:
             family.configure(config)

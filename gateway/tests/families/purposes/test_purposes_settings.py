@@ -253,6 +253,10 @@ def test_an_order_that_names_no_family_is_told_with_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         loads(text)
     assert (caught.value.key, caught.value.line) == ("policy.order", len(text.splitlines()))
+    # Where the tables are right and the order is not, the order is what is said to be wrong.
+    with pytest.raises(ConfigError) as caught:
+        loads(text + "[families.purposes]\n")
+    assert (caught.value.key, caught.value.hint) == ("policy.order", "did you mean purposes?")
 
 
 # Reload
