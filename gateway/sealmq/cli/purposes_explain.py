@@ -178,7 +178,9 @@ def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader
     if uses:
         rows = [(u.purpose, "yes" if u.allowed else "NO", u.under, u.why) for u in uses]
         lines += ["", *table(("PURPOSE", "ALLOWED", "UNDER", "WHY"), rows)]
-    lines += ["", "who would get it now" + ("" if readers else ": nobody that is known here")]
+    # Only the mediator's memory has the others; whoever tries it beside a `sealmq sub` misses that.
+    known_here = "presubscriptions and kept sessions; clean sessions are not known here"
+    lines += ["", f"who would get it now ({known_here})" + ("" if readers else ": nobody")]
     if readers:
         titles = ("CLIENT", "FILTER", "FOR", "FROM", "GETS IT", "WHY")
         lines += table(titles, [_reader(r) for r in readers], "  ")

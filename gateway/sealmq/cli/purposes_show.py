@@ -96,11 +96,12 @@ def _tree(view: PurposesView) -> list[str]:
 
     branches = list(view.branches())
     if not branches:
-        return ["", "purposes: any name; a/b is below a"]
+        return ["", f"purposes: any name, {_MISSPELT}"]
     shown = [f"  {'  ' * depth}{p}{' (as above)' if again else ''}" for depth, p, again in branches]
     return ["", "purposes", *map(plain, shown)]
 
 
+_MISSPELT = "a misspelt one too, until [families.purposes.tree] lists them; a/b is below a"
 RESERVED = ("FILTER", "FOR", "NOT FOR", "BY", "SINCE", "")
 
 
