@@ -145,6 +145,13 @@ def test_what_an_operator_is_told_to_write_means_what_was_asked_and_no_more() ->
         assert at in ([ap], "PURPOSE")
 
 
+def test_who_withdrew_consent_stands_before_the_line_that_overrules_it() -> None:
+    house = House('mode = "fos"\n')
+    house.reserve(SENSOR, TEMP)
+    reason = house.take(READER, TEMP, "a").reason
+    assert 0 < reason.index("its owner can allow it") < reason.index("[families.purposes.reserve]")
+
+
 @pytest.mark.parametrize("how", [0, 1, 2, 3])
 def test_messages_of_all_ages_are_judged(how: int) -> None:
     house = House()
