@@ -196,7 +196,9 @@ class Scene:
         doc.setdefault("families", {}).pop("purposes", None)
         if family:
             settings = {"mode": self.variant.mode, "store": self.variant.store}
-            doc["families"]["purposes"] = {**settings, "strict": True, "stewards": [name(0)]}
+            # A steward's commands are not counted: all clients reserve as fast as they can.
+            stewards = [name(number) for number in range(self.clients)]
+            doc["families"]["purposes"] = {**settings, "strict": True, "stewards": stewards}
         else:
             doc.pop("families")
 

@@ -23,6 +23,7 @@ import purposes_load
 import purposes_rounds
 import purposes_world
 import pytest
+import tomlkit
 from bench_print import Row
 from purposes_book import HELD_STAGE, VARIED, Book
 from purposes_peer import LoadError, Peer, Sealed, cpu_ns
@@ -213,6 +214,14 @@ def test_so_many_reservations_as_were_asked_for(count: int, clients: int) -> Non
     assert len(set(made)) == len(made) == count
     named = {purposes_load.topic(n) for n in range(clients)}
     assert len(named & set(made)) == min(clients, count - 2)
+
+
+def test_no_client_of_the_bench_is_held_back(tmp_path: Path) -> None:
+    """A client that is no steward reserves 20 times a second; the bench wants to know how fast."""
+    scene = purposes_world.Scene(purposes_world.VARIANTS["hybrid"], tmp_path, clients=3, held=0)
+    doc: Any = tomlkit.parse("[policy]\n")
+    scene._configure(doc)
+    assert list(doc["families"]["purposes"]["stewards"]) == list(doc["clients"])
 
 
 # --- rounds --------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ..ask import Who
 from ..topiclabels import NONE
 from . import records, rules
 from .entitled import Right, fitting, may_reserve
+from .pace import A_SECOND, BURST
 from .settings import MODES
 from .state import State
 from .store import Eip, Reservation, TooDeep, check_depth, is_wild
@@ -38,7 +39,12 @@ Answer = Proposal | Verdict
 
 
 def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer:
-    """Read and judge one."""
+    """Read and judge one. What is judged again because others came before counts again."""
+    if who.client not in state.settings.stewards:
+        wait_ms = state.pace.take(who.client, now_ms)
+        if wait_ms:
+            often = f"at most {BURST} at once, then {A_SECOND} a second"
+            return deny(rules.TOO_MANY, f"{often}; again in {wait_ms} ms")
     if who.label == NONE:
         return deny(rules.DISABLED, "the client has no label")
     try:

@@ -28,6 +28,7 @@ DELIVER_NO_SUBSCRIPTION = "purposes.deliver.no-subscription"
 DELIVER_PAUSED = "purposes.deliver.paused"
 MALFORMED = "purposes.command.malformed"
 DISABLED = "purposes.command.disabled"
+TOO_MANY = "purposes.command.too-many"
 FULL = "purposes.command.full"
 BY_STEWARD = "purposes.entitled.steward"
 BY_GRANT = "purposes.entitled.grant"
@@ -70,6 +71,7 @@ RULES: Mapping[str, str] = {
     DELIVER_PAUSED: "Filter on subscribe: the subscription reaches a topic that it must not.",
     MALFORMED: "This is no command about purposes.",
     DISABLED: "A client without a label has no say.",
+    TOO_MANY: "A client that is no steward sends so many commands a second, not more.",
     FULL: "One client may keep so many reservations, with so many purposes in each, not more.",
     BY_STEWARD: "The client is a steward of the site's purposes.",
     BY_GRANT: "A [[families.purposes.grant]] names the client or its label.",

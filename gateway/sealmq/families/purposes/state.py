@@ -17,6 +17,7 @@ from ..topiclabels import TopicLabels
 from . import records as rows
 from .dag import Purposes
 from .judging import Judging
+from .pace import Pace
 from .settings import Settings, read
 from .store import Reservation, Store
 from .stores import STORES
@@ -53,6 +54,7 @@ class State:
         self.held: Counter[str] = Counter()
         # The second of the newest guess, and how many there were in it.
         self._guessed = (0, 0)
+        self.pace = Pace()
         self.judging = self._judging()
 
     # What holds now

@@ -81,6 +81,7 @@ class Run:
         self.asked_subs: dict[tuple[str, str], tuple[str, str | None]] = {}
         self.asked_topics: dict[tuple[str, str], int] = {}
         self.answers = self.allowed = self.denied_commands = self.paused = 0
+        self.commands = 0
 
     def same(self, what: str, got: bool, want: bool, one: One, more: object = "") -> None:
         self.answers += 1
@@ -176,8 +177,11 @@ class Run:
 
     def command(self, client: str, text: str, want: bool) -> None:
         self.denied_commands += not want
+        # Slowly enough for each client.
+        self.commands += 1
+        now = NOW + self.commands * 1000
         for one in self.all:
-            got = one.conn(client).command("purposes", text.encode(), NOW)
+            got = one.conn(client).command("purposes", text.encode(), now)
             done = isinstance(got, Proposal)
             self.same(f"{client} commands {text}", done, want, one, got)
             if isinstance(got, Proposal):

@@ -23,6 +23,7 @@ from families.purposes.purposes_factory import (
 from sealmq.families.api import Proposal, Verdict
 from sealmq.families.engine import Decision, Engine
 from sealmq.families.purposes import RULES, PurposesFamily
+from sealmq.families.purposes.pace import BURST
 from sealmq.site.check import parse
 
 STORES = ("cache", "tree", "flat")
@@ -204,6 +205,9 @@ def test_each_rule_is_reached() -> None:
         (READER, G.presubscribe(READER, "x", "typo")),
     ):
         met(house.tell(client, text))
+    for _ in range(BURST + 1):
+        got = house.tell(READER, "nothing")
+    met(got)
     for filt, ap in ((TEMP, ""), (TEMP, "c"), (TEMP, "typo"), ("machine/1/#", "b"), (TEMP, "b")):
         met(house.take(READER, filt, ap))
     met(house.read(READER, TEMP))
