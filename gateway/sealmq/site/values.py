@@ -96,7 +96,10 @@ def check_name(name: str, key: str) -> None:
 
 def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:
     if name not in labels and name not in BUILT_IN:
-        raise ConfigError(f"there is no label {name!r}", near(name, (*labels, *BUILT_IN)), key=key)
+        hint = near(name, (*labels, *BUILT_IN))
+        if not labels:
+            hint += "; a new one goes below [labels]: NAME = []"
+        raise ConfigError(f"there is no label {name!r}", hint, key=key)
 
 
 def check_with(rule: Callable[[str], object], value: str, key: str) -> None:
