@@ -10,7 +10,7 @@ from typing import Any
 from sealmq.families.conn import sub_matches
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.purposes.settings import grammar
-from sealmq.site import values
+from sealmq.near import near
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
@@ -126,7 +126,7 @@ def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list
     said = f" ({decision.reason})"
     sentences = [line.removesuffix(said).removesuffix(".") for line in lines]
     if args.client not in view.config.clients:
-        sentences.append(values.near(args.client, view.config.clients))
+        sentences.append(near(args.client, view.config.clients))
     if len(decision.votes) < 2:
         return [first, f"rule {'. '.join(sentences)}"]
     # Of several families the one that decided comes first.
