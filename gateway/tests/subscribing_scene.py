@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from families.factory import FACTORY, Site
 from families.gate import Gate
@@ -97,7 +97,7 @@ class Scene:
             changing={},
             due={},
         )
-        self.hub._follow_some = lambda: Hub._follow_some(self.hub)
+        self.hub._follow_some = lambda: Hub._follow_some(cast(Hub, self.hub))
         self.conn: Any = SimpleNamespace(
             hub=self.hub,
             state="open",

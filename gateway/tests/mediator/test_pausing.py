@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from families.gate import opened, shut
+from sealmq.families.api import Ask, Verdict
 from sealmq.mediator.answers import OwnIds
 from sealmq.mediator.controlling import Controlling
 from sealmq.mediator.hub import Hub
@@ -337,11 +338,11 @@ def test_a_subscribe_with_many_filters_leaves_others_their_turn() -> None:
     async def story() -> None:
         scene = Scene()
         judged: list[str] = []
-        ask = scene.gate.subscribe
+        before = scene.gate.subscribe
 
-        def counted(about: Any) -> Any:
-            judged.append(about.topic)
-            return ask(about)
+        def counted(ask: Ask) -> Verdict:
+            judged.append(ask.topic)
+            return before(ask)
 
         scene.gate.subscribe = counted  # type: ignore[method-assign]
         few = Subscribe(1, tuple((f"!AP/few/{n}{{bill}}", 1) for n in range(4)))
