@@ -36,12 +36,12 @@ def agree(seeds: range, steps: int) -> Counter[str]:
 
 
 def test_random_histories() -> None:
-    seen = agree(range(30), 60)
+    seen = agree(range(16), 60)
     # They are no histories in which everything is refused, or nothing.
     assert 0.1 < seen["allowed"] / seen["answers"] < 0.9
-    assert seen["answers"] > 10_000
-    assert seen["paused"] > 100
-    assert seen["denied_commands"] > 30
+    assert seen["answers"] > 5_000
+    assert seen["paused"] > 50
+    assert seen["denied_commands"] > 15
 
 
 def with_a_cache_of(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
