@@ -70,6 +70,17 @@ def add_who(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """-W: of a command that waits for an answer; mosquitto_sub's letter."""
+    parser.add_argument(
+        "-W",
+        "--timeout",
+        metavar="SECONDS",
+        default="30",
+        help="give up after so many seconds without an answer (default: 30)",
+    )
+
+
 async def client_of(
     args: argparse.Namespace,
     options: Options,

@@ -22,8 +22,7 @@ purpose. It counts at once, also for what is subscribed already. For others only
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq presubscribe"""
-    from .acting import CODES, add_who
-    from .reserve import add_timeout
+    from .acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "presubscribe",

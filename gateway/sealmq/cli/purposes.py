@@ -36,8 +36,7 @@ _VERBS = ("show", "explain", "report")
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq purposes show|explain|report|set"""
-    from .acting import CODES, add_who
-    from .reserve import add_timeout
+    from .acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "purposes",

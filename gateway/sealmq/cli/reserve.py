@@ -25,7 +25,7 @@ reserve what: `sealmq purposes show SITE`, and gateway/PURPOSES.md.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq reserve"""
-    from .acting import CODES, add_who
+    from .acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "reserve",
@@ -60,17 +60,6 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "--remove", action="store_true", help="take away what clients have reserved there"
     )
     add_timeout(parser)
-
-
-def add_timeout(parser: argparse.ArgumentParser) -> None:
-    """-W, as `pub` has it."""
-    parser.add_argument(
-        "-W",
-        "--timeout",
-        metavar="SECONDS",
-        default="30",
-        help="give up after so many seconds without an answer (default: 30)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
