@@ -23,7 +23,7 @@ from .entitled import Right, fitting, may_reserve
 from .pace import A_SECOND, BURST
 from .settings import MODES
 from .state import State
-from .store import Eip, Reservation, TooDeep, check_depth, is_wild
+from .store import Eip, Reservation, TooDeep, check_depth, in_order, is_wild
 
 WILD = 100
 """Reservations with wildcards of one client: each may cost each question about a topic a step."""
@@ -231,7 +231,7 @@ def _first(found: Iterable[Reservation]) -> tuple[list[Reservation], int]:
         for count, one in enumerate(found, 1):  # noqa: B007
             yield one
 
-    first = nsmallest(MOST, counted(), key=_order)
+    first = nsmallest(MOST, counted(), key=in_order)
     return first, count - len(first)
 
 
@@ -261,10 +261,6 @@ def as_json(r: Reservation) -> dict[str, Any]:
         "by": r.by,
         "source": r.source,
     }
-
-
-def _order(r: Reservation) -> tuple[str, str]:
-    return r.filter, r.source
 
 
 _dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False).encode

@@ -10,8 +10,9 @@ from sealmq_spec.errors import Malformed
 
 from ..ask import Ask
 from ..shared import inner
+from .records import NAME
 from .state import State
-from .store import Eip, Reservation
+from .store import Eip, Reservation, in_order
 
 SHOWN = 12
 
@@ -27,14 +28,14 @@ def lines(state: State, ask: Ask) -> Sequence[str]:
     said = [mode(state), *dormant(state, topic)]
     if ask.question == "subscribe":
         said += _filter(state, topic)
-        ap = str(ask.notes.get("purposes", {}).get("ap") or state.presub(ask.who.client, topic))
+        ap = state.purpose(ask.who.client, topic, ask.notes.get(NAME, {}))
         return [*said, _subscribed(ask.who.client, topic, ap)]
     eip = state.store.eip(topic)
     said += _topic(state, topic, eip)
     if ask.question == "deliver":
         for sub in ask.subs[:SHOWN]:
             filt = inner(sub.filter)
-            ap = str(sub.notes.get("purposes", {}).get("ap") or state.presub(ask.who.client, filt))
+            ap = state.purpose(ask.who.client, filt, sub.notes.get(NAME, {}))
             said.append(_subscribed(ask.who.client, filt, ap))
             if ap and eip:
                 said.append(why(state, eip, ap))
@@ -70,7 +71,7 @@ def names(purposes: Iterable[str]) -> str:
 
 
 def _topic(state: State, topic: str, eip: Eip) -> list[str]:
-    said = _some(sorted(eip.of, key=lambda r: (r.filter, r.source)), len(eip.of))
+    said = _some(sorted(eip.of, key=in_order), len(eip.of))
     if not eip:
         what = "nothing" if state.strict else "anything"
         return [*said, f"no reservation matches {topic}, so it may be used for {what}"]
@@ -87,7 +88,7 @@ def _filter(state: State, filt: str) -> list[str]:
             found.append(r)
     if not count:
         return [f"no reservation reaches a topic of {filt}"]
-    return _some(sorted(found, key=lambda r: (r.filter, r.source)), count)
+    return _some(sorted(found, key=in_order), count)
 
 
 def _some(found: Sequence[Reservation], count: int) -> list[str]:

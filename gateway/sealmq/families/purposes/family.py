@@ -143,12 +143,10 @@ class PurposesFamily(Family):
         )
 
     def _purpose(self, client: str, filt: str, notes: Mapping[str, object], deps: list[Dep]) -> str:
-        """The subscription's own purpose, else the one that was declared for it, or ""."""
-        said = notes.get("ap")
-        if said is not None:
-            return str(said)
-        deps.append(presub_dep(client, filt))
-        return self.state.presub(client, filt)
+        """State.purpose, with what the answer rests on."""
+        if "ap" not in notes:
+            deps.append(presub_dep(client, filt))
+        return self.state.purpose(client, filt, notes)
 
     def _refusal(self, rule: str, who: Who, filt: str, ap: str) -> str:
         """What is told to the client: at most 200 bytes, and how an operator would allow it."""

@@ -8,7 +8,7 @@ is dormant, out of the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sealmq_spec.purposes_read import Reader
 
@@ -85,6 +85,14 @@ class State:
             return ""
         self._guessed = second, count + 1
         return self.purposes.suggest(purpose)
+
+    def purpose(self, client: str, filt: str, notes: Mapping[str, object]) -> str:
+        """A subscription's own purpose, else the one that was declared for it, or "".
+
+        notes: what `parse` made of its filter.
+        """
+        said = notes.get("ap")
+        return self.presub(client, filt) if said is None else str(said)
 
     def own(self, filt: str) -> Reservation | None:
         """The clients' reservation of exactly this filter, whether it counts now or not."""

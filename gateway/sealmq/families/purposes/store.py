@@ -200,6 +200,11 @@ class Wild:
         return self._by.get(by, 0)
 
 
+def in_order(reservation: Reservation) -> tuple[str, str]:
+    """The order in which reservations are shown."""
+    return reservation.filter, reservation.source
+
+
 def is_wild(filter: str) -> bool:
     return "+" in filter or "#" in filter
 
