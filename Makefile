@@ -22,7 +22,7 @@ BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times
     $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device firmware clean
+.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -69,6 +69,9 @@ bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 
 bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
 	@$(PYTHON) -m sealmq.cli bench device
+
+bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten minutes)
+	@$(PYTHON) -m sealmq.cli bench purposes
 
 clean:  ## remove all that was made, the virtualenv included
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -23,6 +23,7 @@ from vectorgen import (  # noqa: E402
     cases_handover,
     cases_keys,
     cases_kg,
+    cases_purposes,
     cases_reader,
     cases_records,
     cases_session,
@@ -42,6 +43,7 @@ PARTS = (
     cases_session,
     cases_time,
     cases_handover,
+    cases_purposes,
 )
 
 

@@ -21,7 +21,7 @@ _HERE = __file__.replace("\\", "/").rpartition("/")[0] or "."
 sys.path.insert(0, _HERE)
 
 from sealmq_spec.errors import SealError  # noqa: E402
-from vector_ops import Wrong, basics, class_of, kg, packets, scripts  # noqa: E402
+from vector_ops import Wrong, basics, class_of, kg, packets, purposes, scripts  # noqa: E402
 
 # Where to flip in long packets when not everywhere: all of the first and last bytes, some between.
 _FIRST, _LAST, _BETWEEN = 32, 20, 12
@@ -112,6 +112,7 @@ OPS: "dict[str, Any]" = {}
 OPS.update(basics.OPS)
 OPS.update(packets.OPS)
 OPS.update(kg.OPS)
+OPS.update(purposes.OPS)
 SCRIPTS: "dict[str, Any]" = scripts.SCRIPTS
 
 

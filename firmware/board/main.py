@@ -42,7 +42,7 @@ def blob(key: str, size: int = 512) -> bytes:
 
 # What /app.json says, with what is usual where it says nothing.
 def settings() -> "dict[str, Any]":
-    app: "dict[str, Any]" = {"topic": "", "every": 10, "qos": 1, "subscribe": ""}
+    app: "dict[str, Any]" = {"topic": "", "every": 10, "qos": 1, "subscribe": "", "purpose": ""}
     try:
         with open("/app.json") as f:
             app.update(json.load(f))
@@ -105,7 +105,7 @@ def board(app: "dict[str, Any]", dog: "Any") -> "Any":
     living.on_change = changed
     living.set_callback(lambda m: say("got", m.topic, "bytes=%d age=%s" % (len(m.payload), m.age)))
     if app["subscribe"]:
-        living.subscribe(app["subscribe"], qos=app["qos"])
+        living.subscribe(app["subscribe"], qos=app["qos"], purpose=app["purpose"] or None)
     return living
 
 

@@ -170,6 +170,8 @@ _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("seal", _often, _OURS, SIZES),
     ("tls_record", _often, _TLS, SIZES),
     ("subscribe", _subscribe, VARIANTS, (0,)),
+    ("subscribe_purpose", _subscribe, _OURS, (0,)),
+    ("reserve", _subscribe, _OURS, (0,)),
     ("connect", _connect, VARIANTS, ONE),
     ("reconnect", _reconnect, _OURS, ONE),
     ("wake_publish_sleep", _wake, VARIANTS, ONE),

@@ -72,6 +72,18 @@ def subscribe(c: Client, payload: bytes, n: int) -> None:
         c.subscribe("bench/subscribe")
 
 
+# For a purpose.
+def subscribe_purpose(c: Client, payload: bytes, n: int) -> None:
+    for _ in range(n):
+        c.subscribe("bench/subscribe", 0, "billing")
+
+
+# A reservation, to its answer.
+def reserve(c: Client, payload: bytes, n: int) -> None:
+    for _ in range(n):
+        c.reserve(TOPIC, ("billing",), ("marketing",))
+
+
 def receive(c: Client, payload: bytes, n: int) -> None:
     for _ in range(n):
         c.wait_msg()
@@ -158,6 +170,8 @@ WORK = {
     "publish": publish,
     "publish_qos1": publish_qos1,
     "subscribe": subscribe,
+    "subscribe_purpose": subscribe_purpose,
+    "reserve": reserve,
     "receive": receive,
     "receive_uncached": receive,
     "seal": seal,

@@ -17,6 +17,7 @@ from mqtt_frames import ConnectionClosed
 from peer_connection import Connection
 from peer_site import Site
 from sealmq_spec import const, control, provision
+from sealmq_spec.purposes_read import Reader
 from sealmq_spec.topics import matches, split_token
 from sealmq_spec.window import Window
 
@@ -31,6 +32,7 @@ class Peer:
         self.window = Window()
         self.present = 0
         self.gives_kg_time = True
+        self.grammar = Reader()
         self.denied: dict[str, tuple[int, str, str]] = {}
         # Hooks that return True when they did all there was to do.
         self.on_connect: Callable[[Connection], bool] | None = None
@@ -38,6 +40,7 @@ class Peer:
         self.on_publish: Callable[[Connection, str, bytes, int, int], bool] | None = None
         self.on_subscribe: Callable[[Connection, str, int], bool] | None = None
         self.on_ping: Callable[[Connection], bool] | None = None
+        self.on_command: Callable[[Connection, str, int], bool] | None = None
         self.on_ask: Callable[[Connection, bytes], bool] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -122,7 +125,8 @@ class Peer:
             c.notice(1, ctr, *self.denied[name])
         else:
             for filt, granted in c.filters.items():
-                if fresh and matches(filt, name):
+                access = self.grammar.read_access(filt)
+                if fresh and matches(access[0] if access else filt, name):
                     c.publish(topic, c.m3(topic, m1, self.site.own), granted)
         if qos:
             c.send(0x40, pid)

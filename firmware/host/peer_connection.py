@@ -80,6 +80,9 @@ class Connection:
     def notice(self, what: int, ctr: int, code: int, rule: str, reason: str) -> None:
         self.tell(control.notice(what, ctr, code, rule, reason))
 
+    def reply(self, ctr: int, said: bytes = b"") -> None:
+        self.tell(bytes((const.OP_REPLY,)) + ctr.to_bytes(3, "big") + said)
+
     def receipt(self) -> None:
         w = self.peer.window
         self.tell(control.receipt(w.top, w.mask))
@@ -106,7 +109,7 @@ class Connection:
         return [(const.TLV_KG_TIME, blob)]
 
     def take_up(self, packet: bytes) -> None:
-        """A sealed packet on the control topic; the question for time is answered."""
+        """A sealed packet on the control topic; what it asks for or commands is answered."""
         s = self.site
         body = control.open_up(
             self.aead(const.USE_CONTROL), self.salt, s.id, s.client, s.mediator, packet
@@ -115,6 +118,13 @@ class Connection:
         if body[0] == const.OP_ASK_TIME:
             said = bytes((const.OP_TIME,)) + body[1:17] + s.now_ms().to_bytes(6, "big")
             self.tell(said + pack(self.kg_time(body[1:17])))
+        elif body[0] == const.OP_COMMAND:
+            family, command = body[2 : 2 + body[1]].decode(), body[2 + body[1] :].decode()
+            ctr = control.up_header(packet)[1]
+            self.peer.log("command", family, command, ctr)
+            hook = self.peer.on_command
+            if hook is None or not hook(self, command, ctr):
+                self.reply(ctr)
 
     def m1(self, topic: bytes, plain: bytes, roots: Roots, ctr: int) -> bytes:
         """A message of this client as a publisher at another label would seal it."""

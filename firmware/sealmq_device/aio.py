@@ -17,6 +17,7 @@ from .waits import Core, Wait, pulse
 
 _TYPING = False
 if _TYPING:
+    from collections.abc import Iterable
     from typing import Any
 
     from sealmq_spec.reader import Message
@@ -92,18 +93,48 @@ class Client(Tasks):
             # It was not forwarded: published anew, once, under the roots of the new epoch.
             again = True
 
-    async def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
+    async def subscribe(
+        self, topic: "str | bytes", qos: int = 0, purpose: "str | None" = None
+    ) -> int:
+        if purpose is not None:
+            topic = self.core._for(topic, purpose)
         filt = to_filter(topic)
-        if qos not in (0, 1):
+        if qos != 0 and qos != 1:
             raise Misuse("QoS is 0 or 1")
         await self._clear()
         granted: int = await self._asks(subscribing(self.core, filt, qos))
         return granted
 
-    async def unsubscribe(self, topic: "str | bytes") -> None:
+    async def unsubscribe(self, topic: "str | bytes", purpose: "str | None" = None) -> None:
+        if purpose is not None:
+            topic = self.core._for(topic, purpose)
         filt = to_filter(topic)
         await self._clear()
         await self._asks(self.core._unsubscribing(filt))
+
+    # These three as the blocking Client's.
+    async def reserve(
+        self, topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
+    ) -> None:
+        from .reserving import reserve
+
+        await self._command(reserve(self.core, topic, aip, pip))
+
+    async def release(self, topic: "str | bytes") -> None:
+        from .reserving import release
+
+        await self._command(release(self.core, topic))
+
+    async def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
+        from .reserving import presubscribe
+
+        await self._command(presubscribe(self.core, client, topic, purpose))
+
+    async def _command(self, command: str) -> None:
+        from .reserving import commanding
+
+        await self._clear()
+        await self._asks(commanding(self.core, command))
 
     async def resend(self) -> None:
         await self._clear()

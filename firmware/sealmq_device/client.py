@@ -20,6 +20,7 @@ from .subscribing import ASK, END, granted, request, subscribing, to_filter, to_
 
 _TYPING = False
 if _TYPING:
+    from collections.abc import Iterable
     from typing import Any
 
     from .link import Steps
@@ -272,12 +273,15 @@ class Client(Incoming):
             if isinstance(got, tuple):
                 raise from_notice(got)
 
-    # The QoS that was granted. Denied when it was refused.
-    def subscribe(self, topic: "str | bytes", qos: int = 0) -> int:
+    # The QoS that was granted. Denied when it was refused. purpose: what its messages are for,
+    # which is kept for a reconnect with the filter.
+    def subscribe(self, topic: "str | bytes", qos: int = 0, purpose: "str | None" = None) -> int:
         if self.cb is None:
             raise Misuse("subscribe without a callback: set_callback first")
+        if purpose is not None:
+            topic = self._for(topic, purpose)
         filt = to_filter(topic)
-        if qos not in (0, 1):
+        if qos != 0 and qos != 1:
             raise Misuse("QoS is 0 or 1")
         s = self.session
         if s.due or s.ctr > _LAST_CTR or self._astray:
@@ -285,7 +289,10 @@ class Client(Incoming):
         want = request(self, ASK, filt, qos)
         return granted(self, filt, qos, _answer(self, want >> 16, want & 0xFFFF))
 
-    def unsubscribe(self, topic: "str | bytes") -> None:
+    # purpose: the one that it was subscribed for.
+    def unsubscribe(self, topic: "str | bytes", purpose: "str | None" = None) -> None:
+        if purpose is not None:
+            topic = self._for(topic, purpose)
         filt = to_filter(topic)
         self._upkeep()
         self._alive()
@@ -296,6 +303,42 @@ class Client(Incoming):
         body = yield request(self, END, filt, 0)
         if isinstance(body, tuple):
             raise from_notice(body)
+
+    # --- purposes (reserving.py, SPEC.md 12) ---
+
+    # What the messages of a filter may be used for and what they may not; durable at the gateway
+    # when it returns, so not repeated by itself. Denied when this client is not entitled to it.
+    def reserve(
+        self, topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
+    ) -> None:
+        from .reserving import reserve
+
+        self._command(reserve(self, topic, aip, pip))
+
+    # Takes the reservation of this filter back.
+    def release(self, topic: "str | bytes") -> None:
+        from .reserving import release
+
+        self._command(release(self, topic))
+
+    # Says what a client's subscriptions to a filter are for that do not say so themselves. purpose:
+    # None takes it back.
+    def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
+        from .reserving import presubscribe
+
+        self._command(presubscribe(self, client, topic, purpose))
+
+    def _for(self, topic: "str | bytes", purpose: str) -> str:
+        from .reserving import access
+
+        return access(self, topic, purpose)
+
+    def _command(self, command: str) -> None:
+        from .reserving import commanding
+
+        self._upkeep()
+        self._alive()
+        self._run(commanding(self, command))
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:

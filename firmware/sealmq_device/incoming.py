@@ -3,7 +3,7 @@
 # callback may publish without recursing.
 from micropython import const
 
-from sealmq_spec.const import CONTROL, OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_TIME, PUBLIC
+from sealmq_spec.const import CONTROL, OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_REPLY, OP_TIME, PUBLIC
 from sealmq_spec.errors import Malformed, NoKey, RateLimited, SealError, TooLarge, from_notice
 
 from .joining import Joined
@@ -26,6 +26,7 @@ _WHAT_PUBLISH = const(1)
 _WHAT_CONTROL = const(4)
 _PINGRESP = const(0xD0)
 _STALE = const(3)
+_REPLY = const(-1)  # in the place of a notice's class
 _LABEL = const(2)  # where m3 has its label
 _SUITE = const(1)  # and its suite, in the upper three bits
 _CCM = const(1)  # the one suite that code for frequent messages takes
@@ -175,6 +176,9 @@ class Incoming(Joined):
             if said[2] == _STALE and said[0] == _WHAT_PUBLISH and said[1] > self._since:
                 self._astray = True
             self._noticed(said)
+        elif op == OP_REPLY:
+            # What a command is answered with ends its wait as a notice does.
+            self._noticed((_WHAT_CONTROL, said[0], _REPLY, "", said[1]))
 
     # PINGRESP, or an acknowledgement that nobody waits for any more.
     def _acked(self, first: int, body: bytearray) -> None:
@@ -185,6 +189,8 @@ class Incoming(Joined):
     def _noticed(self, said: "Notice") -> None:
         if said[1] and said[1] == self._awaited:
             self._denied = said
+            if said[0] == _WHAT_CONTROL:
+                self._doubt = said  # nothing acknowledges a command
         elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
             self._doubt = said
         elif not said[1] and said[0] == _WHAT_CONTROL and self._asking:

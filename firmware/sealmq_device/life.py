@@ -19,7 +19,7 @@ from .outbox import Outbox
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from .client import Client
@@ -29,12 +29,13 @@ if _TYPING:
 WAIT = const(0)  # ms
 CONNECT = const(1)
 DROP = const(2)  # the connection, without a word: an error that says why
-ASK = const(3)  # (filter, QoS; -1 to unsubscribe)
+ASK = const(3)  # (filter, QoS; -1 to unsubscribe), (command, COMMAND)
 SEND = const(4)  # an Item, sealed now
 RESEND = const(5)  # an Item, as it was
 PING = const(6)
 LISTEN = const(7)  # ms at most
 SYNC = const(8)  # ask for the time
+COMMAND = const(-2)  # in the place of a QoS
 
 _AROUND = const(75)  # what a PUBLISH has besides topic and message, at most
 # A connection that ends sooner counts as one more failure: else a peer that welcomes and hangs up
@@ -108,13 +109,36 @@ class Life:
         return n
 
     # Now or as soon as there is a session, and again in each that needs it. qos -1: no longer.
-    def subscribe(self, topic: "str | bytes", qos: int = 0) -> None:
+    def subscribe(self, topic: "str | bytes", qos: int = 0, purpose: "str | None" = None) -> None:
         _flags(max(qos, 0), False, 0)
-        self.asks.append((topic, qos))
-        self._poke()
+        if purpose is not None:
+            topic = self.core._for(topic, purpose)
+        self._ask(topic, qos)
 
-    def unsubscribe(self, topic: "str | bytes") -> None:
-        self.subscribe(topic, -1)
+    def unsubscribe(self, topic: "str | bytes", purpose: "str | None" = None) -> None:
+        self.subscribe(topic, -1, purpose)
+
+    # As Client's, but queued: sent until it is answered, once.
+    def reserve(
+        self, topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
+    ) -> None:
+        from .reserving import reserve
+
+        self._ask(reserve(self.core, topic, aip, pip), COMMAND)
+
+    def release(self, topic: "str | bytes") -> None:
+        from .reserving import release
+
+        self._ask(release(self.core, topic), COMMAND)
+
+    def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
+        from .reserving import presubscribe
+
+        self._ask(presubscribe(self.core, client, topic, purpose), COMMAND)
+
+    def _ask(self, what: "str | bytes", qos: int) -> None:
+        self.asks.append((what, qos))
+        self._poke()
 
     def isconnected(self) -> bool:
         return self.up

@@ -9,7 +9,7 @@ from micropython import const
 
 from sealmq_spec.errors import Misuse, SealError
 
-from .life import ASK, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
+from .life import ASK, COMMAND, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
 
 _TYPING = False
 if _TYPING:
@@ -107,6 +107,8 @@ class Living(Life):
             raise arg
         elif what != ASK:
             self._sync()
+        elif arg[1] == COMMAND:
+            c._command(arg[0])
         elif arg[1] < 0:
             c.unsubscribe(arg[0])
         else:

@@ -5,7 +5,7 @@ import asyncio
 
 from sealmq_spec.errors import Misuse, SealError
 
-from .life import ASK, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
+from .life import ASK, COMMAND, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
 
 _TYPING = False
 if _TYPING:
@@ -78,6 +78,8 @@ class Living(Life):
         elif what != ASK:
             await c._clear()
             self._sync()
+        elif arg[1] == COMMAND:
+            await c._command(arg[0])
         elif arg[1] < 0:
             await c.unsubscribe(arg[0])
         else:

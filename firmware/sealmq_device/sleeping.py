@@ -5,7 +5,7 @@ from hashlib import sha256
 from micropython import const
 
 from .client import Client
-from .life import CONNECT, SEND
+from .life import COMMAND, CONNECT, SEND
 from .living import Living
 from .outbox import Outbox
 from .rtc import ROOM, Rtc, RtcStore
@@ -145,7 +145,9 @@ class Sleeper(Living):
         filters = sha256(repr(asks).encode()).digest()[:4]
         if c._present and filters == kept.filters and kept.boot % _OFTEN:
             for filt, qos in asks:
-                c._subscribed[filt if isinstance(filt, bytes) else filt.encode()] = qos
-            asks.clear()
+                if qos >= 0:
+                    c._subscribed[filt if isinstance(filt, bytes) else filt.encode()] = qos
+            # Commands go out.
+            self.asks = [ask for ask in asks if ask[1] == COMMAND]
         elif asks:
             kept.filters = filters

@@ -35,7 +35,6 @@ if _TOKEN != 3 + TAG or len(TOKEN) != 4:
 _bytearray = bytearray
 _isinstance: "Any" = isinstance
 _len = len
-_str: "Any" = str
 _tuple: "Any" = tuple
 _seal_token = Session.seal_token
 
@@ -99,9 +98,11 @@ def request(self: "Any", first: int, filt: bytes, qos: int) -> int:
     return ack << 16 | pid
 
 
-def to_filter(topic: "str | bytes") -> bytes:
-    name: "Any" = topic
-    raw: bytes = name.encode() if _isinstance(topic, _str) else to_text(topic).encode()
+def to_filter(topic: "Any") -> bytes:
+    try:
+        raw: bytes = topic.encode()
+    except AttributeError:
+        raw = to_text(topic).encode()
     check_raw_filter(raw)
     return raw
 

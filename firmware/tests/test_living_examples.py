@@ -1,4 +1,6 @@
-"""The two main.py of firmware/README.md run as they stand there; the hardware is played."""
+"""The two main.py of firmware/README.md, and its ten lines about purposes, run as they stand there;
+the hardware is played.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import pytest
 
 from device_script import PRELUDE, Board, board
 from living_script import NETWORK, gives_receipts
+from peer_connection import Connection
 from real_micropython import ROOT
 
 BITS = ("64", "32")
@@ -83,3 +86,25 @@ def test_on_a_battery(bits: str, tmp_path: Path) -> None:
         sent = [(name, plain) for name, plain, *_ in b.peer.said("publish")]
         assert sent == [("machine/1/temperature", b"21.5")] * 3
         assert [boot for _, boot, _ in b.peer.said("connected")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_what_a_boards_data_is_for(bits: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            target = b"machine/1/target"
+            c.publish(target, c.m3(target, c.m1(target, b"19", c.site.own, 101), c.site.own), 1)
+            return False
+
+        b.peer.on_publish = on_publish
+        text = (ROOT / "firmware" / "README.md").read_text(encoding="utf-8")
+        found = re.search(r"## Purposes\n.*?```python\n(.*?)```", text, re.S)
+        assert found
+        script = found[1].replace("/sealmq.json", str(b.enrolment))
+        assert b.run(bits, script, "") == ["b'machine/1/target' b'19'"]
+        assert [command for _, command, _ in b.peer.said("command")] == [
+            "!RESERVE/machine/1/temperature{service,safety|staff-performance}",
+            "!RESERVE/machine/1/temperature{}",
+        ]
+        assert b.peer.said("subscribe") == [("!AP/machine/1/target{control}", 1)]

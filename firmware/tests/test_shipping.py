@@ -39,6 +39,30 @@ while not got:
     c.wait_msg()
 say(got[0].topic, got[0].payload, c.refused)
 """
+RESERVES = """
+c.connect()
+say(c.reserve("machine/1/t", ["billing"]), c.publish("machine/1/t", b"21.5", qos=1) == 2)
+"""
+PURPOSES = """
+got = []
+c.set_callback(got.append)
+c.connect()
+say(c.reserve("machine/1/t", ["billing"]), c.subscribe("machine/#", 1, "billing"))
+c.publish("machine/1/t", b"21.5", qos=1)
+while not got:
+    c.wait_msg()
+say(got[0].topic, got[0].payload, c.refused)
+"""
+ASYNC_PURPOSES = """
+import asyncio
+from sealmq_device import aio
+async def main():
+    c = aio.Client(sys.argv[1])
+    await c.connect()
+    await c.reserve("machine/1/t", ["billing"])
+    say(await c.subscribe("machine/#", 1, "billing"), c.isconnected())
+asyncio.run(main())
+"""
 # With a heap of 96 kB: behind RECEIVES.
 HANDS_OVER = """
 c.ping()
@@ -110,6 +134,9 @@ def test_it_can_be_made_again_byte_for_byte(built: Path, tmp_path: Path) -> None
         ("sensor", "from sealmq_device.living import Living" + PUBLISHES, ["False True"]),
         ("display", RECEIVES, ["b'machine/1/t' b'21.5' {}"]),
         ("asyncio", "from sealmq_device import aio\nsay(bool(aio.Client))", ["True"]),
+        ("asyncio", ASYNC_PURPOSES, ["1 True"]),
+        ("sensor-purposes", "from sealmq_device.living import Living" + RESERVES, ["None True"]),
+        ("display-purposes", PURPOSES, ["None 1", "b'machine/1/t' b'21.5' {}"]),
     ],
 )
 def test_a_set_has_what_its_board_needs(
@@ -278,6 +305,17 @@ def test_96_kilobytes_of_heap_are_enough(
     assert b.peer.said("asked") == [(0,), (1,)]
     assert len(b.peer.said("publish")) == 3
     assert int(said[2]) > 8_000, said[2]
+
+
+def test_purposes_fit_into_96_kilobytes_beside_it(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new client provisions, reserves, subscribes and receives."""
+    shipped(built, monkeypatch)
+    with board(tmp_path) as b:
+        said = b.run("32", PURPOSES + "import gc\ngc.collect()\nsay(gc.mem_free())", heap="96k")
+    assert said[:2] == ["None 1", "b'machine/1/t' b'21.5' {}"]
+    assert int(said[2]) > 12_000, said[2]
 
 
 def new_epoch(c: Connection) -> bool:

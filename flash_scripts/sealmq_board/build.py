@@ -27,7 +27,7 @@ wifi.json: {"ssid": "workshop", "key": "..."}. Secrets are never given as argume
 the client's secret (mode 0600) until `sealmq board flash` has brought it to the board.
 """
 _LARGEST_APP = 4096
-_APP = {"topic": "", "every": 10, "qos": 1, "subscribe": ""}
+_APP = {"topic": "", "every": 10, "qos": 1, "subscribe": "", "purpose": ""}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +59,7 @@ def app_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often; default: 10")
     parser.add_argument("--qos", type=int, choices=(0, 1), help="default: 1")
     parser.add_argument("--subscribe", metavar="FILTER", help="what it listens to")
+    parser.add_argument("--purpose", help="what for, where the site asks for that")
     parser.add_argument("--app", metavar="FILE", help="an app.json, where options are not enough")
     parser.add_argument("--main", metavar="FILE", help="your program, in place of main.py")
 

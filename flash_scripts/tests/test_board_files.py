@@ -122,7 +122,8 @@ def test_a_slot_has_its_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["machine/+/t", "machine/#"])
 def test_a_topic_to_publish_to_has_no_wildcard(topic: str) -> None:
-    given = argparse.Namespace(app=None, topic=topic, every=None, qos=None, subscribe=None)
+    names = ("app", "every", "qos", "subscribe", "purpose")
+    given = argparse.Namespace(topic=topic, **dict.fromkeys(names))
     with pytest.raises(BoardError, match="has a wildcard"):
         build.app_settings(given)
 

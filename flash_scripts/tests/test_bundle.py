@@ -32,7 +32,8 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def test_what_is_in_it(tmp_path: Path) -> None:
     target = tmp_path / "m7.board"
-    done = command(*words(tmp_path, target, "--every", "2.5", "--mediator", "[fd00::1]:1884"))
+    more = ("--every", "2.5", "--mediator", "[fd00::1]:1884", "--subscribe", "c/#")
+    done = command(*words(tmp_path, target, *more, "--purpose", "control"))
     assert done.returncode == 0, done.stderr
     assert set(everything(target)) == {"nvs.bin", "vfs.bin", "bundle.json"}
     taken = bundle.read(target)
@@ -46,7 +47,7 @@ def test_what_is_in_it(tmp_path: Path) -> None:
     assert len(found) == 3
     files, _ = littlefs.contents(taken.vfs)
     assert json.loads(files["/app.json"]) == {
-        "topic": "a/b", "every": 2.5, "qos": 1, "subscribe": "",
+        "topic": "a/b", "every": 2.5, "qos": 1, "subscribe": "c/#", "purpose": "control",
     }  # fmt: skip
     # Nothing secret is where MicroPython's file system shows it.
     for secret in (SECRET[:40], WIFI_KEY):

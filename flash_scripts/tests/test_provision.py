@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from sealmq_board import client_files
 # Programs and erases that a board from nothing takes are more.
 _WRITES = 700
 TOPIC = ("--topic", "machine/1/t")
+APP = {"topic": "", "every": 10, "qos": 1, "subscribe": "", "purpose": ""}
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def test_a_board_from_nothing_to_a_client(bits: int, tmp_path: Path) -> None:
     with living_board(tmp_path / "board", bits) as board:
         assert board.info()["client"] is None
         said = board.well("provision", "--enrolment", file, "--wifi", wifi, *TOPIC)
-        assert "m7; 25 files written, in NVS: wifi, enrolment" in said
+        assert re.search(r"m7; \d\d files written, in NVS: wifi, enrolment", said)
         # Its mediator is nowhere; all before that is as it should be.
         said = board.says("sealmq: down", "--reset")
         assert "sealmq: boot slot=a ver=" in said
@@ -49,7 +51,7 @@ def test_a_board_from_nothing_to_a_client(bits: int, tmp_path: Path) -> None:
         manifest = client_files.manifest(client_files.client_set("everything", arch))
         assert (about["slot"], about["version"]) == ("a", client_files.version(manifest))
         assert (about["wifi"], about["trial"], about["rolled_back"]) == (True, None, None)
-        assert about["app"] == {"topic": "machine/1/t", "every": 10, "qos": 1, "subscribe": ""}
+        assert about["app"] == APP | {"topic": "machine/1/t"}
         # Once more: nothing is written, and what is given new is all that changes.
         before = board.writes()
         said = board.well("provision", "--enrolment", file, "--wifi", wifi, "--no-start")
@@ -60,7 +62,7 @@ def test_a_board_from_nothing_to_a_client(bits: int, tmp_path: Path) -> None:
         assert board.nvs()["enrolment"] == file.read_bytes()
         about = board.info()
         assert about["mediator"] == "10.0.0.9:1884"
-        assert about["app"] == {"topic": "machine/1/t", "every": 2.5, "qos": 1, "subscribe": ""}
+        assert about["app"] == APP | {"topic": "machine/1/t", "every": 2.5}
 
 
 def test_who_is_not_asked_is_not_overwritten(board: Living, tmp_path: Path) -> None:

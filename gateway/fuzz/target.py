@@ -16,6 +16,7 @@ Choice = TypeVar("Choice")
 NAMES = (
     "mqtt_codec",
     "packets",
+    "purposes",
     "reader",
     "session",
     "device",

@@ -223,6 +223,8 @@ class Peer:
         self.knobs = Knobs()
         self.links: list[Link] = []
         self.published: list[Published] = []
+        # Families' commands: (family, body).
+        self.commands: list[tuple[str, bytes]] = []
         self.highest = (0, 0, 0)
         self.salts: dict[tuple[int, int], bytes] = {}
         # (gen, boot, salt) -> what outlives a connection.
@@ -532,6 +534,7 @@ class Link:
         elif body[0] == OP_COMMAND:
             ctr, end = control.up_header(payload)[1], 2 + body[1]
             family = body[2:end].decode()
+            self.peer.commands.append((family, body[end:]))
             if family in self.knobs.refuse:
                 self.notice(4, ctr, *self.knobs.refuse[family])
             elif family != "silent":

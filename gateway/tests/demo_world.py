@@ -14,11 +14,12 @@ from typing import Any
 
 from sealmq.demo import plot
 from sealmq.demo.capture import label_number
-from sealmq.demo.cast import PARTS, Policy, listens
+from sealmq.demo.cast import PARTS, PERFORMANCE, PULSE, SAFETY, Policy, listens
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.places import Places
 from sealmq.demo.verdict import Verdict, give
 from sealmq.mqtt import build
+from sealmq.site.edit import fill
 
 LABELS = {"m1-temp": 16, "m1-ctrl": 17, "m2-temp": 19, "m2-ctrl": 20, "ctrl-room-temp": 22}
 NUMBERS = {part.name: number for number, part in enumerate(PARTS, 1)}
@@ -34,6 +35,7 @@ MESSAGES = (
     ("m2-control-panel", "machine/2/arm/angle", "arm angle 90 degrees #1"),
 )
 LOST = plot.ANGLE_1, "arm angle 5 degrees #3"  # the one whose m3 was changed on its way
+PULSES = tuple(f"pulse {70 + n} beats a minute #{n}" for n in range(1, 7))  # two in each span
 SPOOFED = "spoofed temperature 20.0 C #9"
 
 
@@ -44,6 +46,16 @@ def m3(label: str, text: str) -> bytes:
     return b"\x13\x20" + number + bytes(2) + b"\x01" + bytes(12) + sealed
 
 
+def _policy() -> str:
+    folder = resources.files("sealmq.site") / "templates"
+    parts = [(folder / f"{part}.toml").read_text() for part in ("factory", "factory-purposes")]
+    head = "\n[clients]\n"
+    added = "".join(f'{part.name} = {{ label = "{part.label}" }}\n' for part in PARTS if part.label)
+    text = fill("".join(parts), {"officer": "officer"})
+    assert text.count(head) == 1
+    return text.replace(head, head + added)
+
+
 class World:
     """A run's folder. Change it, then ask for the `verdict`."""
 
@@ -51,9 +63,8 @@ class World:
         self.places = Places(folder / "demo")
         self.places.fresh().close()
         self.places.site.mkdir()
-        template = resources.files("sealmq.site") / "templates" / "factory.toml"
         toml = self.places.site / "sealmq.toml"
-        toml.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
+        toml.write_text(_policy(), encoding="utf-8")
         self.policy = Policy.read(toml)
         self.said: dict[str, list[dict[str, Any]]] = {part.name: [] for part in PARTS}
         self.audit: list[dict[str, Any]] = []
@@ -61,6 +72,7 @@ class World:
         self.streams: dict[str, tuple[bytes, bytes]] = {}
         self.extra_streams: list[tuple[bytes, bytes]] = []
         self._messages()
+        self._consent()
         self._refusals()
         self._handed()
         for name, events in self.said.items():
@@ -100,25 +112,61 @@ class World:
     def hello(self, who: str) -> bytes:
         return build.connect(f"sealmq/a1b2c3d4/{NUMBERS[who]}/sealmq-{NUMBERS[who]}")
 
+    def consents(self, *purposes: str) -> None:
+        """The wearer says so, and is told that it counts."""
+        self.say(plot.WEARER, "reserved", topic=PULSE, purposes=list(purposes))
+        self.record(
+            "command",
+            client=plot.WEARER,
+            family="purposes",
+            topic=PULSE,
+            rule="purposes.entitled.label",
+            detail=f"reserve aip={','.join(purposes)} pip=",
+        )
+
     # --- what a good run leaves ---
 
     def _messages(self) -> None:
         counts: dict[tuple[str, str], int] = {}
         for client, topic, text in MESSAGES:
-            payload = m3(self.policy.label[client], text)
-            self.say(client, "published", topic=topic, text=text)
-            self.to_broker(client, build.publish(topic, payload))
+            self._message(client, topic, text)
             counts[client, topic] = counts.get((client, topic), 0) + 1
-            for part in PARTS:
-                if not listens(part, topic):
-                    continue
-                if self.policy.reads(part.name, self.policy.label[client]):
-                    self.from_broker(part.name, build.publish(topic, payload))
-                    if part.name != plot.CHANGE_M3.who or (topic, text) != LOST:
-                        self.say(part.name, "read", topic=topic, text=text)
         for (client, topic), count in counts.items():
-            label = self.policy.label[client]
-            self.record("publish-accepted", client=client, topic=topic, label=label, count=count)
+            self._counted("publish-accepted", client, topic, count)
+
+    def _message(self, client: str, topic: str, text: str, *consent: str) -> None:
+        payload = m3(self.policy.label[client], text)
+        self.say(client, "published", topic=topic, text=text)
+        self.to_broker(client, build.publish(topic, payload))
+        for part in PARTS:
+            if not listens(part, topic):
+                continue
+            if self.policy.reads(part.name, self.policy.label[client]):
+                self.from_broker(part.name, build.publish(topic, payload))
+                may = self.policy.serves(part, topic, frozenset(consent))
+                if may and (part.name != plot.CHANGE_M3.who or (topic, text) != LOST):
+                    self.say(part.name, "read", topic=topic, text=text)
+
+    def _counted(self, event: str, client: str, topic: str, count: int, **more: str) -> None:
+        label = self.policy.label[plot.WEARER if topic == PULSE else client]
+        self.record(event, client=client, topic=topic, label=label, count=count, **more)
+
+    def _consent(self) -> None:
+        both = SAFETY, PERFORMANCE
+        for at, purposes in enumerate((both, (SAFETY,), both)):
+            self.consents(*purposes)
+            for text in PULSES[2 * at : 2 * at + 2]:
+                self._message(plot.WEARER, PULSE, text, *purposes)
+        self._counted("publish-accepted", plot.WEARER, PULSE, len(PULSES))
+        for reader, purpose, count in (
+            ("safety-officer", SAFETY, 6),
+            ("shift-planner", PERFORMANCE, 1),
+            ("shift-planner", PERFORMANCE, 3),
+        ):
+            self._counted("delivered", reader, PULSE, count, purpose=purpose, under=PULSE)
+        other = plot.RESERVE_OTHER
+        self.record("packet-refused", client=other.who, rule=other.rule)
+        self._told(other, "reserve", "")
 
     def _refusals(self) -> None:
         for attempt, text in ((plot.PUBLISH_OTHER, SPOOFED), (plot.PUBLISH_TAKEN, SPOOFED + "0")):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NAMES = (
     "flash",
     "publish",
+    "purposes",
     "broker-loss",
     "mediator-loss",
     "wifi-loss",

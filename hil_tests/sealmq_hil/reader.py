@@ -24,22 +24,29 @@ class Message:
 
 
 class Reader:
-    """One client that listens, over broken connections, until `close`."""
+    """One client that listens, over broken connections, until `close`. purpose: "" for none."""
 
-    def __init__(self, enrolment: Path, filters: list[str]) -> None:
+    def __init__(self, enrolment: Path, filters: list[str], purpose: str = "") -> None:
         self.enrolment, self.state = enrolment, enrolment.with_suffix(".state")
-        self._filters = filters
+        self._filters, self._purpose = filters, purpose
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._said: list[str] = []
         self._process: subprocess.Popen[str] | None = None
         self._threads: list[threading.Thread] = []
 
+    @property
+    def name(self) -> str:
+        """The client's."""
+        return self.enrolment.parent.name
+
     def start(self) -> None:
         """Runs; waits until its subscriptions were granted."""
         words = ["sub", "--enrolment", str(self.enrolment), "--state", str(self.state)]
         for filt in self._filters:
             words += ["-t", filt]
+        if self._purpose:
+            words += ["--purpose", self._purpose]
         process = self._process = subprocess.Popen(  # noqa: S603 - our own words
             sealmq(*words, "-q", "1", "--json", "-d"),
             stdin=subprocess.DEVNULL,
@@ -54,7 +61,7 @@ class Reader:
             thread = threading.Thread(target=work, args=(source,), daemon=True)
             thread.start()
             self._threads.append(thread)
-        until(f"the subscriptions of {self.enrolment.parent.name}", self._granted)
+        until(f"the subscriptions of {self.name}", self._granted)
 
     def _granted(self) -> bool:
         with self._lock:

@@ -1,7 +1,8 @@
 """A real site for the rig: `sealmq init` and `sealmq up`, a broker, readers, and the taps.
 
 Every board has a label of its own, so that rekeying one leaves the others alone. Above all of them
-is the rig's reader; below them a bystander, who may read none.
+is the rig's reader; below them a bystander, who may read none. The site is closed, as `sealmq init`
+makes one: what boards publish is for the rig, some of it for care, too, which has a reader above.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from .tap import Envelopes, Tap, identity
 
 MOSQUITTO, EMBEDDED = "mosquitto", "embedded"
 BROKERS = (MOSQUITTO, EMBEDDED)
-ABOVE, BELOW = "rig-reader", "bystander"
+ABOVE, BELOW, CARER = "rig-reader", "bystander", "rig-carer"
+RIG, CARE = "rig", "care"
 LIMITS = "rig/bystander"
 _UP_S = 120.0
 
@@ -35,6 +37,11 @@ _UP_S = 120.0
 def topic_of(board: str) -> str:
     """Where a board publishes."""
     return f"rig/{board}/reading"
+
+
+def private_of(board: str) -> str:
+    """Where it publishes what is for care as well."""
+    return f"rig/{board}/private"
 
 
 class Site:
@@ -56,6 +63,7 @@ class Site:
         self.clients: dict[str, int] = {}
         self.above: Reader
         self.below: Reader
+        self.carer: Reader
 
     # --- begin and end ---------------------------------------------------------------------------
 
@@ -63,10 +71,12 @@ class Site:
         """Everything runs, and the readers listen."""
         self._policy()
         lines: list[list[str | Path]] = []
-        for name in (*self._boards, ABOVE, BELOW):
+        names = (*self._boards, ABOVE, BELOW, CARER)
+        for name in names:
             (self.folder / name).mkdir(mode=0o700)
             lines.append(self._add(name))
         ordered(commands(*lines), timeout=300)
+        self._presubscribe()
         if self.mosquitto is not None:
             self.mosquitto.start()
         self.up()
@@ -74,12 +84,14 @@ class Site:
             # Real boards come from other machines; the gateway itself stays on the loopback.
             listen = "127.0.0.1" if self._host == "127.0.0.1" else "0.0.0.0"  # noqa: S104
             self.paths[name] = BoardPath(self.book, ("127.0.0.1", self.port), listen)
-        for name in (*self._boards, ABOVE, BELOW):
+        for name in names:
             self.clients[name] = int(json.loads(self._file(name).read_text())["client"])
         self.above = Reader(self._file(ABOVE), ["rig/#"])
         self.below = Reader(self._file(BELOW), ["rig/#"])
+        self.carer = Reader(self._file(CARER), [private_of("+")], CARE)
         self.above.start()
         self.below.start()
+        self.carer.start()
         if self.mosquitto is not None:
             ident = identity(self.above.enrolment, self.above.state)
             self.envelopes = Envelopes(self.book, ident)
@@ -89,15 +101,30 @@ class Site:
     def _policy(self) -> None:
         words: list[str | Path] = ["init", self.path, "--key-file", self._key]
         ordered(sealmq(*words, "--listen", f"127.0.0.1:{self.port}"), timeout=120)
-        toml = self.path / "sealmq.toml"
-        text = toml.read_text()
         boards = ", ".join(f'"{name}"' for name in self._boards)
         labels = [f'"{name}" = ["{BELOW}"]' for name in self._boards]
         topics = [f'"{topic_of(name)}" = "{name}"' for name in self._boards]
-        for table, lines in (
+        self._write(
             ("labels", [f"{BELOW} = []", *labels, f"{ABOVE} = [{boards}]"]),
             ("topics", [*topics, f'"{LIMITS}" = "{BELOW}"']),
-        ):
+            (
+                "families.purposes.reserve",
+                [
+                    f'"rig/#" = {{ aip = ["{RIG}"] }}',
+                    f'"{private_of("+")}" = {{ aip = ["{CARE}"] }}',
+                ],
+            ),
+        )
+
+    # The readers of the rig say themselves for what as little as other programs of today.
+    def _presubscribe(self) -> None:
+        names = [f'"{name}" = {{ "rig/#" = "{RIG}" }}' for name in (ABOVE, BELOW)]
+        self._write(("families.purposes.presubscribe", names))
+
+    def _write(self, *tables: tuple[str, list[str]]) -> None:
+        toml = self.path / "sealmq.toml"
+        text = toml.read_text()
+        for table, lines in tables:
             head = f"\n[{table}]\n"
             if text.count(head) != 1:
                 raise RigError(f"sealmq init wrote no table [{table}] to add to")
@@ -109,7 +136,8 @@ class Site:
 
     def _add(self, name: str) -> list[str | Path]:
         kind = "device" if name in self._boards else "app"
-        words: list[str | Path] = ["client", "add", self.path, name, "--label", name]
+        label = ABOVE if name == CARER else name
+        words: list[str | Path] = ["client", "add", self.path, name, "--label", label]
         return [*words, "--kind", kind, "-o", self._file(name)]
 
     def up(self) -> None:
@@ -135,7 +163,8 @@ class Site:
 
     def stop(self) -> None:
         """Ends all processes; what the taps saw stays."""
-        for reader in (getattr(self, "above", None), getattr(self, "below", None)):
+        for name in ("above", "below", "carer"):
+            reader: Reader | None = getattr(self, name, None)
             if reader is not None:
                 reader.close()
         for path in self.paths.values():

@@ -197,11 +197,15 @@ class Tools:
 
     def heap(self, board: Board) -> int:
         """Free bytes behind a collection, with all that the program has loaded; this stops it."""
-        line = ["connect", board.port, "resume", "exec", _HEAP]
-        said = ordered(module("mpremote", *line), timeout=120).split()
+        said = self.program(board, _HEAP).split()
         if not said or not said[-1].isdecimal():
             raise Failed(f"mpremote: no number, but {' '.join(said)[-100:]!r}")
         return int(said[-1])
+
+    def program(self, board: Board, text: str) -> str:
+        """Runs a program in the place of the board's own, which this stops; what it printed."""
+        line = ["connect", board.port, "resume", "exec", text]
+        return ordered(module("mpremote", *line), timeout=_PATIENCE_S)
 
     def update(
         self, board: Board, files: Path, *words: str, expected: tuple[int, ...] = (0,)

@@ -89,7 +89,15 @@ def do(c):
             "conflict": client.session.clock_conflict,
         }
     elif op == "subscribe":
-        client.subscribe(c["filter"], c.get("qos", 0))
+        client.subscribe(c["filter"], c.get("qos", 0), c.get("purpose"))
+    elif op == "unsubscribe":
+        client.unsubscribe(c["filter"], c.get("purpose"))
+    elif op == "reserve":
+        client.reserve(c["filter"], c.get("aip", ()), c.get("pip", ()))
+    elif op == "release":
+        client.release(c["filter"])
+    elif op == "presubscribe":
+        client.presubscribe(c["client"], c["filter"], c["purpose"])
     elif op == "receive":
         return receive(c["count"], c.get("seconds", 15))
     elif op == "disconnect":

@@ -50,8 +50,8 @@ class Device:
     def publish(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> None:
         self.do("publish", topic=topic, payload=payload, qos=qos, retain=retain)
 
-    def subscribe(self, filt: str) -> None:
-        self.do("subscribe", filter=filt)
+    def subscribe(self, filt: str, purpose: str | None = None) -> None:
+        self.do("subscribe", filter=filt, purpose=purpose)
 
     def receive(self, count: int, seconds: int = 15) -> list[dict[str, Any]]:
         """The messages that came, at most `count` awaited for at most `seconds`."""

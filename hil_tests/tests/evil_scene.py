@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -114,8 +114,13 @@ class EvilScene(Scene):
 
 
 @contextmanager
-def evil_scene(folder: Path) -> Iterator[EvilScene]:
-    """The scene, running. What its processes seal is kept below `folder`/sealed, as digests."""
+def evil_scene(
+    folder: Path, prepare: Callable[[Site], None] = lambda site: None
+) -> Iterator[EvilScene]:
+    """The scene, running. What its processes seal is kept below `folder`/sealed, as digests.
+
+    prepare: edits the site before it is started.
+    """
     clock, sealed = folder / "clock", folder / "sealed"
     clock.write_text("0 0")
     sealed.mkdir()
@@ -128,6 +133,7 @@ def evil_scene(folder: Path) -> Iterator[EvilScene]:
     evil = EvilBroker()
     site = Site(folder)
     _add_labels(site)
+    prepare(site)
     with environment(env):
         site.up("--broker", evil.url)
     try:

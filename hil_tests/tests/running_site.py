@@ -90,7 +90,7 @@ def sealmq(
 
 
 @functools.cache
-def _made(example: str) -> tuple[Path, str]:
+def _made(example: str, policy: str) -> tuple[Path, str]:
     """What `sealmq init` makes, to copy from, and where it listens: a key file and a store cost
     two tenths of a second, and most tests do not ask how they came about.
     """
@@ -98,15 +98,19 @@ def _made(example: str) -> tuple[Path, str]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     listen = f"127.0.0.1:{free_port()}"
     site, key = folder / "site", folder / "site.key"
-    done = sealmq("init", site, "--example", example, "--key-file", key, "--listen", listen)
+    words = ("--example", example, "--policy", policy, "--key-file", key, "--listen", listen)
+    done = sealmq("init", site, *words)
     assert done.returncode == 0, done.stderr
     return folder, listen
 
 
 class Site:
-    """One site below `folder`; the key file lies beside it, not in it."""
+    """One site below `folder`; the key file lies beside it, not in it.
 
-    def __init__(self, folder: Path, example: str = "factory") -> None:
+    policy: "labels", or "purposes" as `sealmq init` has it by itself.
+    """
+
+    def __init__(self, folder: Path, example: str = "factory", policy: str = "labels") -> None:
         self.path = folder / "site"
         self.key = folder / "site.key"
         self.clients = folder / "clients"
@@ -114,7 +118,7 @@ class Site:
         self._folder = folder
         self._up: subprocess.Popen[str] | None = None
         self._log = folder / "up.log"
-        made, listen = _made(example)
+        made, listen = _made(example, policy)
         shutil.copytree(made / "site", self.path)
         shutil.copy2(made / "site.key", self.key)
         self.edit(f'"{listen}"', f'"127.0.0.1:{self.port}"')
@@ -129,6 +133,11 @@ class Site:
         text = self.toml.read_text()
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in sealmq.toml"
         self.toml.write_text(text.replace(old, new))
+
+    def purposes(self, tables: str) -> None:
+        """A site that judged by labels judges by purposes as well, as these tables say."""
+        self.edit('order = ["labels"]\n', 'order = ["labels", "purposes"]\n')
+        self.toml.write_text(self.toml.read_text() + tables)
 
     def up(self, *options: object, under: tuple[str, ...] = ()) -> None:
         """Starts `sealmq up` and waits until everything is ready. under: a tracer's command."""

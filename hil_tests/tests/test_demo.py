@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-POLICY = {"publish-other-label", "publish-taken-topic", "subscribe-above"}
+POLICY = {"publish-other-label", "publish-taken-topic", "subscribe-above", "consent-withdrawn"}
 OTHERS = {
     "first-publish",
+    "consent-of-others",
+    "consent-given-back",
     "replay-to-mediator",
     "change-to-mediator",
     "replay-connect",
@@ -89,6 +91,19 @@ def test_a_normal_run_ends_with_0_and_all_attempts_as_expected(good: Run) -> Non
     assert told["seconds"] < 60
     assert "32-bit" in str(told["site"]["devices"])
     assert left_over(good.folder) == []
+
+
+def test_consent_was_withdrawn_live_and_given_back(good: Run) -> None:
+    attempts = {attempt["name"]: attempt for attempt in good.summary["attempts"]}
+    withdrawn, back = attempts["consent-withdrawn"], attempts["consent-given-back"]
+    assert (withdrawn["outcome"], back["outcome"]) == ("withheld", "accepted")
+    assert withdrawn["evidence"]["withheld"] == withdrawn["evidence"]["messages"][1] >= 2
+    assert back["evidence"]["read"] >= 1
+    used = {row["client"]: (row["purpose"], row["count"]) for row in good.summary["disclosed"]}
+    assert used.keys() == {"safety-officer", "shift-planner"}
+    assert used["safety-officer"][0] == "safety"
+    assert used["shift-planner"][0] == "staff-performance"
+    assert used["safety-officer"][1] - used["shift-planner"][1] >= 2
 
 
 def test_what_it_cites_is_in_the_audit_log(good: Run) -> None:

@@ -39,6 +39,13 @@ AT_MEDIATOR = {
     "clients are sent to this mediator",
 }
 
+OF_PURPOSES = {
+    "subscribe without a purpose",
+    "subscribe for another purpose",
+    "read for a purpose that was withdrawn",
+    "reserve topics of others",
+}
+
 
 def visit(site: Site, code: int) -> dict[str, Any]:
     """A visit's tries by their names."""
@@ -150,6 +157,54 @@ def test_without_enforcement_it_fails(site: Site) -> None:
     done = sealmq("doctor", site.path)
     assert done.returncode == 1
     assert "5 of 17 FAILED: this site is open" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """As `sealmq init --example factory` makes it: what nobody has reserved is for nobody."""
+    made = Site(tmp_path_factory.mktemp("closed"), policy="purposes")
+    made.up("--broker", "mosquitto")
+    yield made
+    made.down()
+
+
+@pytest.mark.parametrize(
+    ("mode", "strict"),
+    [
+        ("hybrid", "true"),
+        ("fos", "true"),
+        pytest.param("fop", "true", marks=pytest.mark.full),
+        pytest.param("hybrid", "false", marks=pytest.mark.full),
+    ],
+)
+def test_a_site_with_purposes_passes_in_each_mode_without_a_trace(
+    closed: Site, mode: str, strict: str
+) -> None:
+    before = closed.toml.read_text()
+    asked = before.replace('mode = "hybrid"', f'mode = "{mode}"')
+    asked = asked.replace("strict = true", f"strict = {strict}")
+    closed.toml.write_text(asked)
+    try:
+        tries = visit(closed, 0)
+        assert set(tries) == AT_BROKER | AT_MEDIATOR | OF_PURPOSES
+        assert all(row["ok"] is True and row["reason"] for row in tries.values())
+        assert closed.toml.read_text() == asked
+        shown = sealmq("purposes", "show", closed.path)
+        assert shown.returncode == 0, shown.stderr
+        assert "sealmq-doctor" not in shown.stdout
+    finally:
+        closed.toml.write_text(before)
+
+
+def test_purposes_that_are_not_enforced_fail_on_their_lines(closed: Site) -> None:
+    before = closed.toml.read_text()
+    closed.toml.write_text(before.replace("[policy]\n", "[policy]\nenforce = false\n", 1))
+    try:
+        found = failed(visit(closed, 1))
+    finally:
+        closed.toml.write_text(before)
+    # Who may reserve is no question that `enforce` switches off.
+    assert found & OF_PURPOSES == OF_PURPOSES - {"reserve topics of others"}
 
 
 @contextmanager

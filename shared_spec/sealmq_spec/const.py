@@ -1,4 +1,4 @@
-# Numbers of the wire format (SPEC.md, sections 1 to 4 and 9). Nothing else may write them as
+# Numbers of the wire format (SPEC.md, sections 1 to 4, 9 and 12). Nothing else may write them as
 # literals.
 
 USER = b"sealmq1"
@@ -101,4 +101,6 @@ MAX_PAYLOAD = 1048576
 MAX_CONNECT = 16384
 MAX_TLV = 16383
 MAX_CLIENT_ID = 64
+MAX_PURPOSE = 128
+MAX_COMMAND = 8192
 RECEIPT_EVERY = 16

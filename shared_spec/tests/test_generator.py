@@ -17,6 +17,7 @@ ALLOWED = {
     "__future__",
     "argparse",
     "base64",
+    "collections",
     "cryptography",
     "dataclasses",
     "hashlib",

@@ -171,7 +171,7 @@ def _tokens(cases: Cases) -> None:
         good(f"{name}-unsubscribe", "UNSUBSCRIBE", c, b"machine/+/temperature", 0, 1)
     c = client()
     good("share", "in front of $share", c, b"$share/g/machine/#", 2)
-    good("purpose", "with a purpose's encoding behind it", c, b"!p1/billing/machine/#")
+    good("purpose", "with a purpose's encoding behind it", c, b"!AP/machine/%23{billing}")
     good("utf8", "a filter in UTF-8", c, UTF8)
     good("hash", "everything", c, b"#", 0)
     good("long", "a filter of 1,024 bytes", c, LONG)

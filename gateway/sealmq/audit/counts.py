@@ -12,7 +12,7 @@ MINUTE_MS = 60_000
 
 FIELDS = {
     "publish-accepted": ("client", "topic", "label"),
-    "delivered": ("client", "topic", "label"),
+    "delivered": ("client", "topic", "label", "purpose", "under"),
     "deliver-denied": ("client", "topic", "rule", "label"),
     "unenforced": ("client", "topic", "rule", "question"),
     "folded": ("of", "client", "rule"),

@@ -105,9 +105,11 @@ class Audit:
         """publish-accepted, one record a minute for each client and topic."""
         self._count(("publish-accepted", client, topic, label))
 
-    def count_delivered(self, client: str, topic: str, label: str) -> None:
-        """delivered, likewise."""
-        self._count(("delivered", client, topic, label))
+    def count_delivered(
+        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
+    ) -> None:
+        """delivered, likewise, and for each purpose and what allowed it."""
+        self._count(("delivered", client, topic, label, purpose, under))
 
     def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
         """deliver-denied, one record a minute for each client, topic and rule."""

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from sealmq.client import (
@@ -22,13 +22,25 @@ from sealmq.client import (
     TimedOut,
 )
 from sealmq.client.lent import LendRefused, lent_client
+from sealmq.families.purposes.settings import grammar
+from sealmq.site.config import load
+from sealmq.site.layout import Layout
 from sealmq_spec.errors import Denied, SealError
+from sealmq_spec.purposes import Grammar, check_name, check_purpose
+from sealmq_spec.topics import check_filter
 
 from .errors import FAILED, OperatorError, UsageError
 
 CONNACKS = (3, 5)
 REFUSED = 12
 TIMED_OUT = 27
+
+# What to do about a refusal, by its rule.
+HINTS = {
+    "purposes.subscribe.no-purpose": "--purpose PURPOSE; which are allowed: sealmq purposes "
+    "explain SITE TOPIC, or sealmq purposes show SITE",
+    "purposes.unknown": "sealmq purposes show SITE",
+}
 
 CODES = """\
 exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 3 the mediator's
@@ -58,6 +70,17 @@ def add_who(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """-W: of a command that waits for an answer; mosquitto_sub's letter."""
+    parser.add_argument(
+        "-W",
+        "--timeout",
+        metavar="SECONDS",
+        default="30",
+        help="give up after so many seconds without an answer (default: 30)",
+    )
+
+
 async def client_of(
     args: argparse.Namespace,
     options: Options,
@@ -80,6 +103,23 @@ async def client_of(
     return await lent_client(
         args.site, args.client, options=options, on_notice=on_notice, on_state=on_state
     )
+
+
+async def purposes_client(args: argparse.Namespace) -> Client:
+    """The client that the arguments name, for commands about purposes; `timeout` in seconds."""
+    options = Options(
+        timeout=args.timeout,
+        connect_timeout=min(args.timeout, 10.0),
+        grammar=grammar_of(args),
+    )
+    return await client_of(args, options)
+
+
+def grammar_of(args: argparse.Namespace) -> Grammar | None:
+    """How this site writes purposes; an enrolment does not say it, so None: the SPEC's words."""
+    if not args.site:
+        return None
+    return grammar(load(Layout.open(args.site).config))
 
 
 def _check_private(path: str) -> None:
@@ -115,6 +155,28 @@ def wrong(args: argparse.Namespace, what: str, right: str) -> OperatorError:
     return OperatorError(what, right, hint=f"sealmq {args.command} --help")
 
 
+def check_values(
+    args: argparse.Namespace,
+    filters: Iterable[str] = (),
+    purposes: Iterable[str | None] = (),
+    names: Iterable[str | None] = (),
+) -> None:
+    """What no command about purposes can say is told before anybody is asked."""
+    try:
+        for filt in filters:
+            check_filter(filt)
+        for purpose in purposes:
+            if purpose is not None:
+                check_purpose(purpose)
+        for name in names:
+            if name is not None:
+                check_name(name)
+    except SealError as error:
+        raise OperatorError(printable(str(error)), hint=f"sealmq {args.command} --help") from None
+    except UnicodeEncodeError:
+        raise OperatorError("what is not UTF-8 can be no filter and no purpose") from None
+
+
 def act(work: Coroutine[Any, Any, int]) -> int:
     """Run it; turn what the client library raises into what an operator reads."""
     try:
@@ -135,7 +197,7 @@ def told(error: ClientError | SealError) -> OperatorError:
         code = REFUSED
     elif isinstance(error, TimedOut):
         code = TIMED_OUT
-    hint = getattr(error, "hint", None)
+    hint = getattr(error, "hint", None) or HINTS.get(getattr(error, "rule", ""))
     return OperatorError(printable(str(error)), hint=hint, code=code)
 
 

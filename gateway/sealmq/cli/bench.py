@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,16 @@ from .errors import FAILED, OK, OperatorError
 
 # The folder that holds gateway/, firmware/ and the rest; elsewhere when installed from a wheel.
 _ROOT = Path(__file__).resolve().parents[3]
-_DEVICE = Path("firmware", "host", "bench_device.py")
+_SCRIPTS = {
+    "device": Path("firmware", "host", "bench_device.py"),
+    "purposes": Path("gateway", "bench", "purposes.py"),
+}
 
 _EXAMPLES = """\
 examples:
   sealmq bench device
   sealmq bench device --json
+  sealmq bench purposes --quick
 """
 _DEVICE_EXAMPLES = """\
 examples:
@@ -29,10 +34,27 @@ All of it takes some minutes and is written to build/bench/device.json as well. 
 counted by valgrind on MicroPython (`make setup` fetches it): they do not depend on this machine's
 speed or load.
 """
+_PURPOSES_EXAMPLES = """\
+examples:
+  sealmq bench purposes
+  sealmq bench purposes --quick                 tiny numbers: does it work here?
+  sealmq bench purposes --json | jq '.rows[] | select(.measure == "cpu_message_to_labels")'
+  sealmq bench purposes --variant labels --variant hybrid --reservations 100000 --pairs 20
+
+The variants are those of the HivePBAC paper: mosquitto (plain, without SealMQ), labels (without the
+policy family), fos, fop, fop-cache, hybrid, fop-flat. Real sites are started in a temporary folder,
+each with its own Mosquitto and a load generator, and end with the bench. All of it takes some ten
+minutes and is written to build/bench/purposes.json as well. Throughput depends on the machine and
+on what else runs there; CPU a message much less, and what one variant is to another least.
+"""
+# How often an option of a bench may be given, by its name; what it is worth says its script.
+_MANY = ("measure", "variant", "size")
+_ONE = ("pairs", "clients", "reservations", "out")
+_FLAGS = ("json", "quick")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq bench device"""
+    """sealmq bench device|purposes"""
     parser = sub.add_parser("bench", help="measure what things cost", epilog=_EXAMPLES)
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
     device = kinds.add_parser(
@@ -52,24 +74,58 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
             f"--{name}", action="append", default=[], help=f"{what}; again for another"
         )
     device.add_argument("--out", help="write the rows into this file as well")
+    _add_purposes(kinds)
+
+
+def _add_purposes(kinds: argparse._SubParsersAction[Any]) -> None:
+    purposes = kinds.add_parser(
+        "purposes",
+        help="purpose limitation: its modes and stores beside a site without it",
+        description="Measure what purpose limitation costs, beside the same site without it and "
+        "beside a plain Mosquitto: throughput, round trip, CPU a message of each process, rates.",
+        epilog=_PURPOSES_EXAMPLES,
+    )
+    purposes.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
+    purposes.add_argument("--quick", action="store_true", help="tiny numbers, some seconds")
+    purposes.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        help="only this variant, such as labels, fop-cache or hybrid; again for another",
+    )
+    for name, what in (
+        ("pairs", "how many rounds count, all variants in turns in each (default: 10)"),
+        ("clients", "how many clients (default: 250)"),
+        ("reservations", "how many reservations are held (default: 1000)"),
+    ):
+        purposes.add_argument(f"--{name}", metavar="N", type=int, help=what)
+    purposes.add_argument("--out", metavar="FILE", help="write the rows into this file as well")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start the bench; the firmware's side prints what it finds."""
-    script = _ROOT / _DEVICE
+    """Start the bench, whose script prints what it finds."""
+    place = _SCRIPTS[args.kind]
+    script = _ROOT / place
     if not script.is_file():
         raise OperatorError(
-            f"there is no {_DEVICE} in {_ROOT}",
+            f"there is no {place} in {_ROOT}",
             "measuring needs SealMQ's source tree, not only the installed package",
             hint="run it from a checkout, after `make setup`",
         )
-    words = ["--json"] if args.json else []
-    for name in ("measure", "variant", "size"):
-        for value in getattr(args, name):
+    words = [f"--{name}" for name in _FLAGS if getattr(args, name, False)]
+    for name in _MANY:
+        for value in getattr(args, name, ()):
             words += [f"--{name}", value]
-    if args.out:
-        words += ["--out", args.out]
-    # Another process: the gateway's code does not know the device's. The words are the operator's
-    # own, and no shell reads them.
-    done = subprocess.run([sys.executable, str(script), *words], check=False)  # noqa: S603
+    for name in _ONE:
+        value = getattr(args, name, None)
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    # Ctrl-C is for the bench as well, which ends what it started and says so: we wait for that.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        # Another process: the gateway's code does not know the device's, nor its own bench. The
+        # words are the operator's own, and no shell reads them.
+        done = subprocess.run([sys.executable, str(script), *words], check=False)  # noqa: S603
+    finally:
+        signal.signal(signal.SIGINT, before)
     return OK if done.returncode == 0 else max(done.returncode, FAILED)

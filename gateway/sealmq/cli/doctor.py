@@ -17,9 +17,11 @@ examples:
   sealmq doctor factory
   sealmq doctor factory --json | jq -r '.tries[] | select(.ok == false) | .name'
 
-It makes three clients and three topics of its own (names that begin with sealmq-doctor), tries with
-them what an attacker would, at the broker and at the mediator, and takes them out again. Nobody
-else's topics and keys are touched. Run it as the site's owner or as root, on the gateway.
+It makes clients and topics of its own (names that begin with sealmq-doctor), tries with them what
+an attacker would, at the broker and at the mediator, and takes them out again. Where purposes are
+asked for it reserves these topics, and reads without a purpose, for another one, and for one that
+is withdrawn meanwhile. Nobody else's topics and keys are touched. Run it as the site's owner or as
+root, on the gateway.
 
 exit codes: 0 all that must fail has failed; 1 something that must fail has succeeded; 2 nothing
 could be tried

@@ -7,37 +7,54 @@ import json
 import time
 from typing import Any
 
+from sealmq.families.conn import sub_matches
 from sealmq.families.engine import Conn, Decision
-from sealmq.site import values
+from sealmq.families.purposes.settings import grammar
+from sealmq.near import near
 from sealmq.site.layout import Layout
+from sealmq_spec.errors import SealError
+from sealmq_spec.topics import check_filter
 
 from .errors import FAILED, OK, UsageError
 from .policy_view import View, plain
+
+PURPOSES = "purposes"
 
 _EXAMPLES = """\
 examples:
   sealmq explain factory publish --client m1-temp-sensor -t machine/1/arm/angle
   sealmq explain factory deliver --client monitor -t machine/1/temperature
+  sealmq explain factory deliver --client monitor -t machine/1/temperature --purpose service
+  sealmq explain factory deliver --client monitor -t machine/1/temperature --filter 'machine/#'
+  sealmq explain factory subscribe --client monitor -t 'machine/#' --purpose service
   sealmq explain factory publish --client m1-temp-sensor -t machine/1/humidity --json
 
-`deliver` asks about a message that is published on the topic now. Exit code 0: allowed, 1: denied,
-2: wrong usage. The answer comes from sealmq.toml and the store, whether the site is up or down.
+`deliver` asks about a message that is published on the topic now; in a site with purposes it comes
+to a subscription of --filter (default: the topic) for --purpose (default: what a presubscription of
+that filter says). Exit code 0: allowed, 1: denied, 2: wrong usage. The answer comes from
+sealmq.toml and the store, whether the site is up or down.
 """
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq explain SITE publish|deliver"""
+    """sealmq explain SITE publish|subscribe|deliver"""
     parser = sub.add_parser(
         "explain",
         help="may a client publish or read there, and by which rule",
-        description="Say whether a client may publish on a topic, or have its messages delivered, "
-        "and by which rule.",
+        description="Say whether a client may publish on a topic, subscribe to it, or have its "
+        "messages delivered, and by which rule.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
-    parser.add_argument("question", choices=("publish", "deliver"), help="what is asked")
+    parser.add_argument(
+        "question", choices=("publish", "subscribe", "deliver"), help="what is asked"
+    )
     parser.add_argument("--client", required=True, metavar="NAME", help="the client's name")
-    parser.add_argument("-t", "--topic", required=True, help="the topic")
+    parser.add_argument("-t", "--topic", required=True, help="the topic (subscribe: a filter)")
+    parser.add_argument("--purpose", metavar="PURPOSE", help="what the client subscribes for")
+    parser.add_argument(
+        "--filter", metavar="FILTER", help="deliver: what the client has subscribed to"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
 
 
@@ -49,9 +66,13 @@ def run(args: argparse.Namespace) -> int:
             "each delivery has one topic",
             hint="name a topic; sealmq topic list SITE shows them",
         )
+    if args.question == "publish" and (args.purpose is not None or args.filter is not None):
+        raise UsageError("publish with --purpose or --filter", "they are a subscription's")
+    if args.question == "subscribe" and args.filter is not None:
+        raise UsageError("subscribe with --filter", "the filter stands behind -t")
     view = View(Layout.open(args.site))
     conn = view.engine.connection(view.engine.who(args.client))
-    decision = _ask(view, conn, args.question, args.topic)
+    decision = _ask(view, conn, args)
     lines = view.engine.explain(conn, decision)
     if args.json:
         print(json.dumps(_answer(view, args, decision, lines)))
@@ -61,32 +82,56 @@ def run(args: argparse.Namespace) -> int:
     return OK if decision.allow else FAILED
 
 
-def _ask(view: View, conn: Conn, question: str, topic: str) -> Decision:
+def _ask(view: View, conn: Conn, args: argparse.Namespace) -> Decision:
     now_ms = time.time_ns() // 1_000_000
     # Without a connection there is nothing to ask.
     connect = conn.connect(now_ms)
     if not connect.allow:
         return connect
-    if question == "publish":
-        return conn.publish(topic, 0, False, 0, now_ms)
-    known = view.topics.get(topic)
-    return conn.deliver(topic, known.label if known is not None else "", 0, now_ms)
+    if args.question == "publish":
+        return conn.publish(args.topic, 0, False, 0, now_ms)
+    raw = _subscription(view, args)
+    if args.question == "subscribe":
+        return conn.subscribe(raw, 0, now_ms)
+    asked = raw != args.topic or PURPOSES in view.config.policy.order
+    return view.deliver(conn, args.topic, raw if asked else None, now_ms)
+
+
+def _subscription(view: View, args: argparse.Namespace) -> str:
+    """What the client subscribes to, as it is sent."""
+    filt = str(args.topic if args.filter is None else args.filter)
+    try:
+        check_filter(filt)
+        if args.filter is not None and not sub_matches(filt, args.topic):
+            raise UsageError(f"{filt!r} does not match {args.topic!r}", "nothing would come")
+        if args.purpose is None:
+            return filt
+        if PURPOSES not in view.config.policy.order:
+            raise UsageError("a purpose", "this site judges without purposes")
+        return grammar(view.config).access(filt, args.purpose)
+    except (SealError, UnicodeEncodeError) as error:
+        raise UsageError(str(error)) from None
 
 
 def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list[str]) -> list[str]:
-    verb = "publish on" if args.question == "publish" else "read"
+    verb = {"publish": "publish on", "subscribe": "subscribe to"}.get(args.question, "read")
     can = "may" if decision.allow else "may not"
     word = "allowed" if decision.allow else "denied"
     if decision.overridden:
         word = "allowed, but only because the policy is off"
-    first = f"{word}: {args.client} {can} {verb} {args.topic}"
+    purpose = args.purpose or decision.purpose
+    first = f"{word}: {args.client} {can} {verb} {args.topic}" + (f" for {purpose}" * bool(purpose))
     if decision.reason:
         first += f" ({decision.reason})"
     said = f" ({decision.reason})"
     sentences = [line.removesuffix(said).removesuffix(".") for line in lines]
     if args.client not in view.config.clients:
-        sentences.append(values.near(args.client, view.config.clients))
-    return [first, f"rule {'. '.join(sentences)}"]
+        sentences.append(near(args.client, view.config.clients))
+    if len(decision.votes) < 2:
+        return [first, f"rule {'. '.join(sentences)}"]
+    # Of several families the one that decided comes first.
+    sentences.sort(key=lambda line: not line.startswith(f"{decision.rule}: "))
+    return [first, f"rule {sentences[0]}", *(f"  {line}" for line in sentences[1:])]
 
 
 def _answer(
@@ -106,6 +151,9 @@ def _answer(
         "client_label": None if client is None else client.label,
         "topic_label": None if topic is None else topic.label,
         "becomes": decision.label,
+        "asked": decision.question,
+        "purpose": args.purpose or decision.purpose or None,
+        "under": decision.under or None,
         "rules": [vote.rule for vote in decision.votes],
         "lines": lines,
     }

@@ -28,9 +28,12 @@ from sealmq.site.layout import Layout, prepare, sync_folder, write_atomically
 
 from .errors import OperatorError, UsageError
 
+POLICIES = ("purposes", "labels")
+
 _EXAMPLES = """\
 examples:
   sealmq init site                                    a site without labels and clients yet
+  sealmq init site --policy labels                    without purposes: a label is enough to read
   sealmq init factory --example factory               two machines and a control room, ready to run
   sealmq init site --key-file /media/stick/site.key   the key on a stick (made there if missing)
   sealmq init site --broker mosquitto                 with a Mosquitto of its own (recommended)
@@ -53,6 +56,13 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("site", metavar="SITE", help="the folder to make; it must not be there yet")
     parser.add_argument("--example", choices=("factory",), help="begin with this policy")
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="purposes",
+        help="purposes: a reader needs a purpose too, and none is allowed at first; labels: a "
+        "label is enough (default: %(default)s)",
+    )
     parser.add_argument("--key-file", metavar="FILE", help="where the key lies, or is to be made")
     parser.add_argument(
         "--listen",
@@ -81,12 +91,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         text = _text(
             args.example or "plain",
+            args.policy,
             {
                 "name": name,
                 "id": site.hex(),
                 "listen": args.listen,
                 "broker": args.broker,
                 **({} if key_file is None else {"key_file": str(key_file)}),
+                **({"officer": "officer"} if args.policy == "purposes" else {}),
                 **({"advertise": _told(args.listen)} if host in values.ANYWHERE else {}),
             },
         )
@@ -125,10 +137,13 @@ def _key_file(given: str | None, name: str, site: bytes, root: Path) -> tuple[Pa
     return path, True
 
 
-def _text(example: str, words: dict[str, str]) -> str:
+def _text(example: str, policy: str, words: dict[str, str]) -> str:
     folder = resources.files("sealmq.site") / "templates"
-    parts = [(folder / f"{part}.toml").read_text(encoding="utf-8") for part in ("head", example)]
-    return fill("".join(parts), words)
+    parts = ["head", f"order-{policy}", example]
+    if policy == "purposes":
+        parts.append(f"{example}-purposes")
+    texts = [(folder / f"{part}.toml").read_text(encoding="utf-8") for part in parts]
+    return fill("".join(texts), words)
 
 
 # Clients elsewhere cannot use 0.0.0.0; this host's name is the best guess there is.
@@ -168,6 +183,7 @@ def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | 
             "key_file": None if key_file is None else str(key_file),
             "labels": list(config.labels),
             "clients": list(config.clients),
+            "policy": list(config.policy.order),
         }
         print(json.dumps(made))
         return
@@ -175,4 +191,6 @@ def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | 
     print(f"site      {root}")
     print(f"policy    {root / 'sealmq.toml'}")
     print(f"key       {where} (keep a backup, apart from the site's)")
+    if args.policy == "purposes" and not args.example:
+        print("closed    what nobody has reserved is for nobody: [families.purposes] in the policy")
     print(f"next      sealmq up {args.site}")

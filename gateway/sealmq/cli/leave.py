@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from sealmq.kg.local import opened
 from sealmq.kglink import Applied, KgClient
+from sealmq.near import near
 from sealmq.site.config import NONE, Config, load
 from sealmq.site.edit import raise_rotation, set_client_disabled
 from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
-from sealmq.site.values import near
 
 from . import enrolment, keygen
 from .errors import OperatorError

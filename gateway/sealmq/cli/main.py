@@ -31,6 +31,9 @@ COMMANDS = (
     "explain",
     "pub",
     "sub",
+    "reserve",
+    "presubscribe",
+    "purposes",
     "bench",
     "system-users",
 )
@@ -40,7 +43,7 @@ examples:
   sealmq init factory --example factory    a site folder with a commented sealmq.toml
   sealmq up factory                        key generator, broker and mediator, until Ctrl-C
   sealmq status factory                    are all three ready?
-  sealmq sub factory --client monitor -t 'machine/+/temperature' -v
+  sealmq sub factory --client monitor -t 'machine/+/temperature' --purpose service -v
   sealmq pub factory --client m1-temp-sensor -t machine/1/temperature -m 21.5
 
 Each command tells more: sealmq COMMAND --help

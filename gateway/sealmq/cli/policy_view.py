@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sealmq.families import registry
 from sealmq.families.api import TopicReset
-from sealmq.families.engine import Engine
+from sealmq.families.engine import Conn, Decision, Engine
 from sealmq.families.records import Record, TopicLabel
 from sealmq.site.config import NONE, Config, load
 from sealmq.site.layout import Layout
@@ -29,7 +29,7 @@ class Topic:
 
 
 class View:
-    """`engine` is loaded; `topics` has every labelled topic by name."""
+    """`engine` is loaded with `records`; `topics` has every labelled topic by name."""
 
     def __init__(self, layout: Layout) -> None:
         self.config: Config = load(layout.config)
@@ -47,12 +47,24 @@ class View:
         # What the next start or reload would do first: topics set to none are forgotten.
         pending = self.engine.load(self.config, records)
         self.engine.apply(pending)
+        self.records: tuple[Record, ...] = (*records, *pending)
         forgotten = {r.topic for r in pending if isinstance(r, TopicReset)}
         learned = [r for r in records if isinstance(r, TopicLabel) and r.topic not in forgotten]
         found = {r.topic: Topic(r.topic, r.label, False, r.client, r.at_ms) for r in learned}
         fixed = {t: label for t, label in self.config.topics.items() if label != NONE}
         found |= {t: Topic(t, label, True, None, None) for t, label in fixed.items()}
         self.topics = dict(sorted(found.items()))
+
+    def deliver(self, conn: Conn, topic: str, raw: str | None, now_ms: int) -> Decision:
+        """Of a message on the topic now; raw: the subscription that it comes to, as it is sent."""
+        if raw is not None:
+            # Without a subscription nothing is delivered.
+            subscribed = conn.subscribe(raw, 0, now_ms)
+            if not subscribed.allow:
+                return subscribed
+            conn.subscribed(subscribed, 0, now_ms)
+        known = self.topics.get(topic)
+        return conn.deliver(topic, "" if known is None else known.label, 0, now_ms)
 
 
 def plain(text: str) -> str:

@@ -40,7 +40,7 @@ _MAX = 1024 * 1024
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq pub"""
-    from .acting import CODES, add_who
+    from .acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "pub",
@@ -73,13 +73,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="how long it may be underway or retained: 0 (default): 60 s; 1 to 31: 2^N s; "
         "255: unlimited",
     )
-    parser.add_argument(
-        "-W",
-        "--timeout",
-        metavar="SECONDS",
-        default="30",
-        help="give up after so many seconds without an answer (default: 30)",
-    )
+    add_timeout(parser)
 
 
 def run(args: argparse.Namespace) -> int:

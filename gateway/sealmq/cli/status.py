@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         name, enforce = config.site.name, config.policy.enforce
     except ConfigError as error:
         # What runs goes on with what it has read before; that is worth to be shown.
-        note = str(error)
+        note = f"{error}; {error.hint}" if error.hint else str(error)
     status = look(layout, name, enforce, note)
     if args.json:
         print(json.dumps(status.to_json()))

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  sealmq sub factory --client monitor -t 'machine/+/temperature' -v
+  sealmq sub factory --client monitor -t 'machine/+/temperature' --purpose service -v
   sealmq sub factory --client monitor -t machine/1/temperature -C 1 -W 10
   sealmq sub factory --client monitor -t '#' --json | jq -r .topic
   sealmq sub factory --client monitor -t '#' -q 1 -c -i night-shift    what came while it was away
   sealmq sub --enrolment panel.sealmq.json -t machine/1/setpoint
 
+In a site with purposes each of them needs --purpose, or a presubscription (sealmq presubscribe).
 The payload is printed with a line end behind it, with -v the topic before it. An empty payload
 prints nothing, with -v "topic (null)". Ctrl-C ends it with exit code 0. Filters that are refused
 are told on stderr; when all are, it ends.
@@ -52,6 +53,11 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         metavar="FILTER",
         action="append",
         help="the topic filter; may be repeated",
+    )
+    parser.add_argument(
+        "--purpose",
+        metavar="PURPOSE",
+        help="what the data is for, in a site with purposes (default: what a presubscription says)",
     )
     parser.add_argument("-C", "--count", metavar="N", help="end after N messages")
     parser.add_argument(
@@ -96,11 +102,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import wrong
+    from .acting import check_values, wrong
     from .pub import seconds
 
     if not args.topic:
         raise wrong(args, "no topic", "at least one -t FILTER")
+    check_values(args, (), [args.purpose])
     if args.qos not in ("0", "1", "2"):
         raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
     args.qos = int(args.qos)
@@ -140,7 +147,7 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 async def _receive(args: argparse.Namespace) -> int:
     from sealmq.client import Notice, Options, Refused
 
-    from .acting import client_of, printable, told
+    from .acting import client_of, grammar_of, printable, told
 
     connected = False
 
@@ -156,9 +163,15 @@ async def _receive(args: argparse.Namespace) -> int:
         print(f"sealmq: {printable(text)}", file=sys.stderr)
 
     clean = not args.disable_clean_session
-    options = Options(client_id=args.id, clean=clean, reconnect=True, inbox_messages=256)
+    options = Options(
+        client_id=args.id,
+        clean=clean,
+        reconnect=True,
+        inbox_messages=256,
+        grammar=None if args.purpose is None else grammar_of(args),
+    )
     async with _connected(args, await client_of(args, options, on_notice, on_state)) as client:
-        answers = await client.subscribe_each(*args.topic, qos=args.qos)
+        answers = await client.subscribe_each(*args.topic, qos=args.qos, purpose=args.purpose)
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         if len(refused) == len(answers):
             raise refused[0]

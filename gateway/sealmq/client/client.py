@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,7 +28,8 @@ from .desk import Desk
 from .door import Door, Renew
 from .errors import Closed, Refused
 from .life import FILTERS, Life
-from .operations import Draft, Operations
+from .operations import Draft, Operations, Wanted
+from .purposes import PurposeCalls
 from .randomness import mono_ms
 from .state import State, StateFile
 from .values import Message, Notice, Options
@@ -36,7 +37,7 @@ from .values import Message, Notice, Options
 Payload = bytes | bytearray | memoryview | str
 
 
-class Client:
+class Client(PurposeCalls):
     """A client of a SealMQ gateway. `async with` connects and disconnects.
 
     identity: from an enrolment, or lent. state: the file for what outlives a restart, or a `State`;
@@ -178,42 +179,65 @@ class Client:
     # --- subscribe -------------------------------------------------------------------------------
 
     async def subscribe(
-        self, *filters: str, qos: int = 0, within: float | None = None
+        self,
+        *filters: str,
+        qos: int = 0,
+        purpose: str | None = None,
+        within: float | None = None,
     ) -> list[int]:
-        """Subscribe; returns the QoS granted for each filter. Raises the first refusal."""
-        answers = await self.subscribe_each(*filters, qos=qos, within=within)
+        """Subscribe; returns the QoS granted for each filter. Raises the first refusal.
+
+        purpose: what the data is for (HivePBAC, section IV); it is told again after a reconnect.
+        None: none, or what a presubscription says. The same filter for two purposes is two
+        subscriptions.
+        """
+        answers = await self.subscribe_each(*filters, qos=qos, purpose=purpose, within=within)
         for answer in answers:
             if isinstance(answer, Refused):
                 raise answer
         return [answer for answer in answers if isinstance(answer, int)]
 
     async def subscribe_each(
-        self, *filters: str, qos: int = 0, within: float | None = None
+        self,
+        *filters: str,
+        qos: int = 0,
+        purpose: str | None = None,
+        within: float | None = None,
     ) -> list[int | Refused]:
         """As `subscribe`, with a refusal in the place of the QoS."""
         if qos not in (0, 1, 2):
             raise Malformed(f"QoS {qos}; it is 0, 1 or 2")
-        for filt in filters:
-            check_filter(_text(filt))
+        wanted = self._wanted(filters, qos, purpose)
         answers: list[int | Refused] = []
-        for i in range(0, len(filters), FILTERS):
-            part = filters[i : i + FILTERS]
-            answers += await self._running().ask([(filt, qos) for filt in part], True, within)
-        for filt, answer in zip(filters, answers, strict=True):
+        for i in range(0, len(wanted), FILTERS):
+            answers += await self._running().ask(wanted[i : i + FILTERS], True, within)
+        for one, answer in zip(wanted, answers, strict=True):
             if not isinstance(answer, Refused):
-                self._life.filters[filt] = qos
+                self._life.filters[one.wire] = qos
         return answers
 
-    async def unsubscribe(self, *filters: str, within: float | None = None) -> None:
-        """End subscriptions. Raises the first refusal."""
-        for filt in filters:
-            check_filter(_text(filt))
-            self._life.filters.pop(filt, None)
-        for i in range(0, len(filters), FILTERS):
-            part = filters[i : i + FILTERS]
-            for answer in await self._running().ask([(filt, 0) for filt in part], False, within):
+    async def unsubscribe(
+        self, *filters: str, purpose: str | None = None, within: float | None = None
+    ) -> None:
+        """End subscriptions, those with this purpose or none. Raises the first refusal."""
+        wanted = self._wanted(filters, 0, purpose)
+        for one in wanted:
+            self._life.filters.pop(one.wire, None)
+        for i in range(0, len(wanted), FILTERS):
+            for answer in await self._running().ask(wanted[i : i + FILTERS], False, within):
                 if isinstance(answer, Refused):
                     raise answer
+
+    def _wanted(self, filters: Sequence[str], qos: int, purpose: str | None) -> list[Wanted]:
+        """Checked. Malformed."""
+        wanted = []
+        for filt in filters:
+            check_filter(_text(filt))
+            wire = filt
+            if purpose is not None:
+                wire = self.grammar.access(filt, purpose)
+            wanted.append(Wanted(wire, filt, qos))
+        return wanted
 
     # --- receive ---------------------------------------------------------------------------------
 

@@ -113,7 +113,12 @@ _REFUSED: dict[int, type[Refused]] = {
 }
 _UNKNOWN: type[Refused] = type("UnknownClassByGateway", (Refused, UnknownClass), {})
 _NAMES = {base.code: base.__name__ for base in _BASES}
-_TO = {"publish": "publish to", "subscribe": "subscription to", "unsubscribe": "unsubscribing from"}
+_TO = {
+    "publish": "publish to",
+    "subscribe": "subscription to",
+    "unsubscribe": "unsubscribing from",
+    "control": "command for",
+}
 
 
 def class_name(code: int) -> str:

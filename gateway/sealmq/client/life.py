@@ -68,7 +68,8 @@ class Life:
         self._clocked = _LONG_AGO
         self._heard = 0
         self._paused = False
-        # filter -> QoS, to subscribe again in a new connection.
+        # Filter as it goes over the wire, its purpose included -> QoS, to subscribe again in a new
+        # connection.
         self.filters: dict[str, int] = {}
 
     # --- for operations --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sealmq.mqtt import build
 from sealmq_spec.errors import WrongEpoch
@@ -37,6 +38,14 @@ class Draft:
     retain: bool
     kind: int
     life: int
+
+
+class Wanted(NamedTuple):
+    """A filter as it goes over the wire, with its purpose in it, and as people know it."""
+
+    wire: str
+    shown: str
+    qos: int = 0
 
 
 class Operations:
@@ -129,22 +138,22 @@ class Operations:
     # --- subscribe, unsubscribe ------------------------------------------------------------------
 
     async def ask(
-        self, filters: Sequence[tuple[str, int]], add: bool, within: float | None
+        self, wanted: Sequence[Wanted], add: bool, within: float | None
     ) -> list[int | Refused]:
-        """SUBSCRIBE (`add`) or UNSUBSCRIBE for (filter, QoS) pairs; an answer for each."""
+        """SUBSCRIBE (`add`) or UNSUBSCRIBE; an answer for each."""
         ctrs: tuple[int, ...] = ()
         acks = self._desk.acks
-        what = f"{'subscribe to' if add else 'unsubscribe from'} {filters[0][0]}"
+        what = f"{'subscribe to' if add else 'unsubscribe from'} {wanted[0].shown}"
         try:
             async with self._limit(within, what):
                 async with self._gate:
                     core = await self._core(0)
                     if add:
-                        ctrs, packet = core.subscribe(filters)
+                        ctrs, packet = core.subscribe([(w.wire, w.qos) for w in wanted])
                     else:
-                        ctrs, packet = core.unsubscribe([filt for filt, _ in filters])
-                    named = zip(ctrs, filters, strict=True)
-                    futures = [acks.expect(ctr, filt) for ctr, (filt, _) in named]
+                        ctrs, packet = core.unsubscribe([w.wire for w in wanted])
+                    named = zip(ctrs, wanted, strict=True)
+                    futures = [acks.expect(ctr, w.shown) for ctr, w in named]
                     self._life.send(packet)
                 await asyncio.wait(futures)
             answers: list[int | Refused] = []

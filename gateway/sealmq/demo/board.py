@@ -29,7 +29,7 @@ class Message:
 
 @dataclass
 class Tried:
-    """An attempt so far. `state`: waiting, trying, refused, accepted, unseen."""
+    """An attempt so far. `state`: waiting, trying, refused, accepted, withheld, unseen."""
 
     attempt: Attempt
     state: str = "waiting"
@@ -85,7 +85,10 @@ class Board:
 
     def audited(self, record: Record) -> None:
         """The audit log has a new record."""
-        if record["event"].endswith("-refused") or record["event"] == "topic-labelled":
+        if record["event"] == "command":
+            who, topic = record["client"], record.get("topic", "")
+            self.line(f"audit: command {who} {topic} {record.get('detail', '')}".rstrip())
+        elif record["event"].endswith("-refused") or record["event"] == "topic-labelled":
             who = record.get("client") or record.get("peer", "?")
             what = record.get("rule") or record.get("label", "")
             reason = record.get("reason", "")

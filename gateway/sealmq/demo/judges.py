@@ -7,34 +7,14 @@ A judge names what is wrong; an attempt that left no evidence has not gone as ex
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 from sealmq.mqtt import Publish
 
-from . import plot
+from . import consent, plot
 from .capture import Stream, label_number
 from .evidence import Evidence
+from .finding import Finding
 from .plot import Attempt
-
-
-@dataclass
-class Finding:
-    """About one attempt. `evidence`: audit ids, and what else shows it."""
-
-    outcome: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        return not self.wrong
-
-    def need(self, holds: bool, else_wrong: str) -> None:
-        """Note what is wrong unless it holds."""
-        if not holds:
-            self.wrong.append(else_wrong)
-
 
 Judge = Callable[[Evidence, Attempt], Finding]
 
@@ -234,6 +214,9 @@ _JUDGES: dict[str, Judge] = {
     plot.PUBLISH_TAKEN.name: _publish,
     plot.FIRST_PUBLISH.name: _first_publish,
     plot.SUBSCRIBE_OTHER.name: _subscribe,
+    plot.WITHDRAW.name: consent.withdraw,
+    plot.RESERVE_OTHER.name: consent.reserve_other,
+    plot.GIVE_BACK.name: consent.give_back,
     plot.REPLAY_PUBLISH.name: _replay_publish,
     plot.REPLAY_CONNECT.name: _replay_connect,
     plot.CHANGE_M2.name: _change_m2,

@@ -23,6 +23,7 @@ _MARKS = {
     "trying": ("…", "yellow"),
     "refused": ("✗ refused", "green"),
     "accepted": ("✓ accepted", "green"),
+    "withheld": ("✗ withheld", "green"),
     "unseen": ("? not seen", "bold red"),
 }
 
@@ -94,7 +95,7 @@ def _attempts(board: Board) -> Panel:
 def mark_of(tried: Tried) -> tuple[str, str]:
     """An attempt's state in a word and a colour: red is what should not be."""
     mark, style = _MARKS[tried.state]
-    if tried.state in ("refused", "accepted") and tried.state != tried.attempt.expected:
+    if tried.state in ("refused", "accepted", "withheld") and tried.state != tried.attempt.expected:
         style = "bold red"
     return mark, style
 

@@ -48,7 +48,10 @@ class Plant:
         where = self.places
         listen = f"127.0.0.1:{self.port}"
         await command(
-            "init", where.site, "--example", "factory", "--key-file", where.key, "--listen", listen
+            "init",
+            where.site,
+            *("--example", "factory", "--policy", "purposes"),
+            *("--key-file", where.key, "--listen", listen),
         )
         toml = where.site / "sealmq.toml"
         text = toml.read_text(encoding="utf-8")

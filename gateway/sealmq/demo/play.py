@@ -103,7 +103,8 @@ async def _running(
         board.say("enrolling the clients")
         labels = Policy.read(places.site / "sealmq.toml").label
         numbers, status = await asyncio.gather(
-            plant.enrol({part.name: labels[part.name] for part in PARTS}), plant.status()
+            plant.enrol({part.name: part.label or labels[part.name] for part in PARTS}),
+            plant.status(),
         )
         board.site = _site_line(status)
         _note(places, options, numbers, status)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from . import hexview
+from .cast import PARTS, PULSE
 from .evidence import Evidence
 from .verdict import Verdict, as_json
 
@@ -26,6 +27,17 @@ def summary(evidence: Evidence, verdict: Verdict, seconds: float) -> dict[str, A
         "seconds": round(seconds, 1),
         "messages": verdict.messages,
         "readers": verdict.readers,
+        "disclosed": [
+            {
+                "client": part.name,
+                "topic": PULSE,
+                "purpose": purpose,
+                "under": under,
+                "count": count,
+            }
+            for part in PARTS
+            for (purpose, under), count in evidence.disclosed(part.name).items()
+        ],
         "attempts": [as_json(attempt, finding) for attempt, finding in verdict.findings],
         "broker": {
             "kind": evidence.facts["broker"],
@@ -70,6 +82,9 @@ def show(console: Console, told: dict[str, Any], where: Path) -> None:
     readers = ", ".join(f"{name} {count}" for name, count in told["readers"].items())
     line(("What was read", "bold"))
     line(f"        {told['messages']} messages published; read by {readers}")
+    line(("What the worker's pulse was used for", "bold"))
+    for row in told["disclosed"]:
+        line(f"        {row['count']} by {row['client']} for {row['purpose']} (audit log)")
     line(("What the broker saw", "bold"))
     found = "PLAINTEXT FOUND" if broker["plaintext_found"] else "no reading in any form"
     amount = f"{broker['bytes']} bytes in {broker['packets']} packets"
@@ -92,7 +107,9 @@ def _evidence(told: dict[str, Any]) -> str:
     ids = told.get("audit") or []
     if ids:
         more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-        return f"{rule}; audit record {ids[0]}{more}"
+        count = f"; {told['withheld']} messages withheld" if "withheld" in told else ""
+        count += f"; {told['read']} read behind it" if "read" in told else ""
+        return f"{rule}; audit record {ids[0]}{more}{count}"
     if "refused" in told:
         return f"{rule}; the reader's own count: {told['refused']}"
     return f"{rule}; no record"

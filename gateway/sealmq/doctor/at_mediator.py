@@ -5,27 +5,37 @@ from __future__ import annotations
 import os
 
 from sealmq.mqtt import build
+from sealmq.site.canary import PURPOSE, RESERVED
 from sealmq_spec.const import CLEAR, USER
+from sealmq_spec.purposes import Grammar
 
 from .canary import Canary
 from .errors import Broken
 from .result import Failed, Untried
 
 LOW_TOPIC, HIGH_TOPIC, SIDE_TOPIC = (f"sealmq-doctor/{word}" for word in ("low", "high", "side"))
-ALL = "sealmq-doctor/#"
+ALL = RESERVED
 NOT_ENFORCED = "is policy enforced ([policy] enforce, `sealmq status`)?"
 
 
 class AtMediator:
     """All three are connected, and the first two have subscribed to all topics of the doctor's."""
 
-    def __init__(self, writer: Canary, reader: Canary, stranger: Canary) -> None:
+    def __init__(
+        self, writer: Canary, reader: Canary, stranger: Canary, grammar: Grammar | None
+    ) -> None:
+        """`grammar`: how the site writes purposes, if they are asked for."""
         self.writer, self.reader, self.stranger = writer, reader, stranger
+        self.grammar = grammar
+
+    def filter(self, filt: str, purpose: str = PURPOSE) -> str:
+        """As a client subscribes to it, with a purpose where the site wants one."""
+        return self.grammar.access(filt, purpose) if self.grammar else filt
 
     async def subscribe(self) -> None:
         """Before the tries."""
         for canary in (self.writer, self.reader, self.stranger):
-            if not await canary.subscribe(ALL):
+            if not await canary.subscribe(self.filter(ALL)):
                 raise Broken(f"{canary.name} may not subscribe to {ALL}")
 
     async def drain(self) -> None:
@@ -34,13 +44,13 @@ class AtMediator:
         Nor is a connection that it has cost, say by a replayed CONNECT that was let in.
         """
         try:
-            await self._last()
+            await self.last()
         except Broken:
             self.writer, self.reader, self.stranger = (
                 canary.again() for canary in (self.writer, self.reader, self.stranger)
             )
             await self.connect()
-            await self._last()
+            await self.last()
 
     async def connect(self) -> None:
         """All three, anew."""
@@ -54,14 +64,15 @@ class AtMediator:
             canary.close()
 
     # A last word tells that all before it has come.
-    async def _last(self) -> list[tuple[str, bytes | None]]:
-        """What the reader heard until now."""
+    async def last(self) -> list[tuple[str, bytes | None]]:
+        """What the reader heard until now: (topic, payload)."""
         last = os.urandom(8)
-        await self._honest(self.writer, LOW_TOPIC, last)
+        await self.honest_publish(self.writer, LOW_TOPIC, last)
         await self.writer.heard(last)
         return await self.reader.heard(last)
 
-    async def _honest(self, who: Canary, topic: str, payload: bytes) -> None:
+    async def honest_publish(self, who: Canary, topic: str, payload: bytes) -> None:
+        """Raises Broken when it is refused."""
         refused = await who.publish(topic, who.seal(topic, payload))
         if refused is not None:
             raise Broken(f"an honest message of {who.name} was refused: {refused or 'no answer'}")
@@ -69,7 +80,7 @@ class AtMediator:
     async def honest(self) -> str:
         """What must succeed: else the rest would show nothing."""
         try:
-            await self._last()
+            await self.last()
         except Broken as error:
             raise Failed(f"an honest message does not arrive: {error}") from None
         return "published, wrapped, delivered and opened"
@@ -133,7 +144,7 @@ class AtMediator:
             raise Broken("an honest message was refused")
         again = await writer.publish(LOW_TOPIC, m2)
         stolen = await stranger.publish(LOW_TOPIC, m2)
-        heard = [found for topic, found in await self._last() if topic == LOW_TOPIC]
+        heard = [found for topic, found in await self.last() if topic == LOW_TOPIC]
         if heard != [payload]:
             raise Failed(f"a replayed message came {len(heard)} times to the reader")
         if stolen is None:
@@ -184,10 +195,10 @@ class AtMediator:
             raise Broken(f"an honest retained message was refused: {refused or 'no answer'}")
         try:
             rule = await writer.publish(LOW_TOPIC, b"", retain=True)
-            await self._last()
+            await self.last()
             # The reader subscribes again, which brings what is retained.
-            await self.reader.subscribe(ALL)
-            found = [payload for _, payload in await self._last()]
+            await self.reader.subscribe(self.filter(ALL))
+            found = [payload for _, payload in await self.last()]
             if kept not in found:
                 raise Failed("an empty message that nobody has sealed clears a retained one")
         finally:
@@ -199,7 +210,7 @@ class AtMediator:
 
     async def foreign_subscribe(self) -> str:
         """The stranger asks for the writer's topic by its name."""
-        if await self.stranger.subscribe(LOW_TOPIC):
+        if await self.stranger.subscribe(self.filter(LOW_TOPIC)):
             raise Failed(f"a topic of a label that is not below is granted; {NOT_ENFORCED}")
         return "SUBACK 0x80"
 
@@ -209,17 +220,17 @@ class AtMediator:
 
     async def lower_reader(self) -> str:
         """The writer, below, must not get what is published above it."""
-        await self._honest(self.reader, HIGH_TOPIC, b"secret")
+        await self.honest_publish(self.reader, HIGH_TOPIC, b"secret")
         return await self._gets_only(self.writer, LOW_TOPIC)
 
     async def _gets_only(self, who: Canary, own: str) -> str:
         last = os.urandom(8)
-        await self._honest(who, own, last)
+        await self.honest_publish(who, own, last)
         got = sorted({topic for topic, _ in await who.heard(last)} - {own})
         if got:
             raise Failed(f"{who.name} got messages of {', '.join(got)}; {NOT_ENFORCED}")
         return "nothing is delivered"
 
     async def _only_honest(self, what: str) -> None:
-        if any(topic == LOW_TOPIC for topic, _ in await self._last()):
+        if any(topic == LOW_TOPIC for topic, _ in await self.last()):
             raise Failed(f"{what} was delivered to the reader; {NOT_ENFORCED}")

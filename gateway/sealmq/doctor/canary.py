@@ -21,9 +21,21 @@ from sealmq.mqtt import (
     Puback,
     Publish,
     Suback,
+    Unsuback,
     build,
 )
-from sealmq_spec.const import CONTROL, LIVE, OP_NOTICE, OP_RECORD, OP_WELCOME, READY, RETAINED
+from sealmq_spec.const import (
+    CONTROL,
+    LIVE,
+    OP_COMMAND,
+    OP_NOTICE,
+    OP_RECORD,
+    OP_REPLY,
+    OP_WELCOME,
+    READY,
+    RETAINED,
+    UNSUBSCRIBE,
+)
 from sealmq_spec.errors import SealError
 from sealmq_spec.identity import Identity
 from sealmq_spec.reader import Reader
@@ -47,6 +59,7 @@ class Canary:
         self.client_id = f"{name}-{os.urandom(4).hex()}"
         self.hello = b""
         self._told: list[str] = []
+        self._replied = False
         self._open = False
         self._reader = Reader(identity, make)
         self._ids = itertools.count(1)
@@ -150,6 +163,25 @@ class Canary:
                 return self._told[0] if self._told else None
         return self._told[0] if self._told else ""
 
+    async def command(self, family: str, command: str) -> str | None:
+        """A policy family's command: None when it is answered, else its refusal as in publish."""
+        body = bytes((OP_COMMAND, len(family))) + family.encode() + command.encode()
+        self._told.clear()
+        self._replied = False
+        self.send(build.publish(CONTROL, self.session.up(body, mono())) + build.pingreq())
+        # What the family answers comes before PINGRESP, also when it had to wait for the disk.
+        with contextlib.suppress(Broken):
+            await self._next(Pingresp)
+        if self._told:
+            return self._told[0]
+        return None if self._replied else ""
+
+    async def unsubscribe(self, filt: str) -> None:
+        """Leave it."""
+        with_token, _ = self.session.token(filt, 0, UNSUBSCRIBE)
+        self.send(build.unsubscribe(next(self._ids), [with_token]))
+        await self._next(Unsuback)
+
     async def subscribe(self, filt: str) -> bool:
         """Whether the subscription, at QoS 1, is granted."""
         with_token, _ = self.session.token(filt, 1)
@@ -208,6 +240,8 @@ class Canary:
         op, what = self.session.down(payload, mono())
         if op == OP_NOTICE:
             self._told.append(what[3] or what[4])
+        elif op == OP_REPLY:
+            self._replied = True
         elif op == OP_RECORD:
             self._reader.add(what)
 

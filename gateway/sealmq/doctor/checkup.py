@@ -18,9 +18,11 @@ from sealmq.site.config import Config, load
 from sealmq.site.layout import Layout
 from sealmq.site.values import address
 from sealmq_spec.identity import Identity
+from sealmq_spec.purposes import Grammar
 
 from .at_broker import AtBroker
 from .at_mediator import AtMediator
+from .at_purposes import AtPurposes
 from .canary import Canary
 from .errors import Broken, DoctorError
 from .policy import alone, in_policy
@@ -90,7 +92,8 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
     writer, reader, stranger = canaries
     host, port = address(broker.address, "run/broker.json")
     outside = AtBroker(host, port, broker.tls)
-    inside = AtMediator(writer, reader, stranger)
+    grammar = _grammar(config)
+    inside = AtMediator(writer, reader, stranger, grammar)
     await inside.subscribe()
     proof = reader.hello[-54:].decode()
 
@@ -118,12 +121,29 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         "clear a retained message with an empty one": inside.empty_retained,
         "clients are sent to this mediator": own_address,
     }
+    if grammar is not None:
+        of_purposes = AtPurposes(inside, grammar)
+        at_mediator |= {
+            "subscribe without a purpose": of_purposes.no_purpose,
+            "subscribe for another purpose": of_purposes.other_purpose,
+            "read for a purpose that was withdrawn": of_purposes.withdrawn,
+            "reserve topics of others": of_purposes.foreign_reservation,
+        }
     results = [await attempt(name, work) for name, work in at_broker.items()]
     results.append(await attempt("an honest message arrives", inside.honest))
     if results[-1].ok:  # else nothing behind it would mean anything
         results += [await _fresh(inside, name, work) for name, work in at_mediator.items()]
     inside.close()
     return [r for r in results if not (r.ok is None and r.name == "broker: without TLS")]
+
+
+# How the site writes purposes, if they are asked for.
+def _grammar(config: Config) -> Grammar | None:
+    if "purposes" not in config.policy.order:
+        return None
+    from sealmq.families.purposes.settings import grammar
+
+    return grammar(config)
 
 
 async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import HOWS, Ask, Question, Sub, Who
-from .duties import CutTlv, Duty, LabelTopic, PutTlv, Rewrite, SealTo
+from .duties import CutTlv, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
 from .facts import UnknownFact
 from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 
@@ -26,7 +26,9 @@ __all__ = [
     "Dep",
     "Duty",
     "Family",
+    "FamilyConfigError",
     "FamilyRecord",
+    "Follow",
     "KgPart",
     "LabelTopic",
     "Parsed",
@@ -62,7 +64,8 @@ Seen = Literal["accepted", "delivered", "refused", "subscribed", "gone"]
 class Verdict:
     """One family's answer. `rule` is a stable id out of the family's `rules`.
 
-    `until` is Unix ms up to which it may be cached; NEVER (0) means it must not be.
+    `until` is Unix ms up to which it may be cached; NEVER (0) means it must not be. `purpose` is
+    what a reader may use the data for, and `under` what allowed it: for the audit, "" for neither.
     """
 
     allow: bool
@@ -71,6 +74,8 @@ class Verdict:
     until: int = FOREVER
     deps: tuple[Dep, ...] = ()
     duties: tuple[Duty, ...] = ()
+    purpose: str = ""
+    under: str = ""
 
 
 def allow(
@@ -80,14 +85,27 @@ def allow(
     until: int = FOREVER,
     deps: tuple[Dep, ...] = (),
     duties: tuple[Duty, ...] = (),
+    purpose: str = "",
+    under: str = "",
 ) -> Verdict:
     """A verdict that lets the packet go on to the next family."""
-    return Verdict(True, rule, reason, until, deps, duties)
+    return Verdict(True, rule, reason, until, deps, duties, purpose, under)
 
 
 def deny(rule: str, reason: str, *, until: int = FOREVER, deps: tuple[Dep, ...] = ()) -> Verdict:
     """A verdict that ends the question. `reason` is told to the client: at most 200 bytes."""
     return Verdict(False, rule, reason, until, deps)
+
+
+class FamilyConfigError(ValueError):
+    """Raised by `configure`: [families.NAME] holds what the family cannot take.
+
+    `key` is relative to families.NAME, for instance "tree.billing".
+    """
+
+    def __init__(self, key: str, what: str, hint: str) -> None:
+        super().__init__(f"{key}: {what}")
+        self.key, self.what, self.hint = key, what, hint
 
 
 class Parsed(NamedTuple):

@@ -72,6 +72,10 @@ class Cache:
             if not resting:
                 del self._index[dep]
 
+    def resting(self, dep: Dep) -> int:
+        """How many entries rest on it."""
+        return len(self._index.get(dep, ()))
+
     def invalidate(self, deps: Iterable[Dep], only: Callable[[Entry], bool] | None = None) -> int:
         """Drop the entries that rest on any of `deps` (and of which `only` is true)."""
         count = 0

@@ -15,6 +15,8 @@ from .api import Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Who
 from .cache import Slot
 from .decision import Decision, Refused
+from .following import Key, is_followed
+from .shared import GROUP
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -125,10 +127,45 @@ class Conn:
         return self._engine.judge(self.ask, slot, topic)
 
     def subscribed(self, decision: Decision, qos: int, now_ms: int) -> None:
-        """The broker has accepted the subscription that `decision` allowed."""
-        self._subs[decision.raw] = Sub(decision.topic, qos, decision.notes)
-        self._engine.subs_changed(self._id, decision.topic)
+        """The client has this subscription: `decision` allowed it and the broker accepted it, or it
+        is one of a session from before, whatever `decision` says of it now.
+        """
+        self.holds(decision, qos)
         self.saw("subscribed", decision.raw, now_ms, question="subscribe", qos=qos)
+
+    def granted(self, filter: str, qos: int, now_ms: int | None = None) -> None:
+        """The broker grants one that is held this QoS; with `now_ms` it is a new one."""
+        sub = self._subs.get(filter)
+        if sub is None:
+            return
+        if sub.qos != qos:
+            self._subs[filter] = sub._replace(qos=qos)
+            self._engine.subs_changed(self._id, sub.filter)
+        if now_ms is not None:
+            self.saw("subscribed", filter, now_ms, question="subscribe", qos=qos)
+
+    def again(self, filter: str, now_ms: int) -> Decision | None:
+        """What the policy says now of a subscription that is held; None if it is not."""
+        sub = self._subs.get(filter)
+        if sub is None:
+            return None
+        decision = self.subscribe(filter, sub.qos, now_ms)
+        self.holds(decision, sub.qos)
+        return decision
+
+    def holds(self, decision: Decision, qos: int) -> None:
+        """It is about to have this subscription; `subscribed` without telling the families."""
+        raw = decision.raw
+        new, old = Sub(decision.topic, qos, decision.notes), self._subs.get(raw)
+        if new != old:
+            self._subs[raw] = new
+            for sub in (new, old):
+                if sub is not None:
+                    self._engine.subs_changed(self._id, sub.filter)
+        if is_followed(decision):
+            self._engine.following.follow((self, raw), decision)
+        else:
+            self._engine.following.drop((self, raw))
 
     def unsubscribed(self, filter: str) -> bool:
         """`filter` (as it arrived) is left, which is always allowed.
@@ -138,6 +175,7 @@ class Conn:
         gone = self._subs.pop(filter, None)
         if gone is None:
             return True
+        self._engine.following.drop((self, filter))
         self._engine.subs_changed(self._id, gone.filter)
         return all(sub.filter != gone.filter for sub in self._subs.values())
 
@@ -203,6 +241,10 @@ class Conn:
         """Where the cached entries are."""
         return (self._connect, *self._publish, *self._subscribe, *self._deliver)
 
+    def held(self) -> list[Key]:
+        """Its subscriptions, as the engine follows them."""
+        return [(self, filter) for filter in self._subs]
+
     def rests_on_subs(self) -> tuple[str, str]:
         """The dep of verdicts that looked at this connection's subscriptions."""
         return ("subs", self._id)
@@ -223,6 +265,6 @@ _ABOUT: Mapping[Seen, Question] = {
 
 def sub_matches(filter: str, topic: str) -> bool:
     """matches(), also for a shared subscription ($share/group/filter; MQTT 5, 4.8.2)."""
-    if filter.startswith("$share/"):
+    if filter.startswith(GROUP):
         filter = filter.split("/", 2)[-1]
     return bool(matches(filter, topic))

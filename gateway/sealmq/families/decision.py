@@ -8,7 +8,19 @@ from typing import Any
 
 from sealmq_spec.const import MAX_TOPIC, REF_GRANT, REF_LINK, U24
 
-from .api import FOREVER, NEVER, CutTlv, Dep, Duty, LabelTopic, PutTlv, Question, Rewrite, SealTo
+from .api import (
+    FOREVER,
+    NEVER,
+    CutTlv,
+    Dep,
+    Duty,
+    Follow,
+    LabelTopic,
+    PutTlv,
+    Question,
+    Rewrite,
+    SealTo,
+)
 from .ask import Who
 
 ENGINE = "engine"
@@ -46,7 +58,7 @@ class Decision:
     (parsed, rewritten); `notes` what the families' encodings said. `label` is the label to commit
     before going on (duty LabelTopic), or None. `plain`: allowed, no duty, topic as it came.
     `overridden`: it was a deny, and `enforce = false` made an allow of it. `votes`: every family
-    that was asked.
+    that was asked. `purpose` and `under` are of the first family that says any; "" for none.
     """
 
     question: Question
@@ -64,6 +76,8 @@ class Decision:
     plain: bool
     overridden: bool
     votes: tuple[Vote, ...]
+    purpose: str = ""
+    under: str = ""
 
 
 class Refused(Exception):
@@ -79,7 +93,7 @@ class Refused(Exception):
 _DUTIES: Mapping[Question, tuple[type, ...]] = {
     "connect": (PutTlv,),
     "publish": (LabelTopic, Rewrite, PutTlv, CutTlv, SealTo),
-    "subscribe": (Rewrite,),
+    "subscribe": (Rewrite, Follow),
     "deliver": (Rewrite, PutTlv, CutTlv, SealTo),
 }
 
@@ -103,6 +117,8 @@ def _can_be_done(duty: object, who: Who) -> bool:
             return _family_tlv(kind) and len(value) <= 255
         case CutTlv(int(kind)):
             return _family_tlv(kind)
+        case Follow():
+            return True
         case SealTo(ref, int(number)):
             return ref in (REF_LINK, REF_GRANT) and 0 < number <= U24
         case _:

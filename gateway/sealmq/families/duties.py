@@ -49,4 +49,14 @@ class SealTo:
     number: int
 
 
-Duty = LabelTopic | Rewrite | PutTlv | CutTlv | SealTo
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Ask about this subscription again whenever what it rests on (deps, until) has gone.
+
+    A later deny pauses it at the broker, a later allow resumes it with its QoS. Denies of a
+    followed subscription are followed as well, so they have to say their deps too. With `until`
+    NEVER only the deps count.
+    """
+
+
+Duty = LabelTopic | Rewrite | PutTlv | CutTlv | SealTo | Follow

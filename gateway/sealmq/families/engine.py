@@ -17,6 +17,7 @@ from .cache import Cache, Slot
 from .conn import Conn, sub_matches
 from .decision import ENGINE, RULES, Decision, Refused, Vote
 from .facts import Facts
+from .following import Following, Key
 from .judge import Judge, OnFault, Trace
 
 __all__ = ["Conn", "Decision", "Engine", "Reloaded", "Vote"]
@@ -25,6 +26,10 @@ OFF = (
     "POLICY IS OFF ([policy] enforce = false): everything is allowed and only recorded; "
     "never run a site like this"
 )
+
+
+LOOKED_AT = 256
+"""Cached verdicts of a connection that are looked at one by one when a subscription changes."""
 
 
 class Reloaded(NamedTuple):
@@ -59,6 +64,7 @@ class Engine:
         self.facts = Facts()
         self.trace = Trace(self.facts)
         self.cache = Cache(cache_size)
+        self.following = Following()
         self._site = site
         self._on_fault: OnFault = on_fault or _silent
         self._judge = Judge(self.order, self.trace, self._fault)
@@ -90,19 +96,20 @@ class Engine:
         try:
             records = self._configure(config)
         except Exception:
-            self.cache.clear()
+            self._all_gone()
             if before is not None:
                 self._configure(before)
             raise
         if enforce is not None and enforce != self.enforce:
             self.enforce = enforce
-            self.cache.clear()
+            self._all_gone()
         changed = []
         for conn in self._conns:
             who = self.who(conn.who.client, conn.who.number)
             if who != conn.who:
                 conn.ask.who = who
                 self.cache.drop_slots(conn.slots())
+                self.following.all_of(conn.held())
                 changed.append(conn)
         return Reloaded(records, changed)
 
@@ -110,7 +117,7 @@ class Engine:
         records: list[Record] = []
         for family in self.order:
             change = family.configure(config)
-            self.cache.invalidate(change.deps)
+            self._gone(change.deps)
             records.extend(change.records)
         self._config = config
         return records
@@ -122,21 +129,37 @@ class Engine:
             return
         for family in self.order:
             try:
-                self.cache.invalidate(family.apply(batch))
+                self._gone(family.apply(batch))
             except Exception as error:  # an index that is not the store's must allow nothing
                 self._fault(family.name, "apply", error)
                 self._judge.lost(family.name)
-                self.cache.clear()
+                self._all_gone()
 
     def push_fact(self, name: str, value: Any, valid_until_ms: int, subject: str = "") -> None:
         """A named task tells a fact and how long it holds; verdicts that rest on it go."""
         self.facts.push(name, value, valid_until_ms, subject)
-        self.cache.invalidate((("fact", name, subject),))
+        self._gone((("fact", name, subject),))
 
     def tick(self, now_ms: int) -> None:
         """Call about once a second."""
         for family in self._tickers:
             self._told(family, "tick", partial(family.tick, now_ms))
+        self.following.tick(now_ms)
+
+    def due(self) -> list[Key]:
+        """Followed subscriptions (Conn, filter as it arrived) whose answer may have changed: ask
+        Conn.again about each. Look behind apply, reload, push_fact and tick.
+        """
+        return self.following.take()
+
+    def _gone(self, deps: Iterable[Dep]) -> None:
+        deps = tuple(deps)
+        self.cache.invalidate(deps)
+        self.following.gone(deps)
+
+    def _all_gone(self) -> None:
+        self.cache.clear()
+        self.following.everything()
 
     # Connections
 
@@ -161,6 +184,8 @@ class Engine:
             return
         self._conns.discard(conn)
         self.cache.drop_slots(conn.slots())
+        for key in conn.held():
+            self.following.drop(key)
         conn.saw("gone", "", now_ms)
 
     # Questions (called by Conn)
@@ -186,14 +211,25 @@ class Engine:
             self._told(family, what, partial(family.see, what, ask))
 
     def subs_changed(self, conn_id: str, filter: str) -> None:
-        """Verdicts that looked at the subscriptions go, if the filter reaches their topic."""
-        self.cache.invalidate((("subs", conn_id),), lambda e: sub_matches(filter, e.decision.topic))
+        """Verdicts that looked at the subscriptions go, if the filter reaches their topic.
+
+        Of many all go: to look at each for each filter of a packet would take the loop seconds,
+        and one that goes has been judged once, which is dearer.
+        """
+        dep = ("subs", conn_id)
+        few = self.cache.resting(dep) <= LOOKED_AT
+        self.cache.invalidate(
+            (dep,), (lambda e: sub_matches(filter, e.decision.topic)) if few else None
+        )
 
     def command(self, who: Who, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
         """Conn.command."""
         to = next((f for f in self.order if f.name == family), None)
         if to is None:
             return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
+        if self._judge.has_lost(family):
+            # It would be judged by what the store no longer says.
+            return deny("engine.exception", f"{family} has lost its state")
         try:
             got: object = to.command(who, body, now_ms)
         except Exception as error:  # a defect of one family must not take the mediator down
@@ -253,7 +289,7 @@ class Engine:
 
     def _told(self, family: Family, what: str, call: Callable[[], Iterable[Dep]]) -> None:
         try:
-            self.cache.invalidate(call())
+            self._gone(call())
         except Exception as error:  # a defect of one family must not take the mediator down
             self._fault(family.name, what, error)
 

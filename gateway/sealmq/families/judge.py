@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sealmq_spec.errors import Malformed
+
 from .api import FOREVER, NEVER, Dep, Duty, Family, LabelTopic, Question, Rewrite, Verdict
 from .ask import Ask
 from .decision import ENGINE, Decision, Refused, Vote, check_duty, merge_duties
@@ -23,10 +25,14 @@ class Trace:
         self._facts = facts
         self.deps: dict[Dep, None] = {}
         self.until = FOREVER
+        # Of the first family that says any.
+        self.purpose = ""
+        self.under = ""
 
     def begin(self) -> None:
         self.deps = {}
         self.until = FOREVER
+        self.purpose = self.under = ""
 
     def rest_on(self, deps: tuple[Dep, ...], until: int) -> None:
         for dep in deps:
@@ -55,6 +61,10 @@ class Judge:
         """Its index no longer says what the store holds: it allows nothing until a restart."""
         self._lost.add(family)
 
+    def has_lost(self, family: str) -> bool:
+        """Whether `lost` was said of it."""
+        return family in self._lost
+
     @property
     def parses(self) -> bool:
         """Whether any family has a topic encoding of its own."""
@@ -69,6 +79,8 @@ class Judge:
                 parsed = family.parse(ask.question, topic)
                 if parsed is not None:
                     topic, notes[family.name] = parsed
+            except Malformed as error:  # the client's doing, no defect
+                raise Refused("engine.parse", f"{family.name}: {error}") from None
             except Exception as error:  # a defect of one family must not take the mediator down
                 self._on_fault(family.name, "parse", error)
                 raise Refused("engine.parse", f"{family.name} cannot read the topic") from error
@@ -93,6 +105,7 @@ class Judge:
                 # The other topic is judged by every family too, else a rewrite would walk past r_p.
                 ask.topic = rewrite or ""
                 votes, duties = [], []
+                trace.purpose = trace.under = ""
                 verdict = self._round(ask, votes, duties)
                 if verdict is None and _rewrite(duties) not in (None, ask.topic):
                     raise Refused("engine.rewrite-loop", "the topic was rewritten twice")
@@ -114,6 +127,8 @@ class Judge:
             votes.append(Vote(family.name, verdict.rule, verdict.reason))
             if not verdict.allow:
                 return verdict
+            if verdict.purpose and not self._trace.purpose:
+                self._trace.purpose, self._trace.under = verdict.purpose, verdict.under
             for duty in verdict.duties:
                 check_duty(ask.question, duty, ask.who)
             merge_duties(duties, verdict.duties)
@@ -155,6 +170,8 @@ class Judge:
             plain=allow and not duties and ask.topic == ask.raw,
             overridden=False,
             votes=tuple(votes),
+            purpose=self._trace.purpose if allow else "",
+            under=self._trace.under if allow else "",
         )
 
 

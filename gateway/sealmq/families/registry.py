@@ -19,6 +19,7 @@ class UnknownFamily(LookupError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"[policy] order names {name!r}; there is no such policy family")
+        self.name = name
         self.hint = 'the families are folders of sealmq/families; order = ["labels"] is the default'
 
 

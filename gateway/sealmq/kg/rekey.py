@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from sealmq.near import near
 from sealmq.site.model import NONE, Config
-from sealmq.site.values import near
 
 from . import limits, rows
 from .errors import Bad, Unknown

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from sealmq.families.engine import Conn
@@ -36,6 +37,7 @@ from .controlling import Controlling
 from .delivering import Delivering
 from .holding import Holding
 from .hub import Hub
+from .keptsubs import KeptSubs
 from .keyring import Client, Keyring
 from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
 from .link import Link
@@ -82,6 +84,7 @@ class Connection(Channel):
         self.show_records = self.telling.records
         self.holding = Holding(self)
         self.publishing = Publishing(self)
+        self.kept_subs = KeptSubs(self)
         self.subscribing = Subscribing(self)
         self.delivering = Delivering(self)
         self.controlling = Controlling(self)
@@ -91,8 +94,8 @@ class Connection(Channel):
             Pubrec: self.delivering.acked,
             Pubrel: self.publishing.underway.released,
             Pubcomp: self.delivering.acked,
-            Subscribe: self.subscribing.subscribe,
-            Unsubscribe: self.subscribing.unsubscribe,
+            Subscribe: self.subscribing.asked,
+            Unsubscribe: partial(self.kept_subs.paced, self.subscribing.unsubscribe),
             Pingreq: self._ping,
         }
 
@@ -242,6 +245,7 @@ class Connection(Channel):
         self.state = "open"
         self.small = False
         self.hub.rooms.enter(self)
+        self.hub.by_policy[self.policy] = self
         self.hub.no_stranger(self.peer)
         self.set_deadline(0)
         self._upstream_beat = asyncio.get_running_loop().time()
@@ -296,6 +300,7 @@ class Connection(Channel):
                 self.hub.wills.drop(self.will)
             return
         self.hub.rooms.leave(self)
+        self.hub.by_policy.pop(self.policy, None)
         self.holding.drop()
         self.upstream.close()
         self.publishing.underway.ended()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from sealmq.families.api import Verdict
+from sealmq.families.api import FamilyRecord, Proposal, Verdict
 from sealmq.kglink import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
 from sealmq.mqtt import Publish, build
 from sealmq.store import StoreUnavailable
@@ -101,6 +101,7 @@ class Controlling:
                 self._conn.down(bytes((OP_RECORD,)) + record)
             return None
         if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
+            self._conn.link.command(ctr)
             return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])
         if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND):
             raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
@@ -121,19 +122,43 @@ class Controlling:
         except UnicodeDecodeError:
             self._refuse(ctr, Malformed("a family's name is ASCII"))
             return
-        answer = conn.policy.command(name, body, hub.now_ms())
+        answer = await self._judged(name, body)
         if isinstance(answer, Verdict):
             self._refuse(ctr, Denied(answer.reason), answer.rule)
             return
+        said, client = answer.audit, conn.client.name
+
+        def told() -> None:
+            if said is not None:
+                hub.audit.write("command", client=client, family=name, **said)
+
+        changed = asyncio.get_running_loop().create_future()
+        rows = _rows(answer)
+        hub.changing.update(dict.fromkeys(rows, changed))
         try:
-            await hub.commit(list(answer.records))
+            await hub.commit(list(answer.records), told)
         except StoreUnavailable as error:
             self._refuse(ctr, Unavailable(str(error)), "mediator.command.unavailable")
             return
-        if answer.audit is not None:
-            hub.audit.write("command", client=conn.client.name, family=name, **answer.audit)
+        finally:
+            for row in rows:
+                del hub.changing[row]
+            changed.set_result(None)
         if conn.state == "open":
             conn.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
+
+    # What it was judged by still holds when it is stored: else a reservation could replace another
+    # one that it must not, which came just before and was still on its way to the disk.
+    async def _judged(self, family: str, body: bytes) -> Proposal | Verdict:
+        hub = self._conn.hub
+        while True:
+            answer = self._conn.policy.command(family, body, hub.now_ms())
+            if isinstance(answer, Verdict):
+                return answer
+            busy = {hub.changing[row] for row in _rows(answer) if row in hub.changing}
+            if not busy:
+                return answer
+            await asyncio.wait(busy)
 
     def provision(self, packet: Publish) -> Work:
         """A provisioning request, in quarantine or in a session: the key generator judges it.
@@ -181,6 +206,10 @@ class Controlling:
         self._conn.refuse(_CONTROL_PACKET, ctr, error, rule)
         if self._conn.state == "quarantine":
             self._conn.close("refused in quarantine")
+
+
+def _rows(answer: Proposal) -> set[tuple[str, str]]:
+    return {(r.family, r.key) for r in answer.records if isinstance(r, FamilyRecord)}
 
 
 _SEAL_ERRORS: dict[type[KgError], type[SealError]] = {

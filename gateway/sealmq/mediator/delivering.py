@@ -144,7 +144,9 @@ class Delivering:
             payload = rewrap(ring, hub.order, seen, inside, how, packet.topic_raw, now_ms)
         conn.show_records(seen.label, 0 if inside is None else inside.epoch)
         self._pass(packet, payload, packet.retain)
-        hub.audit.count_delivered(conn.client.name, packet.topic, label)
+        hub.audit.count_delivered(
+            conn.client.name, packet.topic, label, decision.purpose, decision.under
+        )
         if decision.overridden:
             hub.audit.count_unenforced(conn.client.name, packet.topic, decision.rule, "deliver")
         conn.policy.saw(

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import Conn, Decision, Engine
+from sealmq.families.following import Key
 from sealmq.families.records import Record, TopicLabel
 from sealmq.kglink import KgError
 from sealmq.order import Order
@@ -30,7 +32,7 @@ from .clock import Clock
 from .house import HouseConnection
 from .journal import Journal
 from .keyring import Keyring
-from .limits import CONNECTIONS, STRANGERS, STRANGERS_AN_ADDRESS
+from .limits import CONNECTIONS, FOLLOWED, STRANGERS, STRANGERS_AN_ADDRESS
 from .link import Links
 from .proof import Newest
 from .replay import Replay
@@ -67,12 +69,18 @@ class Hub:
         self.order = Order(ring.inst)
         self.links = Links()
         self.connections: set[Connection] = set()
+        # Those that are open, as the policy knows them.
+        self.by_policy: dict[Conn, Connection] = {}
         self.clock = Clock()
         self.rooms = Rooms()
         self.asking = Asking(self)
         self.strangers: Counter[str] = Counter()
         # Bytes of deliveries held back, of all connections.
         self.held = 0
+        # Subscriptions to ask about again.
+        self.due: dict[Key, None] = {}
+        # Rows that commands are changing just now: (family, key).
+        self.changing: dict[tuple[str, str], asyncio.Future[None]] = {}
         self.kg: KgClient | None = None
         self.known_tlv = (TLV_FIRED, *engine.tlvs)
         self.engine_opens = engine.opens
@@ -176,17 +184,51 @@ class Hub:
         reason = type(error).__name__
         self.audit.write("family-fault", family=family, question=question, reason=reason)
 
-    async def commit(self, records: list[StoreRecord]) -> None:
-        """Makes records durable, then lets the families index what really holds.
+    async def commit(
+        self, records: list[StoreRecord], told: Callable[[], None] | None = None
+    ) -> None:
+        """Makes records durable, says so (`told`), then lets the families index what really holds:
+        when this returns, nothing is judged by what was before.
 
         Raises StoreUnavailable.
         """
         held = await self.store.commit(records)
+        if told is not None:
+            told()
         self.apply([h.record for h in held])
 
     def apply(self, records: list[StoreRecord]) -> None:
         """Indexes what the store holds."""
         self.engine.apply([r for r in records if isinstance(r, Record)])
+        self.follow()
+
+    def follow(self) -> None:
+        """Subscriptions that the policy may see otherwise now are paused, or resumed.
+
+        One command may reach very many: a slice at a time, and others are served between. No
+        delivery depends on when, each is judged by what holds then.
+        """
+        waits = bool(self.due)
+        self.due.update(dict.fromkeys(self.engine.due()))
+        if not waits:
+            self._follow_some()
+
+    def _follow_some(self) -> None:
+        some: dict[Conn, list[str]] = {}
+        for conn, raw in list(islice(self.due, FOLLOWED)):
+            del self.due[conn, raw]
+            some.setdefault(conn, []).append(raw)
+        if self.due:
+            asyncio.get_running_loop().call_soon(self._follow_some)
+        for conn, raws in some.items():
+            connection = self.by_policy.get(conn)
+            if connection is not None:
+                connection.subscribing.again(raws)
+
+    def tick(self) -> None:
+        """About once a second: what ends by itself."""
+        self.engine.tick(self.now_ms())
+        self.follow()
 
     async def label_topic(self, conn: Conn, decision: Decision, now_ms: int) -> None:
         """First publish:
@@ -234,6 +276,7 @@ class Hub:
         changed = set(reloaded.connections)
         for connection in list(self.connections):
             connection.policy_changed(changed)
+        self.follow()
 
     def warn(self) -> None:
         """Says loudly, in the log and in the audit, what weakens this site."""

@@ -60,6 +60,7 @@ class Link:
         "accepted",
         "boot",
         "client",
+        "commanded",
         "gen",
         "mediator",
         "owed",
@@ -90,6 +91,8 @@ class Link:
         # filter -> (op, ctr, tag) of its newest token.
         self._filters: dict[str, tuple[int, int, bytes]] = {}
         self.owed = 0
+        # ctr of the newest command.
+        self.commanded = 0
         self._tails: dict[tuple[bytes, int], bytes] = {}
 
     def tail(self, topic: bytes, flags: int) -> bytes:
@@ -125,6 +128,12 @@ class Link:
             raise Replay(f"counter {ctr} lies more than {WIDTH} below {self.window.top}")
         if state != NEW:
             raise Replay(f"counter {ctr} came before with another packet")
+
+    def command(self, ctr: int) -> None:
+        """Raises Replay for a command older than one that came: it would overwrite that."""
+        if ctr < self.commanded:
+            raise Replay(f"a newer command came before, with counter {self.commanded}")
+        self.commanded = ctr
 
     def mark(self, ctr: int, tag: bytes) -> Sent:
         """Lets ctr through. Only behind a verified tag and a policy that allows."""

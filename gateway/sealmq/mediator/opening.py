@@ -166,12 +166,20 @@ async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None
     hub.rooms.make(conn)
     upstream = Upstream(conn.delivering.packet, conn.upstream_lost, conn.pressure)
     clean = packet.clean_session
-    await hub.sessions.prepare(conn.client, claim.gen, packet.client_id, clean)
+    known = await hub.sessions.prepare(conn.client, claim.gen, packet.client_id, clean)
     upstream_id = hub.sessions.upstream_id(claim.client, packet.client_id)
     # What the broker sends before the welcome is out waits in the socket.
     present = await upstream.open(hub.broker, upstream_id, clean)
     if clean:
         hub.sessions.cleaned(claim.client, packet.client_id)
+    else:
+        try:
+            key = claim.client, packet.client_id
+            kept = await hub.sessions.subscriptions(key, claim.gen, known, present)
+        except StoreUnavailable:
+            upstream.close()
+            raise
+        conn.kept_subs.begin(kept)
     tlv = b"\x00"
     if claim.wants_kg_time:
         nonce_c = time_nonce(claim.salt, claim.boot, claim.conn)
@@ -194,6 +202,7 @@ async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None
     conn.opened()
     conn.send(build.connack(present, 0) + _welcome(conn, READY, claim.boot, tlv))
     conn.holding.begin()
+    conn.subscribing.restore(conn.kept_subs.rows)
     conn.delivering.begin()
     hub.audit.write(
         "connect", client=conn.client.name, peer=conn.peer, client_id=packet.client_id[:100]

@@ -138,16 +138,22 @@ class Mediator:
             try:
                 await self._hub.reload(load(self._layout.config))
             except (SiteError, OSError) as error:
-                log.error("sealmq.toml is not taken over: %s", error)
+                self._refused(error)
             except StoreError as error:
                 log.error("sealmq.toml is not taken over yet: %s", error)
                 asyncio.get_running_loop().call_later(1.0, self._reload.set)
+
+    # What was in force stays in force.
+    def _refused(self, error: SiteError | OSError) -> None:
+        hint = getattr(error, "hint", None)
+        log.error("sealmq.toml is not taken over: %s%s", error, f"; {hint}" if hint else "")
+        self._hub.audit.write("config-refused", reason=str(error)[:500])
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1.0)
-            self._hub.engine.tick(self._hub.now_ms())
+            self._hub.tick()
             self._hub.follow_clock()
             if self._hub.clock_fell():
                 await self._follow_clock()

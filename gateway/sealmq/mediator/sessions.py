@@ -3,7 +3,7 @@
 A session at the broker belongs to a client's secret, not to its number: once the key generator has
 ended a client's generations (rotated, disabled, relabelled, removed), whoever comes next must find
 neither subscriptions nor queue of before. So the store knows of each kept session, and under which
-generation it was proved last.
+generation it was proved last, and of its subscriptions (keptsubs.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from sealmq.store import KeptGone, KeptSession, StoreError
+from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
 from .keyring import Client
 from .upstream import BrokerAway, Upstream
@@ -41,17 +41,44 @@ class Sessions:
         """Whether the broker should have a session of this identifier."""
         return (client, client_id) in self._kept
 
-    async def prepare(self, client: Client, gen: int, client_id: str, clean: bool) -> None:
+    async def prepare(self, client: Client, gen: int, client_id: str, clean: bool) -> bool:
         """Before the broker is reached: an older secret's session has ended there, and the store
-        knows that there will be one to end some day. Raises BrokerAway, StoreUnavailable.
+        knows that there will be one to end some day. Whether it knew this one already. Raises
+        BrokerAway, StoreUnavailable.
         """
         key = client.number, client_id
         held = self._kept.get(key)
         if held is not None and held <= client.ended and not clean:
             await self._end(key, held)
+        known = key in self._kept
         if not clean and self._kept.get(key) != gen:
+            await self._keep(key, gen)
+        return known
+
+    async def subscriptions(self, key: Key, gen: int, known: bool, present: bool) -> list[KeptSub]:
+        """Once the broker has it: the session's subscriptions. Those that the broker has forgotten
+        go from the store. Raises StoreUnavailable.
+        """
+        if self._kept.get(key) != gen:  # a clean session was opened meanwhile, and ended by this
+            await self._keep(key, gen)
+        records: list[StoreRecord] = [KeptSubs(*key)] if known and present else []
+        if known and not present:
+            records = [KeptGone(*key, gen), KeptSession(*key, gen)]
+        held = await self._hub.store.commit(records) if records else []
+        return [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
+
+    # Known before it is written: what takes the one before away (_forget) may come behind this.
+    async def _keep(self, key: Key, gen: int) -> None:
+        before = self._kept.get(key)
+        self._kept[key] = gen
+        try:
             await self._hub.store.commit([KeptSession(*key, gen)])
-            self._kept[key] = gen
+        except StoreError:
+            if before is None:
+                self._kept.pop(key, None)
+            else:
+                self._kept[key] = before
+            raise
 
     def cleaned(self, client: int, client_id: str) -> None:
         """A clean session was opened: the broker has thrown away what it kept."""
@@ -93,7 +120,12 @@ class Sessions:
             del self._kept[key]
 
     async def _forget(self, key: Key, gen: int) -> None:
+        # There may be the next one already, which has no subscriptions yet.
+        after = self._kept.get(key)
+        records: list[StoreRecord] = [KeptGone(*key, gen)]
+        if after is not None:
+            records = [KeptGone(*key, after), KeptSession(*key, after)]
         try:
-            await self._hub.store.commit([KeptGone(*key, gen)])
+            await self._hub.store.commit(records)
         except StoreError as error:
             log.info("a session of client %d stays in the store: %s", key[0], error)

@@ -14,10 +14,14 @@ from sealmq.site.layout import Layout
 from . import ready
 from .child import Child, Start
 from .errors import NotReady, RunError
+from .notify import notify
 
 Say = Callable[[str], None]
 
 READY_S = 30.0
+# What a mediator has to read before it serves is given time: a million reservations take a quarter
+# of a minute on a fast machine, a minute and a half on a small board.
+READS_A_S = 1 << 20
 STOP_S = 10.0
 BACKOFF_S = 1.0, 30.0
 # A process that has served so long starts with a short backoff again.
@@ -52,7 +56,8 @@ class Process:
     """A child of the supervisor.
 
     `serves` says whether the process serves, by its address or None; it is asked again and again
-    until READY_S are over. `ended` puts away what an ended process has left, `starting` comes
+    until READY_S are over, and a second more for each READS_A_S of the bytes that it has to read
+    first, `reads`. `ended` puts away what an ended process has left, `starting` comes
     before and `changed` after each start. It gets `patience_s` (STOP_S) to end.
     `advice` knows what to do about the last lines of one that did not become ready.
     """
@@ -66,13 +71,14 @@ class Process:
         *,
         starting: Callable[[], None] = lambda: None,
         patience_s: float | None = None,
+        reads: Callable[[], int] = lambda: 0,
         advice: Callable[[Sequence[str]], str | None] = lambda lines: None,
     ) -> None:
         self.name = start.role
         self.child: Child | None = None
         self.changed: Callable[[], None] = lambda: None
         self._start = start
-        self._serves = serves
+        self._serves, self._reads = serves, reads
         self._ended, self._starting = ended, starting
         self._say, self._advice = say, advice
         self._patience_s = STOP_S if patience_s is None else patience_s
@@ -97,14 +103,18 @@ class Process:
             ) from None
         self.changed()
         loop = asyncio.get_running_loop()
-        end = loop.time() + READY_S
+        ready_s = READY_S + self._reads() // READS_A_S
+        if ready_s > READY_S:
+            # systemd counts from the start of them all.
+            notify(f"EXTEND_TIMEOUT_USEC={int((ready_s + READY_S) * 1e6)}")
+        end = loop.time() + ready_s
         while child.alive:
             if await self._serves(child.pid) is not None:
                 self._served_since = loop.time()
                 return
             if loop.time() > end:
                 raise NotReady(
-                    f"{self.name} is not ready after {READY_S:g} s; "
+                    f"{self.name} is not ready after {ready_s:g} s; "
                     f"its last words: {child.last_words()}",
                     self._advice(child.lines),
                     tuple(child.lines),
@@ -160,4 +170,11 @@ def process_by_file(start: Start, layout: Layout, say: Say) -> Process:
         if start.role == "kg":
             layout.kg_socket.unlink(missing_ok=True)
 
-    return Process(start, serves, ended, say)
+    def reads() -> int:
+        if start.role != "mediator":
+            return 0
+        # SQLite's log beside it: what was not put into place before it was killed.
+        files = (layout.mediator_db, layout.mediator_db.with_name(f"{layout.mediator_db.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    return Process(start, serves, ended, say, reads=reads)

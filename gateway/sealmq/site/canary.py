@@ -1,8 +1,8 @@
 """Names that `sealmq doctor` puts into sealmq.toml for the length of a run: three labels, a client
-at each, a topic of each.
+at each, topics of each, and where purposes are asked for, a reservation of these topics.
 
 Their keys are lent to the operator's own command and to nobody else, and open nothing but these
-three topics; so taking them out again is no leaving, for which others would get new keys. That
+topics; so taking them out again is no leaving, for which others would get new keys. That
 holds only while nobody else uses the names, which is checked here.
 """
 
@@ -24,7 +24,13 @@ TOPICS: Mapping[str, str] = {
     "sealmq-doctor/low": LOW,
     "sealmq-doctor/high": HIGH,
     "sealmq-doctor/side": SIDE,
+    "sealmq-doctor-consent": LOW,
 }
+# Where the family `purposes` judges too: what all of the doctor's topics but the last are for. That
+# one is its publisher's own to reserve, and nobody else's.
+PURPOSE, OTHER_PURPOSE = "sealmq-doctor", "sealmq-doctor-other"
+RESERVED = "sealmq-doctor/#"
+CONSENT = "sealmq-doctor-consent"
 
 
 def is_canary(name: str) -> bool:

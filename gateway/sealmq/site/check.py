@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from sealmq.near import near
 from sealmq_spec.const import U24
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
@@ -273,9 +274,7 @@ def _creation(
         by_name = values.names(row, f"{key}.clients", ())
         for client in by_name:
             if client not in clients:
-                raise ConfigError(
-                    f"there is no client {client!r}", values.near(client, clients), key=key
-                )
+                raise ConfigError(f"there is no client {client!r}", near(client, clients), key=key)
         out.append(Creation(filt, who, by_name))
     return tuple(out)
 

@@ -1,4 +1,4 @@
-"""sealmq.toml, read and checked once; what is not known is refused, not ignored.
+"""sealmq.toml, read and checked once, also by the policy families; what is not known is refused.
 
 `load` and `loads` give a frozen Config or raise ConfigError with the key, its line and a hint.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .agreed import agreed
 from .check import parse
 from .errors import ConfigError
 from .model import (
@@ -53,9 +54,9 @@ def load(path: Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"it is not UTF-8: byte {error.start}") from None
-    return parse(text, path)
+    return loads(text, path)
 
 
 def loads(text: str, path: Path | None = None) -> Config:
     """Check the text of a sealmq.toml. `path`: of the file it stands for."""
-    return parse(text, path)
+    return agreed(parse(text, path), text, path)

@@ -16,10 +16,11 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.items import Comment, Table, Whitespace
 
+from sealmq.near import near
+
 from .config import Config, load, loads
 from .errors import ConfigError
 from .layout import Layout, write_atomically
-from .values import near
 
 Document = tomlkit.TOMLDocument
 

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sealmq.near import near
 from sealmq_spec.errors import SealError
 
 from .errors import ConfigError
@@ -33,17 +33,6 @@ def only(t: Mapping[str, Any], where: str, names: Iterable[str]) -> None:
         if name not in names:
             key = f"{where}.{name}" if where else name
             raise ConfigError("unknown key", near(name, names), key=key)
-
-
-def near(name: str, names: Iterable[str]) -> str:
-    all_names = sorted(names)
-    close = difflib.get_close_matches(name, all_names, 1)
-    if close:
-        return f"did you mean {close[0]}?"
-    if not all_names:
-        return "none is defined yet"
-    shown = ", ".join(all_names[:12])
-    return f"there is: {shown}" + (", ..." if len(all_names) > 12 else "")
 
 
 def text(
@@ -96,7 +85,10 @@ def check_name(name: str, key: str) -> None:
 
 def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:
     if name not in labels and name not in BUILT_IN:
-        raise ConfigError(f"there is no label {name!r}", near(name, (*labels, *BUILT_IN)), key=key)
+        hint = near(name, (*labels, *BUILT_IN))
+        if not labels:
+            hint += "; a new one goes below [labels]: NAME = []"
+        raise ConfigError(f"there is no label {name!r}", hint, key=key)
 
 
 def check_with(rule: Callable[[str], object], value: str, key: str) -> None:

@@ -80,6 +80,39 @@ class KeptGone:
     gen: int
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSub:
+    """A subscription of a kept session, which must be in the store; the last writer wins.
+
+    `filter`: as it stood behind the token, purpose included. `qos`: what the broker granted. `at`:
+    the filter that it stands under at the broker, "" while it does not stand there.
+    """
+
+    client: int
+    client_id: str
+    filter: str
+    qos: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSubGone:
+    """The client has left it."""
+
+    client: int
+    client_id: str
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSubs:
+    """Asks, and writes nothing: what holds is the same with the session's subscriptions."""
+
+    client: int
+    client_id: str
+    subs: tuple[KeptSub, ...] = ()
+
+
 StoreRecord = (
     TopicLabel
     | TopicReset
@@ -91,6 +124,9 @@ StoreRecord = (
     | WillGone
     | KeptSession
     | KeptGone
+    | KeptSub
+    | KeptSubGone
+    | KeptSubs
 )
 
 

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sealmq.families.records import Record, TopicLabel
 
-from . import database, left, tables
-from .records import Held, KeptSession, SessionMark, StoreRecord, WillRecord
+from . import database, kept, left, tables
+from .records import Held, KeptSession, KeptSub, SessionMark, StoreRecord, WillRecord
 from .writer import Job, Writer
 
 T = TypeVar("T")
@@ -51,6 +51,10 @@ class Reader:
         """The sessions that the broker keeps."""
         return self._read(left.read_kept)
 
+    def kept_subs(self) -> list[KeptSub]:
+        """The subscriptions of these sessions."""
+        return self._read(kept.read_all)
+
     def cache(self, name: str) -> bytes | None:
         """A sealed blob, or None."""
         return self._read(lambda conn: tables.read_cache(conn, name))
@@ -67,7 +71,8 @@ class Reader:
 
 
 class Store(Reader):
-    """Tables topics, resets, families, sessions, cache, meta; wills and kept (left.py)."""
+    """Tables topics, resets, families, sessions, cache, meta; wills and kept (left.py);
+    kept_subs (kept.py)."""
 
     def __init__(self, engine: Engine, path: Path, queue: int) -> None:
         super().__init__(engine, path)

@@ -22,7 +22,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from sealmq.families.records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 
-from . import left
+from . import kept, left
 from .errors import StoreError
 from .metadata import metadata
 from .records import (
@@ -30,6 +30,9 @@ from .records import (
     Held,
     KeptGone,
     KeptSession,
+    KeptSub,
+    KeptSubGone,
+    KeptSubs,
     SessionMark,
     StoreRecord,
     WillGone,
@@ -95,6 +98,10 @@ def write(conn: Connection, record: StoreRecord) -> Held:
             _cache_blob(conn, record)
         case WillRecord() | WillGone() | KeptSession() | KeptGone():
             left.write(conn, record)
+        case KeptSub() | KeptSubGone():
+            kept.write(conn, record)
+        case KeptSubs(client, client_id):
+            return Held(KeptSubs(client, client_id, kept.read(conn, client, client_id)), False)
         case _:
             raise StoreError(f"a {type(record).__name__} is no record of the store")
     return Held(record, True)

@@ -34,7 +34,10 @@ class Program:
         self.file.chmod(0o600)
 
     async def start(self, kind: str, *flags: str) -> asyncio.subprocess.Process:
-        words = ["-m", "sealmq.cli", kind, "--enrolment", str(self.file), *flags]
+        return await self.begin(kind, "--enrolment", str(self.file), *flags)
+
+    async def begin(self, *given: str) -> asyncio.subprocess.Process:
+        words = ["-m", "sealmq.cli", *given]
         pipe = asyncio.subprocess.PIPE
         # What a test set up by PYTHONPATH holds for the program as well.
         return await asyncio.create_subprocess_exec(

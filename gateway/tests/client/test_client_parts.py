@@ -159,7 +159,7 @@ def test_refusals_are_of_their_class_and_say_what_is_known() -> None:
     assert str(error) == "publish to a refused (Denied): no reason given"
     assert error.code == 5
     strange = refusal("control", "a", 99, "r", "why")
-    assert str(strange) == "control a refused by rule r: why"
+    assert str(strange) == "command for a refused by rule r: why"
     assert class_name(99) == "class 99"
     assert "(CONNACK 77)" in str(connect_refused(77))
 

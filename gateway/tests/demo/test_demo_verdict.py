@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from demo_world import LOST, MESSAGES, SPOOFED, World, m3
+from demo_world import LOST, MESSAGES, PULSES, SPOOFED, World, m3
 from sealmq.demo import plot, report
+from sealmq.demo.cast import PERFORMANCE, PULSE, SAFETY
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.plot import ATTEMPTS, Attempt
 from sealmq.demo.verdict import give
@@ -35,7 +36,7 @@ def test_a_good_run_holds(world: World) -> None:
     verdict = world.verdict()
     assert verdict.failed == []
     assert verdict.holds
-    assert verdict.messages == len(MESSAGES)
+    assert verdict.messages == len(MESSAGES) + len(PULSES)
     assert verdict.readers["monitor"] == len(MESSAGES)
     assert verdict.readers["m1-arm-operator"] == 3
 
@@ -182,6 +183,100 @@ def test_only_one_message_may_be_lost_to_the_changed_packet(world: World) -> Non
 def test_a_reading_that_somebody_reads_who_may_not(world: World) -> None:
     world.say("m2-arm-operator", "read", topic=plot.TEMPERATURE_1, text=READING)
     failed(world, "readers")
+
+
+# --- consent ---
+
+
+def reads(world: World, who: str, text: str) -> None:
+    world.say(who, "read", topic=PULSE, text=text)
+    world.record("delivered", client=who, topic=PULSE, count=1, purpose=PERFORMANCE, under=PULSE)
+
+
+def misses(world: World, who: str, *texts: str) -> None:
+    world.said[who] = [event for event in world.said[who] if event.get("text") not in texts]
+    row = next(r for r in world.audit if r["event"] == "delivered" and r["client"] == who)
+    row["count"] -= len(texts)
+
+
+def test_a_reader_goes_on_behind_withdrawn_consent(world: World) -> None:
+    reads(world, "shift-planner", PULSES[2])
+    verdict = world.verdict()
+    assert verdict.failed[0].startswith(f"{plot.WITHDRAW.name}: shift-planner read 1 ")
+    findings = {attempt.name: finding for attempt, finding in verdict.findings}
+    assert findings[plot.WITHDRAW.name].outcome == "accepted"
+
+
+def test_a_reader_with_the_key_and_no_purpose(world: World) -> None:
+    world.say("monitor", "read", topic=PULSE, text=PULSES[0])
+    assert "not for it" in failed(world, "readers")[0]
+
+
+def test_consent_that_was_never_withdrawn_proves_nothing(world: World) -> None:
+    for event in world.said[plot.WEARER]:
+        if event["ev"] == "reserved":
+            event["purposes"] = [SAFETY, PERFORMANCE]
+    assert any(text.startswith(plot.WITHDRAW.name) for text in world.verdict().failed)
+
+
+def test_nothing_published_meanwhile_proves_nothing(world: World) -> None:
+    world.forget(lambda row: row.get("text") in PULSES[2:4])
+    for row in world.audit:
+        if row.get("topic") == PULSE and row.get("client") in (plot.WEARER, "safety-officer"):
+            row["count"] = 4
+    wrong = [text for text in world.verdict().failed if not text.startswith("books: ")]
+    assert wrong[0] == f"{plot.WITHDRAW.name}: nothing was published while consent was withdrawn"
+
+
+def test_a_reader_that_never_got_anything_proves_nothing(world: World) -> None:
+    misses(world, "shift-planner", PULSES[0])
+    assert "missed 1 before" in failed(world, plot.WITHDRAW.name)[0]
+
+
+def test_who_is_allowed_all_the_time_goes_on(world: World) -> None:
+    misses(world, "safety-officer", PULSES[3])
+    assert any("allowed all the time" in text for text in world.verdict().failed)
+
+
+def test_consent_given_back_that_changes_nothing(world: World) -> None:
+    misses(world, "shift-planner", *PULSES[4:])
+    assert "read none of 2" in failed(world, plot.GIVE_BACK.name)[0]
+
+
+def test_a_gap_behind_consent_given_back(world: World) -> None:
+    misses(world, "shift-planner", PULSES[5])
+    assert "missed 1 later" in failed(world, plot.GIVE_BACK.name)[0]
+
+
+def test_the_first_message_behind_it_may_be_missed(world: World) -> None:
+    misses(world, "shift-planner", PULSES[4])
+    assert world.verdict().failed == []
+
+
+@pytest.mark.parametrize("field", ["purpose", "under", "count"])
+def test_an_audit_log_that_does_not_tell_who_got_it_for_what(world: World, field: str) -> None:
+    for row in world.audit:
+        if row["event"] == "delivered":
+            row[field] = 9 if field == "count" else "machine/#"
+    failed(world, plot.WITHDRAW.name)
+
+
+def test_consent_that_the_audit_log_does_not_have(world: World) -> None:
+    world.forget(lambda row: row.get("event") == "command" and PERFORMANCE not in row["detail"])
+    assert any("audit log has 2" in text for text in world.verdict().failed)
+
+
+def test_a_reader_without_the_key_proves_nothing_about_consent(world: World) -> None:
+    for row in world.audit:
+        if row.get("topic") == PULSE and "label" in row:
+            row["label"] = "none"
+    assert any("holds no key" in text for text in world.verdict().failed)
+
+
+def test_somebody_else_consents(world: World) -> None:
+    who = plot.RESERVE_OTHER.who
+    world.record("command", client=who, family="purposes", topic=PULSE, detail="reserve", rule="x")
+    failed(world, plot.RESERVE_OTHER.name)
 
 
 def test_an_accepted_message_that_nobody_published(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sealmq.cli.main import main
 from sealmq.doctor.errors import DoctorError
 from sealmq.doctor.policy import alone, in_policy
+from sealmq.families.purposes.settings import read
 from sealmq.kg.errors import Denied
 from sealmq.kg.local import opened
 from sealmq.site import canary
@@ -22,7 +24,8 @@ PLAIN = '[site]\nname = "s"\nid = "01020304"\n'
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     root, key = tmp_path / "site", tmp_path / "key"
-    assert main(["init", str(root), "--example", "factory", "--key-file", str(key)]) == 0
+    words = ["--example", "factory", "--policy", "labels", "--key-file", str(key)]
+    assert main(["init", str(root), *words]) == 0
     return Layout.open(root)
 
 
@@ -67,6 +70,53 @@ def test_what_a_visit_that_was_cut_off_has_left_goes_with_the_next(layout: Layou
         assert names(load(layout.config)) == ALL
     assert names(load(layout.config)) == set()
     assert load(layout.config) == loads(before.decode(), layout.config)
+
+
+TEMPLATE = resources.files("sealmq.site") / "templates" / "plain-purposes.toml"
+PURPOSES = {
+    "nothing said": "",
+    "what init writes": TEMPLATE.read_text(encoding="utf-8"),
+    "a tree, grants and reservations": """
+[families.purposes]
+stewards = ["monitor"]
+[families.purposes.tree]
+operation = ["control"]
+[families.purposes.reserve]
+"#" = { aip = ["operation"], pip = ["control"] }
+[[families.purposes.grant]]
+filter = "#"
+clients = ["monitor"]
+""",
+    "a grant that is written as a list": "[families]\n"
+    'purposes = { grant = [{ filter = "a/#", labels = ["m1-temp"] }] }\n',
+}
+
+
+@pytest.mark.parametrize("more", PURPOSES.values(), ids=PURPOSES)
+def test_where_purposes_judge_its_topics_have_one_for_a_visit(layout: Layout, more: str) -> None:
+    text = layout.config.read_text()
+    assert text.count('order = ["labels"]') == 1
+    text = text.replace('order = ["labels"]', 'order = ["labels", "purposes"]')
+    layout.config.write_text(text + more)
+    before = layout.config.read_bytes()
+    theirs = read(load(layout.config)).settings
+    comments = {line for line in more.splitlines() if line.startswith("#")}
+    for edited in (False, True):
+        with in_policy(layout):
+            settings, purposes, _ = read(load(layout.config))
+            assert settings.reserve[canary.RESERVED] == (frozenset({canary.PURPOSE}), frozenset())
+            assert settings.grants[0] == (canary.CONSENT, (), (canary.LOW,))
+            assert settings.grants[1:] == theirs.grants
+            assert all(map(purposes.known, (canary.PURPOSE, canary.OTHER_PURPOSE)))
+            assert canary.PURPOSE not in purposes.above(canary.OTHER_PURPOSE)
+            if edited:
+                set_topic(layout, "hall/door", "m1-temp")
+        if not edited:
+            assert layout.config.read_bytes() == before
+    text = layout.config.read_text()
+    assert "sealmq-doctor" not in text
+    assert comments <= set(text.splitlines())
+    assert read(load(layout.config)).settings == theirs
 
 
 def test_one_visit_at_a_time(layout: Layout) -> None:

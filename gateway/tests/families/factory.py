@@ -5,6 +5,7 @@ from __future__ import annotations
 from sealmq.families.api import Family, Record, TopicLabel
 from sealmq.families.engine import Conn, Decision, Engine
 from sealmq.families.labels import Labels
+from sealmq.site.check import parse
 from sealmq.site.config import Config, loads
 
 HEAD = """
@@ -55,7 +56,7 @@ class Site:
     def __init__(
         self, text: str = FACTORY, *families: Family, enforce: bool = True, size: int = 1000
     ) -> None:
-        self.config = loads(text)
+        self.config = parse(text)
         self.labels = Labels()
         self.faults: list[tuple[str, str, Exception]] = []
         self.engine = Engine(
@@ -75,7 +76,7 @@ class Site:
         self.engine.apply(records)
 
     def reload(self, text: str) -> list[str]:
-        self.config = loads(text)
+        self.config = parse(text)
         done = self.engine.reload(self.config, enforce=self.config.policy.enforce)
         self.commit(done.records)
         return sorted(conn.who.client for conn in done.connections)

@@ -53,7 +53,7 @@ class MadeSite:
 def make_site(folder: Path, example: str | None = "factory") -> MadeSite:
     """`sealmq init`."""
     site, key = folder / "site", folder / "keys" / "site.key"
-    extra = [] if example is None else ["--example", example]
+    extra = ["--policy", "labels", *([] if example is None else ["--example", example])]
     assert main(["init", str(site), "--key-file", str(key), *extra]) == 0
     return MadeSite(Layout.open(site), key)
 

@@ -70,6 +70,7 @@ class Plant:
             port = free.getsockname()[1]
         self.folder, root, key = folder, folder / "site", folder / "site.key"
         words = ["--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}"]
+        words += ["--policy", "labels"]
         assert main(["init", str(root), *words]) == 0
         self.site, self.root = Site(root, key), str(root)
         self.issued = Issued()

@@ -31,7 +31,7 @@ def real(folder: Path) -> Iterator[RealSite]:
         port = free.getsockname()[1]
     root, key = folder / "factory", folder / "factory.key"
     words = ("--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}")
-    done = sealmq("init", str(root), *words)
+    done = sealmq("init", str(root), "--policy", "labels", *words)
     assert done.returncode == 0, done.stderr
     site = RealSite(root, key)
     yield site

@@ -11,6 +11,7 @@ import socket
 import pytest
 
 from run.sites import Site, gone, until
+from sealmq.site.layout import Layout
 
 ROLES = ("kg", "broker", "mediator")
 
@@ -73,13 +74,21 @@ def test_one_that_does_not_start_fails_the_whole(site: Site, role: str) -> None:
     assert site.left() == []
 
 
-def test_one_that_is_not_ready_in_time_fails_the_whole(site: Site) -> None:
+# It has a second more for each MiB that it has to read first.
+@pytest.mark.parametrize(("stored", "patience_s"), [(0, 4), (2 << 20, 6)])
+def test_one_that_is_not_ready_in_time_fails_the_whole(
+    site: Site, stored: int, patience_s: int
+) -> None:
     site.plan("mediator", "hang")
+    store = Layout.open(site.root).mediator_db
+    store.parent.mkdir(exist_ok=True)
+    with store.open("ab") as file:
+        file.truncate(stored)
     # Time enough for the others on a slow machine.
     up = site.up(env={"FAKE_TIMES": '{"READY_S": 4}'})
     assert up.process.wait(60) == 1
     assert up.err.read_text().splitlines()[-1] == (
-        "sealmq: mediator is not ready after 4 s; "
+        f"sealmq: mediator is not ready after {patience_s} s; "
         "its last words: waiting for something that never comes"
     )
     assert gone(site.told("mediator")[0]["pid"])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from run.sites import Site, gone, sealmq, until
+from sealmq.site.layout import Layout
 
 ROLES = ("kg", "broker", "mediator")
 
@@ -125,11 +126,16 @@ def test_a_killed_supervisor_leaves_nothing_and_the_next_up_works(site: Site) ->
 
 
 def test_ready_and_stopping_are_told_to_systemd(site: Site, folder: Path) -> None:
+    store = Layout.open(site.root).mediator_db
+    store.parent.mkdir(exist_ok=True)
+    store.write_bytes(bytes(1 << 20))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(folder / "notify"))
         systemd.settimeout(60)
         env = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
         up = site.up(env=env).ready()
+        # There is something to read: the 30 s that every start has, one more, and 30 for the rest.
+        assert systemd.recv(4096).decode() == "EXTEND_TIMEOUT_USEC=61000000"
         got = [systemd.recv(4096).decode() for _ in range(3)]
         assert got[0].splitlines()[0] == "READY=1"
         assert got[1:] == ["WATCHDOG=1"] * 2

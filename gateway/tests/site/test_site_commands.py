@@ -14,8 +14,9 @@ import pytest
 from kg.helpers import MadeSite, make_site
 from sealmq.cli import enrolment as enrolment_file
 from sealmq.cli.main import main
+from sealmq.families.purposes.settings import read as settings_of
 from sealmq.kg.core import Kg
-from sealmq.site.config import load
+from sealmq.site.config import Config, load
 from sealmq_spec.identity import Identity
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing listens in these tests
@@ -68,6 +69,50 @@ def test_what_init_makes(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr()
     assert site.key_file.read_text().strip() not in said.out + said.err
     assert sorted(p.name for p in layout.root.parent.iterdir()) == ["keys", "site"]
+
+
+def fresh(tmp_path: Path, *words: str) -> Config:
+    """What `sealmq init` makes by itself."""
+    root = tmp_path / "fresh"
+    assert main(["init", str(root), "--key-file", str(tmp_path / "fresh.key"), *words]) == 0
+    return load(root / "sealmq.toml")
+
+
+def test_a_new_site_is_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = fresh(tmp_path)
+    assert config.policy.order == ("labels", "purposes")
+    settings, purposes, _ = settings_of(config)
+    assert (settings.strict, settings.mode, settings.stewards) == (True, "hybrid", frozenset())
+    assert not settings.reserve
+    assert not purposes
+    assert "closed    what nobody has reserved is for nobody" in capsys.readouterr().out
+
+
+def test_the_factory_has_purposes_that_let_it_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = fresh(tmp_path, "--example", "factory")
+    assert {n: c.label for n, c in config.clients.items()} == FACTORY_CLIENTS | {
+        "officer": "bottom"
+    }
+    assert dict(config.topics) == FACTORY_TOPICS
+    site = str(tmp_path / "fresh")
+    # Every topic is for something; its purposes are all known; each presubscription brings data.
+    for topic in FACTORY_TOPICS:
+        capsys.readouterr()
+        assert main(["purposes", "explain", site, topic, "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert {use["allowed"] for use in said["purposes"]} == {True, False}, topic
+        assert said["pip"], topic
+        assert all(reader["allowed"] for reader in said["readers"]), topic
+        assert "monitor" in said["can_open"]
+
+
+def test_a_site_without_purposes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = fresh(tmp_path, "--policy", "labels", "--json")
+    assert config.policy.order == ("labels",)
+    assert not config.families
+    assert json.loads(capsys.readouterr().out)["policy"] == ["labels"]
 
 
 def test_init_overwrites_nothing(site: MadeSite, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ WRONG = [
     # what is wrong, text behind HEAD, key, line, part of the text, part of the hint
     ("unknown table", "[brokr]", "brokr", 4, "unknown key", "broker"),
     ("unknown key", '[mediator]\nlisen = "a:1"', "mediator.lisen", 5, "unknown key", "listen"),
-    ("unknown label", '[clients]\nx = { label = "mon" }', "clients.x", 5, "'mon'", "none"),
+    ("unknown label", '[clients]\nx = { label = "mon" }', "clients.x", 5, "'mon'",
+     "none, top; a new one goes below [labels]"),
     ("near label", '[labels]\nmonitor = []\n[topics]\n"a/b" = "montor"', "topics.a/b", 7,
      "no label 'montor'", "monitor"),
     ("label below", '[labels]\na = ["b"]', "labels.a", 5, "no label 'b'", "there is: a"),

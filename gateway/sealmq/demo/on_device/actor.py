@@ -27,8 +27,9 @@ def say(ev: str, **more: "Any") -> None:
 
 
 class Actor:
-    # filters: what it subscribes to. act: called with the actor every `every_ms` while the demo
-    # runs. read: called with (actor, topic, text) of what it could open.
+    # filters: what it subscribes to; purpose: what for. begin: called with the actor once, before
+    # it is ready. act: called with the actor every `every_ms` while the demo runs. read: called
+    # with (actor, topic, text) of what it could open.
     def __init__(
         self,
         path: str,
@@ -36,6 +37,8 @@ class Actor:
         act: "Any" = None,
         every_ms: int = 1000,
         read: "Any" = None,
+        purpose: "str | None" = None,
+        begin: "Any" = None,
     ) -> None:
         self.client = Client(path)
         self.client.set_callback(self._got)
@@ -43,6 +46,8 @@ class Actor:
         self.act = act
         self.every_ms = every_ms
         self.read = read
+        self.purpose = purpose
+        self.begin = begin
         self.number = 0
         self._counted = 0
         self._going = False
@@ -51,7 +56,9 @@ class Actor:
         c = self.client
         self._connect()
         for filt in self.filters:
-            c.subscribe(filt, 1)
+            c.subscribe(filt, 1, self.purpose)
+        if self.begin:
+            self.begin(self)
         say("ready", client=c.ident.client, kg_time=c.has_kg_time())
         orders = select.poll()
         orders.register(sys.stdin, select.POLLIN)
@@ -96,11 +103,20 @@ class Actor:
 
     def _subscribe(self, filt: str) -> None:
         try:
-            self.client.subscribe(filt, 1)
+            self.client.subscribe(filt, 1, self.purpose)
         except SealError as e:
             self._refused("subscribe", e, filt, "")
         else:
             say("subscribed", topic=filt)
+
+    # Says what a topic may be used for, and is told once that counts.
+    def reserve(self, topic: str, purposes: "list[str]") -> None:
+        try:
+            self.client.reserve(topic, purposes)
+        except SealError as e:
+            self._refused("reserve", e, topic, "")
+        else:
+            say("reserved", topic=topic, purposes=purposes)
 
     def _refused(self, what: str, e: SealError, topic: str, text: str) -> None:
         rule = getattr(e, "rule", "")
@@ -117,6 +133,8 @@ class Actor:
             self.publish(order["topic"], order["text"], order["qos"])
         elif do == "subscribe":
             self._subscribe(order["topic"])
+        elif do == "reserve":
+            self.reserve(order["topic"], order["purposes"])
 
     def _got(self, m: "Any") -> None:
         topic, text = m.topic.decode(), m.payload.decode()

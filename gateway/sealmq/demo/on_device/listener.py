@@ -1,6 +1,7 @@
-# A client that only reads: arm operator, monitor. Arguments: enrolment file, filters.
+# A client that only reads: arm operator, monitor. Arguments: enrolment file, purpose
+# (or ""), filters.
 import sys
 
 from actor import Actor  # type: ignore[import-not-found]
 
-Actor(sys.argv[1], tuple(sys.argv[2:])).run()
+Actor(sys.argv[1], tuple(sys.argv[3:]), purpose=sys.argv[2] or None).run()

@@ -22,17 +22,17 @@ from ..api import (
     Policy,
     Record,
     ResetDone,
-    TopicLabel,
     TopicReset,
     Verdict,
     Who,
     allow,
     deny,
 )
+from ..shared import inner
+from ..topiclabels import NONE, TopicLabels
 from . import rules
 from .creation import check, match
 
-NONE = "none"
 RECORDS = "@sm1/"
 CREATION: Dep = ("creation",)
 
@@ -45,8 +45,7 @@ class Labels(Family):
 
     def __init__(self) -> None:
         self._config: Policy | None = None
-        self._fixed: dict[str, str] = {}
-        self._learned: dict[str, TopicLabel] = {}
+        self._topics = TopicLabels()
         self._resets: set[str] = set()
         self._creation: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         # Answers of the order that verdicts may rest on; a reload compares them with the new order.
@@ -55,11 +54,7 @@ class Labels(Family):
     # State
 
     def configure(self, config: Policy) -> Change:
-        deps: list[Dep] = []
-        fixed = {topic: label for topic, label in config.topics.items() if label != NONE}
-        for topic in fixed.keys() | self._fixed.keys():
-            if fixed.get(topic) != self._fixed.get(topic):
-                deps.append(_topic(topic))
+        deps = [_topic(topic) for topic in self._topics.configure(config)]
         creation = [(r.filter, tuple(r.labels), tuple(r.clients)) for r in config.creation]
         if creation != self._creation:
             deps.append(CREATION)
@@ -67,7 +62,7 @@ class Labels(Family):
             if config.dominates(*pair) != was:
                 deps.append(_order(*pair))
                 del self._order[pair]
-        self._fixed, self._creation, self._config = fixed, creation, config
+        self._creation, self._config = creation, config
         return Change(deps, self._reset(config))
 
     def _reset(self, config: Policy) -> list[Record]:
@@ -81,26 +76,16 @@ class Labels(Family):
         return records
 
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
-        deps: list[Dep] = []
         for record in records:
-            if isinstance(record, TopicLabel):
-                self._learned[record.topic] = record
-                deps.append(_topic(record.topic))
-            elif isinstance(record, TopicReset):
+            if isinstance(record, TopicReset):
                 self._resets.add(record.topic)
-                if not record.done and self._learned.pop(record.topic, None) is not None:
-                    deps.append(_topic(record.topic))
             elif isinstance(record, ResetDone):
                 self._resets.discard(record.topic)
-        return deps
+        return [_topic(topic) for topic in self._topics.apply(records)]
 
     def label_of(self, topic: str) -> str | None:
         """σ(t), or None when nobody has published there."""
-        fixed = self._fixed.get(topic)
-        if fixed is not None:
-            return fixed
-        learned = self._learned.get(topic)
-        return None if learned is None else learned.label
+        return self._topics.of(topic)
 
     def _dominates(self, high: str, low: str) -> bool:
         pair = (high, low)
@@ -157,8 +142,7 @@ class Labels(Family):
             return refused
         try:
             check_filter(filt)
-            if filt.startswith("$share/"):
-                filt = _shared(filt)
+            filt = inner(filt)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
         if filt.startswith(RECORDS):
@@ -203,7 +187,7 @@ class Labels(Family):
         topic = ask.topic
         if ask.question == "connect" or "+" in topic or "#" in topic or is_reserved(topic):
             return ()
-        fixed, learned = self._fixed.get(topic), self._learned.get(topic)
+        fixed, learned = self._topics.fixed.get(topic), self._topics.learned.get(topic)
         if fixed is not None:
             return (f"{topic} has the label {fixed}, fixed in sealmq.toml",)
         if learned is not None:
@@ -229,11 +213,3 @@ def _topic(topic: str) -> Dep:
 
 def _order(high: str, low: str) -> Dep:
     return ("order", high, low)
-
-
-def _shared(filt: str) -> str:
-    """The filter of $share/group/filter; Malformed without one."""
-    parts = filt.split("/", 2)
-    if len(parts) < 3 or not parts[1] or not parts[2] or "+" in parts[1] or "#" in parts[1]:
-        raise Malformed("a shared subscription is $share/group/filter")
-    return parts[2]

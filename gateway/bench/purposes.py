@@ -1,0 +1,223 @@
+"""What purpose limitation costs, measured as in the HivePBAC paper (section VI): real processes,
+250 clients, 64 B, the family's modes and stores beside the same site without it and beside a plain
+Mosquitto. Everything in turns and in pairs; medians with their intervals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import purposes_rounds as rounds
+from bench_print import Row
+from purposes_book import CLOSER, HELD_STAGE, VARIED
+from purposes_peer import LoadError
+from purposes_rounds import Progress, Sizes
+from purposes_table import document, shown, table
+from purposes_world import START_S, VARIANTS, Variant
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "bench" / "purposes.json"
+# What the document shows; committed beside it.
+FIGURES = Path(__file__).with_name("purposes.json")
+DOCUMENT = ROOT / "gateway" / "PERFORMANCE.md"
+RESERVATIONS = 1000
+HELD = (10, 1_000, 100_000, 1_000_000)
+# Rounds of the stage that varies the reservations: its sites are many, and each costs memory.
+HELD_PAIRS = 6
+# Those that the bar is about, and what they are compared with.
+SWEPT = ("fop-cache", "hybrid")
+QUICK = Sizes(pairs=2, clients=20, span_s=0.1, calm=10, commands=2, few=4, most=16, minutes=2)
+
+_EXAMPLES = """\
+examples:
+  purposes.py                              everything, into build/bench/purposes.json
+  purposes.py --quick                      the same with tiny numbers: does it work here?
+  purposes.py --variant labels --variant hybrid --reservations 100000 --json
+  purposes.py --document FILE              what was measured, into PERFORMANCE.md
+"""
+
+
+class Plan:
+    """What is to be done; `run` does it."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        sizes = QUICK if given.quick else Sizes()
+        self.sizes = replace(
+            sizes,
+            pairs=given.pairs or sizes.pairs,
+            clients=given.clients or sizes.clients,
+        )
+        chosen = given.variant or list(VARIANTS)
+        self.variants = [v for v in VARIANTS.values() if v.name in chosen]
+        self.held = given.reservations or RESERVATIONS
+        self.levels = HELD[:2] if given.quick else HELD
+        # All of it, or what was asked for and nothing else.
+        self.whole = not given.variant
+        self.held_pairs = min(HELD_PAIRS, self.sizes.pairs)
+
+    @property
+    def sweep(self) -> list[tuple[Variant, int]]:
+        """Sites that differ in how many reservations they hold."""
+        if not self.whole:
+            return []
+        pairs = itertools.product(self.levels, SWEPT)
+        return [(VARIANTS["labels"], 0), *((VARIANTS[name], held) for held, name in pairs)]
+
+    @property
+    def decisions(self) -> list[tuple[str, int]]:
+        """Stores and numbers of reservations whose decisions are measured."""
+        if not self.whole:
+            return []
+        stores = ("fop-cache", "fop", "fop-flat")
+        return [("labels", 0), *itertools.product(stores, self.levels)]
+
+    def run(self) -> list[Row]:
+        """The rows. LoadError, BrokerError: it cannot be measured."""
+        made: list[Row] = []
+        main = [(variant, self.held) for variant in self.variants]
+        stages = [
+            (VARIED, main, self.sizes.pairs, 0.6),
+            (HELD_STAGE, self.sweep, self.held_pairs, 0.95),
+        ]
+        steps = sum(len(of) * (pairs + 2) for _, of, pairs, _ in stages) + len(self.decisions)
+        progress = Progress(steps)
+        began = time.monotonic()
+        # Each stage ends before that share of the time is over, with fewer rounds if need be.
+        for stage, of, pairs, share in stages:
+            if not of:
+                continue
+            load = rounds.load_now()
+            with rounds.running(of, self.sizes, progress.done) as scenes:
+                taking = rounds.Rounds(scenes, self.sizes, progress.done)
+                taking.run(pairs, began + share * self.sizes.minutes * 60)
+                made += rounds.rows(taking.taken, stage, load)
+        for variant, held in self.decisions:
+            made += _decided(variant, held)
+            progress.done(f"decisions of {variant}, {held} reservations")
+        return made
+
+
+# A process of its own: a million reservations are gone with it.
+def _decided(variant: str, held: int) -> list[Row]:
+    script = Path(__file__).with_name("purposes_decide.py")
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, str(script), variant, str(held)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_S,
+    )
+    if done.returncode:
+        raise LoadError(f"decisions of {variant}: {done.stderr.strip()[-500:]}")
+    rows: list[Row] = json.loads(done.stdout)["rows"]
+    return rows
+
+
+def main(
+    argv: Sequence[str] | None = None, run: Callable[[Plan], list[Row]] = lambda plan: plan.run()
+) -> int:
+    """Command line entry."""
+    given = _parser().parse_args(argv)
+    if given.document is not None:
+        return _document(given.document, given.closer)
+    # As Ctrl-C: what was started is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    out = given.out
+    if out is None and not (given.variant or given.quick):
+        out = OUT
+    try:
+        rows = run(Plan(given))
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(text_of(rows), encoding="utf-8")
+    except (LoadError, OSError, ValueError, subprocess.SubprocessError) as error:
+        print(f"bench_purposes: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench_purposes: interrupted; everything that was started has ended", file=sys.stderr)
+        return 130
+    print(json.dumps({"rows": rows}) if given.json else table(rows))
+    return 0
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    """The file: one row a line."""
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    return f'{{"rows": [\n{lines}\n]}}\n'
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="purposes.py",
+        description=(__doc__ or "").partition("\n\n")[0],
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--variant",
+        action="append",
+        choices=list(VARIANTS),
+        metavar="VARIANT",
+        help=f"only this one; again for another: {', '.join(VARIANTS)}",
+    )
+    for name, words in (
+        ("pairs", f"rounds that count (default: {Sizes.pairs})"),
+        ("clients", f"how many clients (default: {Sizes.clients})"),
+        ("reservations", f"how many are held (default: {RESERVATIONS})"),
+    ):
+        parser.add_argument(f"--{name}", type=_count, metavar="N", help=words)
+    parser.add_argument("--quick", action="store_true", help="tiny numbers, to see that it works")
+    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
+    default = f"{OUT.relative_to(ROOT)} when all is measured"
+    parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
+    parser.add_argument(
+        "--document",
+        nargs="?",
+        type=Path,
+        const=OUT,
+        metavar="FILE",
+        help="measure nothing; put FILE into gateway/PERFORMANCE.md",
+    )
+    parser.add_argument(
+        "--closer",
+        type=Path,
+        metavar="FILE",
+        help="with --document: more rounds of labels, fop-cache and hybrid alone, beside it",
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 3 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError("from 3 to 1,000,000")
+    return number
+
+
+def _document(file: Path, closer: Path | None) -> int:
+    try:
+        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"]
+        if closer is not None:
+            more = json.loads(closer.read_text(encoding="utf-8"))["rows"]
+            rows += [{**row, "params": {**row["params"], "stage": CLOSER}} for row in more]
+        text = document(DOCUMENT.read_text(encoding="utf-8"), rows)
+        FIGURES.write_text(text_of(shown(rows)), encoding="utf-8")
+        DOCUMENT.write_text(text, encoding="utf-8")
+    except (OSError, ValueError, KeyError) as error:
+        print(f"bench_purposes: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""`sealmq purposes report`: who got which data, for which purpose, under whose reservation.
+
+It reads the mediator's audit log, closed segments and the whole lines of the open one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from .errors import OK, OperatorError, UsageError
+
+if TYPE_CHECKING:
+    from sealmq.audit.disclosure import Made
+    from sealmq.audit.reading import Told
+    from sealmq.site.layout import Layout
+
+_EXAMPLES = """\
+examples:
+  sealmq purposes report factory --topic 'machine/1/#' --since 24h
+  sealmq purposes report factory --topic staff/badge --since 2026-01-01 --until 2026-02-01 --csv
+  sealmq purposes report factory --topic '#' --since 7d --by-topic --json | jq '.rows[0]'
+
+--since and --until take 90s, 30m, 24h, 7d, 2w (so long ago), a date, or a date and time (ISO 8601;
+UTC unless it says otherwise). Deliveries are counted by the minute, and a minute is written down
+when it is over: the present one is missing. UNDER is the reservation that allowed it, RESERVED BY
+and AT who made that and when, as the log tells it: of one that changed within a minute the newest.
+A message that a client may have for several of its purposes counts once, for one of them.
+"""
+
+_AGO = re.compile(r"(\d{1,9})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# Shorter than this, nobody needs to see that it goes on.
+_BAR_S = 2.0
+
+
+def add(verbs: argparse._SubParsersAction[Any]) -> None:
+    """sealmq purposes report SITE --topic FILTER --since T"""
+    parser = verbs.add_parser(
+        "report",
+        help="who got which data, for which purpose, under which reservation",
+        description="Report from the audit log who got data, for which purpose, under which "
+        "reservation, when and how much.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("site", metavar="SITE", help="the site's folder")
+    parser.add_argument(
+        "-t", "--topic", metavar="FILTER", required=True, help="the topic, or a filter of topics"
+    )
+    parser.add_argument("--since", metavar="TIME", required=True, help="from when on")
+    parser.add_argument("--until", metavar="TIME", help="up to when (default: now)")
+    parser.add_argument(
+        "--by-topic", action="store_true", help="a row for each topic (default: topics together)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON, for scripts")
+    form.add_argument("--csv", action="store_true", help="as CSV, for a spreadsheet")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, add up, print."""
+    from sealmq.audit.disclosure import EVENTS, MOST_ROWS, Disclosure, TooMany
+    from sealmq.audit.reading import Log
+    from sealmq.site.layout import Layout
+
+    from .purposes_told import FOREVER, as_json, lines, notes, write_csv
+    from .purposes_view import checked_filter
+
+    checked_filter(args.topic)
+    now_ms = time.time_ns() // 1_000_000
+    since, until = _moment(args.since, now_ms), FOREVER
+    if args.until is not None:
+        until = _moment(args.until, now_ms)
+    if since >= min(until, now_ms + 60_000):
+        raise UsageError("the report's time is over before it begins", "--since before --until")
+    layout = Layout.open(args.site)
+    log = Log(layout.audit("mediator"), "mediator")
+    found = Disclosure(args.topic, since, until, _holds(layout), by_topic=args.by_topic)
+    try:
+        with _bar(log.told) as progress:
+            found.feed(log.records(EVENTS, progress))
+    except TooMany:
+        hint = "a narrower --topic, a shorter time" + (", no --by-topic" if args.by_topic else "")
+        raise OperatorError(f"more than {MOST_ROWS} rows", hint=hint) from None
+    if args.json:
+        print(json.dumps(as_json(args, since, until, found, log)))
+        return OK
+    if args.csv:
+        write_csv(found)
+    else:
+        for line in lines(args, since, until, found):
+            print(line)
+    for note in notes(since, found, log):
+        print(f"sealmq: {note}", file=sys.stderr)
+    return OK
+
+
+def _moment(text: str, now_ms: int) -> int:
+    """Unix ms. UsageError."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        right = "24h, 7d, 2026-01-31 or 2026-01-31T12:00"
+        raise UsageError(f"{text!r} is no time", right) from None
+    return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def _holds(layout: Layout) -> Callable[[str, int], Made]:
+    """Who has made a filter's reservation, after sealmq.toml and the store, read when needed."""
+    from sealmq.audit.disclosure import Made
+
+    found: dict[str, Made] = {}
+    site: set[str] = set()
+    read = False
+
+    def holds(filter: str, before_ms: int) -> Made:
+        nonlocal read
+        if not read:
+            read = True
+            _read_holds(layout, found, site)
+        made = found.get(filter)
+        if made is not None and made.at_ms is not None and made.at_ms < before_ms:
+            return made
+        return Made("", None) if filter in site else Made(None, None)
+
+    return holds
+
+
+def _read_holds(layout: Layout, found: dict[str, Made], site: set[str]) -> None:
+    from sealmq.audit.disclosure import Made
+    from sealmq.families.purposes.records import NAME, RESERVATION, origin
+    from sealmq.families.records import FamilyRecord
+    from sealmq.site.config import load
+    from sealmq.store import Reader
+
+    site.update(load(layout.config).families.get(NAME, {}).get("reserve", {}))
+    if not layout.mediator_db.exists():
+        return
+    reader = Reader.open_readonly(layout.mediator_db)
+    try:
+        for record in reader.records():
+            if isinstance(record, FamilyRecord) and record.family == NAME and record.value:
+                if record.key.startswith(RESERVATION):
+                    found[record.key.removeprefix(RESERVATION)] = Made(*origin(record.value))
+    finally:
+        reader.close()
+
+
+@contextmanager
+def _bar(told: Told) -> Iterator[Callable[[Told], None] | None]:
+    """A bar on the terminal, once it takes longer than a moment."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    begun = time.monotonic()
+    task: TaskID | None = None
+    bar = Progress(
+        TextColumn("reading the audit log"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+    def progress(told: Told) -> None:
+        nonlocal task
+        if task is None and time.monotonic() - begun > _BAR_S:
+            task = bar.add_task("", total=max(told.size, 1))
+            bar.start()
+        if task is not None:
+            bar.update(task, completed=min(told.done, told.size))
+
+    try:
+        yield progress
+    finally:
+        if task is not None:
+            bar.stop()

@@ -1,0 +1,38 @@
+"""Plain tables: columns as wide as they need, nothing cut, safe for a terminal and for `grep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from .policy_view import plain
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "") -> list[str]:
+    """The lines of a table; columns that say nothing in any row are left out."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    used = [i for i in range(len(titles)) if any(row[i] not in ("", "-") for row in cells)]
+    shown = [[row[i] for i in used] for row in [list(titles), *cells]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(used))]
+    return [
+        indent + "  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
+
+
+def moment(at_ms: int | None) -> str:
+    """A time of the audit log or the store, as `sealmq topic list` shows it."""
+    return "-" if at_ms is None else utc(at_ms, "%Y-%m-%d %H:%M:%SZ")
+
+
+def minute(at_ms: int) -> str:
+    """The same, where only the minute is known."""
+    return utc(at_ms, "%Y-%m-%d %H:%MZ")
+
+
+def utc(at_ms: int, form: str) -> str:
+    """Unix ms as text; those that no calendar has as they are."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"

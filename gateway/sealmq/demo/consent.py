@@ -1,0 +1,98 @@
+"""The judges of consent: a pulse is for what its wearer says, from the very next delivery on.
+
+They compare the order in which the wearer was told that its word counts, and published, with what
+each reader could read. Both readers hold the topic's key all the time.
+"""
+
+from __future__ import annotations
+
+from . import plot
+from .cast import PERFORMANCE, PULSE, SAFETY
+from .evidence import Evidence
+from .finding import Finding
+from .plot import Attempt
+
+
+# The wearer's pulses in the order of its consent: before, while one was withdrawn, after.
+def _spans(evidence: Evidence) -> tuple[list[str], list[str], list[str]]:
+    spans: tuple[list[str], list[str], list[str]] = [], [], []
+    at = 0
+    for text, purposes in evidence.consent(plot.WEARER):
+        if (PERFORMANCE in purposes) != (at != 1):
+            at += 1
+        if at > 2:
+            return [], [], []
+        spans[at].append(text)
+    return spans
+
+
+# What the wearer told the mediator, by the audit log.
+def _consents(finding: Finding, evidence: Evidence, attempt: Attempt, since: int) -> None:
+    said = evidence.records("command", client=plot.WEARER, topic=attempt.topic)
+    finding.evidence["audit"] = [record["id"] for record in said[since : since + 1]]
+    finding.evidence["rule"] = said[since]["rule"] if len(said) > since else ""
+    given = [PERFORMANCE in record["detail"] for record in said]
+    finding.need(
+        given == [True, False, True],
+        f"the audit log has {len(said)} reservations of {plot.WEARER}, not one with "
+        f"{PERFORMANCE}, one without, one with it again",
+    )
+    label = evidence.label_of(attempt.topic)
+    finding.need(
+        label is not None and evidence.policy.reads(attempt.who, label),
+        f"{attempt.who} holds no key of {attempt.topic}, which shows nothing",
+    )
+
+
+def withdraw(evidence: Evidence, attempt: Attempt) -> Finding:
+    before, during, _ = _spans(evidence)
+    read, other = _pulses(evidence, attempt.who), _pulses(evidence, plot.STILL_ALLOWED)
+    leaked = read & set(during)
+    finding = Finding("accepted" if leaked else "withheld")
+    _consents(finding, evidence, attempt, 1)
+    finding.evidence["messages"] = [len(before), len(during)]
+    finding.evidence["withheld"] = len(set(during) - read)
+    finding.need(bool(during), "nothing was published while consent was withdrawn")
+    finding.need(not leaked, f"{attempt.who} read {len(leaked)} that were published behind that")
+    # The last one before may be on its way when consent ends.
+    missing = set(before[:-1]) - read
+    finding.need(len(before) > 1 and not missing, f"{attempt.who} missed {len(missing)} before")
+    missing = set(during) - other
+    finding.need(not missing, f"{plot.STILL_ALLOWED} missed {len(missing)}, allowed all the time")
+    for who, purpose in ((attempt.who, PERFORMANCE), (plot.STILL_ALLOWED, SAFETY)):
+        told, reads = evidence.disclosed(who), len(_pulses(evidence, who))
+        finding.need(
+            told == {(purpose, attempt.topic): reads},
+            f"{who} read {reads}; the audit log says for what, by which reservation: {told}",
+        )
+    return finding
+
+
+def give_back(evidence: Evidence, attempt: Attempt) -> Finding:
+    _, _, after = _spans(evidence)
+    read = _pulses(evidence, attempt.who)
+    got = [text in read for text in after]
+    finding = Finding("accepted" if any(got) else "withheld")
+    _consents(finding, evidence, attempt, 2)
+    finding.evidence["read"] = sum(got)
+    finding.need(any(got), f"{attempt.who} read none of {len(after)} behind that")
+    # The first ones may come before the broker has its subscription again.
+    first = got.index(True) if any(got) else 0
+    finding.need(all(got[first:]), f"{attempt.who} missed {got[first:].count(False)} later ones")
+    return finding
+
+
+def _pulses(evidence: Evidence, client: str) -> set[str]:
+    return {event["text"] for event in evidence.events(client, "read", topic=PULSE)}
+
+
+def reserve_other(evidence: Evidence, attempt: Attempt) -> Finding:
+    found = evidence.records("packet-refused", client=attempt.who, rule=attempt.rule)
+    taken = evidence.records("command", client=attempt.who)
+    finding = Finding("refused" if found and not taken else "not refused")
+    finding.evidence = {"audit": [r["id"] for r in found], "rule": attempt.rule}
+    finding.need(bool(found), f"no packet-refused of rule {attempt.rule} in the audit log")
+    finding.need(not taken, f"the mediator took {len(taken)} reservations of it")
+    told = evidence.events(attempt.who, "refused", what="reserve", topic=attempt.topic)
+    finding.need(bool(told), "the client was not told that it was refused")
+    return finding

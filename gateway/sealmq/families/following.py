@@ -1,0 +1,92 @@
+"""Subscriptions that are asked about again when what their verdict rests on has gone.
+
+It only notes which ones those are; the mediator asks, and pauses or resumes them at the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .api import FOREVER, Dep, Follow
+from .decision import Decision
+
+if TYPE_CHECKING:
+    from .conn import Conn
+
+Key = tuple["Conn", str]
+"""A connection and a filter as it arrived."""
+
+
+def is_followed(decision: Decision) -> bool:
+    """Whether a subscription with this answer is to be asked about again.
+
+    One that is held although the answer is a deny waits for an allow; `enforce = false`, which made
+    an allow of it, may end.
+    """
+    if not decision.allow or decision.overridden:
+        return True
+    return any(isinstance(duty, Follow) for duty in decision.duties)
+
+
+class Following:
+    """All followed subscriptions of all connections."""
+
+    def __init__(self) -> None:
+        self._deps: dict[Key, tuple[Dep, ...]] = {}
+        self._index: dict[Dep, set[Key]] = {}
+        # Only those whose answer ends by itself.
+        self._until: dict[Key, int] = {}
+        self._due: dict[Key, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._deps)
+
+    def follow(self, key: Key, decision: Decision) -> None:
+        """From now on under what this answer rests on."""
+        self.drop(key)
+        self._deps[key] = decision.deps
+        for dep in decision.deps:
+            self._index.setdefault(dep, set()).add(key)
+        if 0 < decision.until < FOREVER:
+            self._until[key] = decision.until
+
+    def drop(self, key: Key) -> None:
+        """The subscription is left, or its connection ends."""
+        self._due.pop(key, None)
+        self._until.pop(key, None)
+        for dep in self._deps.pop(key, ()):
+            resting = self._index.get(dep)
+            if resting is not None:
+                resting.discard(key)
+                if not resting:
+                    del self._index[dep]
+
+    def gone(self, deps: Iterable[Dep]) -> None:
+        """What rests on any of these is due."""
+        for dep in deps:
+            for key in self._index.get(dep, ()):
+                self._due[key] = None
+
+    def all_of(self, keys: Iterable[Key]) -> None:
+        """These are due, whatever they rest on."""
+        for key in keys:
+            if key in self._deps:
+                self._due[key] = None
+
+    def everything(self) -> None:
+        """All are due."""
+        self._due.update(dict.fromkeys(self._deps))
+
+    def tick(self, now_ms: int) -> None:
+        """Answers that were valid until now are due."""
+        for key, until in self._until.items():
+            if now_ms >= until:
+                self._due[key] = None
+
+    def take(self) -> list[Key]:
+        """What is due; each is told once."""
+        if not self._due:
+            return []
+        due, self._due = self._due, {}
+        return list(due)

@@ -1,0 +1,235 @@
+"""A message is delivered for a purpose only: HivePBAC (Wolf et al.) behind labels and keys.
+
+Whoever is entitled to a topic reserves it: which purposes are allowed (AIP) and which prohibited
+(PIP). A subscription names its access purpose (AP). Reservations that match a topic are united;
+what none allows or one prohibits is denied. Three modes (V-C) say when a subscription as a whole is
+refused; in all of them every message is judged when it is delivered, whatever its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from sealmq_spec.errors import Malformed
+from sealmq_spec.topics import check_filter, is_reserved
+
+from ..api import (
+    FOREVER,
+    NEVER,
+    Ask,
+    Change,
+    Dep,
+    Duty,
+    Family,
+    Follow,
+    Parsed,
+    Policy,
+    Proposal,
+    Question,
+    Record,
+    Rewrite,
+    Verdict,
+    Who,
+    allow,
+    deny,
+)
+from ..shared import GROUP, inner
+from . import commands, rules
+from .entitled import fitting, quoted
+from .explain import lines
+from .share import at_broker
+from .state import SETTINGS, State, presub_dep
+
+PUBLIC = "@sm1/"
+_CONNECT = allow(rules.CONNECT, "purposes do not matter here")
+_PUBLISH = allow(rules.PUBLISH, "purposes do not matter here")
+_RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
+_DELIVER_RECORD = allow(rules.DELIVER_RECORD, "a public record")
+_REASONS: Mapping[str, str] = {
+    rules.SUBSCRIBE_PROHIBITED: "reservations prohibit the purpose there",
+    rules.SUBSCRIBE_NOT_ALLOWED: "no reservation allows the purpose there",
+    rules.SUBSCRIBE_PARTLY: "the purpose is not allowed on every topic of the filter",
+    rules.DELIVER_PROHIBITED: "reservations of the topic prohibit the purpose",
+    rules.DELIVER_NOT_ALLOWED: "no reservation of the topic allows the purpose",
+    rules.DELIVER_PAUSED: "the subscription reaches topics that do not allow its purpose",
+    rules.DELIVER_NO_PURPOSE: "the subscription names no purpose",
+    rules.DELIVER_NO_SUBSCRIPTION: "no subscription of this client reaches the topic",
+    rules.UNKNOWN: "the site has no such purpose any more",
+}
+# What is said when several subscriptions reach a topic, and none may have its message.
+_WORST = (
+    rules.DELIVER_PROHIBITED,
+    rules.DELIVER_NOT_ALLOWED,
+    rules.DELIVER_PAUSED,
+    rules.UNKNOWN,
+    rules.DELIVER_NO_PURPOSE,
+)
+
+
+class PurposesFamily(Family):
+    """The second pillar: a reader needs the key and a purpose."""
+
+    name: ClassVar[str] = "purposes"
+    rules: ClassVar[Mapping[str, str]] = rules.RULES
+
+    def __init__(self) -> None:
+        self.state = State()
+
+    # State
+
+    def configure(self, config: Policy) -> Change:
+        return Change(self.state.configure(config))
+
+    def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
+        return self.state.apply(records)
+
+    def tick(self, now_ms: int) -> Iterable[Dep]:
+        return self.state.store.forgotten()
+
+    def parse(self, question: Question, topic: str) -> Parsed | None:
+        """`!AP/<filter>{ap}` of a subscription. Malformed."""
+        if question != "subscribe":
+            return None
+        found = self.state.reader.read_access(topic)
+        if found is None:
+            return None
+        return Parsed(found[0], {"ap": found[1], "filter": found[0]})
+
+    # Questions
+
+    def connect(self, ask: Ask) -> Verdict:
+        return _CONNECT
+
+    def publish(self, ask: Ask) -> Verdict:
+        return _PUBLISH
+
+    def subscribe(self, ask: Ask) -> Verdict:
+        state, notes = self.state, ask.notes.get(self.name, {})
+        try:
+            check_filter(ask.topic)
+            filt = inner(ask.topic)
+            if filt.startswith(PUBLIC):
+                return _RECORD
+            if is_reserved(filt):
+                raise Malformed("the filter begins with $, ! or @")
+        except (Malformed, UnicodeEncodeError):
+            return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
+        deps: list[Dep] = [SETTINGS]
+        ap = self._purpose(ask.who.client, filt, notes, deps)
+        until = FOREVER
+        if state.mode != "fop":
+            deps.append(state.store.rest_on(filt))
+            until = FOREVER if state.store.cached else NEVER
+        if ap and not state.purposes.known(ap):
+            reason = commands.unknown_reason(state, ap, ask.now_ms)
+            return deny(rules.UNKNOWN, reason, until=until, deps=tuple(deps))
+        answer = state.judging.subscribe(filt, ap)
+        if not answer.allow:
+            reason = self._refusal(answer.rule, ask.who, filt, ap)
+            return deny(answer.rule, reason, until=until, deps=tuple(deps))
+        try:
+            duties = _duties(ask, str(notes.get("filter", ask.raw)), ap)
+        except Malformed as error:
+            return deny(rules.SUBSCRIBE_MALFORMED, str(error), deps=tuple(deps))
+        return allow(
+            answer.rule,
+            f"for {ap}" if ap else "no purpose",
+            until=until,
+            deps=tuple(deps),
+            duties=duties,
+            purpose=ap,
+            under="" if answer.under is None else answer.under.filter,
+        )
+
+    def _purpose(self, client: str, filt: str, notes: Mapping[str, object], deps: list[Dep]) -> str:
+        """State.purpose, with what the answer rests on."""
+        if "ap" not in notes:
+            deps.append(presub_dep(client, filt))
+        return self.state.purpose(client, filt, notes)
+
+    def _refusal(self, rule: str, who: Who, filt: str, ap: str) -> str:
+        """What is told to the client: at most 200 bytes, and how an operator would allow it."""
+        if rule == rules.SUBSCRIBE_NO_PURPOSE:
+            what = "the subscription names no purpose"
+            key = quoted(who.client) if "." in who.client else who.client
+            toml = f'[families.purposes.presubscribe] {key} = {{ {quoted(filt)} = "PURPOSE" }}'
+            return fitting(f"{what}; or: {toml}", what)
+        what = _REASONS[rule]
+        if rule == rules.SUBSCRIBE_PROHIBITED:
+            return what
+        toml = f"[families.purposes.reserve] {quoted(filt)} = {{ aip = [{quoted(ap)}] }}"
+        # Not only the line for sealmq.toml: it would allow what the owner has just withdrawn.
+        owner = f"{what}; its owner can allow it (sealmq reserve); or: {toml}"
+        return fitting(owner, fitting(f"{what}; to allow it: {toml}", what))
+
+    def deliver(self, ask: Ask) -> Verdict:
+        state, topic = self.state, ask.topic
+        if topic.startswith(PUBLIC) and not ask.label:
+            return _DELIVER_RECORD
+        deps: list[Dep] = [SETTINGS, state.store.rest_on(topic)]
+        until = FOREVER if state.store.cached else NEVER
+        eip = state.store.eip(topic)
+        if not eip and state.strict:
+            reason = "nobody has reserved the topic for anything"
+            return deny(rules.DELIVER_NO_RESERVATION, reason, until=until, deps=tuple(deps))
+        found: list[str] = []
+        for sub in ask.subs:
+            filt = inner(sub.filter)
+            ap = self._purpose(ask.who.client, filt, sub.notes.get(self.name, {}), deps)
+            if not eip:
+                found.append(ap)
+                continue
+            if not ap:
+                found.append(rules.DELIVER_NO_PURPOSE)
+                continue
+            if not state.purposes.known(ap):
+                found.append(rules.UNKNOWN)
+                continue
+            answer = state.judging.read(eip, ap)
+            if answer.allow and state.mode == "fos":
+                deps.append(state.store.rest_on(filt))
+                if not state.judging.whole(filt, ap).allow:
+                    found.append(rules.DELIVER_PAUSED)
+                    continue
+            if answer.allow and answer.under is not None:
+                return allow(
+                    answer.rule,
+                    f"for {ap}",
+                    until=until,
+                    deps=tuple(deps),
+                    purpose=ap,
+                    under=answer.under.filter,
+                )
+            found.append(answer.rule)
+        if not eip:
+            ap = next(filter(None, found), "")
+            return allow(
+                rules.DELIVER_UNRESERVED,
+                "nobody has reserved the topic",
+                until=until,
+                deps=tuple(deps),
+                purpose=ap,
+            )
+        rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_SUBSCRIPTION)
+        return deny(rule, _REASONS[rule], until=until, deps=tuple(deps))
+
+    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:
+        return commands.command(self.state, who, body, now_ms)
+
+    # Words
+
+    def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
+        return lines(self.state, ask)
+
+
+def _duties(ask: Ask, original: str, ap: str) -> tuple[Duty, ...]:
+    """Follow; of a shared subscription the group's name at the broker as well. Malformed.
+
+    The engine asks again about the filter as it was rewritten: that gets the same answer.
+    """
+    if not ask.topic.startswith(GROUP):
+        return (Follow(),)
+    if original.startswith(GROUP) and ask.topic == at_broker(original, ap):
+        return (Follow(), Rewrite(ask.topic))
+    return (Follow(), Rewrite(at_broker(ask.topic, ap)))

@@ -1,0 +1,68 @@
+"""The flat store: a dict, and each question looks at every reservation (the paper's "flat")."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import ClassVar
+
+from sealmq_spec.topics import matches
+
+from ..api import Dep
+from .filters import covers, crosses
+from .store import ALL, Eip, Reservation, Sets, Source, Wild, check_depth
+
+
+class Flat:
+    """Fast to change, slow to ask. Keeps no books."""
+
+    cached: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[str, Source], Reservation] = {}
+        self._wild = Wild()
+
+    def put(self, reservation: Reservation) -> Sequence[Dep]:
+        check_depth(reservation.filter)
+        self.remove(reservation.filter, reservation.source)
+        self._all[reservation.filter, reservation.source] = reservation
+        self._wild.came(reservation)
+        return (ALL,)
+
+    def remove(self, filter: str, source: Source) -> Sequence[Dep]:
+        gone = self._all.pop((filter, source), None)
+        if gone is not None:
+            self._wild.went(gone)
+        return (ALL,)
+
+    def get(self, filter: str, source: Source) -> Reservation | None:
+        return self._all.get((filter, source))
+
+    def matching(self, topic: str) -> Sequence[Reservation]:
+        return [r for r in self._all.values() if matches(r.filter, topic)]
+
+    def covering(self, filter: str) -> Sequence[Reservation]:
+        return [r for r in self._all.values() if covers(r.filter, filter)]
+
+    def crossing(self, filter: str) -> Iterator[Reservation]:
+        return (r for r in self._all.values() if crosses(r.filter, filter))
+
+    def sets(self, filter: str) -> Collection[Sets]:
+        return {(r.aip, r.pip) for r in self.crossing(filter)}
+
+    def eip(self, topic: str) -> Eip:
+        return Eip(self.matching(topic))
+
+    def rest_on(self, filter: str) -> Dep:
+        return ALL
+
+    def forgotten(self) -> Sequence[Dep]:
+        return ()
+
+    def wild(self, by: str) -> int:
+        return self._wild.of(by)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Reservation]:
+        return iter(self._all.values())

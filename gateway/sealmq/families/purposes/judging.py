@@ -1,0 +1,109 @@
+"""The paper's rules (IV-D, V-C) over one store: may this purpose subscribe there, may it read this.
+
+Pure: what they say depends on the store, the graph, the mode and `strict` alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import rules
+from .dag import Purposes
+from .filters import intersect
+from .store import Eip, Reservation, Store
+
+
+class Answer(NamedTuple):
+    """`under`: the reservation that allowed it, if one did."""
+
+    allow: bool
+    rule: str
+    under: Reservation | None = None
+
+
+_LATER = Answer(True, rules.SUBSCRIBE_LATER)
+_UNRESERVED = Answer(True, rules.SUBSCRIBE_UNRESERVED)
+_POSSIBLE = Answer(True, rules.SUBSCRIBE_POSSIBLE)
+_NO_PURPOSE = Answer(False, rules.SUBSCRIBE_NO_PURPOSE)
+_PROHIBITED = Answer(False, rules.SUBSCRIBE_PROHIBITED)
+_NOT_ALLOWED = Answer(False, rules.SUBSCRIBE_NOT_ALLOWED)
+_PARTLY = Answer(False, rules.SUBSCRIBE_PARTLY)
+
+
+class Judging:
+    """One store under one graph, mode and strictness; made anew when a setting changes."""
+
+    def __init__(self, store: Store, purposes: Purposes, mode: str, strict: bool) -> None:
+        self.store = store
+        self.purposes = purposes
+        self.mode = mode
+        self.strict = strict
+
+    def subscribe(self, filt: str, ap: str) -> Answer:
+        """May a subscription for this purpose ("": for none) have the filter."""
+        if not ap and self.strict:
+            return _NO_PURPOSE
+        if self.mode == "fop":
+            return _LATER
+        if self.mode == "hybrid":
+            return self._hybrid(filt, ap)
+        return self.whole(filt, ap)
+
+    def _hybrid(self, filt: str, ap: str) -> Answer:
+        """Refuses what no topic of the filter can allow; the rest is judged at each delivery."""
+        if not ap:
+            return _POSSIBLE
+        covering = self.store.covering(filt)
+        if not covering:
+            return _POSSIBLE
+        above = self.purposes.above(ap)
+        if any(not above.isdisjoint(r.pip) for r in covering):
+            return _PROHIBITED
+        if any(not above.isdisjoint(r.aip) for r in covering):
+            return _POSSIBLE
+        if any(not above.isdisjoint(aip) for aip, _ in self.store.sets(filt)):
+            return _POSSIBLE
+        return _NOT_ALLOWED
+
+    def whole(self, filt: str, ap: str) -> Answer:
+        """Filter on subscribe: allowed on every topic of the filter, or not at all (V-C1)."""
+        if not ap:
+            return _NO_PURPOSE if self.strict or self.store.sets(filt) else _UNRESERVED
+        above = self.purposes.above(ap)
+        covering = self.store.covering(filt)
+        if any(not above.isdisjoint(r.pip) for r in covering):
+            return _PROHIBITED
+        under = next((r for r in covering if not above.isdisjoint(r.aip)), None)
+        if under is None and self.strict:
+            # What no reservation covers as a whole has topics in it that nobody has reserved.
+            return _NOT_ALLOWED if covering else _PARTLY
+        sets = self.store.sets(filt)
+        if any(not above.isdisjoint(pip) for _, pip in sets):
+            return _PARTLY
+        if under is None:
+            if not sets:
+                return _UNRESERVED
+            if not self._each_part(filt, above):
+                return _NOT_ALLOWED if covering else _PARTLY
+        return Answer(True, rules.SUBSCRIBE_ALLOWED, under)
+
+    def _each_part(self, filt: str, above: frozenset[str]) -> bool:
+        """Whether each reservation's share of the filter is allowed as a whole."""
+        if all(not above.isdisjoint(aip) for aip, _ in self.store.sets(filt)):
+            return True
+        for r in self.store.crossing(filt):
+            if above.isdisjoint(r.aip):
+                part = intersect(r.filter, filt) or filt
+                if all(above.isdisjoint(other.aip) for other in self.store.covering(part)):
+                    return False
+        return True
+
+    def read(self, eip: Eip, ap: str) -> Answer:
+        """May a message of a topic with these intended purposes be used for `ap` (IV-A)."""
+        above = self.purposes.above(ap)
+        if not above.isdisjoint(eip.pip):
+            return Answer(False, rules.DELIVER_PROHIBITED)
+        for r in eip.of:
+            if not above.isdisjoint(r.aip):
+                return Answer(True, rules.DELIVER_ALLOWED, r)
+        return Answer(False, rules.DELIVER_NOT_ALLOWED)

@@ -1,0 +1,255 @@
+"""A trie of topic levels, in plain dicts: a level to what is below it, or to the one item there.
+
+A path is a filter's levels (filters.levels) and an end ("\\0", the item's source, and whether this
+is the filter's other form), so two items never share one.
+Where only one item lies below a level it stands there itself, whatever its filter's further levels
+are: no node is made before two items differ. A thing taken out is folded back, so the shape
+depends on what is in it, not on what was. NUL and an unlimited depth are refused by the caller.
+No function here recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from sealmq_spec.topics import is_reserved
+
+from .filters import covers, crosses, levels
+
+
+class Item(Protocol):
+    """What a trie holds."""
+
+    @property
+    def filter(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+T = TypeVar("T", bound=Item)
+
+Node = dict[str, Any]
+"""Levels (and ends) to a Node or to an item."""
+
+END = "\0"
+OTHER = ("#", "/#")
+_LEVELS = 4096
+
+
+def _path(filter: str, source: str) -> list[str]:
+    path = levels(filter)
+    path.append(END + source + (END if filter in OTHER else ""))
+    return path
+
+
+class Trie(Generic[T]):
+    """Items by their filter and source."""
+
+    def __init__(self) -> None:
+        self._root: Node = {}
+        self._count = 0
+        self.nodes = 0
+        """How many nodes there are below the root: memory that a few deep paths can take."""
+        # Levels that occur again and again ("temp") are one string.
+        self._levels: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return _below(self._root)
+
+    def _level(self, level: str) -> str:
+        if len(self._levels) >= _LEVELS:
+            self._levels.clear()
+        return self._levels.setdefault(level, level)
+
+    def put(self, item: T) -> T | None:
+        """Keep it; gives the one whose place it took."""
+        path = _path(item.filter, item.source)
+        node = self._root
+        for i, level in enumerate(path):
+            child = node.get(level)
+            if child is None:
+                node[self._level(level)] = item
+                self._count += 1
+                return None
+            if type(child) is not dict:
+                other: T = child
+                if other.filter == item.filter and other.source == item.source:
+                    node[level] = item
+                    return other
+                # Two below one level now: the one that stood here goes a level down.
+                self.nodes += 1
+                child = node[level] = {self._level(_path(other.filter, other.source)[i + 1]): other}
+            node = child
+        raise ValueError(f"a level has a NUL: {item.filter!r}")
+
+    def remove(self, filter: str, source: str) -> T | None:
+        """Take it out; None when it is not there."""
+        way: list[tuple[Node, str]] = []
+        node = self._root
+        for level in _path(filter, source):
+            child = node.get(level)
+            if child is None:
+                return None
+            way.append((node, level))
+            if type(child) is not dict:
+                found: T = child
+                if found.filter != filter or found.source != source:
+                    return None
+                del node[level]
+                self._count -= 1
+                self._fold(way)
+                return found
+            node = child
+        return None
+
+    def _fold(self, way: list[tuple[Node, str]]) -> None:
+        """A node with one item alone is replaced by the item, upwards as far as it goes."""
+        while len(way) > 1:
+            node, _ = way.pop()
+            if len(node) > 1:
+                return
+            above, level = way[-1]
+            (last,) = node.values()
+            if type(last) is dict:
+                return
+            above[level] = last
+            self.nodes -= 1
+
+    def get(self, filter: str, source: str) -> T | None:
+        """The item of exactly this filter and source."""
+        node = self._root
+        for level in _path(filter, source):
+            child = node.get(level)
+            if child is None:
+                return None
+            if type(child) is not dict:
+                found: T = child
+                return found if found.filter == filter and found.source == source else None
+            node = child
+        return None
+
+    def covering(self, filter: str) -> list[T]:
+        """Items whose filter covers this one; of a topic those that match it."""
+        found: list[T] = []
+        steps = levels(filter)
+        count = len(steps)
+        root = self._root
+        if is_reserved(filter):
+            child = root.get(steps[0])
+            if child is None:
+                return found
+            if type(child) is not dict:
+                if child.filter == filter or covers(child.filter, filter):
+                    found.append(child)
+                return found
+            left = [(child, 1)]
+        else:
+            left = [(root, 0)]
+        while left:
+            node, i = left.pop()
+            child = node.get("#")
+            if child is not None:
+                _ends(child, found)
+            if i == count:
+                for key, child in node.items():
+                    if key[:1] == END:
+                        found.append(child)
+                continue
+            level = steps[i]
+            if level == "#":
+                continue
+            i += 1
+            for key in ("+",) if level == "+" else (level, "+"):
+                child = node.get(key)
+                if child is None:
+                    continue
+                if type(child) is dict:
+                    left.append((child, i))
+                elif child.filter == filter or covers(child.filter, filter):
+                    found.append(child)
+        return found
+
+    def crossing(self, filter: str) -> Iterator[T]:
+        """Items whose filter shares a topic with this one; of a topic those that match it."""
+        steps = levels(filter)
+        count = len(steps)
+        reserved = is_reserved(filter)
+        may = _may_cross(filter)
+        left: list[tuple[Node, int]] = [(self._root, 0)]
+        while left:
+            node, i = left.pop()
+            if i == count:
+                for key, child in node.items():
+                    if key[:1] == END:
+                        yield child
+                child = node.get("#")
+                if child is not None:
+                    yield from _below_or_is(child)
+                continue
+            level = steps[i]
+            if level == "#":
+                yield from _below(node)
+                continue
+            ends: Any = node.get("#")
+            for child in _crossed(node, level, reserved and not i, not i):
+                if type(child) is not dict:
+                    if may(child.filter) and crosses(child.filter, filter):
+                        yield child
+                elif child is ends:
+                    yield from child.values()
+                else:
+                    left.append((child, i + 1))
+
+
+def _may_cross(filter: str) -> Callable[[str], bool]:
+    """A quick look at another filter: False is sure. A + visits all there is on its level.
+
+    What has no wildcards itself contains the levels that stand behind a + as they are.
+    """
+    behind = (part.rstrip("#").rstrip("/") for part in filter.split("+")[1:])
+    levels = max(behind, key=len, default="")
+    if not levels:
+        return lambda other: True
+    return lambda other: levels in other or "+" in other or "#" in other
+
+
+def _crossed(node: Node, level: str, reserved: bool, first: bool) -> list[Any]:
+    """What below the node a level of a filter may meet."""
+    if level == "+":
+        return [
+            child
+            for key, child in node.items()
+            if key[:1] != END and not (first and is_reserved(key))
+        ]
+    keys = (level,) if reserved else (level, "+", "#")
+    return [child for key in keys if (child := node.get(key)) is not None]
+
+
+def _ends(child: Any, found: list[Any]) -> None:
+    """The items of one place: a lone one, or one for each source."""
+    if type(child) is dict:
+        found.extend(child.values())
+    else:
+        found.append(child)
+
+
+def _below_or_is(child: Any) -> Iterator[Any]:
+    if type(child) is dict:
+        yield from child.values()
+    else:
+        yield child
+
+
+def _below(node: Node) -> Iterator[Any]:
+    """All items below."""
+    left = [node]
+    while left:
+        for child in left.pop().values():
+            if type(child) is dict:
+                left.append(child)
+            else:
+                yield child

@@ -1,0 +1,147 @@
+"""Purposes: what a client says is one text of the grammar, and is said again after a reconnect."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from client_peer import Peer, client_of, play, until
+from sealmq.client import Options, Refused
+from sealmq.mqtt import Subscribe
+from sealmq_spec.errors import Denied, Malformed, Misuse
+from sealmq_spec.purposes import Grammar
+from sealmq_spec.purposes_read import Reader
+from sealmq_spec.topics import split_token
+
+
+def test_reservations_and_presubscriptions_are_commands_of_the_grammar() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            await client.reserve("a/#", ["billing", "x,y|{}"], {"ads"})
+            await client.reserve("a/+")
+            await client.release("a/#")
+            await client.presubscribe("old one", "a/#", "billing/tax")
+            await client.presubscribe("old one", "a/#", None)
+            await client.purposes_set("mode", "fos")
+            await client.purposes_set("mode", "")
+        read = [Reader().read(body.decode()) for family, body in peer.commands]
+        assert {family for family, _ in peer.commands} == {"purposes"}
+        assert read == [
+            ("reserve", "a/#", ("billing", "x,y|{}"), ("ads",)),
+            ("reserve", "a/+", (), ()),
+            ("release", "a/#", (), ()),
+            ("presub", "old one", "a/#", "billing/tax"),
+            ("presub", "old one", "a/#", ""),
+            ("set", "mode", "fos", ""),
+            ("set", "mode", "", ""),
+        ]
+
+    play(story)
+
+
+def test_a_query_gives_the_gateways_text() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            said = await client.purposes_query("eip", "a/b")
+            assert said == "done: " + Grammar().query("eip", "a/b")
+            peer.knobs.refuse["purposes"] = (5, "purposes.query.not-entitled", "not yours")
+            with pytest.raises(Refused, match="not yours") as refused:
+                await client.purposes_query("mode")
+            assert isinstance(refused.value, Denied)
+            assert refused.value.rule == "purposes.query.not-entitled"
+            for change in (client.reserve("a"), client.presubscribe("app", "a", "x")):
+                with pytest.raises(Refused, match="not yours"):
+                    await change
+
+    play(story)
+
+
+def test_what_no_text_says_never_leaves() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            with pytest.raises(Misuse, match="not one text"):
+                await client.reserve("a", "billing")
+            for wrong in (
+                client.reserve("a#", ["x"]),
+                client.reserve("a", ["x", "x"]),
+                client.reserve("a", [""]),
+                client.reserve("a", ["\udc80"]),
+                client.release(""),
+                client.presubscribe("a/b", "a", "x"),
+                client.presubscribe("app", "a", ""),
+                client.purposes_query("everything"),
+                client.subscribe("a", purpose=""),
+                client.subscribe("a", purpose="x//y"),
+                client.subscribe("a" * 1020, purpose="billing"),
+                client.unsubscribe("a", purpose="\0"),
+            ):
+                with pytest.raises(Malformed):
+                    await wrong
+        assert not peer.commands
+        assert not peer.link.filters
+
+    play(story)
+
+
+def test_a_filter_for_two_purposes_and_for_none_are_three_subscriptions() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            assert await client.subscribe("a/#", "b", qos=1, purpose="billing") == [1, 1]
+            await client.subscribe("a/#", qos=2, purpose="ads")
+            await client.subscribe("a/#")
+            link, access = peer.link, Grammar().access
+            bills, ads = access("a/#", "billing"), access("a/#", "ads")
+            assert link.filters == {bills: 1, access("b", "billing"): 1, ads: 2, "a/#": 0}
+            await client.unsubscribe("a/#", purpose="billing")
+            assert list(link.filters) == [access("b", "billing"), ads, "a/#"]
+
+    play(story)
+
+
+def test_a_refused_subscription_is_told_by_its_filter() -> None:
+    async def story(peer: Peer) -> None:
+        wire = Grammar().access("a/#", "ads")
+        peer.knobs.refuse[wire] = (5, "purposes.subscribe.prohibited", "not for ads")
+        async with client_of(peer) as client:
+            answers = await client.subscribe_each("a/#", "b", purpose="ads")
+            assert isinstance(answers[0], Refused)
+            assert (answers[0].subject, answers[0].rule) == ("a/#", "purposes.subscribe.prohibited")
+            assert str(answers[0]).startswith("subscription to a/# refused by rule purposes.")
+            assert answers[1] == 0
+
+    play(story)
+
+
+def test_a_reconnect_subscribes_again_with_the_same_purposes_and_qos() -> None:
+    async def story(peer: Peer) -> None:
+        refused = Grammar().access("c", "ads")
+        peer.knobs.refuse[refused] = (5, "purposes.subscribe.prohibited", "not for ads")
+        options = Options(reconnect=True, connect_timeout=5, timeout=5)
+        async with client_of(peer, options=options) as client:
+            await client.subscribe("a/#", qos=1, purpose="billing")
+            await client.subscribe("a/#", qos=2)
+            await client.subscribe("b", qos=2, purpose="ads")
+            await client.unsubscribe("b", purpose="ads")
+            await client.subscribe_each("c", purpose="ads")
+            before = peer.link
+            before.cut()
+            await until(lambda: peer.link is not before and len(peer.link.filters) == 2)
+            assert peer.link.filters == {Grammar().access("a/#", "billing"): 1, "a/#": 2}
+            [packet] = [p for p in peer.link.packets if isinstance(p, Subscribe)]
+            assert [split_token(text)[2] for text, _ in packet.filters] == list(peer.link.filters)
+
+    play(story)
+
+
+def test_a_site_with_other_words() -> None:
+    async def story(peer: Peer) -> None:
+        grammar = Grammar({"ap": "!FOR", "open": "<", "close": ">"})
+        options = Options(connect_timeout=5, timeout=5, grammar=grammar)
+        async with client_of(peer, options=options) as client:
+            await client.subscribe("a/{b}", purpose="x>y")
+            assert peer.link.filters == {"!FOR/a/{b}<x%3Ey>": 0}
+            await asyncio.wait_for(client.reserve("a", ["x"]), 5)
+            assert peer.commands == [("purposes", b"!RESERVE/a<x|>")]
+
+    play(story)

@@ -1,0 +1,114 @@
+"""The family with many reservations: what readers and their subscriptions cost stays the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from families.purposes.purposes_work import work
+from sealmq.families.api import Proposal
+from sealmq.families.engine import Engine
+from sealmq.families.purposes import records
+from sealmq.families.purposes.store import Reservation
+from sealmq.families.registry import load
+from sealmq.site.config import loads
+
+COUNTS = (10, 300, 3_000)
+SITE = """
+[site]
+name = "many"
+id = "00c0ffee"
+[policy]
+order = ["labels", "purposes"]
+[labels]
+car = []
+[clients]
+sensor = { label = "car" }
+reader = { label = "top" }
+dpo = { label = "top" }
+[families.purposes]
+stewards = ["dpo"]
+mode = "MODE"
+"""
+
+
+class Fleet:
+    """A site with so many reservations, and a reader of all."""
+
+    def __init__(self, count: int, mode: str = "hybrid") -> None:
+        self.engine = Engine(load(["labels", "purposes"]))
+        rows = [
+            records.reservation(Reservation(f"fleet/v{i}/speed", ["billing"], [], "dpo"), 1)
+            for i in range(count)
+        ]
+        self.engine.load(loads(SITE.replace("MODE", mode)), rows)
+        self.reader = self.engine.connection(self.engine.who("reader", 1))
+        self.dpo = self.engine.connection(self.engine.who("dpo", 2))
+        every = Reservation("fleet/#", ["billing"], [], "dpo")
+        self.engine.apply([records.reservation(every, 1)])
+        self.raw = "!AP/fleet/%23{billing}"
+        self.reader.subscribed(self.reader.subscribe(self.raw, 0, 1), 0, 1)
+        assert self.deliver()
+
+    def deliver(self, topic: str = "fleet/v7/speed") -> bool:
+        return self.reader.deliver(topic, "car", 0, 1).allow
+
+    def command(self, text: str) -> Proposal:
+        got = self.dpo.command("purposes", text.encode(), 1)
+        assert isinstance(got, Proposal), got
+        self.engine.apply(got.records)
+        return got
+
+    def reserve(self, inside: str, topic: str = "fleet/v7/speed") -> list[bool]:
+        """Reserve a topic, and ask about what is due, as the mediator does."""
+        self.command(f"!RESERVE/{topic}{{{inside}}}")
+        due = self.engine.due()
+        return [bool((again := conn.again(raw, 1)) and again.allow) for conn, raw in due]
+
+
+def costs(question: Callable[[Fleet], object], mode: str = "hybrid") -> list[int]:
+    found = []
+    for count in COUNTS:
+        fleet = Fleet(count, mode)
+        question(fleet)
+        found.append(work(lambda fleet=fleet: question(fleet)))  # type: ignore[misc]
+    return found
+
+
+def same(found: list[int]) -> bool:
+    """Up to a few calls more or less: tables of the interpreter grow now and then."""
+    return max(found) - min(found) <= 20
+
+
+def test_a_delivery_costs_the_same_however_many_reservations_there_are() -> None:
+    topics = iter(f"fleet/v{i}/speed" for i in (1, 2, 3, 4, 5, 6))
+    asked = costs(lambda fleet: fleet.deliver(next(topics)))
+    assert same(asked)
+    cached = costs(Fleet.deliver)
+    assert max(cached) <= 8
+
+
+def test_a_reservation_costs_the_same_with_a_reader_of_everything_who_is_asked_again() -> None:
+    """fos: the reader's filter crosses all of them; what crosses it is counted along."""
+    turn = iter(("billing|", "billing,ads|") * 3)
+    asked = costs(lambda fleet: fleet.reserve(next(turn)), "fos")
+    assert same(asked)
+
+
+def test_one_prohibition_among_many_pauses_the_reader_of_everything_and_lets_it_go_on() -> None:
+    fleet = Fleet(1_000, "fos")
+    assert fleet.reserve("billing|billing") == [False]
+    assert not fleet.deliver()
+    assert not fleet.deliver("fleet/v8/speed")
+    assert fleet.reserve("billing|") == [True]
+    assert fleet.deliver()
+    assert fleet.deliver("fleet/v8/speed")
+
+
+def test_an_answer_to_a_steward_looks_closely_at_few_of_them() -> None:
+    small, _, large = costs(lambda fleet: fleet.command("!PBAC/GET/RESERVATIONS/%23{}"))
+    assert large < small + 8 * COUNTS[-1]
+    told = json.loads(Fleet(COUNTS[-1]).command("!PBAC/GET/RESERVATIONS/%23{}").reply)
+    names = [row["filter"] for row in told["reservations"]]
+    assert names[:4] == ["fleet/#", "fleet/v0/speed", "fleet/v1/speed", "fleet/v10/speed"]
+    assert len(names) + told["left_out"] == COUNTS[-1] + 1
