@@ -1,6 +1,6 @@
-"""`sealmq board`, `sealmq vboard`, `sealmq hil`: programs that stand beside the gateway.
+"""`sealmq board`, `vboard`, `hil` and `report`: programs that stand beside the gateway.
 
-The gateway's code knows neither boards nor the rig (the layout's imports go one way), so each is a
+The gateway's code knows neither boards nor the rig nor the reports (the layout's imports go one way), so each is a
 program of its own, which takes this process's place: same terminal, same signals, its exit code.
 """
 
@@ -20,6 +20,7 @@ PROGRAMS = {
     "board": ("sealmq_board", "flash, provision and update boards"),
     "vboard": ("sealmq_vboard", "a virtual board, for esptool and mpremote"),
     "hil": ("sealmq_hil", "the rig: boards, real or virtual, under test"),
+    "report": ("sealmq_spark", "what the logs of gateway and rig say, as tables and a page"),
 }
 
 
