@@ -2,36 +2,69 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
+# Set by spark-submit, which has started Java, with its own options, before it started us.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
-def session(master: str = LOCAL, name: str = "sealmq", scratch: Path | None = None) -> SparkSession:
+def session(
+    master: str | None = LOCAL,
+    name: str = "sealmq",
+    scratch: Path | None = None,
+    *,
+    memory: str | None = None,
+    log: Path | None = None,
+    held: Sequence[int] = (),
+) -> SparkSession:
     """A new session, or the one of this process. scratch: where Spark writes what it spills.
 
-    Java 17 has to be there; with another `--master` the workers need this package as well.
+    Java 17 or 21 has to be there; workers of another `master` need nothing of ours, and None is
+    the one that spark-submit was given. memory: of the driver ("2g"). log: gets what Java prints,
+    which is stderr's otherwise. held: file descriptors that Java keeps open as well, so that a
+    lock lasts as long as Java does, even when this process is killed.
     """
-    builder = (
-        SparkSession.builder.master(master)
-        .appName(name)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.sources.partitionOverwriteMode", "dynamic")
-        # Small sites: hundreds of near-empty tasks would cost more than the work.
-        .config("spark.sql.shuffle.partitions", "4")
-    )
-    if master.startswith("local"):
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config(
-            "spark.driver.host", "127.0.0.1"
-        )
-    if scratch is not None:
-        builder = builder.config("spark.local.dir", str(scratch)).config(
-            "spark.sql.warehouse.dir", str(scratch / "warehouse")
-        )
-    made = builder.getOrCreate()
+    conf = SparkConf()
+    for key, value in _settings(master, name, scratch, memory):
+        conf.set(key, value)
+    if log is not None and _SUBMITTED not in os.environ:
+        _start_java(conf, log, held)
+    made = SparkSession.builder.config(conf=conf).getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _settings(
+    master: str | None, name: str, scratch: Path | None, memory: str | None
+) -> Iterator[tuple[str, str]]:
+    yield "spark.app.name", name
+    yield "spark.ui.enabled", "false"
+    yield "spark.ui.showConsoleProgress", "false"
+    yield "spark.sql.session.timeZone", "UTC"
+    yield "spark.sql.sources.partitionOverwriteMode", "dynamic"
+    # Small sites: hundreds of near-empty tasks would cost more than the work.
+    yield "spark.sql.shuffle.partitions", "4"
+    if master is not None:
+        yield "spark.master", master
+        if master.startswith("local"):
+            yield "spark.driver.bindAddress", "127.0.0.1"
+            yield "spark.driver.host", "127.0.0.1"
+    if memory is not None:
+        yield "spark.driver.memory", memory
+    if scratch is not None:
+        yield "spark.local.dir", str(scratch)
+        yield "spark.sql.warehouse.dir", str(scratch / "warehouse")
+
+
+def _start_java(conf: SparkConf, log: Path, held: Sequence[int]) -> None:
+    """Java first, its output in a file; the session takes the Spark that runs."""
+    with log.open("ab") as file:
+        pipes = {"stdout": file, "stderr": file, "pass_fds": tuple(held)}
+        SparkContext(conf=conf, gateway=launch_gateway(conf, pipes))  # type: ignore[no-untyped-call]

@@ -1,0 +1,241 @@
+"""The report's folder: one report at a time, nothing half written, as private as the logs are.
+
+.sealmq-report          says that the folder is a report's; locked while one is made
+checkpoint lines audit hil nonce bench quarantine      what was read, each line once
+tables -> .tables-N     Parquet; all tables of a report change at once
+summary.json report.html  replaced by a rename, summary.json last
+spark.log               what Java and Spark printed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ReportError
+
+MARK = ".sealmq-report"
+TABLES = "tables"
+SUMMARY = "summary.json"
+PAGE = "report.html"
+LOG = "spark.log"
+READ = ("checkpoint", "lines", "audit", "hil", "nonce", "bench", "quarantine")
+_SCRATCH = ".scratch"
+_FORMAT = b"1\n"
+_FORGETTING = b"forgetting\n"
+# Java ends a moment after the process that started it, and holds the lock until then.
+_PATIENCE_S = 10.0
+_ENDINGS = (".jsonl", ".jsonl.gz", ".json")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is to read. `elsewhere`: some of it where only Spark can look."""
+
+    files: int
+    size: int
+    elsewhere: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """A report's folder, locked; `lock` is the descriptor that holds it."""
+
+    out: Path
+    lock: int
+
+    @property
+    def log(self) -> Path:
+        """Where Java's output goes."""
+        return self.out / LOG
+
+    @property
+    def scratch(self) -> Path:
+        """What Spark spills, gone at the end."""
+        return self.out / _SCRATCH
+
+
+def place_of(logs: Sequence[str]) -> list[str]:
+    """The logs as Spark finds them from anywhere: absolute paths, and URLs as they are."""
+    return [text if "://" in text else os.path.abspath(text) for text in logs]
+
+
+def look(logs: Sequence[str], out: Path) -> Found:
+    """What there is to read in these files and folders. ReportError: nothing, or no way to it."""
+    files = size = still_open = 0
+    elsewhere = False
+    inside = out.resolve()
+    for text in logs:
+        if "://" in text:
+            elsewhere = True
+            continue
+        path = Path(text)
+        if not path.exists():
+            raise ReportError(f"there is no {text}", hint="name folders or files of closed logs")
+        _apart(path.resolve(), inside)
+        for name, each in _walk(path):
+            if name.endswith(_ENDINGS):
+                files, size = files + 1, size + each
+            still_open += name.endswith(".open")
+    if not files and not elsewhere and not (out / MARK).exists():
+        if still_open:
+            raise ReportError(
+                "there are only segments that are still being written (.open)",
+                "reports read closed ones",
+                hint="a segment is closed when it is full or its process ends",
+            )
+        raise ReportError(
+            f"nothing to read in {', '.join(logs)}",
+            "logs end in .jsonl or .jsonl.gz, what benches wrote in .json",
+            hint="the gateway's logs lie in SITE/audit; `sealmq hil run --out DIR` keeps the rig's",
+        )
+    return Found(files, size, elsewhere)
+
+
+def _apart(logs: Path, out: Path) -> None:
+    if out == logs or out.is_relative_to(logs) or logs.is_relative_to(out):
+        raise ReportError(
+            f"DIR {out} and the logs {logs} lie within each other",
+            "the report would read what it wrote",
+            hint="a DIR beside the logs",
+        )
+
+
+def _walk(path: Path) -> Iterator[tuple[str, int]]:
+    """Names and sizes of the files, without those that Spark takes for hidden."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    if path.is_file():
+        yield path.name, path.stat().st_size
+        return
+    for folder, folders, names in os.walk(path, onerror=fail, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            if not name.startswith((".", "_")):
+                with contextlib.suppress(FileNotFoundError):
+                    yield name, os.stat(os.path.join(folder, name)).st_size
+
+
+@contextlib.contextmanager
+def opened(out: Path, fresh: bool = False) -> Iterator[Place]:
+    """The folder, made if need be, for one report alone. fresh: all that was read is forgotten.
+
+    What is written in it is the owner's alone; the group's as well where the folder is open to
+    the group (a cluster's workers may be other users). ReportError, OSError.
+    """
+    if out.exists() and not out.is_dir():
+        raise ReportError(f"{out} is no folder", hint="--out DIR: a new or an empty folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        out.mkdir(mode=0o700)
+    if not (out / MARK).exists() and any(out.iterdir()):
+        raise ReportError(
+            f"{out} holds other files and no report",
+            "a new or an empty folder, or an earlier report's",
+        )
+    shared = stat.S_IMODE(out.stat().st_mode) & stat.S_IWGRP
+    before = os.umask(0o007 if shared else 0o077)
+    try:
+        lock = _lock(out)
+        try:
+            _prepare(out, lock, fresh)
+            yield Place(out, lock)
+        finally:
+            shutil.rmtree(out / _SCRATCH, ignore_errors=True)
+            os.close(lock)
+    finally:
+        os.umask(before)
+
+
+def _lock(out: Path) -> int:
+    lock = os.open(out / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < until:
+                time.sleep(0.1)
+                continue
+            os.close(lock)
+            raise ReportError(
+                f"another report is being made in {out}", hint="wait for it, or take another DIR"
+            ) from None
+        return lock
+
+
+def _prepare(out: Path, lock: int, fresh: bool) -> None:
+    mark = os.pread(lock, 64, 0)
+    if fresh or mark == _FORGETTING:
+        # Half forgotten it would be wrong, not only old: whoever comes next goes on with it.
+        _stamp(lock, _FORGETTING)
+        _forget(out)
+    elif mark not in (b"", _FORMAT):
+        raise ReportError(
+            f"the report in {out} was made by another version of SealMQ",
+            hint="--fresh reads everything again",
+        )
+    _stamp(lock, _FORMAT)
+    # Left by one that was killed.
+    _remove(out / _SCRATCH)
+    (out / _SCRATCH).mkdir()
+    (out / LOG).write_bytes(b"")
+
+
+def _stamp(lock: int, mark: bytes) -> None:
+    os.pwrite(lock, mark, 0)
+    os.ftruncate(lock, len(mark))
+    os.fsync(lock)
+
+
+def _forget(out: Path) -> None:
+    for name in (*READ, SUMMARY, PAGE, TABLES):
+        _remove(out / name)
+    for old in out.glob(".tables-*"):
+        _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def tables(out: Path) -> Iterator[Path]:
+    """A folder for the tables, which takes the place of the last ones when all are written."""
+    now = (out / TABLES).resolve().name if (out / TABLES).is_symlink() else ""
+    for left in out.glob(".tables-*"):
+        if left.name != now:
+            _remove(left)
+    number = int(now.rpartition("-")[2]) + 1 if now else 1
+    made = out / f".tables-{number}"
+    made.mkdir()
+    yield made
+    link = out / ".tables-link"
+    _remove(link)
+    link.symlink_to(made.name)
+    if (out / TABLES).is_dir() and not (out / TABLES).is_symlink():
+        shutil.rmtree(out / TABLES)  # a copy of a report, in which links became folders
+    link.replace(out / TABLES)
+    _remove(out / now) if now else None
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a power cut, meets the old one or the new one."""
+    new = path.with_name(f".{path.name}.new")
+    with new.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
