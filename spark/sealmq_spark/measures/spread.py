@@ -1,59 +1,89 @@
-"""Medians and tails of repeated measurements, with a bootstrap interval that needs no randomness.
+"""Medians and tails of repeated measurements, each with its bootstrap interval, in one pass.
 
-The Poisson bootstrap (Hanley and MacGibbon 2006): each value counts in each replicate as often as a
-Poisson variable of mean 1 says. The variable comes from a hash of what the value is and of the
-replicate's number, so that one input gives one output, on whatever machine.
+Redrawn from n values with replacement, the r-th smallest is at most the k-th smallest of the
+original with the probability that a binomial variable (n, k/n) reaches r (Efron 1979). So the ends
+of a percentile interval from infinitely many replicates are two of the values themselves, at places
+that depend on n alone: no replicates, no randomness, the same on every machine, and the work does
+not grow beyond counting how often each value came.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cache
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-REPLICATES = 200
-QUANTILES = (0.5, 0.95, 0.99)
-NAMES = ("median", "p95", "p99")
-# P(X <= k) of a Poisson variable with mean 1.
-_CDF = [sum(math.exp(-1) / math.factorial(j) for j in range(k + 1)) for k in range(8)]
+OUTSIDE = 0.025
+"""Of the replicates, on each side of the interval."""
+QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
+# Up to so many values places are looked up; beyond, the normal approximation hits them.
+EXACT = {"median": 100, "p95": 400, "p99": 1000}
+_Z = 1.959964
 
 
-def weight(identity: Column, replicate: Column) -> Column:
-    """How often a value counts in a replicate: 0 to 8."""
-    uniform = F.pmod(F.xxhash64(identity, replicate), F.lit(1 << 32)) / F.lit(float(1 << 32))
-    found = F.lit(8)
-    for k in reversed(range(8)):
-        found = F.when(uniform < _CDF[k], k).otherwise(found)
-    return found
+def spread(values: DataFrame, by: list[str], value: str) -> DataFrame:
+    """rows -> by…, n, median, p95, p99, and each with _low and _high (95 % of all replicates).
 
-
-def spread(values: DataFrame, by: list[str], value: str, identity: str) -> DataFrame:
-    """rows -> by…, n, median, p95, p99, and each with _low and _high (95 % of the replicates).
-
-    identity: a column that names the row uniquely within its group.
+    The three interpolate between values, as usual; the ends of the intervals are values. Null
+    values do not count.
     """
-    many = F.array(*(F.lit(q) for q in QUANTILES))
-    point = values.groupBy(*by).agg(F.count(value).alias("n"), F.percentile(value, many).alias("q"))
-    replicate = F.explode(F.sequence(F.lit(1), F.lit(REPLICATES))).alias("replicate")
-    drawn = values.select(*by, value, identity, replicate)
-    drawn = drawn.withColumn("w", weight(F.col(identity), F.col("replicate")))
-    each = (
-        drawn.where("w > 0")
-        .groupBy(*by, "replicate")
-        .agg(F.percentile(value, many, F.col("w")).alias("r"))
+    cells = values.where(F.col(value).isNotNull()).groupBy(*by, value).agg(F.count("*").alias("c"))
+    own = Window.partitionBy(*by)
+    reached = cells.withColumn("n", F.sum("c").over(own)).withColumn(
+        "reached",
+        F.sum("c").over(own.orderBy(value).rowsBetween(Window.unboundedPreceding, 0)),
     )
-    bounds = F.array(F.lit(0.025), F.lit(0.975))
-    spans = each.groupBy(*by).agg(
-        *(F.percentile(F.col("r")[i], bounds).alias(f"b{i}") for i in range(len(NAMES)))
+    shown = []
+    for name, q in QUANTILES.items():
+        shown.append(F.percentile(value, F.lit(q), F.col("c")).alias(name))
+        for end, outside in (("low", OUTSIDE), ("high", 1 - OUTSIDE)):
+            at = F.col("reached") >= _place(name, outside)
+            shown.append(F.min(F.when(at, F.col(value))).alias(f"{name}_{end}"))
+    return reached.groupBy(*by).agg(F.max("n").alias("n"), *shown)
+
+
+@cache
+def place(n: int, q: float, outside: float) -> int:
+    """The smallest k, from 1, with P(redrawn quantile q <= k-th smallest of n) >= outside."""
+    rank = math.ceil(n * q)
+    k = max(1, min(n, _guess(n, q, outside)))
+    while k > 1 and _reaches(n, (k - 1) / n, rank) >= outside:
+        k -= 1
+    while k < n and _reaches(n, k / n, rank) < outside:
+        k += 1
+    return k
+
+
+def _reaches(n: int, p: float, rank: int) -> float:
+    """P(B >= rank), B binomial (n, p)."""
+    if p >= 1:
+        return 1.0
+    up, down = math.log(p), math.log1p(-p)
+    whole = math.lgamma(n + 1)
+    return math.fsum(
+        math.exp(whole - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * up + (n - i) * down)
+        for i in range(rank, n + 1)
     )
-    shown = [
-        column
-        for i, name in enumerate(NAMES)
-        for column in (
-            F.col("q")[i].alias(name),
-            F.col(f"b{i}")[0].alias(f"{name}_low"),
-            F.col(f"b{i}")[1].alias(f"{name}_high"),
-        )
-    ]
-    return point.join(spans, by, "left").select(*by, "n", *shown)
+
+
+def _guess(n: int, q: float, outside: float) -> int:
+    """The same from the normal approximation, with its correction for whole numbers (Wilson)."""
+    z = -_Z if outside < 0.5 else _Z
+    p = (math.ceil(n * q) - 0.5) / n
+    root = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return math.ceil(n * (p + z * z / (2 * n) + root) / (1 + z * z / n))
+
+
+def _place(name: str, outside: float) -> Column:
+    """`place` of the column n."""
+    q, most, n = QUANTILES[name], EXACT[name], F.col("n")
+    known = " ".join(str(place(each, q, outside)) for each in range(1, most + 1))
+    # One text is one literal of the plan; a list would be a thousand.
+    exact = F.element_at(F.split(F.lit(known), " ").cast("array<int>"), n.cast("int"))
+    z = -_Z if outside < 0.5 else _Z
+    p = (F.ceil(n * q) - 0.5) / n
+    root = z * F.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    beyond = F.ceil(n * (p + z * z / (2 * n) + root) / (1 + z * z / n))
+    return F.when(n <= most, exact).otherwise(beyond)

@@ -7,17 +7,19 @@ from pyspark.sql import functions as F
 
 from .spread import spread
 
+BY = ["kind", "behaviour", "stage"]
+
 
 def stages(hil: DataFrame) -> DataFrame:
-    """hil -> kind, behaviour, stage, n, median, p95, p99 of ms with intervals, bytes, heap (medians).
+    """hil -> kind, behaviour, stage, n, median, p95, p99 (ms, each with _low, _high), bytes, heap.
 
-    Only what passed: a stage that failed took as long as its patience. Virtual boards' times say
-    nothing of silicon.
+    Only what passed: a stage that failed took as long as its patience. bytes, heap: medians, null
+    where no line has any. Virtual boards' times say nothing of silicon.
     """
-    by = ["kind", "behaviour", "stage"]
     passed = hil.where("outcome = 'pass'")
-    rest = passed.groupBy(*by).agg(
+    rest = passed.groupBy(*BY).agg(
         F.percentile("bytes", F.lit(0.5)).alias("bytes"),
         F.percentile("heap", F.lit(0.5)).alias("heap"),
     )
-    return spread(passed, by, "ms", "id").join(rest, by)
+    times = spread(passed, BY, "ms")
+    return times.join(rest, BY, "inner").select(*times.columns, "bytes", "heap")

@@ -1,0 +1,58 @@
+"""What makes two rows of a bench the same thing measured twice (shared_spec/bench.schema.json).
+
+Measure, variant, size, unit, and the params that say under which conditions; not what was found
+(`low`, `generator_share`) or happened to be so (`load`). The schema names those; a param that it
+does not name tells rows apart, so that nothing is merged that may be two things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..contracts import load
+
+WHAT = ["measure", "variant", "size", "unit"]
+_LAST_MS = 253_402_300_799_999
+SAME = [*WHAT, "conditions"]
+
+
+@cache
+def named(which: str) -> tuple[str, ...]:
+    """Params that the schema names under `which`: asked, how, place, found."""
+    return tuple(load("bench")["$defs"][which]["enum"])
+
+
+def told(bench: DataFrame) -> DataFrame:
+    """bench -> the same with conditions, key, place, asked (texts), low, high, at, in one order.
+
+    conditions: with measure, variant, size and unit, what the row is of. key: of these what a
+    reader needs to tell rows apart, "burst=16, process=mediator"; "" for nothing. place: on what it
+    was measured. asked: what every variant was asked alike. low, high: null where none were found.
+    at: when it was measured, as far as that is known (the document's time if it does not say).
+    """
+    params = F.col("params")
+    at_ms = params["at_ms"].try_cast("bigint")
+    return bench.withColumns(
+        {
+            "conditions": _text(lambda k: ~k.isin(*named("found"))),
+            "key": _text(lambda k: ~k.isin(*named("found"), *named("how"), *named("place"))),
+            "place": _text(lambda k: k.isin(*named("place"))),
+            "asked": _text(lambda k: k.isin(*named("asked"))),
+            "low": params["low"].try_cast("double"),
+            "high": params["high"].try_cast("double"),
+            # Year 9999 at most: beyond, Spark's own conversion would end the job.
+            "at": F.coalesce(
+                F.when(at_ms.between(0, _LAST_MS), F.timestamp_millis(at_ms)), F.col("made")
+            ),
+        }
+    )
+
+
+def _text(wanted: Callable[[Column], Column]) -> Column:
+    kept = F.map_filter("params", lambda k, _: wanted(k))
+    pairs = F.transform(F.map_entries(kept), lambda e: F.concat(e["key"], F.lit("="), e["value"]))
+    return F.coalesce(F.array_join(F.sort_array(pairs), ", "), F.lit(""))
