@@ -1,0 +1,189 @@
+"""Closed segments, once: judged lines in OUT/lines, by Structured Streaming with a checkpoint.
+
+What a run was given stands in OUT/ingest: links/ (one for each file, named after its path, size and
+time, so that whatever a path is called, Spark sees plain names), files.jsonl (which link is which
+file, and how many bytes are in it), refused.jsonl (what could not be read this time). Spark's stream
+reads the links; its checkpoint and the log of its file sink make each line count once, wherever it is
+killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from .contracts import fingerprint
+from .errors import ReportError
+from .found import DOCUMENT, File, files, shown, unpacked
+from .reading import judge
+
+LONGEST = 1 << 20
+"""Bytes of a line. Longer ones are not read; settle.py finds that they are missing."""
+EACH = 1 << 30
+"""Bytes of logs in one step of the stream. A run that is killed does at most this much again."""
+_FOR_EVER = "36500d"
+_WAIT_S = 60.0
+_ODD = frozenset("*?[]{}\\")
+_WHOLE = "spark.sql.codegen.wholeStage"
+_OWN = ("ingest", "lines", "checkpoint")
+
+
+class Place:
+    """Where things lie in OUT."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out = out.absolute()
+        self.lines = out / "lines"
+        self.checkpoint = out / "checkpoint"
+        self.links = out / "ingest" / "links"
+        self.documents = out / "ingest" / "documents"
+        self.files = out / "ingest" / "files.jsonl"
+        self.refused = out / "ingest" / "refused.jsonl"
+        self.state = out / "ingest" / "state.json"
+        self.lock = out / "ingest" / "lock"
+
+
+def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
+    """Reads what is new in the logs into OUT/lines. ReportError: what an operator can mend."""
+    place = _prepared(out)
+    with alone(spark, place):
+        _link(logs, place)
+        _stream(spark, place)
+
+
+def forget(out: Path) -> None:
+    """All that was read: the next run reads every log again."""
+    for name in _OWN:
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _prepared(out: Path) -> Place:
+    place = Place(out)
+    if set(str(place.out)) & _ODD:
+        odd = " ".join(sorted(_ODD))
+        raise ReportError(f"{out}: Spark cannot write to a path with one of {odd}", "another --out")
+    state = {"version": 1, "contracts": fingerprint(), "out": shown(str(place.out))}
+    try:
+        for folder in (place.links, place.documents):
+            folder.mkdir(parents=True, exist_ok=True)
+        if place.state.exists():
+            _same(json.loads(place.state.read_bytes()), state, place)
+        else:
+            place.state.write_text(json.dumps(state))
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{out}: {error}", "a folder that you may write to") from None
+    return place
+
+
+def _same(old: Any, new: dict[str, Any], place: Place) -> None:
+    if old == new:
+        return
+    moved = isinstance(old, dict) and old.get("out") != new["out"]
+    why = "was moved here" if moved else "is of another version of SealMQ"
+    raise ReportError(f"the report in {place.out} {why}", "--fresh reads all logs again")
+
+
+@contextmanager
+def alone(spark: SparkSession, place: Place) -> Iterator[None]:
+    """Only one Spark works in OUT. The lock is Java's: when a program is killed, its Java lives on
+    for a moment, and may still write."""
+    jvm = spark._jvm
+    file = jvm.java.io.RandomAccessFile(str(place.lock), "rw")  # type: ignore[union-attr]
+    try:
+        until = time.monotonic() + _WAIT_S
+        while (lock := file.getChannel().tryLock()) is None:
+            if time.monotonic() > until:
+                raise ReportError(f"another report is being made in {place.out}", "wait for it")
+            time.sleep(0.1)
+        yield
+        lock.release()
+    finally:
+        file.close()
+
+
+def _link(logs: Sequence[str], place: Place) -> None:
+    """A link for each file that has none. Told in files.jsonl before it is there."""
+    shutil.rmtree(place.documents)
+    place.documents.mkdir()
+    with place.files.open("a", encoding="utf-8") as told, place.refused.open("w") as refused:
+        for file in files(logs, place.out):
+            reason = file.reason or _linked(file, place, told)
+            if reason:
+                refused.write(_line(file=shown(file.path), reason=reason))
+
+
+def _linked(file: File, place: Place, told: IO[str]) -> str:
+    folder = place.documents if file.name.endswith(DOCUMENT) else place.links
+    link = folder / file.name
+    if file.bytes == 0 or os.path.lexists(link):
+        return ""
+    size = file.bytes
+    if file.name.endswith(".gz"):
+        try:
+            size = unpacked(file.path)
+        except ValueError as error:
+            return str(error)
+    told.write(_line(name=file.name, file=shown(file.path), bytes=size, made_ns=file.made_ns))
+    told.flush()
+    link.symlink_to(file.path)
+    return ""
+
+
+def _line(**fields: str | int) -> str:
+    return json.dumps(fields) + "\n"
+
+
+def _stream(spark: SparkSession, place: Place) -> None:
+    if not any(place.links.iterdir()):
+        return
+    raw = (
+        spark.readStream.format("text")
+        .schema("value string")
+        # Carriage returns stay: then what was read adds up to the file's bytes.
+        .option("lineSep", "\n")
+        .option("pathGlobFilter", "*.jsonl*")
+        .option("maxBytesPerTrigger", str(EACH))
+        # Spark leaves out what is a week older than the newest file, and says nothing.
+        .option("maxFileAge", _FOR_EVER)
+        # Whatever cannot be read to its end is missing in the sum, which settle.py tells.
+        .option("ignoreCorruptFiles", "true")
+        .option("ignoreMissingFiles", "true")
+        .option("mapreduce.input.linerecordreader.line.maxlength", str(LONGEST))
+        .load(str(place.links))
+    )
+    named = raw.select(F.col("value").alias("raw"), F.col("_metadata.file_name").alias("file"))
+    writer = (
+        judge(named)
+        .writeStream.format("parquet")
+        .partitionBy("kind")
+        .option("checkpointLocation", str(place.checkpoint))
+        .trigger(availableNow=True)
+    )
+    try:
+        # One method of all that a line is judged by would be too large for the JVM; the stream has
+        # settings of its own, taken at its start.
+        spark.conf.set(_WHOLE, "false")
+        try:
+            query = writer.start(str(place.lines))
+        finally:
+            spark.conf.unset(_WHOLE)
+        try:
+            query.awaitTermination()
+        finally:
+            with suppress(Py4JError, PySparkException):
+                query.stop()
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error).strip().partition("\n")[0]
+        hint = "run it again; if it stays, --fresh reads all logs again"
+        raise ReportError(f"reading into {place.out} failed: {text}", hint) from error
