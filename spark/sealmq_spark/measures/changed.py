@@ -1,60 +1,185 @@
-"""Clients that behave otherwise than they used to: a robust z-score against their own history.
+"""Clients that behave otherwise than they used to, each beside its own history only.
 
-Iglewicz and Hoaglin's modified z-score: 0.6745 (x - median) / MAD, hour by hour, each client beside
-itself only. A quiet history (MAD 0) is given the spread of a Poisson count of its median.
+Hour by hour: the modified z-score of Iglewicz and Hoaglin (How to Detect and Handle Outliers,
+1993), 0.6745 (x - median) / MAD, hours without a record being zeros; beside the same hour of other
+days once there are DAYS of them, so that who sleeps at night is not found every morning. A steady
+client (MAD near 0) is given the spread of a Poisson count of its median.
+
+Silence: a stretch without a record, longer than any that the client kept before, in which by its
+rate until then so many messages were due that chance does not explain it: z = -sqrt(due).
+
+Which hours count: whole ones, with records of the site's mediators in the hours before and after,
+and no start of a mediator within. That leaves out the hour in which the log begins, the one in
+which it ends (nobody has fallen silent because a log was copied at ten past), and the gateway's own
+outages. A client's first hour does not count either. Where the whole site was silent, the log
+cannot tell a silent client from a gateway that was off.
+
+Zeros are counted, never made: the work grows with the records, not with clients x hours, and one
+record of a wrong clock costs one row.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from .columns import hour
+
 HISTORY = 24
-"""Hours that a client must have been seen for before it can be found changed."""
+"""Whole hours since a client's first that it takes before it can be found changed."""
+DAYS = 7
+"""So many of its whole days, and an hour is compared with the same hour of the others."""
 LIMIT = 3.5
+MEASURES = ("published", "delivered", "refused")
+SILENT = ("published", "delivered")
+"""Those of which silence is a change: to be refused no more is none."""
 _SCALE = 0.6745
+_NAMES = ("site", "client", "measure")
+_ALL = 24  # the slot of those who have no week yet
 
 
 def hours(decided: DataFrame) -> DataFrame:
-    """decisions -> client, hour, measure (published, delivered, refused), count; hours without any
-    are not in it."""
-    measure = (
-        F.when(~F.col("allowed"), "refused")
-        .when(F.col("question") == "publish", "published")
-        .when(F.col("question") == "deliver", "delivered")
+    """decisions -> site, client, hour, published, delivered, refused: messages, and refusals of any
+    kind, of clients with a name."""
+    allowed, question = F.col("allowed"), F.col("question")
+    which = {
+        "published": allowed & (question == "publish"),
+        "delivered": allowed & (question == "deliver"),
+        "refused": ~allowed,
+    }
+    # As doubles: no sum of counts can end a job.
+    sums = (
+        F.sum(F.when(is_it, F.col("count").cast("double"))).alias(m) for m, is_it in which.items()
     )
     return (
         decided.where("client <> ''")
-        .withColumn("measure", measure)
-        .where("measure is not null")
-        .groupBy("client", "hour", "measure")
-        .agg(F.sum("count").alias("count"))
+        .groupBy("site", "client", "hour")
+        .agg(*sums)
+        .fillna(0.0, list(MEASURES))
     )
 
 
-def changed(decided: DataFrame) -> DataFrame:
-    """decisions -> client, measure, hour, count, usual (median), z of hours beyond LIMIT.
+def calendar(audit: DataFrame) -> DataFrame:
+    """audit -> site, hour, whole, n, of, next: the hours in which a mediator recorded anything.
 
-    An hour without a record counts as 0, from a client's first hour to the last of all.
+    whole: see above. n: whole hours up to and including this one. of: how many of them there were
+    in each hour of the day (UTC), and in all. next: the whole hour behind this one.
     """
-    per_hour = hours(decided)
-    last = per_hour.agg(F.max("hour").alias("last"))
-    spans = per_hour.groupBy("client", "measure").agg(F.min("hour").alias("first")).crossJoin(last)
-    every = spans.select(
+    started = F.max(F.col("event") == "start").alias("started")
+    known = audit.where("role = 'mediator'").groupBy("site", hour().alias("hour")).agg(started)
+    in_order = Window.partitionBy("site").orderBy("hour")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    behind = in_order.rowsBetween(1, Window.unboundedFollowing)
+    one = F.expr("interval 1 hour")
+    whole = (
+        ~F.col("started")
+        & (F.lag("hour").over(in_order) == F.col("hour") - one)
+        & (F.lead("hour").over(in_order) == F.col("hour") + one)
+    )
+    of = (F.sum(F.expr(f"int(whole and hour(hour) = {h})")).over(so_far) for h in range(_ALL))
+    n = F.sum(F.col("whole").cast("int")).over(so_far)
+    following = F.min(F.when(F.col("whole"), F.col("hour"))).over(behind)
+    marked = known.withColumn("whole", F.coalesce(whole, F.lit(False)))
+    return marked.select(
+        "site", "hour", "whole", n.alias("n"), F.array(*of, n).alias("of"), following.alias("next")
+    )
+
+
+def changed(decided: DataFrame, audit: DataFrame) -> DataFrame:
+    """decisions, audit -> site, client, measure, hour, hours, count, usual, z: beyond LIMIT.
+
+    measure: of MEASURES. hour: timestamp, UTC; hours: 1, or how many whole hours the silence lasted
+    that began then (count 0). usual: the median of the hours that it was compared with; of a
+    silence the messages per hour until then. z: below 0 for less than usual.
+    """
+    series = _series(hours(decided), calendar(audit))
+    found = _beyond(series).unionByName(_silences(series))
+    return found.select(
+        "site",
         "client",
         "measure",
-        F.explode(F.expr("sequence(first, last, interval 1 hour)")).alias("hour"),
+        "hour",
+        "hours",
+        F.col("count").cast("bigint").alias("count"),
+        F.round("usual", 2).alias("usual"),
+        F.round("z", 2).alias("z"),
     )
-    filled = every.join(per_hour, ["client", "measure", "hour"], "left").fillna(0, ["count"])
-    own = Window.partitionBy("client", "measure")
-    middle = filled.withColumn("usual", F.percentile("count", F.lit(0.5)).over(own)).withColumn(
-        "seen", F.count("*").over(own)
+
+
+def _series(per_hour: DataFrame, known: DataFrame) -> DataFrame:
+    """site, client, measure, hour, next, n, last, count, slot, of: whole hours with a count.
+
+    last: the n of the site's last whole hour. slot: the hour of the day, or _ALL; of: how many
+    hours of this slot there were since the client's first.
+    """
+    own = Window.partitionBy("site", "client")
+    with_first = per_hour.withColumn("first", F.min("hour").over(own))
+    base = known.select(
+        "site", F.col("hour").alias("first"), F.col("n").alias("base"), F.col("of").alias("base_of")
+    )
+    ends = known.groupBy("site").agg(
+        F.max("n").alias("last"), F.max_by("of", "hour").alias("last_of")
+    )
+    seen = F.col("last") - F.col("base")
+    slot = F.when(seen >= DAYS * 24, F.hour("hour")).otherwise(_ALL)
+    counts = (F.struct(F.lit(m).alias("measure"), F.col(m).alias("count")) for m in MEASURES)
+    whole = (
+        with_first.join(F.broadcast(known.where("whole").drop("whole", "of")), ["site", "hour"])
+        .join(F.broadcast(base), ["site", "first"])
+        .join(F.broadcast(ends), "site")
+        .where("n > base")
+        .withColumn("slot", slot)
+        .withColumn("of", F.get("last_of", F.col("slot")) - F.get("base_of", F.col("slot")))
+    )
+    each = whole.select(
+        "site", "client", "hour", "next", "n", "last", "slot", "of", F.inline(F.array(*counts))
+    )
+    return each.where("count > 0")
+
+
+def _beyond(series: DataFrame) -> DataFrame:
+    own = Window.partitionBy("site", "client", "measure", "slot")
+    zeros = F.col("of") - F.count("*").over(own)
+    is_first = F.row_number().over(own.orderBy("hour")) == 1
+    # The zeros of a slot are one row with a weight, beside its first.
+    one, none = _weighed(F.lit(1), F.col("count")), _weighed(zeros, F.lit(0.0))
+    rows = F.when(is_first & (zeros > 0), F.array(one, none)).otherwise(F.array(one))
+    weighed = series.select("*", rows.alias("rows")).drop("count").select("*", F.inline("rows"))
+    middle = weighed.withColumn(
+        "usual", F.percentile("count", F.lit(0.5), F.col("weight")).over(own)
     )
     away = middle.withColumn("away", F.abs(F.col("count") - F.col("usual")))
-    mad = away.withColumn("mad", F.percentile("away", F.lit(0.5)).over(own))
-    spread = F.when(F.col("mad") > 0, F.col("mad")).otherwise(
-        _SCALE * F.sqrt(F.greatest(F.col("usual"), F.lit(1.0)))
+    mad = away.withColumn("mad", F.percentile("away", F.lit(0.5), F.col("weight")).over(own))
+    spread = F.greatest(F.col("mad") / _SCALE, F.sqrt(F.greatest(F.col("usual"), F.lit(1.0))))
+    enough = F.col("of") >= F.when(F.col("slot") == _ALL, HISTORY).otherwise(DAYS)
+    scored = mad.withColumn("z", (F.col("count") - F.col("usual")) / spread)
+    found = scored.where((F.col("count") > 0) & enough & (F.abs("z") > LIMIT))
+    return found.select(
+        *_NAMES, "hour", F.lit(1).cast("bigint").alias("hours"), "count", "usual", "z"
     )
-    scored = mad.withColumn("z", _SCALE * (F.col("count") - F.col("usual")) / spread)
-    found = scored.where((F.col("seen") >= HISTORY) & (F.abs("z") > LIMIT))
-    return found.select("client", "measure", "hour", "count", "usual", F.round("z", 2).alias("z"))
+
+
+def _weighed(weight: Column, count: Column) -> Column:
+    return F.struct(weight.cast("bigint").alias("weight"), count.alias("count"))
+
+
+def _silences(series: DataFrame) -> DataFrame:
+    in_order = Window.partitionBy(*_NAMES).orderBy("n")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    silent = F.coalesce(F.lead("n").over(in_order), F.col("last") + 1) - F.col("n") - 1
+    until = F.col("n") - F.first("n").over(so_far) + 1
+    gaps = (
+        series.where(F.col("measure").isin(*SILENT))
+        .withColumn("hours", silent)
+        .withColumn("until", until)
+        .withColumn("usual", F.sum("count").over(so_far) / F.col("until"))
+    )
+    longest = gaps.withColumn("longest", F.coalesce(F.max("hours").over(earlier), F.lit(0)))
+    scored = longest.withColumn("z", -F.sqrt(F.col("usual") * F.col("hours")))
+    found = scored.where(
+        (F.col("until") >= HISTORY) & (F.col("hours") > F.col("longest")) & (F.col("z") < -LIMIT)
+    )
+    return found.select(
+        *_NAMES, F.col("next").alias("hour"), "hours", F.lit(0.0).alias("count"), "usual", "z"
+    )

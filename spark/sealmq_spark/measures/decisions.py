@@ -1,54 +1,107 @@
-"""Allowed and denied, by question, rule, label, client and hour, from the gateway's audit records."""
+"""Allowed and denied, by question, rule, label, client and hour, from the gateway's audit records.
+
+What there is to know about reading the table: a subscription that was allowed leaves no record, nor
+does a question to a family; the records of a denial have no label but for deliveries, and those of
+what was allowed no rule. What `enforce = false` let through is counted as allowed (`unenforced`
+has the rule that had denied it).
+"""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-# event -> (question, allowed)
+from .columns import hour, text, total
+
 COUNTED = {
     "publish-accepted": ("publish", True),
+    "publish-refused": ("publish", False),
     "delivered": ("deliver", True),
     "deliver-denied": ("deliver", False),
     "connect": ("connect", True),
     "connect-refused": ("connect", False),
-    "publish-refused": ("publish", False),
     "subscribe-refused": ("subscribe", False),
     "packet-refused": ("packet", False),
+    "command": ("command", True),
+    "config-reloaded": ("config", True),
+    "config-refused": ("config", False),
+    "store-unavailable": ("publish", False),
 }
+"""event -> (question, allowed). `folded` counts as what it is `of`.
+
+Two of them are not that simple, see `_question` and `_decided`.
+"""
+NOT_COUNTED = {
+    "unenforced": "has a table of its own; the message itself was delivered or accepted",
+    "folded": "counts as the event that it is of",
+    "topic-labelled": "labelling",
+    "topic-reset": "labelling",
+    **dict.fromkeys(
+        ("start", "stop", "policy-off", "store-back", "family-fault", "disconnect"),
+        "the process, or the end of a connection; what it denied has a record of its own",
+    ),
+    **dict.fromkeys(
+        ("broker-away", "broker-back", "kg-away", "kg-back", "journal-dropped", "handover-missed"),
+        "something cannot be reached or kept: nobody has decided it",
+    ),
+    **dict.fromkeys(
+        ("provisioned", "client-provisioned", "client-enrolled", "client-lent", "client-left"),
+        "a client's life, by the operator's hand",
+    ),
+    **dict.fromkeys(("keys-changed", "keys-restored", "epoch"), "keys"),
+    **dict.fromkeys(("log-recovered", "log-lost", "log-fault"), "the log itself"),
+}
+"""The other events of the contract, and why they are no decisions."""
+
+_ALLOWED = [event for event, (_, allowed) in COUNTED.items() if allowed]
+_TEXTS = ("rule", "label", "client")
+_BY = ("site", "hour", "question", "allowed", *_TEXTS)
 
 
 def decisions(audit: DataFrame) -> DataFrame:
-    """audit -> hour, question, allowed, rule, label, client, count.
+    """audit -> site, hour, question, allowed, rule, label, client, count.
 
-    hour: timestamp, UTC. rule, label, client: "" where a record has none. Records that were folded
-    into a count (`folded`) are counted with the rule that they name.
+    site: 8 hex digits. hour: timestamp, UTC. rule, label, client: "" where a record has none (a
+    client that has not proved who it is has no name). count: messages, packets, filters, CONNECTs
+    or changes of the site's file; what was folded into a count has that.
     """
     event = F.when(F.col("event") == "folded", F.col("of")).otherwise(F.col("event"))
-    known = audit.withColumn("event", event).where(F.col("event").isin(list(COUNTED)))
-    question, allowed = (_of(which) for which in (0, 1))
     return (
-        known.select(
+        audit.select(
+            "site",
             hour().alias("hour"),
-            question.alias("question"),
-            allowed.cast("boolean").alias("allowed"),
-            *(F.coalesce(F.col(name), F.lit("")).alias(name) for name in _TEXTS),
-            F.coalesce(F.col("count"), F.lit(1)).alias("count"),
+            event.alias("event"),
+            *map(text, _TEXTS),
+            F.coalesce("count", F.lit(1)).alias("count"),
         )
-        .groupBy("hour", "question", "allowed", *_TEXTS)
-        .agg(F.sum("count").alias("count"))
+        .where(_decided())
+        .select(
+            "site",
+            "hour",
+            _question().alias("question"),
+            F.col("event").isin(_ALLOWED).alias("allowed"),
+            *_TEXTS,
+            "count",
+        )
+        .groupBy(*_BY)
+        .agg(total())
+        .select(*_BY, "count")
     )
 
 
-_TEXTS = ("rule", "label", "client")
+# A store that fails is told of once for all (no rule) and once for each PUBLISH that it refused.
+def _decided() -> Column:
+    named = F.col("event").isin(list(COUNTED))
+    return named & ((F.col("event") != "store-unavailable") | (F.col("rule") != ""))
 
 
-def hour() -> Column:
-    """The hour of a record: of its minute where it is a count, else of its making."""
-    ms = F.coalesce(F.col("minute_ms"), F.col("at_ms"))
-    return F.date_trunc("hour", F.timestamp_millis(ms))
-
-
-def _of(which: int) -> Column:
-    pairs = [F.lit(text) for event, both in COUNTED.items() for text in (event, str(both[which]))]
-    return F.element_at(F.create_map(*pairs), F.col("event"))
+# A command is refused as the packet that it came in. Only policy has rules that are neither the
+# mediator's own nor MQTT's, and nothing else that policy refuses is told of as a packet.
+def _question() -> Column:
+    rule = F.col("rule")
+    of_policy = ~rule.rlike("^(mediator|mqtt)\\.") | rule.startswith("mediator.command.")
+    found = F.when((F.col("event") == "packet-refused") & of_policy, "command")
+    for question in dict.fromkeys(question for question, _ in COUNTED.values()):
+        mine = [event for event, both in COUNTED.items() if both[0] == question]
+        found = found.when(F.col("event").isin(mine), question)
+    return found

@@ -1,14 +1,22 @@
-"""How topics came to their labels: first publishes and resets."""
+"""How topics came to their labels, and lost them: first publishes (paper, Algorithm 2), resets."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from .columns import text
+
 
 def labelling(audit: DataFrame) -> DataFrame:
-    """audit -> at (timestamp, UTC), topic, event, client, label, rule; client, label, rule "" at a reset."""
-    texts = (F.coalesce(name, F.lit("")).alias(name) for name in ("client", "label", "rule"))
+    """audit -> site, at (timestamp, UTC), topic, event, client, label, rule.
+
+    event: topic-labelled, or topic-reset, where client, label and rule are "".
+    """
     return audit.where("event in ('topic-labelled', 'topic-reset')").select(
-        F.timestamp_millis("at_ms").alias("at"), "topic", "event", *texts
+        "site",
+        F.timestamp_millis("at_ms").alias("at"),
+        "topic",
+        "event",
+        *map(text, ("client", "label", "rule")),
     )

@@ -1,0 +1,24 @@
+"""Columns that several measures of the audit log share."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+MOST = (1 << 63) - 1
+
+
+def hour() -> Column:
+    """The hour (timestamp, UTC) of a record: of its minute if it is a count, else of its making."""
+    ms = F.coalesce(F.col("minute_ms"), F.col("at_ms"))
+    return F.date_trunc("hour", F.timestamp_millis(ms))
+
+
+def text(name: str) -> Column:
+    """A field of text; "" where the record has none."""
+    return F.coalesce(F.col(name), F.lit("")).alias(name)
+
+
+def total(count: str = "count") -> Column:
+    """A sum of counts; MOST where it is more, since no line may end a job."""
+    return F.coalesce(F.try_sum(count), F.lit(MOST)).alias(count)

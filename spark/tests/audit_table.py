@@ -1,0 +1,69 @@
+"""Audit records as a table, for the tests of the measures; each is one of the contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from pyspark.sql import DataFrame, SparkSession
+
+from sealmq_spark.contracts import columns
+
+SPEC = Path(__file__).resolve().parents[2] / "shared_spec"
+SCHEMA: dict[str, Any] = json.loads((SPEC / "audit.schema.json").read_bytes())
+SITE, OTHER_SITE = "000000aa", "000000bb"
+# A minute that begins no hour: nothing may depend on that.
+NOON = datetime(2027, 3, 1, 12, 17, tzinfo=UTC)
+PEER = "192.0.2.7:50123"
+
+_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+_numbers = count(1)
+
+
+def ms(at: datetime) -> int:
+    """Unix ms."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def record(event: str, at: datetime = NOON, **fields: Any) -> dict[str, Any]:
+    """One record, made at `at`; what counts a minute is written at its end."""
+    line = {
+        "v": 1,
+        "at_ms": ms(at),
+        "site": SITE,
+        "role": "mediator",
+        "inst": 1,
+        "event": event,
+    }
+    line["id"] = f"{fields.get('site', SITE)}-mediator-1-1800000000000-{next(_numbers)}"
+    if "count" in fields and event not in ("log-lost", "journal-dropped"):
+        line |= {"minute_ms": ms(at), "at_ms": ms(at + timedelta(minutes=1))}
+    return line | fields
+
+
+def table(
+    spark: SparkSession, records: Iterable[Mapping[str, Any]], check: bool = True
+) -> DataFrame:
+    """The table `audit` of these. check: whether each is one of the contract."""
+    shape = columns("audit")
+    rows = []
+    for line in records:
+        if check:
+            _VALIDATOR.validate(line)
+        rows.append(tuple(line.get(name) for name in shape.names))
+    return spark.createDataFrame(rows, shape)
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """All of it, sorted. Timestamps as aware datetimes."""
+    return sorted(tuple(map(_aware, row)) for row in frame.collect())
+
+
+# Spark's are naive and, in collect, of the machine's own zone.
+def _aware(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
