@@ -1,0 +1,81 @@
+"""The report as one HTML page: no script, nothing from a network, plots as inline SVG.
+
+Pure Python over plain rows; knows neither Spark nor where the rows come from. The page is for
+people: summary.json and the tables beside it are for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from . import costs, officer, overview, rig, traffic
+from .markup import Markup, tag
+from .traffic import Shown
+
+Section = Callable[[Mapping[str, Any], Shown], Markup]
+
+_SECTIONS: tuple[tuple[str, str, Section], ...] = (
+    ("regressions", "Regressions", rig.regressions),
+    ("nonces", "Nonces", rig.nonces),
+    ("decisions", "Decisions", traffic.decisions),
+    ("refusals", "Replays and forgeries", traffic.refusals),
+    ("changed", "Changed clients", traffic.changed),
+    ("disclosures", "Disclosures", officer.disclosures),
+    ("labelling", "Labelling", traffic.labelling),
+    ("costs", "Costs", costs.costs),
+    ("stages", "Latency by stage", rig.stages),
+    ("behaviours", "Boards and behaviours", rig.behaviours),
+    ("flaky", "Flaky behaviours", rig.flaky),
+    ("cuts", "Power cuts", rig.cuts),
+    ("quarantine", "Quarantine", overview.quarantine),
+)
+# Nothing but the styles that stand in the page itself: no script, no image, no font, no request.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def render(summary: Mapping[str, Any], shown: Shown) -> str:
+    """summary: as shared_spec/report.schema.json has it; shown: bounded rows, by name (shown.py)."""
+    sections = [
+        tag("section", tag("h2", title), made(summary, shown), id=name)
+        for name, title, made in _SECTIONS
+    ]
+    sections.append(tag("section", tag("h2", "About"), overview.about(summary), id="about"))
+    page = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("meta", name="referrer", content="no-referrer"),
+            tag("title", _title(summary)),
+            tag("style", Markup(_style())),
+        ),
+        tag(
+            "body",
+            tag("a", "To the report", href="#overview", class_="skip"),
+            _menu(),
+            tag("main", overview.masthead(summary), overview.verdict(summary), sections),
+        ),
+        lang="en",
+    )
+    return f"<!doctype html>\n{page}\n"
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    day = str(summary.get("made") or "")[:10]
+    return f"SealMQ report {day}".strip()
+
+
+def _menu() -> Markup:
+    links = [("overview", "Overview"), *((name, title) for name, title, _ in _SECTIONS)]
+    items = [tag("li", tag("a", title, href=f"#{name}")) for name, title in links]
+    items.append(tag("li", tag("a", "About", href="#about")))
+    return tag("nav", tag("ul", items), aria_label="Sections")
+
+
+def _style() -> str:
+    return files(__package__).joinpath("style.css").read_text("utf-8")

@@ -1,0 +1,191 @@
+"""The first screen: whether anything needs a person, and where; at the end, what the report is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import words
+from .figures import Column, folded, nothing, sentence, strong, table
+from .markup import Markup, named, tag
+from .traffic import Shown
+
+_SIGNS = {"bad": "✗", "look": "!", "good": "✓", "none": "–"}
+_SAID = {"bad": "act on this", "look": "look at this", "good": "in order", "none": "no data"}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the first screen. state: bad, look, good, none; "" where it is neither."""
+
+    name: str
+    value: str
+    place: str
+    state: str = ""
+    note: str = ""
+
+
+def masthead(summary: Mapping[str, Any]) -> Markup:
+    """Title, and what the logs span."""
+    began, ended = summary.get("began"), summary.get("ended")
+    span = f"Logs from {words.when(began)} to {words.when(ended)} UTC" if began else "No times"
+    made = f"made {words.when(summary.get('made'))} UTC"
+    return tag("header", tag("h1", "SealMQ report"), tag("p", f"{span}; {made}. ", _LOCAL))
+
+
+_LOCAL = "All times are UTC."
+
+
+def verdict(summary: Mapping[str, Any]) -> Markup:
+    """Whether this needs a person, and the figures that say so."""
+    tiles = _tiles(summary)
+    state, text = _verdict(summary, tiles)
+    why = [str(one) for one in summary.get("why") or ()]
+    return tag(
+        "section",
+        tag(
+            "div",
+            tag("span", _SIGNS[state], class_="sign", aria_hidden="true"),
+            tag("p", strong(text[0]), " ", text[1]),
+            class_=f"verdict {state}",
+        ),
+        tag("ul", [tag("li", named(one, 160)) for one in why[:6]], class_="why") if why else None,
+        tag("ul", [_tile(tile) for tile in tiles], class_="tiles"),
+        id="overview",
+        aria_label="Overview",
+    )
+
+
+def _verdict(summary: Mapping[str, Any], tiles: Sequence[Tile]) -> tuple[str, tuple[str, str]]:
+    lines = words.plural(summary.get("lines") or 0, "line")
+    quarantined = words.count(summary.get("quarantined") or 0)
+    read = f"{lines} read, {quarantined} quarantined."
+    bad = [tile for tile in tiles if tile.state == "bad"]
+    look = [tile for tile in tiles if tile.state == "look"]
+    if bad or summary.get("exit"):
+        names = " and ".join(f"{tile.value} {tile.name}" for tile in bad)
+        return "bad", (f"Act on this: {names or 'see below'}.", read)
+    if look:
+        names = ", ".join(tile.name for tile in look)
+        return "look", (f"Worth a look: {names}.", read)
+    if not summary.get("lines"):
+        return "none", ("There was nothing to read.", "Closed segments end in .jsonl.")
+    return "good", ("Nothing here needs you.", read)
+
+
+def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
+    headline, kept = summary["headline"], summary["kept"]
+    quarantined = summary.get("quarantined") or 0
+    files = ", ".join(
+        f"{words.short(kept.get(key) or 0)} {name}"
+        for key, name in (("audit", "audit"), ("hil", "rig"), ("nonce", "nonces"), ("bench", "bench"))
+    )
+    allowed, denied = headline.get("allowed"), headline.get("denied")
+    share = words.share(denied, allowed + denied) if allowed is not None and denied else ""
+    passed, failed = headline.get("passed"), headline.get("failed")
+    return [
+        _counted("regressions", headline.get("regressions"), "regressions", "bad"),
+        _counted("nonces used twice", headline.get("nonces_repeated"), "nonces", "bad",
+                 _of(headline.get("nonces"), "pairs")),
+        _counted("forged", headline.get("forged"), "refusals", "look", "refused"),
+        _counted("replayed", headline.get("replayed"), "refusals", "look", "refused"),
+        _counted("changed clients", headline.get("changed"), "changed", "look"),
+        _counted("failed", failed, "behaviours", "look", _of(passed, "passed", "")),
+        _counted("flaky", headline.get("flaky"), "flaky", "look"),
+        _counted("quarantined", quarantined, "quarantine", "look", "lines no contract has"),
+        Tile("lines", words.short(summary.get("lines") or 0), "about", "", files),
+        _plain("denied", denied, "decisions", f"{share} of all" if share else ""),
+        _plain("disclosed", headline.get("disclosed"), "disclosures", "messages to readers"),
+        _plain("labelled", headline.get("labelled"), "labelling", "topics"),
+    ]  # fmt: skip
+
+
+def _of(number: int | None, name: str, of: str = "of ") -> str:
+    return "" if number is None else f"{of}{words.short(number)} {name}"
+
+
+def _counted(name: str, number: int | None, place: str, state: str, note: str = "") -> Tile:
+    if number is None:
+        return Tile(name, "–", place, "none", "not in these logs")
+    return Tile(name, words.short(number), place, state if number else "good", note)
+
+
+def _plain(name: str, number: int | None, place: str, note: str) -> Tile:
+    if number is None:
+        return Tile(name, "–", place, "none", "not in these logs")
+    return Tile(name, words.short(number), place, "", note)
+
+
+def _tile(tile: Tile) -> Markup:
+    sign = None
+    if tile.state:
+        sign = tag("span", _SIGNS[tile.state], class_="sign", title=_SAID[tile.state])
+    inside = [
+        tag("span", tile.name, sign, class_="what"),
+        tag("span", tile.value, class_="value"),
+        tag("span", tile.note or "\u00a0", class_="note"),
+    ]
+    link = tag("a", inside, href=f"#{tile.place}", class_=f"tile {tile.state}".strip())
+    return tag("li", link)
+
+
+def quarantine(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """What was not counted, why, and how such a line looks."""
+    rows = shown.get("quarantine", ())
+    if not rows:
+        return nothing("Every line fulfilled its contract.")
+    total = summary.get("quarantined") or 0
+    each = []
+    for row in rows:
+        examples = row.get("examples") or ()
+        # They are lines of a file: the code points that nobody sees are shown.
+        shown_lines = [
+            tag(
+                "li",
+                tag("code", named(str(one.get("raw") or ""), 300, "an empty line")),
+                tag("small", named(str(one.get("file") or ""), 90)),
+            )
+            for one in examples
+        ]
+        each.append([named(row.get("reason"), 120), words.count(row["count"]), tag("ul", shown_lines)])
+    columns = [Column("reason"), Column("lines", True), Column("examples")]
+    return tag(
+        "div",
+        sentence(
+            strong(words.plural(total, "line")),
+            f" of {words.count(summary.get('lines'))}"
+            " fulfilled no contract. They are counted here and nowhere else.",
+        ),
+        table(columns, each, "Quarantine"),
+    )
+
+
+def about(summary: Mapping[str, Any]) -> Markup:
+    """What was read, by what, and how long it took."""
+    kept = summary["kept"]
+    seconds = summary.get("seconds") or {}
+    facts: list[tuple[str, object]] = [
+        ("logs", tag("ul", [tag("li", named(str(one), 110)) for one in summary.get("logs") or ()])),
+        ("lines", f"{words.count(summary.get('lines'))}, of which {_kept(kept)};"
+                  f" {words.count(summary.get('repeated'))} came again and count once,"
+                  f" {words.count(summary.get('quarantined'))} were quarantined"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in (summary.get("versions") or {}).items())),
+        ("computed at", named(str(summary.get("master") or ""))),
+        ("took", ", ".join(f"{k} {words.duration(v * 1000)}" for k, v in seconds.items())),
+    ]  # fmt: skip
+    rows = [(tag("dt", name), tag("dd", said)) for name, said in facts if said]
+    tables = summary.get("tables") or {}
+    listed = [[named(str(name)), words.count(number)] for name, number in tables.items()]
+    columns = [Column("table"), Column("rows", True)]
+    return tag(
+        "div",
+        tag("dl", rows),
+        folded("Tables beside this page", table(columns, listed, "Tables")) if listed else None,
+    )
+
+
+def _kept(kept: Mapping[str, Any]) -> str:
+    names = (("audit", "audit records"), ("hil", "of the rig"), ("nonce", "nonces"))
+    parts = [f"{words.count(kept.get(key) or 0)} {name}" for key, name in names]
+    return ", ".join([*parts, f"{words.count(kept.get('bench') or 0)} rows of benches"])

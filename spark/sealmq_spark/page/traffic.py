@@ -1,0 +1,271 @@
+"""What the gateway decided: over time, by rule, label and client; what it refused; who changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import rowplots, svg, timeplots, words
+from .figures import Column, Series, code, figure, folded, legend, nothing, sentence, strong, table
+from .markup import Markup, named, tag
+from .scales import linear, logarithmic
+
+Shown = Mapping[str, Sequence[Mapping[str, Any]]]
+
+ALLOWED = Series("allowed", "blue", "circle")
+DENIED = Series("denied", "orange", "diamond")
+CLASSES = (
+    Series("forged", "orange"),
+    Series("replayed", "pink"),
+    Series("too old", "amber"),
+    Series("malformed", "grey"),
+)
+_BARS = (Series("allowed", "blue"), Series("denied", "orange"))
+
+
+def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """Allowed and denied."""
+    each = timeplots.buckets(shown.get("decisions_time", ()), ["allowed", "denied"])
+    if not each:
+        return nothing("No decision in these logs: no audit record of a gateway was read.")
+    rules = [row for row in shown.get("decisions_rule", ()) if row.get("denied")]
+    return tag(
+        "div",
+        _found(summary["headline"], rules),
+        figure(
+            "Decisions over time",
+            timeplots.over_time("Decisions", each, _BARS, alone=1),
+            note=f"a bar is {_length(each[0])}; times are UTC",
+        ),
+        tag(
+            "div",
+            figure(
+                "Denied, by rule",
+                _denied(rules) if rules else nothing("Nothing was denied."),
+                note="how often each rule denied",
+            ),
+            _both("By client", "client", shown),
+            _both("By the topic's label", "label", shown, "no label in the record"),
+            _both("By question", "question", shown),
+            class_="pair",
+        ),
+    )
+
+
+def _found(headline: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> Markup:
+    allowed, denied = headline.get("allowed") or 0, headline.get("denied") or 0
+    parts: list[object] = [
+        strong(words.plural(allowed + denied, "decision")),
+        f": {words.share(allowed, allowed + denied)} allowed, {words.count(denied)} denied. ",
+    ]
+    first = next((row for row in rules if not row.get("others") and row.get("rule")), None)
+    if first:
+        share = words.share(first["denied"], denied)
+        parts += ["The rule that denied most is ", code(first["rule"]), f" ({share})."]
+    return sentence(*parts)
+
+
+def _length(bucket: timeplots.Bucket) -> str:
+    hours = (bucket.ended - bucket.began).total_seconds() / 3600
+    return "an hour" if hours == 1 else words.duration(hours * 3_600_000)
+
+
+def _denied(rules: Sequence[Mapping[str, Any]]) -> Markup:
+    scale = linear(max(row["denied"] for row in rules if not row.get("others")) if rules else 1)
+    each = [
+        rowplots.Row(
+            rowplots.name_of(row, "rule", "no rule"),
+            [] if row.get("others") else rowplots.stacked([row["denied"]], ["orange"], scale),
+            [words.count(row["denied"])],
+            tail=bool(row.get("others")),
+        )
+        for row in rules
+    ]
+    return rowplots.rows("rule", scale, [Column("denied", True)], each, "Denied, by rule")
+
+
+def _both(title: str, key: str, shown: Shown, empty: str = "none") -> Markup | None:
+    found = shown.get(f"decisions_{key}", ())
+    if not found:
+        return None
+    values = [row.get(name) or 0 for row in found for name in ("allowed", "denied")]
+    scale = logarithmic(values)
+    each = []
+    for row in found:
+        tail = bool(row.get("others"))
+        drawn = [
+            svg.mark(one.shape, scale.place(row[one.name]), one.colour)
+            for one in (ALLOWED, DENIED)
+            if row.get(one.name)
+        ]
+        cells = [words.count(row.get("allowed") or 0), words.count(row.get("denied") or 0)]
+        name = rowplots.name_of(row, key, empty)
+        each.append(rowplots.Row(name, [] if tail else drawn, cells, tail=tail))
+    columns = [Column("allowed", True), Column("denied", True)]
+    return figure(
+        title,
+        legend([ALLOWED, DENIED]),
+        rowplots.rows(key, scale, columns, each, title),
+        note="decisions, on a logarithmic scale; none stands without a mark",
+    )
+
+
+def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """Replays and forgeries."""
+    headline = summary["headline"]
+    named_classes = [(one, headline.get(one.name.replace(" ", "_")) or 0) for one in CLASSES]
+    rows = shown.get("refusals_time", ())
+    if not rows:
+        if not summary["kept"].get("audit"):
+            return nothing("No audit record was read.")
+        return nothing("No replayed, forged, stale or malformed packet was refused.")
+    others = sorted({str(row.get("class")) for row in rows} - {one.name for one in CLASSES})
+    series = [*CLASSES, *(Series(name, "sky") for name in others[:1])]
+    each = timeplots.buckets(_by_class(rows, shown), [one.name for one in series])
+    there = [
+        number for number in range(len(series)) if any(bucket.counts[number] for bucket in each)
+    ]
+    each = [
+        timeplots.Bucket(b.began, b.ended, tuple(b.counts[number] for number in there))
+        for b in each
+    ]
+    drawn = [series[number] for number in there]
+    said = ", ".join(f"{words.count(n)} {one.name}" for one, n in named_classes if n)
+    return tag(
+        "div",
+        sentence(strong("Refused"), f": {said}. What is forged or replayed nobody sent by mistake."),
+        figure(
+            "Refused packets over time",
+            timeplots.over_time("Refused packets", each, drawn),
+            note="by what was wrong with them; times are UTC",
+        )
+        if drawn
+        else None,
+        _refused(shown.get("refusals", ()), {one.name: one.colour for one in series}),
+    )
+
+
+def _by_class(rows: Sequence[Mapping[str, Any]], shown: Shown) -> list[dict[str, object]]:
+    """One row a bucket, also where nothing was refused while decisions were made."""
+    found: dict[str, dict[str, object]] = {}
+    for row in shown.get("decisions_time", ()):
+        found[str(row.get("hour"))] = {"hour": row.get("hour"), "hours": row.get("hours")}
+    for row in rows:
+        one = found.setdefault(
+            str(row.get("hour")), {"hour": row.get("hour"), "hours": row.get("hours")}
+        )
+        one[str(row.get("class"))] = row.get("count")
+    return list(found.values())
+
+
+def _refused(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> Markup | None:
+    if not rows:
+        return None
+    scale = linear(max(row["count"] for row in rows))
+    each = []
+    for row in rows:
+        tail = bool(row.get("others"))
+        colour = colours.get(str(row.get("class")), "grey")
+        name = tag(
+            "span",
+            rowplots.name_of(row, "client", "not known by name"),
+            None if tail else tag("small", named(row.get("rule"), 48, "")),
+        )
+        drawn = [] if tail else rowplots.stacked([row["count"]], [colour], scale)
+        cells = ["" if tail else str(row.get("class") or ""), words.count(row["count"])]
+        each.append(rowplots.Row(name, drawn, cells, tail=tail))
+    columns = [Column("class", True), Column("refused", True)]
+    return figure(
+        "Who sent them",
+        rowplots.rows("client and rule", scale, columns, each, "Refused, by client"),
+        note="packets refused, by client and rule",
+    )
+
+
+def changed(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """Clients beside their own history."""
+    rows = shown.get("changed", ())
+    if not rows:
+        if not summary["kept"].get("audit"):
+            return nothing("No audit record was read.")
+        return nothing("No client behaved otherwise than it used to.")
+    values = [v for row in rows for v in (row.get("count") or 0, row.get("usual") or 0)]
+    scale = logarithmic(values, zero=True)
+    then, usual = Series("in that hour", "orange", "diamond"), Series("usually", "grey", "circle")
+    each = []
+    for row in rows:
+        if row.get("others"):
+            each.append(rowplots.Row(rowplots.rest(row["others"]), [], ["", "", ""], tail=True))
+            continue
+        a, b = scale.place(row.get("usual") or 0), scale.place(row.get("count") or 0)
+        drawn = [
+            svg.interval(min(a, b), max(a, b), "grey"),
+            svg.mark(usual.shape, a, usual.colour),
+            svg.mark(then.shape, b, then.colour),
+        ]
+        name = tag(
+            "span",
+            named(row.get("client")),
+            tag("small", f"{row.get('measure')}, {words.when(row.get('hour'))}"),
+        )
+        z = row.get("z")
+        sign = "" if z is None else f"{'+' if z > 0 else '−'}{words.short(abs(z))}"
+        usually = words.short(row.get("usual"))
+        cells = [usually, words.short(row.get("count")), sign]
+        each.append(rowplots.Row(name, drawn, cells))
+    columns = [Column("usually", True), Column("then", True), Column("z", True)]
+    number = summary["headline"].get("changed") or len(rows)
+    return tag(
+        "div",
+        sentence(
+            strong(words.plural(number, "client")),
+            " did far more or far less in some hour than in the hours before and behind it.",
+        ),
+        figure(
+            "Hours unlike the others",
+            legend([usual, then]),
+            rowplots.rows("client", scale, columns, each, "Clients that changed"),
+            note="messages or refusals an hour, on a logarithmic scale; z: the distance from the"
+            " client's own median, in robust standard deviations; hours are UTC",
+        ),
+    )
+
+
+def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """How topics came to their labels."""
+    each = timeplots.buckets(shown.get("labelling_time", ()), ["labelled", "reset"])
+    rows = shown.get("labelling", ())
+    series = [Series("labelled", "blue"), Series("reset", "orange")]
+    if not any(bucket.total for bucket in each) and not rows:
+        return nothing("No topic got a label, and none lost one.")
+    columns = [Column("at (UTC)"), *(Column(name) for name in ("topic", "what", "label", "by"))]
+    cells = [
+        [
+            words.when(row.get("at"), seconds=True),
+            named(row.get("topic")),
+            "reset" if row.get("event") == "topic-reset" else "labelled",
+            named(row.get("label"), 32, "–"),
+            named(row.get("client"), 32, "–"),
+        ]
+        for row in rows
+        if not row.get("others")
+    ]
+    number = summary["headline"].get("labelled")
+    resets = sum(bucket.counts[1] for bucket in each)
+    return tag(
+        "div",
+        sentence(
+            strong(words.plural(number if number is not None else len(cells), "topic")),
+            f" got a label at a first publish; {words.plural(resets, 'reset')}.",
+        ),
+        figure(
+            "Labelling over time",
+            timeplots.over_time("Labelling", each, series),
+            note="topics; times are UTC",
+        )
+        if any(bucket.total for bucket in each)
+        else None,
+        folded(f"The newest {words.count(len(cells))} events", table(columns, cells, "Labelling"))
+        if cells
+        else None,
+    )
