@@ -1,7 +1,7 @@
 """Which files there are in the logs: what Spark may read, and what it must not be given.
 
-Plain Python over names and sizes. A file that nobody could read is told with the reason, so that one
-of them ends nothing: a cut or damaged .gz, a pipe, a file without permission.
+Plain Python over names and sizes. A file that nobody could read is told with the reason, so that
+one of them ends nothing: a cut or damaged .gz, a pipe, a file without permission.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def files(logs: Sequence[str], without: Path) -> Iterator[File]:
     """
     if not logs:
         raise ReportError(
-            "no logs were named", "name folders or files: sealmq report LOGS… --out DIR"
+            "no logs were named", hint="name folders or files: sealmq report LOGS… --out DIR"
         )
     seen: set[tuple[int, int]] = set()
     for log in logs:
@@ -55,15 +55,15 @@ def _of_log(log: str, without: Path, seen: set[tuple[int, int]]) -> Iterator[Fil
         held = os.stat(log)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ReportError(f"{log}: {why}", "a folder of logs, or a file of one") from None
+        raise ReportError(f"{log}: {why}", hint="a folder of logs, or a file of one") from None
     if stat.S_ISDIR(held.st_mode):
         yield from _below(os.path.abspath(log), without, seen)
         return
     if log.endswith(OPEN):
-        raise ReportError(f"{log} is still being written", "its process closes and renames it")
+        raise ReportError(f"{log} is still being written", hint="its process closes and renames it")
     if not log.endswith((*LINES, DOCUMENT)):
         known = ", ".join((*LINES, DOCUMENT))
-        raise ReportError(f"{log} is none of {known}", "name a folder, or a file that ends so")
+        raise ReportError(f"{log} is none of {known}", hint="name a folder, or a file that ends so")
     yield _file(os.path.abspath(log))
 
 

@@ -1,10 +1,10 @@
 """Closed segments, once: judged lines in OUT/lines, by Structured Streaming with a checkpoint.
 
-What a run was given stands in OUT/ingest: links/ (one for each file, named after its path, size and
-time, so that whatever a path is called, Spark sees plain names), files.jsonl (which link is which
-file, and how many bytes are in it), refused.jsonl (what could not be read this time). Spark's stream
-reads the links; its checkpoint and the log of its file sink make each line count once, wherever it is
-killed.
+What a run was given stands in OUT/ingest: links/ (one for each file, named after its path, size
+and time, so that whatever a path is called, Spark sees plain names), files.jsonl (which link is
+which file, and how many bytes are in it), refused.jsonl (what could not be read this time). Spark's
+stream reads the links; its checkpoint and the log of its file sink make each line count once,
+wherever it is killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -72,7 +72,9 @@ def _prepared(out: Path) -> Place:
     place = Place(out)
     if set(str(place.out)) & _ODD:
         odd = " ".join(sorted(_ODD))
-        raise ReportError(f"{out}: Spark cannot write to a path with one of {odd}", "another --out")
+        raise ReportError(
+            f"{out}: Spark cannot write to a path with one of {odd}", hint="another --out"
+        )
     state = {"version": 1, "contracts": fingerprint(), "out": shown(str(place.out))}
     try:
         for folder in (place.links, place.documents):
@@ -82,7 +84,7 @@ def _prepared(out: Path) -> Place:
         else:
             place.state.write_text(json.dumps(state))
     except (OSError, ValueError) as error:
-        raise ReportError(f"{out}: {error}", "a folder that you may write to") from None
+        raise ReportError(f"{out}: {error}", hint="a folder that you may write to") from None
     return place
 
 
@@ -91,7 +93,7 @@ def _same(old: Any, new: dict[str, Any], place: Place) -> None:
         return
     moved = isinstance(old, dict) and old.get("out") != new["out"]
     why = "was moved here" if moved else "is of another version of SealMQ"
-    raise ReportError(f"the report in {place.out} {why}", "--fresh reads all logs again")
+    raise ReportError(f"the report in {place.out} {why}", hint="--fresh reads all logs again")
 
 
 @contextmanager
@@ -104,7 +106,9 @@ def alone(spark: SparkSession, place: Place) -> Iterator[None]:
         until = time.monotonic() + _WAIT_S
         while (lock := file.getChannel().tryLock()) is None:
             if time.monotonic() > until:
-                raise ReportError(f"another report is being made in {place.out}", "wait for it")
+                raise ReportError(
+                    f"another report is being made in {place.out}", hint="wait for it"
+                )
             time.sleep(0.1)
         yield
         lock.release()
@@ -170,20 +174,15 @@ def _stream(spark: SparkSession, place: Place) -> None:
         .option("checkpointLocation", str(place.checkpoint))
         .trigger(availableNow=True)
     )
+    # One method of all that a line is judged by would be too large for the JVM; the stream has
+    # settings of its own, taken at its start.
+    spark.conf.set(_WHOLE, "false")
     try:
-        # One method of all that a line is judged by would be too large for the JVM; the stream has
-        # settings of its own, taken at its start.
-        spark.conf.set(_WHOLE, "false")
-        try:
-            query = writer.start(str(place.lines))
-        finally:
-            spark.conf.unset(_WHOLE)
-        try:
-            query.awaitTermination()
-        finally:
-            with suppress(Py4JError, PySparkException):
-                query.stop()
-    except (PySparkException, Py4JJavaError) as error:
-        text = str(error).strip().partition("\n")[0]
-        hint = "run it again; if it stays, --fresh reads all logs again"
-        raise ReportError(f"reading into {place.out} failed: {text}", hint) from error
+        query = writer.start(str(place.lines))
+    finally:
+        spark.conf.unset(_WHOLE)
+    try:
+        query.awaitTermination()
+    finally:
+        with suppress(Py4JError, PySparkException):
+            query.stop()

@@ -5,7 +5,6 @@ The result depends on what OUT/lines holds alone, not on the order of files, par
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from .contracts import MARKS, columns
-from .found import shown
 from .ingest import LONGEST, Place, alone
 from .reading import BAD, BLANK, LINES, rows
 
@@ -31,8 +29,8 @@ _FILES = "name string, file string, bytes bigint, made_ns bigint"
 
 @dataclass(frozen=True)
 class Settled:
-    """audit, hil, nonce: the columns of their contracts and `day`, each id once. bench: of its rows,
-    `file` and `made`.
+    """audit, hil, nonce: the columns of their contracts and `day`, each id once. bench: those of
+    its rows, `file` and `made`.
 
     lines = rows of audit, hil and nonce + repeated + what of quarantined are lines of segments.
     quarantined: how many by reason; beyond REASONS reasons the rest is OTHERS.
@@ -96,7 +94,7 @@ class _Settling:
         return self._lines.where(F.col("kind").isin(*MARKS))
 
     def _twice(self, suspects: DataFrame) -> DataFrame:
-        """Lines whose ids came more than once: each id and content once; kept: which content counts."""
+        """Lines whose ids came more than once, each content once; kept: the one that counts."""
         found = self._good().join(suspects, F.xxhash64("kind", "id") == F.col("key"), "left_semi")
         each = found.groupBy("kind", "id", "digest").agg(
             F.count("*").alias("n"),
