@@ -10,12 +10,16 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-# What a nonce is for; the second field of a key.
+# What a nonce is for: the first field of a Key, and the layer of a Pair.
 PUBLISH, CONTROL, PROOF, TOKEN, REQUEST = "m2", "up", "proof", "token", "request"
-INNER, OUTER = "m1", "m3"
-OF_LINK = (PUBLISH, CONTROL, PROOF, TOKEN, REQUEST)
+INNER, OUTER, DOWN, RECORD = "m1", "m3", "down", "record"
+OF_LINK = (PUBLISH, CONTROL, PROOF, TOKEN, REQUEST, DOWN)
+OF_SITE = (OUTER, RECORD)
+# Behind the salt, before the counter (SPEC.md 3 and 4).
+_BYTE = {INNER: 0, PUBLISH: 1, CONTROL: 2, PROOF: 3, TOKEN: 4}
 
 Key = tuple[str, ...]
 
@@ -36,10 +40,35 @@ class Seen:
     epoch: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A (key, nonce) as others may collect it: shared_spec/nonce.schema.json.
+
+    key: the key's name, of public fields alone. client: whose packet it is, 0 for no single one's.
+    """
+
+    at_ms: int
+    layer: str
+    key: str
+    nonce: str
+    digest: str
+    client: int
+
+
+def named(tag: str, **fields: int | str) -> str:
+    """A key by the tag of its derivation and what goes into that (SPEC.md 2)."""
+    return " ".join((tag, *(f"{name}={value}" for name, value in fields.items())))
+
+
 class Book:
-    """Thread-safe. Content is kept as a digest."""
+    """Thread-safe. Content is kept as a digest.
+
+    site, mediator: whose keys they are; for the names of keys. on_pair: told of every packet.
+    """
 
     def __init__(self) -> None:
+        self.site, self.mediator = "0" * 8, 0
+        self.on_pair: Callable[[Pair], None] = lambda pair: None
         self._held: dict[Key, bytes] = {}
         self._lock = threading.Lock()
         self.twice: list[Key] = []
@@ -47,9 +76,17 @@ class Book:
         # What no tap could make sense of: nonces that were not judged.
         self.unread: list[str] = []
 
-    def add(self, key: Key, content: bytes, seen: Seen | None = None) -> bool:
-        """False: this nonce was there with other content. `content`: all that it sealed."""
+    def add(
+        self, key: Key, content: bytes, under: str, nonce: bytes, seen: Seen | None = None
+    ) -> bool:
+        """False: this nonce was there with other content. `content`: all that it sealed.
+
+        key: what may not come again, which can be less than the key's name `under` and the nonce.
+        """
         digest = hashlib.sha256(content).digest()
+        client = 0 if key[0] in OF_SITE else int(key[1])
+        at_ms = time.time_ns() // 1_000_000
+        self.on_pair(Pair(at_ms, key[0], under, nonce.hex(), digest[:16].hex(), client))
         with self._lock:
             if seen is not None:
                 self.seen.append(seen)
@@ -67,12 +104,15 @@ class Book:
         salt: bytes,
         ctr: int,
         content: bytes,
+        *,
+        under: str,
         epoch: int = 0,
     ) -> bool:
         """An envelope of a client. gen: of the link's key; 0 where it is none of the link's."""
         key = (use, str(client), str(gen), str(boot), salt.hex(), str(ctr))
         seen = Seen(time.monotonic(), use, client, boot, salt.hex(), ctr, epoch)
-        return self.add(key, content, seen)
+        nonce = salt + bytes((_BYTE[use],)) + ctr.to_bytes(3, "big")
+        return self.add(key, content, under, nonce, seen)
 
     def missed(self, why: str) -> None:
         """Something that nobody could read."""

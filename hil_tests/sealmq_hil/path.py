@@ -9,14 +9,21 @@ from __future__ import annotations
 import base64
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+
+from sealmq_spec.errors import SealError
 
 from . import mqtt, nonces
 from .nonces import Book
+from .tap import outer
 
 _PROOF = 0x16
-_UP, _REQUEST = 0x14, 0x1A
-_M2 = 0x12
+_UP, _DOWN, _REQUEST = 0x14, 0x15, 0x1A
+_M2, _M3 = 0x12, 0x13
+# Of the link's keys (SPEC.md 2).
+_USES = {nonces.PUBLISH: 1, nonces.DOWN: 3}
+_OF_CONTROL = 2
 _CONTROL = b"!c1"
 _TOKEN = b"!s1/"
 _TOKEN_TEXT = 26  # b64u of ctr and tag, 19 bytes
@@ -27,9 +34,9 @@ class Session:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._stream = mqtt.Stream()
+        self._stream, self._down = mqtt.Stream(), mqtt.Stream()
         self._known = False
-        self.client = self.gen = self.boot = 0
+        self.client = self.gen = self.boot = self._suite = 0
         self.salt = b""
 
     def feed(self, data: bytes) -> None:
@@ -44,6 +51,22 @@ class Session:
                 self._publish(first, body)
             elif kind in (mqtt.SUBSCRIBE, 0xA0):
                 self._subscribe(kind, body)
+
+    def feed_down(self, data: bytes) -> None:
+        """Bytes to the board, which come behind its CONNECT. NotMqtt, SealError."""
+        for first, body, _ in self._down.feed(data):
+            if first & 0xF0 != mqtt.PUBLISH:
+                continue
+            topic, _, payload = mqtt.published(first, body)
+            if topic == _CONTROL and payload[:1] == bytes((_DOWN,)):
+                whose = (str(self.client), str(self.gen), str(self.boot), self.salt.hex())
+                nonce = payload[2:14]
+                key = (nonces.DOWN, *whose, nonce.hex())
+                under = self._name(nonces.DOWN, payload[1] >> 4)
+                # The connection is bound in as well; the key lasts for all of a boot session.
+                self._book.add(key, payload, under, nonce)
+            elif payload[:1] == bytes((_M3,)):
+                outer(self._book, topic, payload)
 
     def _connect(self, body: bytes, whole: bytes) -> None:
         name, at = mqtt.string(body, 0)
@@ -63,11 +86,11 @@ class Session:
         self.gen, self.client, self.boot = (
             int.from_bytes(head[n : n + 3], "big") for n in (1, 4, 7)
         )
-        self.salt = head[10:18]
+        self.salt, self._suite = head[10:18], head[0] >> 4
         self._known = True
         if self.gen:
             conn = int.from_bytes(head[18:21], "big")
-            self._sealed(nonces.PROOF, conn, bytes((_PROOF,)) + whole)
+            self._sealed(nonces.PROOF, self._suite, conn, bytes((_PROOF,)) + whole)
         if will:
             self._envelope(flags >> 2 & 7, will_topic, will)
 
@@ -77,16 +100,26 @@ class Session:
             self._envelope(first & 7, topic, payload)
         elif payload[:1] == bytes((_UP,)):
             ctr = int.from_bytes(payload[2:5], "big")
-            self._sealed(nonces.CONTROL, ctr, payload)
+            self._sealed(nonces.CONTROL, payload[1] >> 4, ctr, payload)
         elif payload[:1] == bytes((_REQUEST,)):
             # N_c makes the key here; the nonce is zeros.
-            self._book.add((nonces.REQUEST, str(self.client), payload[11:27].hex()), payload)
+            n_c = payload[11:27].hex()
+            under = nonces.named(
+                "p1",
+                site=self._book.site,
+                client=self.client,
+                dir=0,
+                suite=payload[1] >> 4,
+                n_c=n_c,
+            )
+            self._book.add((nonces.REQUEST, str(self.client), n_c), payload, under, bytes(12))
 
     def _envelope(self, flags: int, topic: bytes, payload: bytes) -> None:
         if payload[:1] != bytes((_M2,)):
             raise ValueError(f"a payload that begins with {payload[:1].hex()}")
         ctr = int.from_bytes(payload[2:5], "big")
-        self._sealed(nonces.PUBLISH, ctr, bytes((flags,)) + mqtt.text(topic) + payload)
+        content = bytes((flags,)) + mqtt.text(topic) + payload
+        self._sealed(nonces.PUBLISH, payload[1] >> 4, ctr, content)
 
     def _subscribe(self, kind: int, body: bytes) -> None:
         at = 2
@@ -100,10 +133,24 @@ class Session:
             token = filt[len(_TOKEN) : len(_TOKEN) + _TOKEN_TEXT]
             raw = base64.urlsafe_b64decode(token + b"=" * (-len(token) % 4))
             ctr = int.from_bytes(raw[:3], "big")
-            self._sealed(nonces.TOKEN, ctr, bytes((kind,)) + filt + qos)
+            self._sealed(nonces.TOKEN, self._suite, ctr, bytes((kind,)) + filt + qos)
 
-    def _sealed(self, use: str, ctr: int, content: bytes) -> None:
-        self._book.sealed(use, self.client, self.gen, self.boot, self.salt, ctr, content)
+    def _sealed(self, use: str, suite: int, ctr: int, content: bytes) -> None:
+        whose = (self.client, self.gen, self.boot, self.salt)
+        self._book.sealed(use, *whose, ctr, content, under=self._name(use, suite))
+
+    def _name(self, use: str, suite: int) -> str:
+        return nonces.named(
+            "l1",
+            site=self._book.site,
+            client=self.client,
+            gen=self.gen,
+            use=_USES.get(use, _OF_CONTROL),
+            suite=suite,
+            mediator=self._book.mediator,
+            boot=self.boot,
+            salt=self.salt.hex(),
+        )
 
 
 class Path:
@@ -165,10 +212,12 @@ class Path:
             shut = self._shut
         if shut:  # meanwhile
             self.cut()
-        down = threading.Thread(target=_pump, args=(mediator, board), daemon=True)
+        session = Session(self._book)
+        words = (mediator, board, session.feed_down, session)
+        down = threading.Thread(target=self._pump, args=words, daemon=True)
         down.start()
         try:
-            self._up(board, mediator)
+            self._pump(board, mediator, session.feed, session)
         finally:
             for each in (board, mediator):
                 with suppress(OSError):
@@ -179,22 +228,22 @@ class Path:
             board.close()
             mediator.close()
 
-    def _up(self, board: socket.socket, mediator: socket.socket) -> None:
-        session: Session | None = Session(self._book)
+    def _pump(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        read: Callable[[bytes], None],
+        session: Session,
+    ) -> None:
+        reads = True
         with suppress(OSError):
-            while data := board.recv(65536):
-                if session is not None:
+            while data := source.recv(65536):
+                if reads:
                     try:
-                        session.feed(data)
-                    except ValueError as error:
+                        read(data)
+                    except (ValueError, SealError) as error:
                         self._book.missed(f"on the path of client {session.client}: {error}")
-                        session = None
-                mediator.sendall(data)
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_RDWR)
+                        reads = False
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)

@@ -134,15 +134,17 @@ class Segment:
             raise FileExistsError(self._closed)
         self._fd = os.open(self._open, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
 
-    def append(self, data: bytes) -> None:
-        """Whole lines, synced."""
+    def append(self, data: bytes, *, sync: bool = True) -> None:
+        """Whole lines, synced now or with the segment's end."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
-        os.fsync(self._fd)
+        if sync:
+            os.fsync(self._fd)
 
     def close(self) -> None:
         """Its final name, durably."""
+        os.fsync(self._fd)
         os.close(self._fd)
         if self._closed.exists():
             raise FileExistsError(self._closed)

@@ -61,6 +61,8 @@ class Site:
         self.envelopes: Envelopes | None = None
         self.paths: dict[str, BoardPath] = {}
         self.clients: dict[str, int] = {}
+        # Boards by their numbers.
+        self.numbers: dict[int, str] = {}
         self.above: Reader
         self.below: Reader
         self.carer: Reader
@@ -85,7 +87,10 @@ class Site:
             listen = "127.0.0.1" if self._host == "127.0.0.1" else "0.0.0.0"  # noqa: S104
             self.paths[name] = BoardPath(self.book, ("127.0.0.1", self.port), listen)
         for name in names:
-            self.clients[name] = int(json.loads(self._file(name).read_text())["client"])
+            told = json.loads(self._file(name).read_text())
+            self.clients[name] = int(told["client"])
+            self.book.site, self.book.mediator = told["site"], int(told["mediator"]["number"])
+        self.numbers.update((self.clients[name], name) for name in self._boards)
         self.above = Reader(self._file(ABOVE), ["rig/#"])
         self.below = Reader(self._file(BELOW), ["rig/#"])
         self.carer = Reader(self._file(CARER), [private_of("+")], CARE)

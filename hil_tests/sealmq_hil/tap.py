@@ -17,12 +17,12 @@ from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
-from sealmq_spec.const import M3_HEAD, TAG
+from sealmq_spec.const import M3_HEAD, MANIFEST, TAG
 from sealmq_spec.envelope import get_m1, get_m3, nonce_m3, open_at, tail_m3
 from sealmq_spec.errors import SealError
 from sealmq_spec.identity import Identity
 from sealmq_spec.keys import outer_key, topic_key
-from sealmq_spec.records import Roots, derive, get_record
+from sealmq_spec.records import Roots, derive, get_manifest, get_record
 from sealmq_spec.tlv import span
 
 from . import mqtt, nonces
@@ -65,6 +65,16 @@ def identity(enrolment: Path, state: Path) -> Identity:
     return made
 
 
+def outer(book: Book, topic: bytes, payload: bytes) -> None:
+    """The outside of an m3, at the broker or on a path. SealError."""
+    suite, _, _, label, epoch, inst, _, _ = get_m3(payload)
+    nonce = nonce_m3(payload)
+    key = (nonces.OUTER, str(label), str(epoch), str(inst), nonce.hex())
+    site = book.site
+    under = nonces.named("o1", site=site, suite=suite, label=label, epoch=epoch, inst=inst)
+    book.add(key, mqtt.text(topic) + payload, under, nonce)
+
+
 class Envelopes:
     """m3 and records, as they come. Sans-IO."""
 
@@ -96,25 +106,33 @@ class Envelopes:
 
     def _record(self, payload: bytes) -> None:
         try:
-            _, _, n, e_n, label, epoch, _, _ = get_record(payload)
+            if payload[:1] == bytes((MANIFEST,)):
+                suite, label, epoch, _, _ = get_manifest(payload)
+                self._ordered(suite, label, epoch, payload[16:28], payload)
+                return
+            suite, _, n, e_n, label, epoch, _, _ = get_record(payload)
+            self._ordered(suite, label, epoch, payload[102:114], payload)
             top = self._roots.get((label, epoch))
             if top is None or (n, e_n) in self._roots:
                 return
             self._roots[n, e_n] = derive(Cipher, self._ident.site, top, payload)
         except SealError:
-            return  # a manifest, or of a label that is not below ours
+            return  # of a label that is not below ours, or cleared
         waiting, self._waiting = self._waiting, []
         for topic, envelope in waiting:
             self.came(topic, envelope)
 
+    def _ordered(self, suite: int, label: int, epoch: int, order: bytes, whole: bytes) -> None:
+        under = nonces.named("r1", site=self._book.site, suite=suite, label=label, epoch=epoch)
+        self._book.add((nonces.RECORD, str(label), str(epoch), order.hex()), whole, under, order)
+
     def _envelope(self, topic: bytes, payload: bytes) -> bool:
         try:
             suite, _, _, label, epoch, inst, _, _ = get_m3(payload)
+            outer(self._book, topic, payload)
         except SealError as error:
             self._book.missed(f"{topic.decode()} at the broker: {error}")
             return True
-        outside = (nonces.OUTER, str(label), str(epoch), str(inst), nonce_m3(payload).hex())
-        self._book.add(outside, mqtt.text(topic) + payload)
         roots = self._roots.get((label, epoch))
         if roots is None:
             return False
@@ -127,18 +145,29 @@ class Envelopes:
             self._book.missed(f"{topic.decode()} at the broker: an m3 that does not verify")
             return True
         at = M3_HEAD + 1 if not buf[M3_HEAD] else span(buf, M3_HEAD, end - TAG)[1]
-        self._inside(topic, bytes(buf[at : end - TAG]))
+        self._inside(label, topic, bytes(buf[at : end - TAG]))
         return True
 
-    def _inside(self, topic: bytes, m1: bytes) -> None:
+    def _inside(self, label: int, topic: bytes, m1: bytes) -> None:
         try:
-            _, _, _, epoch, sender, boot, salt, ctr, _, _ = get_m1(m1, 0, len(m1))
+            suite, _, _, epoch, sender, boot, salt, ctr, _, _ = get_m1(m1, 0, len(m1))
         except SealError as error:
             self._book.missed(f"{topic.decode()} at the broker: {error}")
             return
         self.opened += 1
         content = mqtt.text(topic) + m1
-        self._book.sealed(nonces.INNER, sender, 0, boot, salt, ctr, content, epoch)
+        under = nonces.named(
+            "i1",
+            site=self._book.site,
+            suite=suite,
+            label=label,
+            epoch=epoch,
+            sender=sender,
+            boot=boot,
+            salt=salt.hex(),
+        )
+        whose = (nonces.INNER, sender, 0, boot, salt, ctr)
+        self._book.sealed(*whose, content, under=under, epoch=epoch)
 
 
 class Tap:

@@ -22,6 +22,7 @@ from .board import Board
 from .cuts import shares
 from .display import Display
 from .errors import FAILED, OK, RigError, words
+from .pairs import Pairs
 from .real import RealBoard
 from .results import FAIL, SKIP, Results
 from .rig import VIRTUAL, BoardEntry, Rig
@@ -84,6 +85,9 @@ def _benches(
 ) -> list[Bench]:
     """Site and boards, running; the stack ends them."""
     site = Site(folder, [entry.name for entry in entries], settings.broker, rig.gateway)
+    pairs = Pairs(settings.out, results.run, site.numbers)
+    site.book.on_pair = pairs.add
+    stack.callback(pairs.close)
     stack.callback(site.stop)
     starting = _Aside(site.start)
     heavy = threading.Semaphore(settings.jobs)

@@ -9,6 +9,8 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,13 @@ from jsonschema import Draft202012Validator
 from sealmq_hil.behaviour import NAMES
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "shared_spec" / "hil.schema.json").read_text())
-validator = Draft202012Validator(SCHEMA)
+# Closed segments by their names: what happened, and the nonces that were seen.
+VALIDATORS = {
+    name: Draft202012Validator(
+        json.loads((ROOT / "shared_spec" / f"{name}.schema.json").read_text())
+    )
+    for name in ("hil", "nonce")
+}
 
 
 # A client of another tree; else boards get what `make firmware` left.
@@ -50,13 +57,42 @@ def run(folder: Path, *words: str, timeout: float = 900) -> tuple[str, list[dict
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, lines(out, "hil")
+
+
+def lines(out: Path, name: str) -> list[dict[str, Any]]:
+    """The lines of one contract, each valid."""
     assert not list(out.glob("*.open"))
     rows = []
     for file in sorted(out.glob("*.jsonl")):
-        rows += [json.loads(line) for line in file.read_text().splitlines()]
+        if ("-nonces-" in file.name) == (name == "nonce"):
+            rows += [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:
-        validator.validate(row)
-    return done.stdout, rows
+        VALIDATORS[name].validate(row)
+    assert len({row["id"] for row in rows}) == len(rows)
+    return rows
+
+
+def reused(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line of each (key, nonce) under which different things were sealed."""
+    under: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        under[row["key"], row["nonce"]][row["digest"]] = row
+    return [row for found in under.values() if len(found) > 1 for row in [*found.values()][:1]]
+
+
+def judge_nonces(rows: list[dict[str, Any]], boards: int) -> None:
+    """Many, of every layer, none of them twice; of one run and every board."""
+    count = Counter(row["layer"] for row in rows)
+    assert {"m1", "m2", "m3", "up", "down", "proof", "request", "record"} <= set(count)
+    assert len({row["run"] for row in rows}) == 1
+    own = Counter(row["board"] for row in rows if row["layer"] == "m2")
+    assert len(own) == boards
+    assert all(number > 20 for number in own.values())
+    # Each power cut made a boot session, whose keys are its own.
+    keys = {row["key"] for row in rows if row["layer"] == "m2"}
+    assert len(keys) > 3 * boards
+    assert reused(rows) == []
 
 
 def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
@@ -64,7 +100,6 @@ def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
     verdicts = [row for row in rows if row["stage"] == "verdict"]
     assert len(verdicts) == boards * len(NAMES)
     assert {row["outcome"] for row in rows} == {"pass"}
-    assert len({row["id"] for row in rows}) == len(rows)
     assert all(len(row["image"]) == 64 for row in verdicts if row["behaviour"] != "flash")
     made = [row for row in rows if "cut_after" in row and row["behaviour"] != "provision"]
     assert len(made) == cuts
@@ -81,6 +116,7 @@ def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
 def test_three_boards_and_twenty_power_cuts(tmp_path: Path) -> None:
     said, rows = run(tmp_path, "--boards", "3", "--cuts", "20", "--seed", "20")
     judge(rows, 3, 20)
+    judge_nonces(lines(tmp_path / "results", "nonce"), 3)
     assert "0 twice with other content" in said
     assert "virtual boards say nothing about:" in said
     assert said.rstrip().endswith(f"{3 * len(NAMES)} pass, 0 fail, 0 skip")
@@ -92,6 +128,7 @@ def test_ten_boards_and_two_hundred_power_cuts(tmp_path: Path, bits: int) -> Non
     words = ["--boards", "10", "--cuts", "200", "--seed", "200", "--bits", str(bits)]
     _, rows = run(tmp_path, *words, timeout=3600)
     judge(rows, 10, 200)
+    judge_nonces(lines(tmp_path / "results", "nonce"), 10)
 
 
 @pytest.mark.full
@@ -116,8 +153,10 @@ def test_a_client_whose_counter_begins_anew_is_found_out(tmp_path: Path) -> None
     session.write_text(text.replace(good, good + "        self.ctr = 0\n"))
     files = client(tmp_path / "client", tree)
     names = [word for name in ("flash", "mediator-loss") for word in ("--behaviour", name)]
+    out = tmp_path / "results"
+    words = ["--files", str(files), "--json", "--out", str(out), *names]
     done = subprocess.run(
-        [sys.executable, "-m", "sealmq_hil", "run", "--files", str(files), "--json", *names],
+        [sys.executable, "-m", "sealmq_hil", "run", *words],
         capture_output=True,
         text=True,
         timeout=900,
@@ -132,3 +171,9 @@ def test_a_client_whose_counter_begins_anew_is_found_out(tmp_path: Path) -> None
     assert verdicts["flash"] == ""
     assert verdicts["mediator-loss"].startswith("sealed twice with other content: m2 1 1 1 ")
     assert " m1 1 0 1 " in verdicts["mediator-loss"]
+    # Whoever reads the lines finds the same.
+    found = reused(lines(out, "nonce"))
+    assert {(row["layer"], row["board"]) for row in found} >= {
+        ("m1", "virtual-1"),
+        ("m2", "virtual-1"),
+    }

@@ -91,7 +91,7 @@ def test_a_state_that_is_not_reached_is_a_fail_of_its_own_stage(tmp_path: Path) 
 def test_a_nonce_that_came_twice_fails_the_behaviour_in_which_it_did(tmp_path: Path) -> None:
     def reseals(bench: Bench) -> None:
         for content in (b"one", b"two"):
-            bench.site.book.sealed("m2", bench.client, 1, 1, b"s" * 8, 5, content)
+            bench.site.book.sealed("m2", bench.client, 1, 1, b"s" * 8, 5, content, under="l1")
 
     results = Results(None, 1)
     made = benches(results, tmp_path)

@@ -203,7 +203,7 @@ def test_nonces_outside_and_inside_of_what_is_at_the_broker() -> None:
     assert (seen.waiting(), seen.opened) == (0, 1)
     seen.came(TOPIC, m3(1, 2))  # m1 sealed into another m3: as a mediator does with what is late
     seen.came(TOPIC, m3(2, 3))
-    assert book.counts() == {"m1": 2, "m3": 3}
+    assert book.counts() == {"m1": 2, "m3": 3, "record": 1}
     assert [(s.client, s.boot, s.ctr, s.epoch) for s in book.seen] == [
         (CLIENT, 7, 1, 3), (CLIENT, 7, 1, 3), (CLIENT, 7, 2, 3)
     ]  # fmt: skip
@@ -239,7 +239,7 @@ def test_a_stream_of_packets() -> None:
 
 def test_the_book_looks_back(tmp_path: Path) -> None:
     book = Book()
-    book.sealed("m2", 1, 1, 1, SALT, 1, b"a")
+    book.sealed("m2", 1, 1, 1, SALT, 1, b"a", under="l1")
     moment = book.seen[0].at + 1e-9
     assert book.since(0, "m2", 1)
     assert not book.since(moment, "m2", 1)

@@ -21,7 +21,7 @@ def _run(bench: Bench) -> None:
     with bench.stage("inner") as stage:
         _count(bench, stage, [k for k in book.keys() if k[0] == nonces.INNER and k[1] == me])
     with bench.stage("outer") as stage:
-        _count(bench, stage, [k for k in book.keys() if k[0] == nonces.OUTER])
+        _count(bench, stage, [k for k in book.keys() if k[0] in nonces.OF_SITE])
 
 
 def _count(bench: Bench, stage: Stage, keys: list[nonces.Key]) -> None:
