@@ -20,6 +20,7 @@ _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("regressions", "Regressions", rig.regressions),
     ("nonces", "Nonces", rig.nonces),
     ("decisions", "Decisions", traffic.decisions),
+    ("unenforced", "Not enforced", traffic.unenforced),
     ("refusals", "Replays and forgeries", traffic.refusals),
     ("changed", "Changed clients", traffic.changed),
     ("disclosures", "Disclosures", officer.disclosures),
@@ -36,7 +37,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def render(summary: Mapping[str, Any], shown: Shown) -> str:
-    """summary: as shared_spec/report.schema.json has it; shown: bounded rows, by name (shown.py)."""
+    """summary: as shared_spec/report.schema.json has it; shown: bounded rows by name (shown.py)."""
     sections = [
         tag("section", tag("h2", title), made(summary, shown), id=name)
         for name, title, made in _SECTIONS

@@ -6,17 +6,21 @@ Chen and Wilson, Table 5 (differences by stage) and Figures 4 to 7 (CPU, memory,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
-from . import lineplots, rowplots, svg, words
+from . import lineplots, papers, rowplots, svg, words
 from .figures import Column, Series, figure, folded, legend, nothing, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import logarithmic
 from .traffic import Shown
 
 _PLAIN = "plain"
-_COLOURS = ("blue", "pink", "teal", "amber", "sky", "grey")
-_MOST = 40
+_BASES = ("mosquitto", _PLAIN)
+_OURS = (("blue", "diamond"), ("teal", "triangle"), ("sky", "circle"))
+_TLS = (("orange", "square"), ("amber", "down"))
+_OTHERS = (("pink", "circle"), ("sky", "square"), ("amber", "diamond"), ("teal", "down"))
+_MOST = 30
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -34,7 +38,8 @@ def costs(summary: Mapping[str, Any], shown: Shown) -> Markup:
     return tag(
         "div",
         _found(compared),
-        tag("div", _ratios(compared, series), class_="pair") if compared else None,
+        papers.table5(shown.get("paper", ())),
+        _ratios(compared, series),
         lineplots.by_size(beside, series),
         [_absolute(unit, beside, series) for unit in _units(beside)],
         [_rest(unit, rest) for unit in _units(rest)],
@@ -51,25 +56,23 @@ def _units(rows: Rows) -> list[str]:
 
 
 def _series(variants: Iterable[str]) -> list[Series]:
-    """Plain grey, TLS in oranges' neighbours, SealMQ blue: the same in every plot."""
+    """Plain grey, TLS orange, SealMQ blue: the same in every plot."""
     names = sorted(set(variants), key=lambda name: (_rank(name), name))
-    free = iter(_COLOURS * 9)
-    shapes = iter(svg.SHAPES * 9)
-    found = []
-    for name in names:
-        if name == _PLAIN:
-            found.append(Series(name, "grey", "circle"))
-        elif name == "tls13-ecdsa":
-            found.append(Series(name, "orange", "square"))
-        else:
-            found.append(Series(name, next(free), next(shapes)))
-    return found
+    looks = {
+        0: cycle([("grey", "circle")]),
+        1: cycle(_TLS),
+        2: cycle(_OURS),
+        3: cycle(_OTHERS),
+    }
+    return [Series(name, *next(looks[_rank(name)])) for name in names]
 
 
 def _rank(name: str) -> int:
-    if name == _PLAIN:
+    if name in _BASES:
         return 0
-    return 2 if name.startswith("sealmq") else 1
+    if name.startswith("tls"):
+        return 1
+    return 2 if name.startswith("sealmq") else 3
 
 
 def _stages(rows: Rows) -> list[Mapping[str, Any]]:
@@ -100,7 +103,7 @@ def _ratios(compared: Rows, series: Sequence[Series]) -> list[Markup | None]:
     stages = _stages(compared)
     tls = [row for row in stages if str(row["variant"]).startswith("sealmq")]
     return [
-        _ratio("Beside plain MQTT", "to_plain", stages, [s for s in series if s.name != _PLAIN]),
+        _ratio("Beside plain MQTT", "to_plain", stages, [s for s in series if _rank(s.name)]),
         _ratio("Beside TLS 1.3", "to_tls", tls, [s for s in series if s.name.startswith("sealmq")]),
     ]
 
@@ -114,7 +117,8 @@ def _ratio(title: str, key: str, rows: Rows, series: Sequence[Series]) -> Markup
     scale = logarithmic([*values.values(), 1.0], words.ratio)
     one = svg.rule(scale.place(1))
     each = []
-    for stage in dict.fromkeys(stage for stage, _ in values):
+    stages = list(dict.fromkeys(stage for stage, _ in values))
+    for stage in stages[:_MOST]:
         drawn = [one]
         for variant in series:
             if (stage, variant.name) in values:
@@ -130,7 +134,8 @@ def _ratio(title: str, key: str, rows: Rows, series: Sequence[Series]) -> Markup
         title,
         legend(series),
         rowplots.rows("stage", scale, columns, each, title),
-        note="times as much, on a logarithmic scale; the strong line is 1×; payload of 64 bytes",
+        note="times as much, on a logarithmic scale; the strong line is 1×; payload of 64 bytes"
+        + (f"; the first {_MOST} of {len(stages)}" if len(stages) > _MOST else ""),
     )
 
 
@@ -147,20 +152,21 @@ def _absolute(unit: str, rows: Rows, series: Sequence[Series]) -> Markup | None:
     used = [one for one in series if any(row["variant"] == one.name for row in of_unit)]
     scale = logarithmic(_values(of_unit), lambda value: words.measured(value, unit))
     each = []
-    for stage in dict.fromkeys(_stage(row) for row in of_unit):
+    for stage in list(dict.fromkeys(_stage(row) for row in of_unit))[:_MOST]:
         own = {str(row["variant"]): row for row in of_unit if _stage(row) == stage}
         drawn: list[Markup] = []
         for one in used:
             if one.name in own:
                 drawn += _dot(own[one.name], one, scale.place, unit)
         cells = [
-            words.measured(own[one.name]["value"], unit) if one.name in own else "–" for one in used
+            words.measured(own[one.name]["value"], unit) if one.name in own else words.DASH
+            for one in used
         ]
         row = next(iter(own.values()))
         key = tag("small", named(str(row["key"]))) if row.get("key") else None
         each.append(rowplots.Row(tag("span", named(stage[0]), key), drawn, cells))
     columns = [Column(one.name, True) for one in used]
-    title = f"Cost by stage: {unit}"
+    title = f"Cost by stage: {words.unit(unit)}"
     return figure(
         title,
         legend(used),
@@ -205,7 +211,7 @@ def _rest(unit: str, rows: Rows) -> Markup | None:
         marks = _dot(row, one, scale.place, unit)
         each.append(rowplots.Row(name, marks, cells, group=str(row["measure"])))
     columns = [Column("value", True), Column("interval", True)]
-    title = f"What else was measured: {unit}"
+    title = f"What else was measured: {words.unit(unit)}"
     more = f"; the first {_MOST} of {len(of_unit)}" if len(of_unit) > _MOST else ""
     plot = rowplots.rows("variant", scale, columns, each, title)
     return figure(title, plot, note=f"on a logarithmic scale; the line is the interval{more}")
@@ -213,7 +219,7 @@ def _rest(unit: str, rows: Rows) -> Markup | None:
 
 def _range(row: Mapping[str, Any], unit: str) -> str:
     if row.get("low") is None or row.get("high") is None:
-        return "–"
+        return words.DASH
     return " to ".join(words.measured(row[name], unit) for name in ("low", "high"))
 
 

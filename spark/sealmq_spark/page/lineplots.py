@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from . import svg, words
 from .figures import Series, figure, legend
 from .markup import Markup, tag
-from .scales import Scale, logarithmic
+from .scales import Scale, Tick, logarithmic
 
 _HEIGHT = 170.0
 _SIZES = 3
@@ -31,7 +32,7 @@ def by_size(rows: Rows, series: Sequence[Series]) -> Markup | None:
         if not sized:
             continue
         used += [str(r["variant"]) for r in sized]
-        up = logarithmic(_values(sized), lambda value, unit=unit: words.measured(value, unit))
+        up = logarithmic(_values(sized), partial(words.measured, of=unit))
         across = _sizes(sorted({r["size"] for r in sized}))
         for measure in measures:
             of = [r for r in sized if r["measure"] == measure]
@@ -47,9 +48,7 @@ def by_size(rows: Rows, series: Sequence[Series]) -> Markup | None:
 
 
 def _many(rows: Rows, of: Mapping[str, Any]) -> bool:
-    same = [
-        r for r in rows if r["measure"] == of["measure"] and r.get("unit") == of.get("unit")
-    ]
+    same = [r for r in rows if r["measure"] == of["measure"] and r.get("unit") == of.get("unit")]
     return len({r.get("size") for r in same if r.get("size")}) >= _SIZES
 
 
@@ -66,8 +65,6 @@ def _sizes(sizes: Sequence[int]) -> Scale:
 
     def of(value: float) -> float:
         return 0.03 + 0.94 * (plain.of(value) - low) / span
-
-    from .scales import Tick
 
     every = max(1, round(len(sizes) / 4))
     shown = sizes[::every]

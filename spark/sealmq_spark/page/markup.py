@@ -12,8 +12,6 @@ from collections.abc import Iterable
 
 from .words import width
 
-Child = "str | Markup | None | Iterable[Child]"
-
 # Controls, formats, surrogates, unassigned, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 # They join the parts of an emoji, or the letters of Persian; between Latin letters they only hide.
@@ -29,7 +27,7 @@ class Markup(str):
 
 
 def plain(text: str) -> str:
-    """`text` as it may be shown: what is hidden, or hides others, as ‹U+202E›."""
+    """`text` as it may be shown: what is hidden, or hides others, as its code point."""
     if text.isascii() and text.isprintable():
         return text
     found: list[str] = []
@@ -39,8 +37,12 @@ def plain(text: str) -> str:
         marks = marks + 1 if category in ("Mn", "Me") else 0
         joins = sign in _JOINERS and at > 0 and ord(text[at - 1]) > 0x24F
         hidden = category in _HIDDEN and not joins
-        found.append(f"‹U+{ord(sign):04X}›" if hidden or marks > _MARKS else sign)
+        found.append(_code(sign) if hidden or marks > _MARKS else sign)
     return "".join(found)
+
+
+def _code(sign: str) -> str:
+    return f"\u2039U+{ord(sign):04X}\u203a"
 
 
 def escape(text: str) -> Markup:
@@ -49,7 +51,7 @@ def escape(text: str) -> Markup:
 
 
 def tag(element: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. `class_` and `for_` lose the underscore, others become hyphens; None: left out."""
+    """An element. `class_` loses its underscore, others become hyphens; None: left out."""
     said = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if element in _VOID:
         return Markup(f"<{element}{said}>")

@@ -43,7 +43,9 @@ def _found(total: int, purposes: Sequence[Mapping[str, Any]]) -> Markup:
         return sentence(*parts, "; no purpose was asked for any of them.")
     share = words.share(first["count"], total)
     parts += [", most of them for ", code(first["purpose"]), f" ({share}). "]
-    without = sum(row["count"] for row in purposes if not row.get("purpose") and not row.get("others"))
+    without = sum(
+        row["count"] for row in purposes if not row.get("purpose") and not row.get("others")
+    )
     if without:
         parts.append(f"{words.share(without, total)} went out without a purpose.")
     return sentence(*parts)
@@ -66,9 +68,7 @@ def _bars(
         for row in rows
     ]
     columns = [Column("messages", True), Column("share", True)]
-    return figure(
-        title, rowplots.rows(key, scale, columns, each, title), note="messages delivered"
-    )
+    return figure(title, rowplots.rows(key, scale, columns, each, title), note="messages delivered")
 
 
 def _heat(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
@@ -103,10 +103,10 @@ def _each(rows: Sequence[Mapping[str, Any]]) -> Markup:
     columns = [Column(name, name in ("readers", "messages")) for name in names]
     cells = [
         [
-            rowplots.name_of(dict(row), "topic"),
+            rowplots.name_of(row, "topic"),
             "" if row.get("others") else named(row.get("purpose"), 40, _NONE),
             words.count(row.get("clients")),
-            "" if row.get("others") else named(row.get("under"), 40, "–"),
+            "" if row.get("others") else named(row.get("under"), 40, words.DASH),
             words.when(row.get("first")),
             words.when(row.get("last")),
             words.count(row["count"]),

@@ -1,4 +1,4 @@
-"""The first screen: whether anything needs a person, and where; at the end, what the report is made of."""
+"""The first screen: whether anything needs a person, and where. The last: what it is made of."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .figures import Column, folded, nothing, sentence, strong, table
 from .markup import Markup, named, tag
 from .traffic import Shown
 
-_SIGNS = {"bad": "✗", "look": "!", "good": "✓", "none": "–"}
+_SIGNS = {"bad": "✗", "look": "!", "good": "✓", "none": words.DASH}
 _SAID = {"bad": "act on this", "look": "look at this", "good": "in order", "none": "no data"}
 
 
@@ -79,7 +79,12 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
     quarantined = summary.get("quarantined") or 0
     files = ", ".join(
         f"{words.short(kept.get(key) or 0)} {name}"
-        for key, name in (("audit", "audit"), ("hil", "rig"), ("nonce", "nonces"), ("bench", "bench"))
+        for key, name in (
+            ("audit", "audit"),
+            ("hil", "rig"),
+            ("nonce", "nonces"),
+            ("bench", "bench"),
+        )
     )
     allowed, denied = headline.get("allowed"), headline.get("denied")
     share = words.share(denied, allowed + denied) if allowed is not None and denied else ""
@@ -90,6 +95,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
                  _of(headline.get("nonces"), "pairs")),
         _counted("forged", headline.get("forged"), "refusals", "look", "refused"),
         _counted("replayed", headline.get("replayed"), "refusals", "look", "refused"),
+        _counted("not enforced", headline.get("unenforced"), "unenforced", "look", "let pass"),
         _counted("changed clients", headline.get("changed"), "changed", "look"),
         _counted("failed", failed, "behaviours", "look", _of(passed, "passed", "")),
         _counted("flaky", headline.get("flaky"), "flaky", "look"),
@@ -107,13 +113,13 @@ def _of(number: int | None, name: str, of: str = "of ") -> str:
 
 def _counted(name: str, number: int | None, place: str, state: str, note: str = "") -> Tile:
     if number is None:
-        return Tile(name, "–", place, "none", "not in these logs")
+        return Tile(name, words.DASH, place, "none", "not in these logs")
     return Tile(name, words.short(number), place, state if number else "good", note)
 
 
 def _plain(name: str, number: int | None, place: str, note: str) -> Tile:
     if number is None:
-        return Tile(name, "–", place, "none", "not in these logs")
+        return Tile(name, words.DASH, place, "none", "not in these logs")
     return Tile(name, words.short(number), place, "", note)
 
 
@@ -148,7 +154,9 @@ def quarantine(summary: Mapping[str, Any], shown: Shown) -> Markup:
             )
             for one in examples
         ]
-        each.append([named(row.get("reason"), 120), words.count(row["count"]), tag("ul", shown_lines)])
+        each.append(
+            [named(row.get("reason"), 120), words.count(row["count"]), tag("ul", shown_lines)]
+        )
     columns = [Column("reason"), Column("lines", True), Column("examples")]
     return tag(
         "div",

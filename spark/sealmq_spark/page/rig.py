@@ -1,4 +1,4 @@
-"""What the boards did: which behaviours passed where, how long their stages took, where power was cut."""
+"""What the boards did: what passed where, how long the stages took, where the power was cut."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import matrix, rowplots, svg, words
-from .figures import Column, Series, code, figure, folded, legend, nothing, sentence, strong, table
+from .figures import Column, Series, figure, folded, legend, nothing, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import linear, logarithmic
 from .traffic import Shown
 
 _NO_RIG = "No line of the rig was read."
 _BOARDS = 12
+_OUTCOMES = ("passed", "failed", "skipped")
 _MEDIAN = Series("median", "blue", "circle")
 _P95 = Series("95 of 100 within", "pink", "triangle")
 _P99 = Series("99 of 100 within", "orange", "diamond")
@@ -58,9 +59,9 @@ def _commit(commit: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
         line = []
         for kind, board in boards:
             row = of.get((kind, board, name), {})
-            counts = [row.get(key) or 0 for key in ("passed", "failed", "skipped")]
-            title = f"{name} on {board}"
-            line.append(matrix.verdict(*counts, ms=row.get("ms"), title=title))
+            passed, failed, skipped = (row.get(key) or 0 for key in _OUTCOMES)
+            took = row.get("ms")
+            line.append(matrix.verdict(passed, failed, skipped, took, f"{name} on {board}"))
         cells.append(line)
     more = f"; {words.plural(left, 'board')} with fewer failures left out" if left > 0 else ""
     return figure(
@@ -138,9 +139,7 @@ def _between(row: Mapping[str, Any], key: str) -> Cell:
     value = words.duration(row.get(key))
     if low is None or high is None:
         return value
-    return tag(
-        "span", value, tag("small", f"{words.duration(low)} to {words.duration(high)}")
-    )
+    return tag("span", value, tag("small", f"{words.duration(low)} to {words.duration(high)}"))
 
 
 Cell = Markup | str
@@ -202,18 +201,11 @@ def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup:
             named(row.get("cut_partition"), empty="no partition"),
             tag("small", named(row.get("cut_op"), empty="")),
         )
-        places = words.count(row.get("places"))
-        if row.get("reachable"):
-            places = f"{places} of {words.count(row['reachable'])}"
-        cells = [
-            words.count(row["cuts"]),
-            words.share(within, row["cuts"]),
-            places,
-            words.count(row.get("failed") or 0),
-        ]
+        numbers = [row.get(key) or 0 for key in ("cuts", "inside", "changes", "failed")]
         drawn = rowplots.stacked(values, [one.colour for one in series], scale)
-        each.append(rowplots.Row(name, drawn, cells))
-    columns = [Column(name, True) for name in ("cuts", "inside", "places", "failed")]
+        group = str(row.get("behaviour") or "")
+        each.append(rowplots.Row(name, drawn, [words.count(n) for n in numbers], group=group))
+    columns = [Column(name, True) for name in ("cuts", "inside", "changes", "failed")]
     return tag(
         "div",
         sentence(
@@ -225,8 +217,34 @@ def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup:
             "Where the power was cut",
             legend(series),
             rowplots.rows("partition and change", scale, columns, each, "Power cuts"),
-            note="cuts; places: different addresses of the flash",
+            note="by the partition and the change of the flash that they fell on; changes: how many"
+            " different ones of a start",
         ),
+        _coverage(shown.get("coverage", ())),
+    )
+
+
+def _coverage(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+    if not rows:
+        return None
+    scale = linear(1, lambda value: words.share(value, 1))
+    each = [
+        rowplots.Row(
+            named(row.get("behaviour")),
+            rowplots.stacked([row.get("share") or 0], ["blue"], scale),
+            [
+                words.share(row.get("cut") or 0, row.get("possible") or 0),
+                f"{words.count(row.get('cut'))} of {words.count(row.get('possible'))}",
+            ],
+        )
+        for row in rows
+    ]
+    columns = [Column("share", True), Column("changes cut", True)]
+    return figure(
+        "How much of what can be cut was cut",
+        rowplots.rows("behaviour", scale, columns, each, "Coverage of power cuts"),
+        note="different changes of a start at which the power went, of all that it makes (virtual"
+        " boards)",
     )
 
 
@@ -242,7 +260,7 @@ def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
         [
             named(row.get("run"), 24),
             named(row.get("key"), 40),
-            named(row.get("layer"), 24, "–"),
+            named(row.get("layer"), 24, words.DASH),
             words.count(row.get("pairs")),
             words.count(row.get("distinct")),
             _alarm(row.get("repeated") or 0),
@@ -257,7 +275,7 @@ def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
     return tag(
         "div",
         sentence(strong(f"{number} of key and nonce"), ": ", found),
-        figure(text, made, note="the worst first") if twice or len(rows) <= 8 else folded(text, made),
+        figure(text, made, note="pairs") if twice or len(rows) <= 8 else folded(text, made),
     )
 
 
@@ -283,8 +301,8 @@ def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup:
             drawn = []
         name = tag(
             "span",
-            code(row.get("behaviour") or row.get("measure")),
-            tag("small", named(row.get("stage") or row.get("variant"), 40, "")),
+            named(row.get("subject")),
+            tag("small", named(row.get("part"), 60, "")),
         )
         cells = [
             str(row.get("what") or ""),

@@ -5,7 +5,7 @@ A name has room to wrap, and who does not see the plot reads the numbers beside 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import svg
@@ -74,7 +74,7 @@ def rest(number: Number) -> Markup:
     return tag("span", f"and {count(number)} more", class_="none")
 
 
-def name_of(row: dict[str, object], key: str, empty: str = "none") -> Markup:
+def name_of(row: Mapping[str, object], key: str, empty: str = "none") -> Markup:
     """A row's name, or how many it stands for."""
     others = row.get("others")
     if isinstance(others, int) and others > 0:
@@ -90,6 +90,3 @@ def stacked(values: Sequence[Number], colours: Sequence[str], scale: Scale) -> l
             found.append(svg.bar(scale.place(total), scale.place(total + value), colour))
         total += value
     return found or [svg.bar(0, 0, colours[0])]
-
-
-Format = Callable[[Number | None], str]

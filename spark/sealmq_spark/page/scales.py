@@ -1,4 +1,4 @@
-"""From values to places: linear, logarithmic and of time. A place is a share of the plot, 0 to 1."""
+"""From values to places: linear, logarithmic, of time. A place is a share of the plot, 0 to 1."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from .words import Number, short
 
@@ -107,12 +108,13 @@ class Span:
 
 def of_time(span: Span, most: int = 8) -> Scale:
     """Ticks at whole hours, days, weeks, months or years of UTC."""
-    times, label = _times(span, most)
+    times, label, lesser = _times(span, most)
     ticks = []
     day_before = ""
-    for number, at in enumerate(times):
+    for at in times:
         text, below = label(at)
-        minor = number % 2 == 1
+        # Noon, where midnight stands as well.
+        minor = lesser(at) and len(times) > 2
         # The day stands where it is new, and never under a tick that may be left out.
         shown = below if below != day_before and not minor else ""
         day_before = shown or day_before
@@ -120,24 +122,34 @@ def of_time(span: Span, most: int = 8) -> Scale:
     return Scale(tuple(ticks), lambda seconds: seconds / span.seconds)
 
 
-def _times(
-    span: Span, most: int
-) -> tuple[list[datetime], Callable[[datetime], tuple[str, str]]]:
+_Times = tuple[list[datetime], Callable[[datetime], tuple[str, str]], Callable[[datetime], bool]]
+
+
+def _times(span: Span, most: int) -> _Times:
     for step in _SECONDS:
         if span.seconds / step <= most:
             base = _MONDAY if step % (7 * _DAY) == 0 else 0
             first = math.ceil((span.began.timestamp() - base) / step) * step + base
             number = int((span.ended.timestamp() - first) // step) + 1
             times = [datetime.fromtimestamp(first + i * step, UTC) for i in range(number)]
-            return times, _hour_label if step < _DAY else _day_label
+            odd = partial(_odd, step=step, base=base)
+            return times, _hour_label if step < _DAY else _day_label, odd
     for months in _MONTHS:
         if span.seconds / (months * 30.4 * _DAY) <= most:
-            return _of_months(span, months), _month_label
-    return [span.began, span.ended], _month_label
+            return _of_months(span, months), _month_label, partial(_odd_month, step=months)
+    return [span.began, span.ended], _month_label, lambda _: False
+
+
+def _odd(at: datetime, step: int, base: int) -> bool:
+    return (at.timestamp() - base) // step % 2 == 1
+
+
+def _odd_month(at: datetime, step: int) -> bool:
+    return (at.year * 12 + at.month - 1) // step % 2 == 1
 
 
 def _of_months(span: Span, step: int) -> list[datetime]:
-    found = []
+    found: list[datetime] = []
     number = span.began.year * 12 + span.began.month - 1
     number -= number % step
     while True:

@@ -22,6 +22,7 @@ _PATHS = {
 }
 SHAPES = ("circle", "square", "diamond", "triangle", "down")
 _WIDE = 10_000
+_CROWD = 5
 
 
 def percent(share: float) -> str:
@@ -139,9 +140,12 @@ def grid(scale: Scale) -> list[Markup]:
 
 
 def axis(scale: Scale) -> Markup:
-    """The numbers above the rows of a table."""
+    """The numbers above the rows of a table; lesser ones have a line below, and no number."""
     texts = []
+    crowded = len(scale.ticks) > _CROWD
     for tick in scale.ticks:
+        if tick.minor and crowded:
+            continue
         kind = "tick minor" if tick.minor else "tick"
         # At the ends the text stays within the column.
         kind += " first" if tick.place < 0.04 else " last" if tick.place > 0.96 else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -33,7 +33,7 @@ class Bucket:
         return sum(self.counts)
 
 
-def buckets(rows: Sequence[dict[str, object]], keys: Sequence[str]) -> list[Bucket]:
+def buckets(rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> list[Bucket]:
     """Rows with `hour` and `hours` -> buckets in order of time; what has no time is left out."""
     found = []
     for row in rows:
@@ -176,9 +176,7 @@ def _any(stack: Sequence[tuple[float, ...]], number: int) -> bool:
     return any(counts[number] > 0 for counts in stack)
 
 
-def _heights(
-    counts: tuple[float, ...], up: Scale, height: float
-) -> list[tuple[float, float]]:
+def _heights(counts: tuple[float, ...], up: Scale, height: float) -> list[tuple[float, float]]:
     """(down to its floor, down to its top) of each series; what is not nothing can be seen."""
     edges = [height]
     total = 0.0
@@ -217,7 +215,6 @@ def _hits(
 def _numbers(what: str, each: Sequence[Bucket], series: Sequence[Series]) -> Markup:
     columns = [Column("from (UTC)"), *(Column(one.name, number=True) for one in series)]
     rows = [
-        [_minute(bucket.began), *(words.count(count) for count in bucket.counts)]
-        for bucket in each
+        [_minute(bucket.began), *(words.count(count) for count in bucket.counts)] for bucket in each
     ]
     return folded(f"{what}: the numbers", table(columns, rows, what))

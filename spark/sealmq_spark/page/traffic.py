@@ -110,6 +110,41 @@ def _both(title: str, key: str, shown: Shown, empty: str = "none") -> Markup | N
     )
 
 
+def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """What policy denied and `enforce = false` let through."""
+    rows = shown.get("unenforced", ())
+    if not rows:
+        if not summary["kept"].get("audit"):
+            return nothing("No audit record was read.")
+        return nothing("Nothing that policy denied was let through.")
+    total = sum(row["count"] for row in rows)
+    scale = linear(max((row["count"] for row in rows if not row.get("others")), default=1))
+    each = []
+    for row in rows:
+        tail = bool(row.get("others"))
+        name = tag(
+            "span",
+            rowplots.name_of(row, "topic"),
+            None if tail else tag("small", named(row.get("client"), 48), ", ", row.get("rule")),
+        )
+        drawn = [] if tail else rowplots.stacked([row["count"]], ["orange"], scale)
+        cells = [str(row.get("question") or ""), words.count(row["count"])]
+        each.append(rowplots.Row(name, drawn, cells, tail=tail))
+    columns = [Column("question", True), Column("let through", True)]
+    return tag(
+        "div",
+        sentence(
+            strong(words.plural(total, "decision")),
+            " that policy denied passed, because [policy] enforce is false.",
+        ),
+        figure(
+            "Denied, and let through",
+            rowplots.rows("topic, client, rule", scale, columns, each, "Unenforced"),
+            note="how often",
+        ),
+    )
+
+
 def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
     """Replays and forgeries."""
     headline = summary["headline"]
@@ -133,7 +168,9 @@ def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
     said = ", ".join(f"{words.count(n)} {one.name}" for one, n in named_classes if n)
     return tag(
         "div",
-        sentence(strong("Refused"), f": {said}. What is forged or replayed nobody sent by mistake."),
+        sentence(
+            strong("Refused"), f": {said}. What is forged or replayed nobody sent by mistake."
+        ),
         figure(
             "Refused packets over time",
             timeplots.over_time("Refused packets", each, drawn),
@@ -206,7 +243,7 @@ def changed(summary: Mapping[str, Any], shown: Shown) -> Markup:
         name = tag(
             "span",
             named(row.get("client")),
-            tag("small", f"{row.get('measure')}, {words.when(row.get('hour'))}"),
+            tag("small", f"{row.get('measure')}, {words.when(row.get('hour'))}{_long(row)}"),
         )
         z = row.get("z")
         sign = "" if z is None else f"{'+' if z > 0 else '−'}{words.short(abs(z))}"
@@ -231,6 +268,11 @@ def changed(summary: Mapping[str, Any], shown: Shown) -> Markup:
     )
 
 
+def _long(row: Mapping[str, Any]) -> str:
+    hours = row.get("hours") or 1
+    return f", for {words.count(hours)} hours" if hours > 1 else ""
+
+
 def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup:
     """How topics came to their labels."""
     each = timeplots.buckets(shown.get("labelling_time", ()), ["labelled", "reset"])
@@ -244,8 +286,8 @@ def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup:
             words.when(row.get("at"), seconds=True),
             named(row.get("topic")),
             "reset" if row.get("event") == "topic-reset" else "labelled",
-            named(row.get("label"), 32, "–"),
-            named(row.get("client"), 32, "–"),
+            named(row.get("label"), 32, words.DASH),
+            named(row.get("client"), 32, words.DASH),
         ]
         for row in rows
         if not row.get("others")

@@ -1,4 +1,4 @@
-"""Numbers, times and sizes as people read them: with units, in UTC, and no more digits than they bear."""
+"""Numbers, times and sizes as people read them: with units, in UTC, no more digits than count."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 _TIMES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 # A number and its unit stay on one line.
 GAP = "\u00a0"
+# In the place of a number that is not there.
+DASH = "\u2013"
 
 
 def width(text: str) -> int:
@@ -31,14 +33,14 @@ def _columns(sign: str) -> int:
 def count(value: Number | None) -> str:
     """All digits, in groups of three: 1,234,567."""
     if value is None or not math.isfinite(value):
-        return "–"
+        return DASH
     return f"{round(value):,}"
 
 
 def short(value: Number | None) -> str:
     """Three digits and a multiple: 1.23 M. For axes and tiles."""
     if value is None or not math.isfinite(value):
-        return "–"
+        return DASH
     for step, sign in _STEPS:
         # 999,950 would otherwise be written 1000 k.
         if abs(value) >= step * 0.9995:
@@ -62,7 +64,7 @@ def digits(value: Number) -> str:
 def share(part: Number, whole: Number) -> str:
     """Of a hundred. What is not nothing is not written as 0 %, nor what is not all as 100 %."""
     if whole <= 0:
-        return "–"
+        return DASH
     percent = 100 * part / whole
     if 0 < percent < 0.01:
         return f"< 0.01{GAP}%"
@@ -74,14 +76,14 @@ def share(part: Number, whole: Number) -> str:
 def ratio(value: Number | None) -> str:
     """How many times as much: 0.58×, 139×."""
     if value is None or not math.isfinite(value):
-        return "–"
+        return DASH
     return f"{digits(value)}×"
 
 
 def duration(ms: Number | None) -> str:
     """From milliseconds, in the unit that suits."""
     if ms is None or not math.isfinite(ms):
-        return "–"
+        return DASH
     for step, sign in _TIMES:
         if abs(ms) >= step:
             return f"{digits(ms / step)}{GAP}{sign}"
@@ -91,16 +93,16 @@ def duration(ms: Number | None) -> str:
 def size(value: Number | None) -> str:
     """From bytes."""
     if value is None or not math.isfinite(value):
-        return "–"
+        return DASH
     for step, sign in _SIZES:
         if abs(value) >= step:
             return f"{digits(value / step)}{GAP}{sign}"
     return f"{digits(value)}{GAP}B"
 
 
-def measured(value: Number | None, unit: str) -> str:
+def measured(value: Number | None, of: str) -> str:
     """A bench's value with the unit that the bench gave it."""
-    match unit:
+    match of.partition(" ")[0]:
         case "bytes" | "B":
             return size(value)
         case "ms":
@@ -113,6 +115,15 @@ def measured(value: Number | None, unit: str) -> str:
             return duration(None if value is None else value / 1e6)
         case _:
             return short(value)
+
+
+def unit(name: str) -> str:
+    """A bench's unit as people write it; what is measured in times of a second says so."""
+    first, _, of = name.partition(" ")
+    first = {"us": "time", "ns": "time", "ms": "time", "s": "time", "bytes": "bytes"}.get(
+        first, first
+    )
+    return f"{first} {of}".strip()
 
 
 def plural(number: Number, one: str, many: str | None = None) -> str:
@@ -135,5 +146,5 @@ def when(text: str | None, seconds: bool = False) -> str:
     """2026-11-22 16:05; the page says once that this is UTC."""
     at = instant(text)
     if at is None:
-        return "–"
+        return DASH
     return at.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
