@@ -93,11 +93,14 @@ def changed(decided: DataFrame, audit: DataFrame) -> DataFrame:
     silence the messages per hour until then. z: below 0 for less than usual.
     """
     series = _series(hours(decided), calendar(audit))
-    found = _beyond(series).unionByName(_silences(series))
+    judged = _beside_others(_silences(series))
+    burst = F.when(F.abs(F.col("z")) > LIMIT, _row("hour", F.lit(1), F.col("count"), "usual", "z"))
+    silence = F.when(
+        F.col("silence") < -LIMIT, _row("next", F.col("silent"), F.lit(0.0), "rate", "silence")
+    )
+    found = judged.select(*_NAMES, F.inline(F.array_compact(F.array(burst, silence))))
     return found.select(
-        "site",
-        "client",
-        "measure",
+        *_NAMES,
         "hour",
         "hours",
         F.col("count").cast("bigint").alias("count"),
@@ -137,12 +140,34 @@ def _series(per_hour: DataFrame, known: DataFrame) -> DataFrame:
     return each.where("count > 0")
 
 
-def _beyond(series: DataFrame) -> DataFrame:
-    own = Window.partitionBy("site", "client", "measure", "slot")
+def _silences(series: DataFrame) -> DataFrame:
+    """Adds silent (whole hours without a count behind this one), rate until then, silence (z)."""
+    in_order = Window.partitionBy(*_NAMES).orderBy("n")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    until = F.col("n") - F.first("n").over(so_far) + 1
+    silent = F.coalesce(F.lead("n").over(in_order), F.col("last") + 1) - F.col("n") - 1
+    gaps = (
+        series.withColumn("silent", silent)
+        .withColumn("until", until)
+        .withColumn("rate", F.sum("count").over(so_far) / F.col("until"))
+    )
+    longest = F.coalesce(F.max("silent").over(earlier), F.lit(0))
+    counts = F.col("measure").isin(*SILENT) & (F.col("until") >= HISTORY)
+    z = F.when(counts & (F.col("silent") > longest), -F.sqrt(F.col("rate") * F.col("silent")))
+    return gaps.withColumn("silence", z)
+
+
+def _beside_others(series: DataFrame) -> DataFrame:
+    """Adds usual, and z where there is enough of the slot.
+
+    Beside a slot's first row comes one for all its zeros, which has neither z nor silence.
+    """
+    own = Window.partitionBy(*_NAMES, "slot")
     zeros = F.col("of") - F.count("*").over(own)
     is_first = F.row_number().over(own.orderBy("hour")) == 1
-    # The zeros of a slot are one row with a weight, beside its first.
-    one, none = _weighed(F.lit(1), F.col("count")), _weighed(zeros, F.lit(0.0))
+    one = _weighed(F.lit(1), F.col("count"), zeros=False)
+    none = _weighed(zeros, F.lit(0.0), zeros=True)
     rows = F.when(is_first & (zeros > 0), F.array(one, none)).otherwise(F.array(one))
     weighed = series.select("*", rows.alias("rows")).drop("count").select("*", F.inline("rows"))
     middle = weighed.withColumn(
@@ -152,34 +177,21 @@ def _beyond(series: DataFrame) -> DataFrame:
     mad = away.withColumn("mad", F.percentile("away", F.lit(0.5), F.col("weight")).over(own))
     spread = F.greatest(F.col("mad") / _SCALE, F.sqrt(F.greatest(F.col("usual"), F.lit(1.0))))
     enough = F.col("of") >= F.when(F.col("slot") == _ALL, HISTORY).otherwise(DAYS)
-    scored = mad.withColumn("z", (F.col("count") - F.col("usual")) / spread)
-    found = scored.where((F.col("count") > 0) & enough & (F.abs("z") > LIMIT))
-    return found.select(
-        *_NAMES, "hour", F.lit(1).cast("bigint").alias("hours"), "count", "usual", "z"
+    z = F.when(enough & ~F.col("zeros"), (F.col("count") - F.col("usual")) / spread)
+    return mad.withColumn("z", z).withColumn("silence", F.when(~F.col("zeros"), F.col("silence")))
+
+
+def _weighed(weight: Column, count: Column, *, zeros: bool) -> Column:
+    return F.struct(
+        weight.cast("bigint").alias("weight"), count.alias("count"), F.lit(zeros).alias("zeros")
     )
 
 
-def _weighed(weight: Column, count: Column) -> Column:
-    return F.struct(weight.cast("bigint").alias("weight"), count.alias("count"))
-
-
-def _silences(series: DataFrame) -> DataFrame:
-    in_order = Window.partitionBy(*_NAMES).orderBy("n")
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    silent = F.coalesce(F.lead("n").over(in_order), F.col("last") + 1) - F.col("n") - 1
-    until = F.col("n") - F.first("n").over(so_far) + 1
-    gaps = (
-        series.where(F.col("measure").isin(*SILENT))
-        .withColumn("hours", silent)
-        .withColumn("until", until)
-        .withColumn("usual", F.sum("count").over(so_far) / F.col("until"))
-    )
-    longest = gaps.withColumn("longest", F.coalesce(F.max("hours").over(earlier), F.lit(0)))
-    scored = longest.withColumn("z", -F.sqrt(F.col("usual") * F.col("hours")))
-    found = scored.where(
-        (F.col("until") >= HISTORY) & (F.col("hours") > F.col("longest")) & (F.col("z") < -LIMIT)
-    )
-    return found.select(
-        *_NAMES, F.col("next").alias("hour"), "hours", F.lit(0.0).alias("count"), "usual", "z"
+def _row(hour: str, hours: Column, count: Column, usual: str, z: str) -> Column:
+    return F.struct(
+        F.col(hour).alias("hour"),
+        hours.cast("bigint").alias("hours"),
+        count.alias("count"),
+        F.col(usual).alias("usual"),
+        F.col(z).alias("z"),
     )
