@@ -15,7 +15,7 @@ from sealmq_hil.behaviour import Behaviour
 from sealmq_hil.bench import Bench
 from sealmq_hil.board import Place
 from sealmq_hil.errors import Skipped
-from sealmq_hil.figures import sentence
+from sealmq_hil.figures import FILE, measured
 from sealmq_hil.results import FAIL, PASS, SKIP, VERDICT, Results, Row, Segment, commit
 from sealmq_hil.runner import go
 
@@ -135,9 +135,19 @@ def test_the_commit_is_that_of_the_tree() -> None:
     assert len(commit().removesuffix("-dirty")) == 40 or commit() == "unknown"
 
 
-def test_the_readme_says_what_was_measured() -> None:
-    folder = Path(__file__).parents[1]
-    figures = json.loads((folder / "figures.json").read_text())
-    assert figures["boards"] == 10
-    assert figures["seconds"] < 300
-    assert sentence(figures) in (folder / "README.md").read_text()
+def test_what_a_run_of_flashing_sums_up_to(tmp_path: Path) -> None:
+    results = Results(tmp_path, 7)
+    for board, at in (("virtual-1", 1_000), ("virtual-2", 3_500)):
+        said = row(board=board, behaviour="flash", stage=VERDICT, at_ms=at, ms=10_000)
+        results.add(said)
+    results.close()
+    made = measured(tmp_path)
+    assert (made["value"], made["unit"], made["n"]) == (12.5, "s", 2)
+    schema = json.loads((SCHEMA.parent / "bench.schema.json").read_text())
+    for rows in ([made], json.loads(FILE.read_text())["rows"]):
+        Draft202012Validator(schema).validate({"rows": rows})
+    results = Results(tmp_path, 7)
+    results.add(row(behaviour="flash", stage=VERDICT, outcome=FAIL, cause="none"))
+    results.close()
+    with pytest.raises(SystemExit, match="not one run"):
+        measured(tmp_path)
