@@ -1,4 +1,4 @@
-"""Reports over what SealMQ logs: pure functions from DataFrame to DataFrame, and programs round them.
+"""Reports over what SealMQ logs: pure functions from DataFrame to DataFrame, programs round them.
 
 They know the contracts in shared_spec/ (*.schema.json) and nothing else of SealMQ.
 """

@@ -11,37 +11,38 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import ReportError
+from .found import OPEN, files
 
 MARK = ".sealmq-report"
 TABLES = "tables"
 SUMMARY = "summary.json"
 PAGE = "report.html"
 LOG = "spark.log"
-READ = ("checkpoint", "lines", "audit", "hil", "nonce", "bench", "quarantine")
+READ = ("ingest", "checkpoint", "lines", "audit", "hil", "nonce", "bench", "quarantine")
 _SCRATCH = ".scratch"
 _FORMAT = b"1\n"
 _FORGETTING = b"forgetting\n"
 # Java ends a moment after the process that started it, and holds the lock until then.
 _PATIENCE_S = 10.0
-_ENDINGS = (".jsonl", ".jsonl.gz", ".json")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What there is to read. `elsewhere`: some of it where only Spark can look."""
+    """What there is to read: how many files, and their bytes."""
 
     files: int
     size: int
-    elsewhere: bool
 
 
 @dataclass(frozen=True)
@@ -62,30 +63,14 @@ class Place:
         return self.out / _SCRATCH
 
 
-def place_of(logs: Sequence[str]) -> list[str]:
-    """The logs as Spark finds them from anywhere: absolute paths, and URLs as they are."""
-    return [text if "://" in text else os.path.abspath(text) for text in logs]
-
-
 def look(logs: Sequence[str], out: Path) -> Found:
     """What there is to read in these files and folders. ReportError: nothing, or no way to it."""
-    files = size = still_open = 0
-    elsewhere = False
-    inside = out.resolve()
     for text in logs:
         if "://" in text:
-            elsewhere = True
-            continue
-        path = Path(text)
-        if not path.exists():
-            raise ReportError(f"there is no {text}", hint="name folders or files of closed logs")
-        _apart(path.resolve(), inside)
-        for name, each in _walk(path):
-            if name.endswith(_ENDINGS):
-                files, size = files + 1, size + each
-            still_open += name.endswith(".open")
-    if not files and not elsewhere and not (out / MARK).exists():
-        if still_open:
+            raise ReportError(f"{text} is no path", hint="mount it: logs are files and folders")
+    there = [file for file in files(logs, out) if not file.reason]
+    if not there and not (out / MARK).exists():
+        if _still_open(logs):
             raise ReportError(
                 "there are only segments that are still being written (.open)",
                 "reports read closed ones",
@@ -96,33 +81,13 @@ def look(logs: Sequence[str], out: Path) -> Found:
             "logs end in .jsonl or .jsonl.gz, what benches wrote in .json",
             hint="the gateway's logs lie in SITE/audit; `sealmq hil run --out DIR` keeps the rig's",
         )
-    return Found(files, size, elsewhere)
+    return Found(len(there), sum(file.bytes for file in there))
 
 
-def _apart(logs: Path, out: Path) -> None:
-    if out == logs or out.is_relative_to(logs) or logs.is_relative_to(out):
-        raise ReportError(
-            f"DIR {out} and the logs {logs} lie within each other",
-            "the report would read what it wrote",
-            hint="a DIR beside the logs",
-        )
-
-
-def _walk(path: Path) -> Iterator[tuple[str, int]]:
-    """Names and sizes of the files, without those that Spark takes for hidden."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    if path.is_file():
-        yield path.name, path.stat().st_size
-        return
-    for folder, folders, names in os.walk(path, onerror=fail, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        for name in names:
-            if not name.startswith((".", "_")):
-                with contextlib.suppress(FileNotFoundError):
-                    yield name, os.stat(os.path.join(folder, name)).st_size
+def _still_open(logs: Sequence[str]) -> bool:
+    return any(
+        name.endswith(OPEN) for text in logs for _, _, names in os.walk(text) for name in names
+    )
 
 
 @contextlib.contextmanager
@@ -229,6 +194,11 @@ def tables(out: Path) -> Iterator[Path]:
         shutil.rmtree(out / TABLES)  # a copy of a report, in which links became folders
     link.replace(out / TABLES)
     _remove(out / now) if now else None
+
+
+def as_json(summary: Mapping[str, Any]) -> str:
+    """summary.json."""
+    return json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
 
 
 def replace(path: Path, text: str) -> None:

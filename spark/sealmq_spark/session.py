@@ -51,6 +51,10 @@ def _settings(
     yield "spark.sql.sources.partitionOverwriteMode", "dynamic"
     # Small sites: hundreds of near-empty tasks would cost more than the work.
     yield "spark.sql.shuffle.partitions", "4"
+    # Hadoop has a mask of its own (022) for what it makes; the process's shall hold.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    yield "spark.hadoop.fs.permissions.umask-mode", f"{mask:03o}"
     if master is not None:
         yield "spark.master", master
         if master.startswith("local"):

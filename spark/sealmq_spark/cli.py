@@ -1,0 +1,173 @@
+"""`sealmq report`: what the logs of gateway, rig and benches say, as tables, figures and a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import java, outputs, progress, told
+from .errors import ReportError, report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .outputs import Place
+    from .progress import Steps
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_LOCAL = "local[*]"
+_MEMORY = re.compile(r"[1-9]\d{0,5}[mgMG]")
+
+_EXAMPLES = """\
+examples:
+  sealmq report factory/audit --out report                        the gateway's decisions
+  sealmq report factory/audit results build/bench --out report    with the rig's and the benches'
+  sealmq report results --out report --json | jq .headline
+  sealmq report /mnt/logs --out /mnt/report --master spark://big:7077 --driver-memory 4g
+  spark-submit --master spark://big:7077 spark/report.py /mnt/logs --out /mnt/report
+
+LOGS are closed segments (.jsonl, .jsonl.gz) and what benches wrote (.json), by the schemas in
+shared_spec/; segments that are still being written (.open) are left alone. DIR keeps what was read:
+the next report reads only what is new, and a line that comes again counts once, even after kill -9.
+Lines that no schema has are counted, with the reason, and lie in DIR/quarantine.
+
+DIR/report.html is the page, DIR/summary.json its figures (shared_spec/report.schema.json),
+DIR/tables/NAME Parquet. DIR and all in it are for their owner alone. With another master than
+local[...] its workers must see LOGS and DIR under the same paths (a network share) and may write to
+DIR; they need nothing of SealMQ.
+
+Exit code 0: a report. 1: a report, and it has a regression or a nonce that was used twice. 2: no
+report (usage, no Java, nothing to read, no space, ...).
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ReportError(message, hint=f"{self.prog} --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = _Parser(
+        prog="sealmq report",
+        description="Read the logs of gateway, rig and benches, and write tables, figures and a "
+        "page of them into a folder.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument(
+        "logs", metavar="LOGS", nargs="+", help="folders (with all below them) and files"
+    )
+    made.add_argument(
+        "--out", metavar="DIR", type=Path, required=True, help="the report's folder, made if needed"
+    )
+    made.add_argument("--json", action="store_true", help="print summary.json, for scripts")
+    made.add_argument(
+        "--fresh", action="store_true", help="forget what DIR holds and read all of LOGS again"
+    )
+    made.add_argument(
+        "--master",
+        metavar="URL",
+        help="where Spark computes: local[N] with N cores, or spark://HOST:PORT "
+        f"(default: {_LOCAL}, all cores of this machine)",
+    )
+    made.add_argument(
+        "--driver-memory", metavar="SIZE", help="of Java, such as 512m or 4g (default: 1g)"
+    )
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code."""
+    log: list[str] = []
+    try:
+        args = parser().parse_args(arguments)
+        code = run(args, log)
+        sys.stdout.flush()
+        return code
+    except SystemExit:  # argparse, after --help
+        raise
+    except BaseException as error:  # one handler: no traceback ever reaches an operator
+        return report(error, log[0] if log else None)
+
+
+def run(args: argparse.Namespace, log: list[str]) -> int:
+    """Make the report and tell of it. log: gets the path of what Java says, once there is one."""
+    master = _checked(args)
+    java.check()
+    java.check_master(master)
+    found = outputs.look(args.logs, args.out)
+    with outputs.opened(args.out, args.fresh) as place:
+        log.append(str(place.log))
+        with progress.steps() as steps:
+            outcome = _made(args, master, place, steps)
+        size = f"{found.files} files, {found.size / 1e6:.1f} MB"
+        if args.json:
+            print(json.dumps(outcome, indent=2))
+        else:
+            for line in told.lines(outcome, args.out, size):
+                print(line)
+        return int(outcome["exit"])
+
+
+def _checked(args: argparse.Namespace) -> str | None:
+    """The master. ReportError."""
+    if args.driver_memory is not None and not _MEMORY.fullmatch(args.driver_memory):
+        raise ReportError(f"--driver-memory {args.driver_memory}", "a size such as 512m or 4g")
+    if _SUBMITTED not in os.environ:
+        return args.master or _LOCAL
+    for name in ("master", "driver_memory"):
+        if getattr(args, name) is not None:
+            word = "--" + name.replace("_", "-")
+            raise ReportError(f"{word} is spark-submit's here", "before report.py, not behind it")
+    return None
+
+
+def _made(
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps
+) -> dict[str, Any]:
+    from . import job
+
+    with _spark(args, master, place, steps) as spark:
+        return job.run(spark, args.logs, args.out, steps).summary
+
+
+@contextmanager
+def _spark(
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps
+) -> Iterator[SparkSession]:
+    """Spark and its Java, which has ended when this returns."""
+    from pyspark import SparkContext
+
+    from .session import session
+
+    with steps.step("start"):
+        spark = session(
+            master,
+            "sealmq report",
+            place.scratch,
+            memory=args.driver_memory,
+            log=place.log,
+            held=(place.lock,),
+        )
+        java.wait_for_workers(spark)
+    try:
+        yield spark
+    finally:
+        # Whatever is wrong with it now is not what the operator should read.
+        with suppress(Exception):
+            spark.stop()
+        with suppress(Exception):
+            gateway = SparkContext._gateway
+            if gateway is not None and gateway.proc is not None:
+                gateway.shutdown()
+                gateway.proc.stdin.close()
+                gateway.proc.wait(10)

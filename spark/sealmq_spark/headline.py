@@ -1,0 +1,112 @@
+"""What summary.json counts: what was kept, and the figures that people want to see first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from .measures.columns import MOST
+
+LOGS = ("audit", "hil", "nonce", "bench")
+CLOCK_SET_MS = 978_307_200_000
+"""2001: what says an earlier time has a clock that nobody had set."""
+
+# Figure -> the log without which there is none of it.
+OF_LOG: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "allowed",
+            "denied",
+            "disclosed",
+            "labelled",
+            "forged",
+            "replayed",
+            "too_old",
+            "malformed",
+            "unenforced",
+            "changed",
+        ),
+        ("audit",),
+    ),
+    **dict.fromkeys(("passed", "failed", "skipped", "flaky", "cuts"), ("hil",)),
+    **dict.fromkeys(("nonces", "nonces_repeated"), ("nonce",)),
+    "regressions": ("hil", "bench"),
+}
+
+
+def of_logs(frames: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
+    """Rows of each log ("kept audit"), its first and last instant in ms ("began audit", "ended
+    audit") of those from CLOCK_SET_MS to before_ms, and how many sites there are ("sites")."""
+    found = []
+    for name in LOGS:
+        figures = {f"kept {name}": F.count("*")}
+        if name != "bench":
+            at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
+            known = F.when(at.between(CLOCK_SET_MS, before_ms), at)
+            figures |= {f"began {name}": F.min(known), f"ended {name}": F.max(known)}
+        if name == "audit":
+            figures["sites"] = F.count_distinct("site")
+        found.append(_figures(frames[name], figures))
+    return _collected(found)
+
+
+def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dict[str, int | None]:
+    """Rows of each table ("rows NAME") and the figures of OF_LOG. empty: tables without a row."""
+    none = set(empty)
+    found = [
+        _figures(frame, {f"rows {name}": F.count("*"), **_sums(name)})
+        for name, frame in tables.items()
+        if name not in none
+    ]
+    nothing = {f"rows {name}": 0 for name in none}
+    return {**dict.fromkeys(OF_LOG, 0), **nothing, **(_collected(found) if found else {})}
+
+
+def _sums(name: str) -> dict[str, Column]:
+    """The figures that a table has."""
+    count = F.col("count")
+    match name:
+        case "decisions":
+            return {"allowed": _sum(count, "allowed"), "denied": _sum(count, "not allowed")}
+        case "disclosures":
+            return {"disclosed": _sum(count)}
+        case "labelling":
+            return {"labelled": F.count_if(F.col("event") == "topic-labelled")}
+        case "refusals":
+            words = {"forged": "forged", "replayed": "replayed", "malformed": "malformed"}
+            each = {**words, "too_old": "too old"}
+            return {figure: _sum(count, f"class = '{word}'") for figure, word in each.items()}
+        case "unenforced":
+            return {"unenforced": _sum(count)}
+        case "changed":
+            return {"changed": F.count_distinct("site", "client")}
+        case "behaviours":
+            return {each: _sum(F.col(each)) for each in ("passed", "failed", "skipped")}
+        case "cuts":
+            return {"cuts": _sum(F.col("cuts"))}
+        case "nonces":
+            return {"nonces": _sum(F.col("distinct")), "nonces_repeated": _sum(F.col("repeated"))}
+        case "flaky" | "regressions":
+            return {name: F.count("*")}
+        case _:
+            return {}
+
+
+def _sum(count: Column, where: str = "true") -> Column:
+    """0 of nothing; MOST where it is more, since no line may end a job."""
+    mine = F.when(F.expr(where), count).otherwise(F.lit(0))
+    return F.when(F.count("*") == 0, 0).otherwise(F.coalesce(F.try_sum(mine), F.lit(MOST)))
+
+
+def _figures(frame: DataFrame, figures: Mapping[str, Column]) -> DataFrame:
+    named = frame.agg(*(column.cast("bigint").alias(name) for name, column in figures.items()))
+    pairs = (F.struct(F.lit(name).alias("name"), F.col(name).alias("value")) for name in figures)
+    return named.select(F.inline(F.array(*pairs)))
+
+
+def _collected(frames: list[DataFrame]) -> dict[str, int | None]:
+    rows = reduce(DataFrame.unionByName, frames).collect()
+    return {row["name"]: row["value"] for row in rows}

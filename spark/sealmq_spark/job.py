@@ -1,0 +1,164 @@
+"""From logs to a report: read what is new, each line once, measure, and write it all down."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from . import outputs, tables
+from .errors import FOUND, OK
+from .found import shown as readable
+from .headline import LOGS, OF_LOG, of_logs, of_tables
+from .ingest import ingest
+from .page import render
+from .progress import Steps
+from .settle import Settled, settle
+from .shown import Rows, Span, shown
+
+_DAY_MS = 86_400_000
+_TOLD = 20
+"""Findings that `why` names one by one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """exit_code: OK, or FOUND after a regression or a nonce used twice. summary: as
+    shared_spec/report.schema.json has it."""
+
+    exit_code: int
+    summary: dict[str, Any]
+
+
+def run(spark: SparkSession, logs: Sequence[str], out: Path, steps: Steps | None = None) -> Outcome:
+    """Read what is new in the logs and write tables, page and summary into `out`.
+
+    Killed anywhere it leaves the last report or this one, and the next run goes on from there.
+    """
+    steps = steps or Steps()
+    with steps.step("ingest"), steps.watching(lambda: _streamed(spark)):
+        ingest(spark, logs, out)
+    with steps.step("settle"):
+        settled = settle(spark, logs, out)
+    with outputs.tables(out) as folder:
+        made, found = _measured(spark, settled, folder, steps)
+    with steps.step("page"):
+        summary = _summary(spark, logs, settled, found)
+        lists = _shown(settled, made, found)
+        summary["why"] = _why(lists, summary["headline"])
+        summary["exit"] = FOUND if summary["why"] else OK
+        summary["seconds"] = dict(steps.seconds)
+        outputs.replace(out / outputs.PAGE, render(summary, lists))
+    summary["seconds"] = dict(steps.seconds)
+    outputs.replace(out / outputs.SUMMARY, outputs.as_json(summary))
+    return Outcome(summary["exit"], summary)
+
+
+def _measured(
+    spark: SparkSession, settled: Settled, folder: Path, steps: Steps
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tables, and what is counted over them and the logs."""
+    with steps.step("measures", total=len(tables.TABLES)):
+        frames = {name: getattr(settled, name) for name in LOGS}
+        found = of_logs(frames, _now_ms() + _DAY_MS)
+        empty = [name for name in LOGS if not found[f"kept {name}"]]
+        made, none = tables.write(spark, folder, frames, empty, steps.at)
+        found |= of_tables(made, none)
+    return made, found
+
+
+def _shown(settled: Settled, made: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Rows]:
+    rows = {name: found[f"rows {name}"] for name in made}
+    rows["quarantine"] = sum(settled.quarantined.values())
+    span = Span(found["began audit"], found["ended audit"])
+    logs = {name: getattr(settled, name) for name in LOGS}
+    return shown(made, logs, settled.quarantine, rows, span, found["sites"])
+
+
+def _summary(
+    spark: SparkSession, logs: Sequence[str], settled: Settled, found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All but what the findings come to."""
+    kept = {name: found[f"kept {name}"] for name in LOGS}
+    reasons = sorted(settled.quarantined.items(), key=lambda item: (-item[1], item[0]))
+    began = [found[f"began {name}"] for name in LOGS[:3] if found[f"began {name}"] is not None]
+    ended = [found[f"ended {name}"] for name in LOGS[:3] if found[f"ended {name}"] is not None]
+    return {
+        "v": 1,
+        "made": _time(_now_ms()),
+        "versions": _versions(spark),
+        "master": spark.sparkContext.master,
+        "logs": [readable(str(Path(each).absolute())) for each in logs],
+        "lines": settled.lines + kept["bench"],
+        "kept": kept,
+        "repeated": settled.repeated,
+        "quarantined": sum(settled.quarantined.values()),
+        "reasons": dict(reasons),
+        "began": _time(min(began)) if began else None,
+        "ended": _time(max(ended)) if ended else None,
+        "headline": {
+            name: found[name] if any(kept[log] for log in needed) else None
+            for name, needed in OF_LOG.items()
+        },
+        "tables": {name: found[f"rows {name}"] for name in tables.TABLES},
+    }
+
+
+def _why(lists: Mapping[str, Rows], headline: Mapping[str, Any]) -> list[str]:
+    """What makes the exit code 1, in words; the first _TOLD of them."""
+    found = [_regression(row) for row in lists["regressions"]]
+    found += [
+        f"nonces of run {row['run']}: {row['repeated']} used twice under the key {row['key']}"
+        for row in lists["nonces"]
+        if row["repeated"]
+    ]
+    all_of_them = (headline["regressions"] or 0) + sum(
+        bool(row["repeated"]) for row in lists["nonces"]
+    )
+    more = all_of_them - _TOLD
+    return [*found[:_TOLD], f"and {more} more"] if more > 0 else found
+
+
+def _regression(row: Mapping[str, Any]) -> str:
+    where = "the rig" if row["source"] == "rig" else "a bench"
+    before, now = (_figure(row[name]) for name in ("before", "now"))
+    return f"{where}: {row['subject']}, {row['part']}: {row['what']} ({before} before, {now} now)"
+
+
+def _figure(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+
+
+def _streamed(spark: SparkSession) -> str:
+    """How many lines the stream has read; asked from another thread."""
+    batches = [batch for query in spark.streams.active for batch in query.recentProgress]
+    lines = sum(batch["numInputRows"] for batch in batches)
+    return f"{lines:,} lines" if lines else ""
+
+
+def _versions(spark: SparkSession) -> dict[str, str]:
+    java = spark._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+    try:
+        ours = metadata.version("sealmq")
+    except metadata.PackageNotFoundError:  # a checkout that was not installed
+        ours = "unknown"
+    return {
+        "sealmq": ours,
+        "spark": spark.version,
+        "java": str(java),
+        "python": platform.python_version(),
+    }
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
