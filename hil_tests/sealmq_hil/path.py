@@ -1,4 +1,4 @@
-"""The boards' path to the mediator: a forwarder that reads along what each board seals.
+"""The boards' path to the mediator: a forwarder that reads along what is sealed, up and down.
 
 One port a board. It changes nothing; what it cannot read it passes on and says so in the book.
 It can be cut, as a network is.

@@ -142,7 +142,8 @@ def names_fit(rows: list[dict[str, Any]], used: list[tuple[bytes, bytes]]) -> No
     for row, (key, _) in zip(rows, used, strict=True):
         names[key].add(row["key"])
         keys[row["key"]].add(key)
-    assert all(len(each) == 1 for each in (*names.values(), *keys.values()))
+    assert all(len(each) == 1 for each in names.values())
+    assert all(len(each) == 1 for each in keys.values())
 
 
 def test_on_the_path_a_key_is_named_as_it_really_is(tmp_path: Path) -> None:
@@ -191,6 +192,7 @@ def test_at_the_broker_a_key_is_named_as_it_really_is(tmp_path: Path) -> None:
     reader.own = TOP
     seen = Envelopes(book, reader)
     Spy.used = []
+    made = b""
     record = make_record(Spy, SITE, TOP, LOW, b"k" * 8, b"b" * 8, 1, 0, b"o" * 12)
     seen.came(b"@sm1/z/20/16", record)
     for own, order in ((TOP, b"p" * 12), (LOW, b"o" * 12)):
