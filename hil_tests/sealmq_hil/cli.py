@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--broker", choices=BROKERS, default=MOSQUITTO, help="behind the mediator")
     run.add_argument("--jobs", type=int, metavar="N", help="flashed at once (default: the cores)")
     run.add_argument("--files", type=Path, metavar="DIR", help="in place of build/firmware")
-    run.add_argument("--out", type=Path, metavar="DIR", help="segments of results and of nonces go there")
+    run.add_argument("--out", type=Path, metavar="DIR", help="result and nonce segments go there")
     run.add_argument("--json", action="store_true", help="result lines on stdout as they come")
     run.add_argument("--keep", action="store_true", help="keep site, boards and logs")
     listing = sub.add_parser("list", help="what there is to run", allow_abbrev=False)

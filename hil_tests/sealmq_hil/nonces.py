@@ -1,8 +1,9 @@
 """The book of nonces: who sealed what under which, and whether one came twice with other content.
 
 Two looks at the same boards. On their path to the mediator: every nonce of the link (SPEC.md 4.1,
-4.2, 4.4, 5, 7.2), sent or sent again, and the mediator's of what comes down. At the broker: m3's nonce of the topic key, and inside it
-m1's, the board's own, which no broker could see and the rig can, since it holds a reader's keys.
+4.2, 4.4, 5, 7.2), sent or sent again, and the mediator's of what comes down. At the broker: those
+of records, m3's of the topic key, and inside it m1's, the board's own, which no broker could see
+and the rig can, since it holds a reader's keys.
 """
 
 from __future__ import annotations
