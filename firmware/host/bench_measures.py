@@ -9,6 +9,7 @@ from typing import Any
 from bench_heap import heap_peak, heap_per_message
 from bench_rows import Row, each, row
 from bench_runs import BOARD_HEAP, CLIENTS, SUITES, VARIANTS, Rig
+from bench_wire import wire
 from count import counted as counted_alone
 
 SIZES = (16, 64, 256, 1024, 4096, 16384)
@@ -180,6 +181,10 @@ _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     *((part, _part, ("micropython",), (size,)) for part, size in _PARTS),
     ("heap_per_message", heap_per_message, VARIANTS, SIZES),
     ("heap_peak", heap_peak, VARIANTS, ONE),
+    ("wire_connect", wire, VARIANTS, ONE),
+    ("wire_subscribe", wire, VARIANTS, (0,)),
+    ("wire_receive", wire, VARIANTS, SIZES),
+    ("wire_publish", wire, VARIANTS, SIZES),
 )
 MEASURES = tuple(line[0] for line in _TABLE)
 

@@ -59,4 +59,5 @@ def updated(rows: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
 
 
 def _key(found: Row) -> tuple[Any, ...]:
-    return found["measure"], found["variant"], found["size"], found["params"].get("bits")
+    apart = (found["params"].get(name) for name in ("bits", "direction"))
+    return found["measure"], found["variant"], found["size"], *apart

@@ -162,6 +162,32 @@ class FarEnd:
         server, ca = self._rig.tls[self._variant]
         return ["bench_wake_tls", server.port, ca, HOSTNAME]
 
+    def ports(self) -> list[int]:
+        """Of all that clients talk to."""
+        if self._peers:
+            return [peer.port for peer in self._peers]
+        if self._variant == "plain":
+            return [self._rig.plain.port]
+        return [self._rig.tls[self._variant][0].port]
+
+    @contextmanager
+    def reached_through(
+        self, ports: Sequence[int], words: Sequence[object]
+    ) -> Iterator[list[object]]:
+        """The interpreter's words with other ports in the places of `ports()`."""
+        if not self._peers:
+            yield [ports[0] if word == self.ports()[0] else word for word in words]
+            return
+        for i, (peer, port) in enumerate(zip(self._peers, ports, strict=True)):
+            self._enrol(i, peer, port)
+        yield list(words)
+        for i, peer in enumerate(self._peers):
+            self._enrol(i, peer, peer.port)
+
+    def _enrol(self, i: int, peer: BenchPeer, port: int) -> None:
+        text = json.dumps(peer.site.enrolment(port))
+        (self._folder / f"{i}.json").write_text(text, encoding="utf-8")
+
     def provision(self) -> None:
         """So that no run finds other files than the next one."""
         self._rig.plainly(self.words("provision", 0, len(self._peers)))

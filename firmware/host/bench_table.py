@@ -94,7 +94,9 @@ _WHO = {"TLS": TLS, "plain": PLAIN, "ours": OURS}
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
-    parts = [_bars(rows), _instructions(rows), _heap(rows), _parts(rows), _paper(rows)]
+    parts = [
+        _bars(rows), _instructions(rows), _heap(rows), _wire(rows), _parts(rows), _paper(rows)
+    ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
 
 
@@ -185,6 +187,16 @@ def _heap(rows: Sequence[Row]) -> str:
             head = ["measure", "variant", "MicroPython", "of it code", "C libraries", "together"]
             title = f"The least bytes with which it connects and publishes, {bits} bit"
             parts.append(f"{title}:\n\n{_lines(head, body)}")
+    return "\n\n".join(parts)
+
+
+def _wire(rows: Sequence[Row]) -> str:
+    parts = []
+    for direction, words in (("sent", "sends"), ("received", "receives")):
+        grid = [r for r in rows if r["params"].get("direction") == direction and r["value"]]
+        if grid:
+            title = f"Bytes that the client {words}, as TCP carries them without its own headers"
+            parts.append(f"{title}:\n\n{_grid(grid)}")
     return "\n\n".join(parts)
 
 
