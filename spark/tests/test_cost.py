@@ -16,7 +16,7 @@ from spark_rows import ROOT, Row, bench, document, figure, plain
 
 DEVICE = document("spark/tests/data/device.json")
 PURPOSES = document("gateway/bench/purposes.json")
-PLACE = {"machine": "x86_64", "python": "3.11"}
+PLACE: dict[str, Any] = {"machine": "x86_64", "python": "3.11"}
 
 
 def of(rows: list[Row], measure: str, variant: str, **params: Any) -> Row:
@@ -33,7 +33,7 @@ def of(rows: list[Row], measure: str, variant: str, **params: Any) -> Row:
 
 def test_whole_frame(spark: SparkSession) -> None:
     """The newest of each thing; ratios within what was asked alike, on one machine."""
-    asked = {"burst": 1, "process": "gateway", **PLACE}
+    asked: dict[str, Any] = {"burst": 1, "process": "gateway", **PLACE}
     old = [figure("cpu_message", "labels", 400.0, n=10, reservations=0, **asked)]
     new = [
         figure("cpu_message", "mosquitto", 50.0, n=10, low=45.0, high=60.0, reservations=0,
@@ -93,7 +93,8 @@ def test_rows_of_the_real_benches(spark: SparkSession) -> None:
     told = {tuple(row[name] for name in shown): row for row in rows}
 
     def ratio(measure: str, variant: str, base: str) -> float:
-        return round(of(DEVICE, measure, variant)["value"] / of(DEVICE, measure, base)["value"], 4)
+        mine, its = (of(DEVICE, measure, each)["value"] for each in (variant, base))
+        return round(float(mine / its), 4)
 
     for measure, size in (("connect", 64), ("subscribe", 0), ("receive", 64), ("publish", 64)):
         for variant in ("sealmq-ccm", "sealmq-chacha", "tls13-ecdsa", "tls13-rsa"):

@@ -14,7 +14,7 @@ from spark_rows import COMMIT, EARLIER, RUN, RUN_BEFORE, Row, bench, figure, hil
 
 FAIL = {"outcome": "fail", "cause": "silent"}
 SKIP = {"outcome": "skip", "cause": "no means", "ms": 0}
-PLACE = {"machine": "x86_64", "python": "3.11"}
+PLACE: dict[str, Any] = {"machine": "x86_64", "python": "3.11"}
 
 
 def before(**more: Any) -> Row:
@@ -115,7 +115,7 @@ def test_whole_frame(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
-def rounds(rng: random.Random, at: float, noise: float, n: int = 10) -> dict[str, float]:
+def rounds(rng: random.Random, at: float, noise: float, n: int = 10) -> dict[str, Any]:
     """A median and the interval that the benches take of so many values."""
     drawn = sorted(at * rng.lognormvariate(0, noise) for _ in range(n))
     return {"value": statistics.median(drawn), "low": drawn[1], "high": drawn[-2], "n": n}

@@ -11,8 +11,10 @@ from ..cutting import Cutting
 def _run(bench: Bench) -> None:
     count = bench.options.cuts // 3
     cutting = Cutting(bench, before=lambda: bench.meet(bench.rekey_all))
-    with bench.stage("measure") as stage:
+    with bench.stage("measure-plain") as stage:
         plain = Cutting(bench).measure()
+        stage.count(plain)
+    with bench.stage("measure") as stage:
         changes = cutting.measure()
         stage.count(changes)
     cutting.all(count, min(plain, changes - 1), changes)
