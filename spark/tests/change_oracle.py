@@ -19,7 +19,7 @@ class Found(NamedTuple):
     measure: str
     hour: datetime
     hours: int
-    count: int
+    messages: int
     usual: float
     z: float
 

@@ -163,8 +163,8 @@ def test_who_is_found(spark: SparkSession) -> None:
     assert len(expected) > 50
     assert len(kinds) >= 6
     assert [row[:6] for row in found] == [row[:6] for row in expected]
-    for got, wanted in zip(found, expected, strict=True):
-        assert got[6:] == pytest.approx(wanted[6:], abs=0.011)
+    for got, right in zip(found, expected, strict=True):
+        assert got[6:] == pytest.approx(right[6:], abs=0.011)
 
 
 def history(rng: random.Random, first: int, end: int) -> Counts:

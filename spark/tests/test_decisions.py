@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -13,9 +14,9 @@ from sealmq_spark.measures.unenforced import unenforced
 
 HOUR = NOON.replace(minute=0)
 LATER = NOON + timedelta(minutes=50)
-WHO = {"client": "panel", "topic": "machine/1"}
-WHY = {"reason": "it says so"}
-NO = {"rule": "labels.publish.other-label", **WHY}
+WHO: dict[str, Any] = {"client": "panel", "topic": "machine/1"}
+WHY: dict[str, Any] = {"reason": "it says so"}
+NO: dict[str, Any] = {"rule": "labels.publish.other-label", **WHY}
 
 
 def test_all_events_are_known() -> None:
@@ -25,7 +26,7 @@ def test_all_events_are_known() -> None:
 
 
 def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
-    minute = {"count": 3, "label": "low", **WHO}
+    minute: dict[str, Any] = {"count": 3, "label": "low", **WHO}
     records = [
         # Counted by the minute: the hour is the minute's, though the record came an hour later.
         record("publish-accepted", NOON + timedelta(minutes=42), **minute),
@@ -111,8 +112,8 @@ def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
 
 
 def test_what_was_let_through(spark: SparkSession) -> None:
-    rule = str(NO["rule"])
-    through = {**WHO, "rule": rule, "question": "publish"}
+    rule = NO["rule"]
+    through: dict[str, Any] = {**WHO, "rule": rule, "question": "publish"}
     records = [
         record("unenforced", NOON, **through, count=2),
         record("unenforced", NOON + timedelta(minutes=42), **through, count=3),

@@ -25,9 +25,9 @@ def test_who_got_what(spark: SparkSession) -> None:
     def minute(n: int) -> datetime:
         return NOON + timedelta(minutes=n)
 
-    care = {"client": "panel", "topic": "a/b", "label": "low", "purpose": "care", "under": "a/#"}
-    bill = care | {"purpose": "billing", "under": "a/b"}
-    plain = {"client": "panel", "topic": "a/b", "label": "low"}
+    plain: dict[str, Any] = {"client": "panel", "topic": "a/b", "label": "low"}
+    care = plain | {"purpose": "care", "under": "a/#"}
+    bill = plain | {"purpose": "billing", "under": "a/b"}
     records = [
         # Out of order; a minute that was written in two parts; two mediators.
         record("delivered", minute(7), **care, count=2),

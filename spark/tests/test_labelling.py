@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -12,7 +13,7 @@ from sealmq_spark.measures.labelling import labelling
 
 def test_labels_given_and_lost(spark: SparkSession) -> None:
     later = NOON + timedelta(milliseconds=1234)
-    first = {"client": "pump", "topic": "machine/1", "label": "low"}
+    first: dict[str, Any] = {"client": "pump", "topic": "machine/1", "label": "low"}
     records = [
         record("topic-labelled", **first, rule="labels.publish.first"),
         record("topic-labelled", **first | {"topic": "machine/2"}),

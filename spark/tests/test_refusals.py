@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,7 @@ from sealmq_spark.measures.refusals import CLASSES, NO_ATTACK, refusals
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUR = NOON.replace(minute=0)
-WHY = {"reason": "it says so"}
+WHY: dict[str, Any] = {"reason": "it says so"}
 KNOWN = {*CLASSES, *NO_ATTACK}
 # SPEC.md calls it by its meaning, the code by its error.
 AS_CODE = {"epoch": "wrongepoch", "rate": "ratelimited"}
@@ -64,12 +65,12 @@ def test_every_class_has_been_thought_of() -> None:
 
 
 def test_what_was_refused(spark: SparkSession) -> None:
-    who = {"client": "panel", "topic": "machine/1"}
+    who: dict[str, Any] = {"client": "panel", "topic": "machine/1"}
 
-    def packet(rule: str, **more: object) -> dict[str, object]:
+    def packet(rule: str, **more: Any) -> dict[str, Any]:
         return record("packet-refused", **{"peer": PEER, "rule": rule, **WHY, **more})
 
-    def folded(of: str, rule: str, count: int, **more: object) -> dict[str, object]:
+    def folded(of: str, rule: str, count: int, **more: Any) -> dict[str, Any]:
         return record("folded", of=of, rule=rule, count=count, **more)
 
     later = NOON + timedelta(hours=1)
