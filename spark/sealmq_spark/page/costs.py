@@ -6,6 +6,7 @@ Chen and Wilson, Table 5 (differences by stage) and Figures 4 to 7 (CPU, memory,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -150,7 +151,7 @@ def _absolute(unit: str, rows: Rows, series: Sequence[Series]) -> Markup | None:
     if not of_unit:
         return None
     used = [one for one in series if any(row["variant"] == one.name for row in of_unit)]
-    scale = logarithmic(_values(of_unit), lambda value: words.measured(value, unit))
+    scale = logarithmic(_values(of_unit), partial(words.measured, of=unit), base=_base(unit))
     each = []
     for stage in list(dict.fromkeys(_stage(row) for row in of_unit))[:_MOST]:
         own = {str(row["variant"]): row for row in of_unit if _stage(row) == stage}
@@ -175,6 +176,10 @@ def _absolute(unit: str, rows: Rows, series: Sequence[Series]) -> Markup | None:
     )
 
 
+def _base(unit: str) -> int:
+    return 4 if unit.startswith("bytes") else 10
+
+
 def _values(rows: Rows) -> list[float]:
     names = ("value", "low", "high")
     return [row[name] for row in rows for name in names if row.get(name) is not None]
@@ -197,7 +202,7 @@ def _rest(unit: str, rows: Rows) -> Markup | None:
     if not of_unit:
         return None
     drawn = of_unit[:_MOST]
-    scale = logarithmic(_values(drawn), lambda value: words.measured(value, unit))
+    scale = logarithmic(_values(drawn), partial(words.measured, of=unit), base=_base(unit))
     each = []
     one = Series("", "blue", "circle")
     for row in drawn:

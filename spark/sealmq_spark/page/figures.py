@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from . import svg
-from .markup import Markup, escape, named, tag
+from .markup import Markup, cut, named, plain, tag
 
 Cell = str | Markup
+_HEAD = 24
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class Column:
     name: str
     number: bool = False
 
+    @property
+    def head(self) -> Markup:
+        return named(self.name, _HEAD)
+
+    @property
+    def label(self) -> str:
+        """Where the head of the table is not shown, it stands before each cell."""
+        return cut(plain(self.name), _HEAD)
+
 
 def figure(title: str, *body: object, note: object = None, kind: str = "") -> Markup:
     """A plot with its title; note: units, and how to read it."""
@@ -42,11 +52,11 @@ def legend(series: Iterable[Series]) -> Markup:
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], label: str) -> Markup:
     """Numbers and words, nothing drawn. At little width each row becomes a card of lines."""
-    heads = [tag("th", one.name, scope="col", class_=_kind(one)) for one in columns]
+    heads = [tag("th", one.head, scope="col", class_=_kind(one)) for one in columns]
     body = []
     for row in rows:
         cells = [
-            tag("td", cell, class_=_kind(one), data_label=one.name)
+            tag("td", cell, class_=_kind(one), data_label=one.label)
             for one, cell in zip(columns, row, strict=True)
         ]
         body.append(tag("tr", cells))
@@ -93,7 +103,6 @@ __all__ = [
     "Column",
     "Series",
     "code",
-    "escape",
     "figure",
     "folded",
     "legend",

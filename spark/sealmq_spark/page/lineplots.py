@@ -31,8 +31,9 @@ def by_size(rows: Rows, series: Sequence[Series]) -> Markup | None:
         sized = [r for r in own if (r.get("size") or 0) > 0 and not r.get("key")]
         if not sized:
             continue
+        base = 4 if unit.startswith("bytes") else 10
         used += [str(r["variant"]) for r in sized]
-        up = logarithmic(_values(sized), partial(words.measured, of=unit))
+        up = logarithmic(_values(sized), partial(words.measured, of=unit), base=base)
         across = _sizes(sorted({r["size"] for r in sized}))
         for measure in measures:
             of = [r for r in sized if r["measure"] == measure]

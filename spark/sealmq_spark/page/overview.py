@@ -75,17 +75,8 @@ def _verdict(summary: Mapping[str, Any], tiles: Sequence[Tile]) -> tuple[str, tu
 
 
 def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
-    headline, kept = summary["headline"], summary["kept"]
+    headline = summary["headline"]
     quarantined = summary.get("quarantined") or 0
-    files = ", ".join(
-        f"{words.short(kept.get(key) or 0)} {name}"
-        for key, name in (
-            ("audit", "audit"),
-            ("hil", "rig"),
-            ("nonce", "nonces"),
-            ("bench", "bench"),
-        )
-    )
     allowed, denied = headline.get("allowed"), headline.get("denied")
     share = words.share(denied, allowed + denied) if allowed is not None and denied else ""
     passed, failed = headline.get("passed"), headline.get("failed")
@@ -100,7 +91,6 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
         _counted("failed", failed, "behaviours", "look", _of(passed, "passed", "")),
         _counted("flaky", headline.get("flaky"), "flaky", "look"),
         _counted("quarantined", quarantined, "quarantine", "look", "lines no contract has"),
-        Tile("lines", words.short(summary.get("lines") or 0), "about", "", files),
         _plain("denied", denied, "decisions", f"{share} of all" if share else ""),
         _plain("disclosed", headline.get("disclosed"), "disclosures", "messages to readers"),
         _plain("labelled", headline.get("labelled"), "labelling", "topics"),

@@ -107,7 +107,7 @@ def stages(summary: Mapping[str, Any], shown: Shown) -> Markup:
         name = tag("span", named(row.get("stage")), tag("small", _moved(row)))
         cells = [_between(row, key) for key, _ in _QUANTILES]
         group = f"{row.get('behaviour')} ({row.get('kind')})"
-        each.append(rowplots.Row(name, drawn, [*cells, words.count(row.get("n"))], group=group))
+        each.append(rowplots.Row(name, drawn, [*cells, words.figure(row.get("n"))], group=group))
     columns = [Column(name, True) for name in ("median", "p95", "p99", "n")]
     virtual = any(row.get("kind") == "virtual" for row in rows)
     warning = " Times of virtual boards say nothing about silicon." if virtual else ""
@@ -204,7 +204,7 @@ def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup:
         numbers = [row.get(key) or 0 for key in ("cuts", "inside", "changes", "failed")]
         drawn = rowplots.stacked(values, [one.colour for one in series], scale)
         group = str(row.get("behaviour") or "")
-        each.append(rowplots.Row(name, drawn, [words.count(n) for n in numbers], group=group))
+        each.append(rowplots.Row(name, drawn, [words.figure(n) for n in numbers], group=group))
     columns = [Column(name, True) for name in ("cuts", "inside", "changes", "failed")]
     return tag(
         "div",
@@ -305,7 +305,7 @@ def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup:
             tag("small", named(row.get("part"), 60, "")),
         )
         cells = [
-            str(row.get("what") or ""),
+            named(row.get("what"), 24, ""),
             words.short(row.get("before")),
             words.short(row.get("now")),
             words.ratio(row.get("ratio")),

@@ -33,7 +33,7 @@ def rows(
     heads = [
         tag("th", names, scope="col", class_="name"),
         tag("th", svg.axis(scale), class_="drawn", aria_hidden="true"),
-        [tag("th", one.name, scope="col", class_="number") for one in columns],
+        [tag("th", one.head, scope="col", class_="number") for one in columns],
     ]
     body: list[Markup] = []
     group = ""
@@ -48,14 +48,14 @@ def rows(
         "table",
         tag("thead", tag("tr", heads)),
         tag("tbody", body),
-        class_=f"rows n{len(columns)}",
+        class_=f"rows n{len(columns)}" if len(columns) <= 5 else "rows many",
         aria_label=label,
     )
 
 
 def _row(row: Row, columns: Sequence[Column], lines: Sequence[Markup]) -> Markup:
     cells = [
-        tag("td", cell, class_="number", data_label=one.name)
+        tag("td", cell, class_="number", data_label=one.label)
         for one, cell in zip(columns, row.cells, strict=True)
     ]
     # With nothing to draw (the rest of a long tail) the lines would mean nothing.

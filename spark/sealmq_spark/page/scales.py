@@ -65,27 +65,29 @@ def logarithmic(
     text: Callable[[Number], str] = short,
     most: int = 7,
     zero: bool = False,
+    base: int = 10,
 ) -> Scale:
     """Whole decades round `values`; where that is but one or two, 2 and 5 have ticks as well.
 
-    zero: a place of its own at the left end for what is not above 0.
+    zero: a place of its own at the left end for what is not above 0. base: 4 for bytes, whose
+    round numbers are powers of two.
     """
     good = [float(value) for value in values if math.isfinite(value) and value > 0]
-    low, high = (min(good), max(good)) if good else (1.0, 10.0)
-    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    low, high = (min(good), max(good)) if good else (1.0, float(base))
+    first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
     last = max(last, first + 1)
     span = last - first
     room = _ZERO if zero else 0.0
 
     def of(value: float) -> float:
-        return room + (1 - room) * (math.log10(value) - first) / span if value > 0 else 0.0
+        return room + (1 - room) * (math.log(value, base) - first) / span if value > 0 else 0.0
 
-    if span <= 2:
+    if span <= 2 and base == 10:
         marks = [10.0**e * m for e in range(first, last) for m in (1, 2, 5)] + [10.0**last]
         lesser = {value for value in marks if f"{value:e}"[0] != "1"}
     else:
         every = math.ceil(span / (most - 1))
-        marks = [10.0**e for e in range(first, last + 1, every)]
+        marks = [float(base) ** e for e in range(first, last + 1, every)]
         lesser = set(marks[1::2]) if len(marks) > 4 else set()
     ticks = [Tick(of(v), text(v), minor=v in lesser) for v in marks]
     return Scale(tuple([Tick(0.0, "0"), *ticks] if zero else ticks), of)

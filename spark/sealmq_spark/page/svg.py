@@ -148,7 +148,7 @@ def axis(scale: Scale) -> Markup:
             continue
         kind = "tick minor" if tick.minor else "tick"
         # At the ends the text stays within the column.
-        kind += " first" if tick.place < 0.04 else " last" if tick.place > 0.96 else ""
+        kind += " first" if tick.place < 0.06 else " last" if tick.place > 0.9 else ""
         texts.append(tag("text", tick.text, x=percent(tick.place), y="13", class_=kind))
     return tag("svg", texts, class_="axis", aria_hidden="true")
 

@@ -76,7 +76,7 @@ def _denied(rules: Sequence[Mapping[str, Any]]) -> Markup:
         rowplots.Row(
             rowplots.name_of(row, "rule", "no rule"),
             [] if row.get("others") else rowplots.stacked([row["denied"]], ["orange"], scale),
-            [words.count(row["denied"])],
+            [words.figure(row["denied"])],
             tail=bool(row.get("others")),
         )
         for row in rules
@@ -85,7 +85,8 @@ def _denied(rules: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _both(title: str, key: str, shown: Shown, empty: str = "none") -> Markup | None:
-    found = shown.get(f"decisions_{key}", ())
+    rows = shown.get(f"decisions_{key}", ())
+    found = [row for row in rows if row.get("allowed") or row.get("denied")]
     if not found:
         return None
     values = [row.get(name) or 0 for row in found for name in ("allowed", "denied")]
@@ -98,7 +99,7 @@ def _both(title: str, key: str, shown: Shown, empty: str = "none") -> Markup | N
             for one in (ALLOWED, DENIED)
             if row.get(one.name)
         ]
-        cells = [words.count(row.get("allowed") or 0), words.count(row.get("denied") or 0)]
+        cells = [words.figure(row.get("allowed") or 0), words.figure(row.get("denied") or 0)]
         name = rowplots.name_of(row, key, empty)
         each.append(rowplots.Row(name, [] if tail else drawn, cells, tail=tail))
     columns = [Column("allowed", True), Column("denied", True)]
@@ -128,7 +129,7 @@ def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup:
             None if tail else tag("small", named(row.get("client"), 48), ", ", row.get("rule")),
         )
         drawn = [] if tail else rowplots.stacked([row["count"]], ["orange"], scale)
-        cells = [str(row.get("question") or ""), words.count(row["count"])]
+        cells = [named(str(row.get("question") or ""), 24, ""), words.figure(row["count"])]
         each.append(rowplots.Row(name, drawn, cells, tail=tail))
     columns = [Column("question", True), Column("let through", True)]
     return tag(
@@ -209,7 +210,7 @@ def _refused(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> M
             None if tail else tag("small", named(row.get("rule"), 48, "")),
         )
         drawn = [] if tail else rowplots.stacked([row["count"]], [colour], scale)
-        cells = ["" if tail else str(row.get("class") or ""), words.count(row["count"])]
+        cells = [named("" if tail else row.get("class"), 24, ""), words.figure(row["count"])]
         each.append(rowplots.Row(name, drawn, cells, tail=tail))
     columns = [Column("class", True), Column("refused", True)]
     return figure(

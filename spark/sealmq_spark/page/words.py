@@ -8,8 +8,15 @@ from datetime import UTC, datetime
 
 Number = int | float
 
-_STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SIZES = (
+    (1 << 60, "EiB"),
+    (1 << 50, "PiB"),
+    (1 << 40, "TiB"),
+    (1 << 30, "GiB"),
+    (1 << 20, "MiB"),
+    (1 << 10, "KiB"),
+)
 _TIMES = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
 # A number and its unit stay on one line.
 GAP = "\u00a0"
@@ -31,10 +38,15 @@ def _columns(sign: str) -> int:
 
 
 def count(value: Number | None) -> str:
-    """All digits, in groups of three: 1,234,567."""
+    """All digits, in groups of three: 1,234,567. Beyond 10¹⁵ nobody reads them all."""
     if value is None or not math.isfinite(value):
         return DASH
-    return f"{round(value):,}"
+    return f"{round(value):,}" if abs(value) < 1e15 else short(value)
+
+
+def figure(value: Number | None) -> str:
+    """For a column of a plot: all digits while there is room for them."""
+    return count(value) if value is None or abs(value) < 1e7 else short(value)
 
 
 def short(value: Number | None) -> str:
@@ -77,7 +89,7 @@ def ratio(value: Number | None) -> str:
     """How many times as much: 0.58×, 139×."""
     if value is None or not math.isfinite(value):
         return DASH
-    return f"{digits(value)}×"
+    return f"{short(value) if abs(value) >= 1e4 else digits(value)}×"
 
 
 def duration(ms: Number | None) -> str:
@@ -86,7 +98,8 @@ def duration(ms: Number | None) -> str:
         return DASH
     for step, sign in _TIMES:
         if abs(ms) >= step:
-            return f"{digits(ms / step)}{GAP}{sign}"
+            much = ms / step
+            return f"{short(much) if abs(much) >= 1e4 else digits(much)}{GAP}{sign}"
     return "0" if ms == 0 else f"{digits(ms * 1000)}{GAP}µs"
 
 
