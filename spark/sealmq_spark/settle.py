@@ -119,8 +119,9 @@ class _Settling:
         dated.write.mode("overwrite").partitionBy("day").parquet(str(self._place.out / name))
 
     def _documents(self) -> DataFrame:
-        read = self._spark.read.option("wholetext", "true").option("pathGlobFilter", "*.json")
-        texts = read.text(str(self._place.documents)).select(
+        read = self._spark.read.option("pathGlobFilter", "*.json")
+        # As an argument: without it `text` sets the option of that name back to false.
+        texts = read.text(str(self._place.documents), wholetext=True).select(
             F.col("value").alias("raw"),
             F.col("_metadata.file_name").alias("name"),
             F.col("_metadata.file_modification_time").alias("made"),
