@@ -18,6 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from sealmq_hil.behaviour import NAMES
+from sealmq_hil.processes import sealmq
 
 ROOT = Path(__file__).parents[2]
 # Closed segments by their names: what happened, and the nonces that were seen.
@@ -171,9 +172,13 @@ def test_a_client_whose_counter_begins_anew_is_found_out(tmp_path: Path) -> None
     assert verdicts["flash"] == ""
     assert verdicts["mediator-loss"].startswith("sealed twice with other content: m2 1 1 1 ")
     assert " m1 1 0 1 " in verdicts["mediator-loss"]
-    # Whoever reads the lines finds the same.
+    # Whoever reads the lines finds the same, and so does the report over them.
     found = reused(lines(out, "nonce"))
     assert {(row["layer"], row["board"]) for row in found} >= {
         ("m1", "virtual-1"),
         ("m2", "virtual-1"),
     }
+    words = sealmq("report", out, "--out", tmp_path / "report", "--json")
+    reported = subprocess.run(words, capture_output=True, text=True, timeout=900, cwd=ROOT)
+    assert reported.returncode == 1, reported.stderr
+    assert json.loads(reported.stdout)["headline"]["nonces_repeated"] == len(found)
