@@ -86,19 +86,19 @@ def wire(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     what = measure.removeprefix("wire_")
     times = (0, CLIENTS) if what == "connect" else (0, _OFTEN)
     with rig.far_end(variant, 1 + CLIENTS if what == "connect" else 1) as far:
-        counts = [_bytes(rig, far, far.words(what, size, n)) for n in times]
+        few, many = (_bytes(rig, far, far.words(what, size, n)) for n in times)
     params: dict[str, Any] = {"first_publish_qos": 1} if what == "connect" else {"qos": 0}
     return [
         row(
             measure,
             variant,
             size,
-            max(0.0, each(*pair, *times)),
+            max(0.0, each(few[way], many[way], *times)),
             "bytes",
             times[1],
             {"direction": direction, **params},
         )
-        for direction, pair in zip(DIRECTIONS, zip(*counts, strict=True), strict=True)
+        for way, direction in enumerate(DIRECTIONS)
     ]
 
 

@@ -149,7 +149,9 @@ def test_table_5(spark: SparkSession) -> None:
         figure("heap_peak", variant, value, "bytes", bits=64, messages=100)
         for variant, value in (("plain", 100), ("sealmq-ccm", 150))
     ]
-    found = plain(paper(bench(spark, {"f": (1, rows)})), "what", "comparison", "size", "stage")
+    found = plain(
+        paper(cost(bench(spark, {"f": (1, rows)}))), "what", "comparison", "size", "stage"
+    )
     assert [row[0] for row in found] == ["heap"] + 24 * ["instructions"]
     assert [row[1:] for row in found] == [
         ("ours > plain", 64, "overall", 50.0, None),

@@ -67,6 +67,7 @@ def test_whole_frame(spark: SparkSession) -> None:
     expected = {
         "one": (1, 5.0, 5, 5, 5.0, 5, 5, 5.0, 5, 5),
         "twenty": (20, 10.5, 6, 14, 19.05, 16, 20, 19.81, 17, 20),
+        "empty": (0, *(None,) * 9),
         "two": (2, 4.0, 4, 4, 4.0, 4, 4, 4.0, 4, 4),
     }
     told = {row[0]: row[1:] for row in found}

@@ -29,19 +29,17 @@ def cost(bench: DataFrame) -> DataFrame:
     interval. The ratios compare what was asked alike and measured on the same machine, and are null
     where the base was not measured; ratios themselves (`times`) get none.
     """
-    each = newest(bench)
-    found = each
+    scene = Window.partitionBy(*_SCENE)
+    ratios = {}
     for name, variants in BASES.items():
-        bases = each.where(F.col("variant").isin(*variants) & (F.col("unit") != "times"))
+        is_base = F.col("variant").isin(*variants) & (F.col("unit") != "times")
         # What a base was asked twice, in ways that others were not asked, is no base.
-        one = bases.groupBy(*_SCENE).agg(
-            F.when(F.count("*") == 1, F.nullif(F.max("value"), F.lit(0.0))).alias("base")
+        base = F.when(
+            F.count_if(is_base).over(scene) == 1,
+            F.nullif(F.max(F.when(is_base, F.col("value"))).over(scene), F.lit(0.0)),
         )
-        found = (
-            found.join(one, _SCENE, "left")
-            .withColumn(name, F.round(F.col("value") / F.col("base"), 4))
-            .drop("base")
-        )
+        ratios[name] = F.round(F.col("value") / base, 4)
+    found = newest(bench).withColumns(ratios)
     return found.select(
         what().alias("what"),
         stage().alias("stage"),

@@ -7,7 +7,7 @@ nobody sees the flash: its cuts are times, and its `measure` counts milliseconds
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 SECTOR = 4096
@@ -34,8 +34,8 @@ def cuts(hil: DataFrame) -> DataFrame:
             F.count("*").alias("cuts"),
             F.count_if("cut_inside").alias("inside"),
             F.count_if(~F.coalesce("cut_inside", F.lit(False))).alias("between"),
-            F.count_distinct(F.expr(f"cut_address div {SECTOR}")).alias("sectors"),
-            F.count_distinct("cut_after").alias("changes"),
+            _distinct(F.expr(f"cut_address div {SECTOR}")).alias("sectors"),
+            _distinct(F.col("cut_after")).alias("changes"),
             F.count_if(F.col("outcome") == "fail").alias("failed"),
         )
     )
@@ -48,30 +48,18 @@ def coverage(hil: DataFrame) -> DataFrame:
     possible: how many. cut, inside, between: distinct ones of them that were, over all boards and
     runs. Virtual boards only, and behaviours that counted changes.
     """
-    seen = hil.where(COUNTED)
-    spans = (
-        seen.where("outcome = 'pass' and count is not null")
-        .groupBy("behaviour")
-        .agg(
-            (F.coalesce(_most(WITHOUT), F.lit(0)) + 1).alias("first"), _most(MEASURE).alias("last")
-        )
-        .where("last is not null")
-        # A start that had nothing more to write was cut at its last change.
-        .withColumn("first", F.least("first", "last"))
-    )
-    falls = seen.where("cut_after is not null").select(
-        "behaviour", "cut_after", F.coalesce("cut_inside", F.lit(False)).alias("inside")
-    )
-    within = spans.join(falls, "behaviour", "left").withColumn(
-        "cut_after",
-        F.when(F.col("cut_after").between(F.col("first"), F.col("last")), F.col("cut_after")),
-    )
-    inside = F.when(F.col("inside"), F.col("cut_after"))
-    between = F.when(~F.col("inside"), F.col("cut_after"))
-    found = within.groupBy("behaviour", "first", "last").agg(
-        F.count_distinct("cut_after").alias("cut"),
-        F.count_distinct(inside).alias("inside"),
-        F.count_distinct(between).alias("between"),
+    own = Window.partitionBy("behaviour")
+    number = F.col("cut_after")
+    spans = hil.where(COUNTED).withColumn("last", _most(MEASURE).over(own)).where("last > 0")
+    # A start that had nothing more to write was cut at its last change.
+    plain = F.coalesce(_most(WITHOUT).over(own), F.lit(0)) + 1
+    first = spans.withColumn("first", F.least(plain, "last"))
+    within = F.when(number.between(F.col("first"), F.col("last")), number)
+    inside = F.coalesce("cut_inside", F.lit(False))
+    found = first.groupBy("behaviour", "first", "last").agg(
+        _distinct(within).alias("cut"),
+        _distinct(F.when(inside, within)).alias("inside"),
+        _distinct(F.when(~inside, within)).alias("between"),
     )
     possible = F.col("last") - F.col("first") + 1
     return found.select(
@@ -87,4 +75,10 @@ def coverage(hil: DataFrame) -> DataFrame:
 
 
 def _most(stage: str) -> Column:
-    return F.max(F.when(F.col("stage") == stage, F.col("count")))
+    counted = (F.col("stage") == stage) & (F.col("outcome") == "pass")
+    return F.max(F.when(counted, F.col("count")))
+
+
+def _distinct(value: Column) -> Column:
+    """How many distinct ones: a board's flash has a thousand sectors."""
+    return F.size(F.collect_set(value))

@@ -14,8 +14,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from .cost import cost
-
 STAGES = ("connect", "subscribe", "receive", "publish")
 OVERALL = "overall"
 _SHOWN = (*STAGES, OVERALL)
@@ -34,8 +32,8 @@ _SIZED = ("receive", "publish", OVERALL)
 _KEYS = {"instructions": "", "wire": "direction=sent", "heap": "bits=64"}
 
 
-def paper(bench: DataFrame) -> DataFrame:
-    """bench -> what (instructions, wire, heap), comparison, size, stage, percent, paper.
+def paper(cost: DataFrame) -> DataFrame:
+    """cost -> what (instructions, wire, heap), comparison, size, stage, percent, paper.
 
     percent: more than the other, here. paper: the same there, where it says so. size: of the
     payload that is received and published; a connect and a subscription have none, and count the
@@ -48,7 +46,7 @@ def paper(bench: DataFrame) -> DataFrame:
         kept |= (kind == each) & (key == its) & stage.isin(*stages)
     size = F.when(stage.isin(*_SIZED), F.col("size"))
     # One figure a cell, whatever the documents hold: a map with a key twice would end the job.
-    rows = cost(bench).where(kept).groupBy(kind, stage, "variant", size.alias("size"))
+    rows = cost.where(kept).groupBy(kind, stage, "variant", size.alias("size"))
     cell = F.struct(_cell(stage, F.col("variant"), F.col("size")), "value")
     values = (
         rows.agg(F.max("value").alias("value"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from .behaviours import VERDICT
+from .behaviours import OUTCOMES, VERDICT
 from .flaky import DIRTY, UNKNOWN
 from .noise import longer
 from .spread import spread
@@ -34,33 +34,30 @@ def runs(hil: DataFrame) -> DataFrame:
         F.sort_array(F.collect_set("kind")).alias("kinds"),
         F.sort_array(F.collect_set("chip")).alias("chips"),
         F.sort_array(F.collect_set(behaviour)).alias("behaviours"),
-        F.count_distinct("board").alias("boards"),
+        F.size(F.collect_set("board")).alias("boards"),
     )
 
 
 def pairs(hil: DataFrame) -> DataFrame:
     """hil -> now_run, before_run; no row for a set of boards that has nothing to compare."""
-    order = Window.partitionBy(*_BOARDS).orderBy(F.desc("began"), F.desc("run"))
-    each = runs(hil).withColumn("turn", F.row_number().over(order))
-    now = each.where("turn = 1").select(
-        *_BOARDS,
-        F.col("run").alias("now_run"),
-        F.col("commit").alias("now_commit"),
-        F.col("behaviours").alias("now_behaviours"),
-    )
-    both = F.size(F.array_intersect("behaviours", "now_behaviours"))
-    unsure = F.col("commit").endswith(DIRTY) | (F.col("commit") == UNKNOWN)
-    found = (
-        each.where("turn > 1")
-        .join(now, _BOARDS, "inner")
-        .where(
-            ((F.col("commit") != F.col("now_commit")) | unsure)
-            & (2 * both >= F.size("behaviours"))
-            & (2 * both >= F.size("now_behaviours"))
+    each = F.sort_array(F.collect_list(F.struct("began", "run", "commit", "behaviours")), asc=False)
+    sets = runs(hil).groupBy(*_BOARDS).agg(each.alias("each")).withColumn("now", F.col("each")[0])
+
+    def alike(run: Column) -> Column:
+        its = run["behaviours"]
+        both = F.size(F.array_intersect(its, "now.behaviours"))
+        unsure = run["commit"].endswith(DIRTY) | (run["commit"] == UNKNOWN)
+        return (
+            (run["run"] != F.col("now.run"))
+            & ((run["commit"] != F.col("now.commit")) | unsure)
+            & (2 * both >= F.size(its))
+            & (2 * both >= F.size("now.behaviours"))
         )
+
+    last = sets.select(
+        F.col("now.run").alias("now_run"), F.get(F.filter("each", alike), F.lit(0)).alias("last")
     )
-    last = found.groupBy("now_run").agg(F.min_by("run", "turn").alias("before_run"))
-    return last.select(*_PAIR)
+    return last.where("last is not null").select("now_run", F.col("last.run").alias("before_run"))
 
 
 def of_rig(hil: DataFrame) -> DataFrame:
@@ -74,84 +71,81 @@ def of_rig(hil: DataFrame) -> DataFrame:
     )
     sides = both.select(*_PAIR, which.alias("s")).select(*_PAIR, "s.which", "s.run")
     lines = hil.join(F.broadcast(sides), "run", "inner")
-    return _verdicts(lines).unionByName(_slower(lines))
+    return _judged(_beside(lines))
 
 
-def _verdicts(lines: DataFrame) -> DataFrame:
-    """fails: more often than before, where nothing failed or everything does now. skipped, gone:
-    passed before, and now nobody tried."""
-    counts = {
-        f"{which}_{outcome}": F.count_if((F.col("which") == which) & (F.col("outcome") == outcome))
-        for which in ("now", "before")
-        for outcome in ("pass", "fail", "skip")
-    }
-    each = (
-        lines.where(VERDICT)
-        .groupBy(*_PAIR, "behaviour")
-        .agg(*(column.alias(name) for name, column in counts.items()))
+def _beside(lines: DataFrame) -> DataFrame:
+    """A row for each behaviour and stage, and in it two structs: now, before (null: not there)."""
+    by = [*_PAIR, "behaviour", "stage"]
+    took = F.when((F.col("outcome") == "pass") & (F.col("ms") > 0), F.col("ms"))
+    counted = [
+        F.count_if(F.col("outcome") == outcome).alias(name) for name, outcome in OUTCOMES.items()
+    ]
+    shared = F.bool_and(F.col("kind") == "virtual").alias("shared")
+    each = spread(lines.withColumn("took", took), [*by, "which"], "took", *counted, shared)
+    its = F.struct("n", "median", "median_low", "median_high", *OUTCOMES)
+    sides = (
+        F.max(F.when(F.col("which") == which, its)).alias(which) for which in ("now", "before")
     )
-    tried = {which: F.col(f"{which}_pass") + F.col(f"{which}_fail") for which in ("now", "before")}
-    shares = {
-        which: F.coalesce(F.col(f"{which}_fail") / F.nullif(tried[which], F.lit(0)), F.lit(0.0))
-        for which in ("now", "before")
-    }
-    now, before = shares["now"], shares["before"]
-    fails = (now > before) & ((before == 0) | (now == 1)) & (tried["before"] > 0)
-    passed = (F.col("before_pass") > 0) & (tried["now"] == 0)
-    what = (
+    return each.groupBy(*by).agg(*sides, F.bool_and("shared").alias("shared"))
+
+
+def _judged(both: DataFrame) -> DataFrame:
+    """fails: more often than before, where nothing failed or everything does now. skipped, gone:
+    passed before, and now nobody tried. slower: beyond chance and the pace of the whole run."""
+    enough = F.expr(f"now.n >= {LEAST} and before.n >= {LEAST}")
+    raw = F.when(enough, F.col("now.median") / F.col("before.median"))
+    whole = Window.partitionBy(*_PAIR)
+    pace = F.greatest(F.percentile(raw, F.lit(0.5)).over(whole), F.lit(1.0))
+    told = F.col("shared") & (F.count(raw).over(whole) >= PACED)
+    paced = both.withColumns({"pace": F.when(told, pace).otherwise(1.0), "enough": enough})
+    slower = F.col("enough") & longer(
+        F.col("now.median") / F.col("pace"),
+        F.col("now.median_low") / F.col("pace"),
+        F.col("before.median"),
+        F.col("before.median_high"),
+    )
+    what = F.when(F.expr(VERDICT), _verdict()).when(slower, "slower")
+    times = F.col("stage") != "verdict"
+    now = F.when(times, F.col("now.median") / F.col("pace")).otherwise(_share("now"))
+    before = F.when(times, F.col("before.median")).otherwise(_share("before"))
+    return (
+        paced.withColumn("what", what)
+        .where("what is not null")
+        .select(
+            F.lit("rig").alias("source"),
+            F.col("behaviour").alias("subject"),
+            F.col("stage").alias("part"),
+            "what",
+            F.round(before, 4).alias("before"),
+            F.round(now, 4).alias("now"),
+            F.when(times, F.round(now / before, 4)).alias("ratio"),
+            F.col("now_run").alias("measured"),
+            F.col("before_run").alias("against"),
+        )
+    )
+
+
+def _verdict() -> Column:
+    now, before = _share("now"), _share("before")
+    fails = (now > before) & ((before == 0) | (now == 1)) & (_tried("before") > 0)
+    passed = (_count("before", "passed") > 0) & (_tried("now") == 0)
+    return (
         F.when(fails, "fails")
-        .when(passed & (F.col("now_skip") > 0), "skipped")
+        .when(passed & (_count("now", "skipped") > 0), "skipped")
         .when(passed, "gone")
     )
-    return _shown(
-        each.withColumn("what", what).where("what is not null"),
-        F.lit("verdict"),
-        before,
-        now,
-        F.lit(None).cast("double"),
-    )
 
 
-def _slower(lines: DataFrame) -> DataFrame:
-    """slower: beyond chance, and beyond the pace of the whole run."""
-    by = [*_PAIR, "kind", "behaviour", "stage"]
-    times = spread(lines.where("outcome = 'pass' and ms > 0"), [*by, "which"], "ms")
-    each = F.struct("n", "median", "median_low", "median_high")
-    sides = (
-        F.max(F.when(F.col("which") == which, each)).alias(which) for which in ("now", "before")
-    )
-    both = (
-        times.groupBy(*by)
-        .agg(*sides)
-        .where(f"now.n >= {LEAST} and before.n >= {LEAST}")
-        .withColumn("raw", F.col("now.median") / F.col("before.median"))
-    )
-    whole = Window.partitionBy(*_PAIR)
-    shared = (F.col("kind") == "virtual") & (F.count("raw").over(whole) >= PACED)
-    pace = F.greatest(F.percentile("raw", F.lit(0.5)).over(whole), F.lit(1.0))
-    paced = both.withColumn("pace", F.when(shared, pace).otherwise(1.0))
-    now, before = F.col("now.median") / F.col("pace"), F.col("before.median")
-    found = longer(
-        now, F.col("now.median_low") / F.col("pace"), before, F.col("before.median_high")
-    )
-    return _shown(
-        paced.where(found).withColumn("what", F.lit("slower")),
-        F.col("stage"),
-        before,
-        now,
-        now / before,
-    )
+def _count(which: str, outcome: str) -> Column:
+    return F.coalesce(F.col(f"{which}.{outcome}"), F.lit(0))
 
 
-def _shown(found: DataFrame, part: Column, before: Column, now: Column, ratio: Column) -> DataFrame:
-    return found.select(
-        F.lit("rig").alias("source"),
-        F.col("behaviour").alias("subject"),
-        part.alias("part"),
-        "what",
-        F.round(before, 4).alias("before"),
-        F.round(now, 4).alias("now"),
-        F.round(ratio, 4).alias("ratio"),
-        F.col("now_run").alias("measured"),
-        F.col("before_run").alias("against"),
-    )
+def _tried(which: str) -> Column:
+    return _count(which, "passed") + _count(which, "failed")
+
+
+def _share(which: str) -> Column:
+    """Of the tries that failed; 0 of none."""
+    share = _count(which, "failed") / F.nullif(_tried(which), F.lit(0))
+    return F.coalesce(share, F.lit(0.0))

@@ -3,8 +3,8 @@
 Redrawn from n values with replacement, the r-th smallest is at most the k-th smallest of the
 original with the probability that a binomial variable (n, k/n) reaches r (Efron 1979). So the ends
 of a percentile interval from infinitely many replicates are two of the values themselves, at places
-that depend on n alone: no replicates, no randomness, the same on every machine, and the work does
-not grow beyond counting how often each value came.
+that depend on n alone: no replicates, no randomness, the same on every machine, and the work is
+that of putting the values in order, which Spark does on disk where they are many.
 """
 
 from __future__ import annotations
@@ -21,27 +21,25 @@ QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 # Up to so many values places are looked up; beyond, the normal approximation hits them.
 EXACT = {"median": 100, "p95": 400, "p99": 1000}
 _Z = 1.959964
+_N, _AT = "_n", "_at"
 
 
-def spread(values: DataFrame, by: list[str], value: str) -> DataFrame:
-    """rows -> by…, n, median, p95, p99, and each with _low and _high (95 % of all replicates).
+def spread(values: DataFrame, by: list[str], value: str, *more: Column) -> DataFrame:
+    """rows -> by…, n, median, p95, p99, each with _low and _high, more.
 
-    The three interpolate between values, as usual; the ends of the intervals are values. Null
-    values do not count.
+    _low to _high: 95 % of all replicates. The three interpolate between values, as usual; the ends of the intervals are values. Null
+    values do not count; where all are null n is 0. more: aggregates of the same groups.
     """
-    cells = values.where(F.col(value).isNotNull()).groupBy(*by, value).agg(F.count("*").alias("c"))
     own = Window.partitionBy(*by)
-    reached = cells.withColumn("n", F.sum("c").over(own)).withColumn(
-        "reached",
-        F.sum("c").over(own.orderBy(value).rowsBetween(Window.unboundedPreceding, 0)),
-    )
+    ordered = own.orderBy(F.asc_nulls_last(value))
+    ranked = values.withColumns({_N: F.count(value).over(own), _AT: F.row_number().over(ordered)})
     shown = []
     for name, q in QUANTILES.items():
-        shown.append(F.percentile(value, F.lit(q), F.col("c")).alias(name))
+        shown.append(F.percentile(value, F.lit(q)).alias(name))
         for end, outside in (("low", OUTSIDE), ("high", 1 - OUTSIDE)):
-            at = F.col("reached") >= _place(name, outside)
-            shown.append(F.min(F.when(at, F.col(value))).alias(f"{name}_{end}"))
-    return reached.groupBy(*by).agg(F.max("n").alias("n"), *shown)
+            there = F.col(_AT) == _place(name, outside)
+            shown.append(F.max(F.when(there, F.col(value))).alias(f"{name}_{end}"))
+    return ranked.groupBy(*by).agg(F.max(_N).alias("n"), *shown, *more)
 
 
 @cache
@@ -78,10 +76,10 @@ def _guess(n: int, q: float, outside: float) -> int:
 
 def _place(name: str, outside: float) -> Column:
     """`place` of the column n."""
-    q, most, n = QUANTILES[name], EXACT[name], F.col("n")
+    q, most, n = QUANTILES[name], EXACT[name], F.col(_N)
     known = " ".join(str(place(each, q, outside)) for each in range(1, most + 1))
     # One text is one literal of the plan; a list would be a thousand.
-    exact = F.element_at(F.split(F.lit(known), " ").cast("array<int>"), n.cast("int"))
+    exact = F.get(F.split(F.lit(known), " ").cast("array<int>"), (n - 1).cast("int"))
     z = -_Z if outside < 0.5 else _Z
     p = (F.ceil(n * q) - 0.5) / n
     root = z * F.sqrt(p * (1 - p) / n + z * z / (4 * n * n))

@@ -16,10 +16,5 @@ def stages(hil: DataFrame) -> DataFrame:
     Only what passed: a stage that failed took as long as its patience. bytes, heap: medians, null
     where no line has any. Virtual boards' times say nothing of silicon.
     """
-    passed = hil.where("outcome = 'pass'")
-    rest = passed.groupBy(*BY).agg(
-        F.percentile("bytes", F.lit(0.5)).alias("bytes"),
-        F.percentile("heap", F.lit(0.5)).alias("heap"),
-    )
-    times = spread(passed, BY, "ms")
-    return times.join(rest, BY, "inner").select(*times.columns, "bytes", "heap")
+    rest = (F.percentile(name, F.lit(0.5)).alias(name) for name in ("bytes", "heap"))
+    return spread(hil.where("outcome = 'pass'"), BY, "ms", *rest)
