@@ -11,11 +11,13 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON := build/venv/bin/python
 # Long ones first, so that the short ones fill what is left at the end.
 TESTS := hil_tests/tests gateway/tests firmware/tests flash_scripts/tests shared_spec/tests \
-    spark/tests
+    spark/tests evidence/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
 # Tests wait for processes as much as they compute: two workers more than there are cores.
 JOBS ?= $(shell expr $$(nproc) + 2)
+# Of `make evidence`: device, rig...; none measures nothing; empty: all.
+PARTS ?=
 # How many inputs fuzzing tries on each target.
 FUZZ_INPUTS ?= 50000
 # Suites whose scripts run on real interpreters, and so can run on what ships.
@@ -23,7 +25,7 @@ BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times
     $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes firmware clean
+.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes evidence firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -70,6 +72,9 @@ bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 
 bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
 	@$(PYTHON) -m sealmq.cli bench device
+
+evidence: setup firmware  ## PARTS (or all, an hour) measured, reduced, and every figure of the pages put right
+	@$(PYTHON) -m evidence $(if $(filter none,$(PARTS)),--reduce,$(PARTS))
 
 bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten minutes)
 	@$(PYTHON) -m sealmq.cli bench purposes

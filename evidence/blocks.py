@@ -1,0 +1,165 @@
+"""The tables that pages show whole, each made of the reduced results alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from evidence.parts import PARTS
+from evidence.place import ROOT, EvidenceError
+from evidence.reduced import Reduced, Row
+
+# What a row of gateway/PERFORMANCE.md says, and (measure, variant) of what it shows.
+_GATEWAY = (
+    ("decode and encode one PUBLISH, QoS 0, one a read", "publish_qos0_decode_encode_one", "codec"),
+    ("the same in batches", "publish_qos0_decode_encode_batch", "codec"),
+    ("policy, verdict cached", "publish_hit", "labels"),
+    ("policy, cached among 100,000 topics in random order", "publish_cold", "labels"),
+    ("policy, judged anew", "publish_miss", "labels"),
+    ("**a publish**, QoS 0: open m2, judge, seal m3, count, encode", "publish_qos0", "mediator"),
+    ("**a publish**, QoS 1, to its PUBACK", "publish_qos1", "mediator"),
+    ("the same, on disk before its PUBACK (journal), 50 under way", "publish_qos1_journal",
+     "mediator"),
+    ("of these, the two AEAD calls", "crypto", "mediator"),
+    ("**a delivery** of a live m3: check, judge, count, encode", "deliver", "mediator"),
+)  # fmt: skip
+_FILE = {"codec": "codec", "labels": "policy", "mediator": "mediator"}
+# Which set is for which board.
+_SETS = (
+    ("sensor", "publishes, up to 1,000 bytes, and stays connected or sleeps"),
+    ("sensor-purposes", "the same and [reserves](#purposes); does not sleep"),
+    ("display", "publishes and receives"),
+    ("display-purposes", "the same, up to 1,000 bytes, for purposes; reserves"),
+    ("asyncio", "publishes and receives, with asyncio, for purposes; reserves"),
+    ("sensor-chacha", "as `sensor`, where label and link have ChaCha20-Poly1305"),
+    ("everything", "does all of it, ChaCha20-Poly1305 too"),
+)
+_ARCHS = ("xtensawin", "rv32imc")
+
+
+def lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table; the first `left` columns are words, the others figures."""
+    every = [head, *body]
+    widths = [max(3, *(len(line[i]) for line in every)) for i in range(len(head))]
+
+    def put(line: Sequence[str]) -> str:
+        cells = (
+            text.ljust(width) if i < left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        return f"| {' | '.join(cells)} |"
+
+    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    return "\n".join([put(head), put(rule), *map(put, body)])
+
+
+def _rows(reduced: Reduced, part: str) -> list[Row]:
+    if not reduced.rows.get(part):
+        raise EvidenceError(f"nothing was reduced of {part}", f"make evidence PARTS={part}")
+    return reduced.rows[part]
+
+
+def device(reduced: Reduced) -> str:
+    """What the device client costs, in the bench's own order."""
+    from bench_measures import tasks
+    from bench_table import table
+
+    order = {(t.measure, t.variant, t.size): n for n, t in enumerate(tasks())}
+
+    def place(row: Row) -> tuple[int, int]:
+        params, of = row["params"], (row["measure"], row["variant"])
+        at = min((n for key, n in order.items() if key[:2] == of), default=len(order))
+        # What a task measures on both interpreters comes in turns.
+        return order.get((*of, row["size"]), at), -params.get("bits", 0)
+
+    return table(sorted(_rows(reduced, "device"), key=place))
+
+
+def purposes(reduced: Reduced) -> str:
+    """What purpose limitation costs."""
+    from purposes_table import table
+
+    return table(_rows(reduced, "purposes"))
+
+
+def gateway(reduced: Reduced) -> str:
+    """What a message costs the gateway."""
+    body = []
+    for words, measure, variant in _GATEWAY:
+        row = reduced.row("gateway", measure, variant, None)
+        value = row["value"] / (1000 if row["unit"] == "ns of CPU" else 1)
+        body.append([words, f"{_FILE[variant]}: `{measure}`", f"{value:.3g}"])
+    return lines(["what", "from", "µs"], body, 2)
+
+
+def sizes(reduced: Reduced) -> str:
+    """What lies on a board, by set and architecture."""
+    body = []
+    for name, words in _SETS:
+        kilobytes = (reduced.value("sizes", "flash", f"{name}-{arch}") / 1000 for arch in _ARCHS)
+        body.append([f"`{name}/<arch>/`", words, *(f"{each:.1f} kB" for each in kilobytes)])
+    return lines(["`build/firmware/`", "for a board that", *_ARCHS], body, 2)
+
+
+def rig(reduced: Reduced) -> str:
+    """What the rig's core found: verdicts by behaviour, and how long they took."""
+    verdicts: dict[str, list[Row]] = {}
+    for row in reduced.rig["behaviours"]:
+        verdicts.setdefault(row["behaviour"], []).append(row)
+    times = {r["behaviour"]: r for r in reduced.rig["stages"] if r["stage"] == "verdict"}
+    body = []
+    for name, rows in verdicts.items():
+        counts = [str(sum(row[of] for row in rows)) for of in ("passed", "failed", "skipped")]
+        of = times.get(name)
+        seconds = [f"{of[q] / 1000:.1f}" for q in ("median", "p95")] if of else ["", ""]
+        body.append([f"`{name}`", *counts, *seconds])
+    head = ["behaviour", "passed", "failed", "skipped", "s, median", "p95"]
+    cut, pairs = reduced.rig["cuts"], reduced.rig["nonces"]
+    told = (
+        f"{sum(c['cuts'] for c in cut)} power cuts, {sum(c['inside'] for c in cut)} of them in "
+        f"the middle of a change of the flash; failed: {sum(c['failed'] for c in cut)}. "
+        f"{sum(n['distinct'] for n in pairs):,} pairs of key and nonce; with two contents: "
+        f"{sum(n['repeated'] for n in pairs)}."
+    )
+    return f"{lines(head, body)}\n\n{told}"
+
+
+@cache
+def _defences() -> str:
+    words = [sys.executable, str(ROOT / "hil_tests" / "red.py"), "--table"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise EvidenceError(f"hil_tests/red.py --table: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def defences(reduced: Reduced) -> str:
+    """Which test attacks which claim, and what it did without the defence."""
+    return _defences()
+
+
+def parts(reduced: Reduced) -> str:
+    """When each part was measured, on what."""
+    body = []
+    for part in PARTS:
+        of = reduced.parts.get(part.name)
+        if of is None:
+            raise EvidenceError(f"{part.name} was never run", f"make evidence PARTS={part.name}")
+        commit = re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", of["commit"])
+        load = "" if of["load"] is None else f"{of['load']:.1f}"
+        body.append([part.name, of["began"], f"`{commit}`", load, of.get("note", "")])
+    return lines(["part", "measured", "commit", "load", "note"], body, 5)
+
+
+BLOCKS: dict[str, Callable[[Reduced], str]] = {
+    "device.json": device,
+    "purposes.json": purposes,
+    "gateway.json": gateway,
+    "sizes.json": sizes,
+    "rig": rig,
+    "defences": defences,
+    "parts": parts,
+}

@@ -1,0 +1,213 @@
+"""The parts: what each runs, what it leaves, how long it may take."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evidence.place import RESULTS, ROOT, EvidenceError, put
+from evidence.reduced import Row
+
+_PYTHON = sys.executable
+_PURPOSES = "gateway/bench/purposes.py"
+_CLOSER = ("--variant", "labels", "--variant", "fop-cache", "--variant", "hybrid", "--pairs", "40")
+_HIL = ("-m", "sealmq.cli", "hil", "run")
+
+
+@dataclass(frozen=True)
+class Part:
+    """`run`: commands of Python, in turns; WORK in them is the part's folder in build/.
+
+    keep: takes what they left there to where it is committed. `to`: a command's output goes into
+    that file of WORK. results: what is reduced. minutes: beyond so many each command is ended.
+    idle: whether another load on the machine changes what it measures. of: the folders it measures.
+    """
+
+    name: str
+    about: str
+    run: Sequence[Sequence[str]]
+    results: Sequence[Path]
+    keep: Callable[[Path], None]
+    minutes: float
+    idle: bool
+    of: Sequence[str]
+    to: Sequence[str] = ()
+
+    def command(self) -> str:
+        """As people type it."""
+        return f"make evidence PARTS={self.name}"
+
+
+def _copied(*names: str) -> Callable[[Path], None]:
+    def keep(work: Path) -> None:
+        found = {name: (work / name).read_text(encoding="utf-8") for name in names}
+        for name, text in found.items():
+            if not json.loads(text).get("rows"):
+                raise EvidenceError(f"{work / name} has no rows")
+        for name, text in found.items():
+            put(RESULTS / name, text)
+
+    return keep
+
+
+def rows_text(rows: Sequence[Row]) -> str:
+    """A document after shared_spec/bench.schema.json, a line for each row."""
+    return '{"rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n"
+
+
+def counted(measure: str, variant: str, value: int, unit: str) -> Row:
+    """A row of what is counted, not measured."""
+    made = {"measure": measure, "variant": variant, "size": 0, "value": value, "unit": unit}
+    return {**made, "n": 1, "params": {}}
+
+
+def _sizes(work: Path) -> None:
+    found = json.loads((ROOT / "build/firmware/sizes.json").read_text(encoding="utf-8"))
+    rows = [
+        counted("flash", f"{name}-{arch}", size, "bytes")
+        for name, by_arch in found["sets"].items()
+        for arch, size in by_arch.items()
+    ]
+    put(RESULTS / "sizes.json", rows_text(rows))
+
+
+def _tree(work: Path) -> None:
+    threats = (ROOT / "shared_spec/THREATS.md").read_text(encoding="utf-8")
+    red = json.loads((ROOT / "hil_tests/defences/results.json").read_text(encoding="utf-8"))
+    claims = {int(n) for n in re.findall(r"^### Claim (\d+): ", threats, re.MULTILINE)}
+    if claims != set(range(1, len(claims) + 1)):
+        raise EvidenceError("the claims of THREATS.md are not numbered 1 and up")
+    rows = [
+        counted("claims", "threats", len(claims), "claims"),
+        counted("defences", "red", sum(said == "red" for said in red.values()), "defences"),
+        counted("defences", "all", len(red), "defences"),
+    ]
+    put(RESULTS / "tree.json", rows_text(rows))
+
+
+def _rig(work: Path) -> None:
+    segments = sorted((work / "rig").glob("*.jsonl"))
+    if not segments:
+        raise EvidenceError(f"the rig left no closed segment in {work / 'rig'}")
+    fresh = RESULTS / ".rig.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for segment in segments:
+        if "-nonces-" in segment.name:
+            # Many, and of no interest to who reads: packed, the same bytes each time.
+            packed = gzip.compress(segment.read_bytes(), mtime=0)
+            (fresh / f"{segment.name}.gz").write_bytes(packed)
+        else:
+            (fresh / segment.name).write_bytes(segment.read_bytes())
+    shutil.rmtree(RESULTS / "rig", ignore_errors=True)
+    fresh.replace(RESULTS / "rig")
+
+
+def _nothing(work: Path) -> None:
+    """The last command has put it there."""
+
+
+GATEWAY = ("codec", "policy", "mediator")
+_GATEWAY_FILES = tuple(f"gateway-{name}.json" for name in GATEWAY)
+PARTS = (
+    Part(
+        "device",
+        "instructions and heap of the device client, by valgrind",
+        [["firmware/host/bench_device.py", "--out", "WORK/device.json"]],
+        [RESULTS / "device.json"],
+        _copied("device.json"),
+        minutes=60,
+        idle=False,
+        of=["firmware", "shared_spec"],
+    ),
+    Part(
+        "sizes",
+        "what goes onto a board, in bytes",
+        [["firmware/host/build_mpy.py"]],
+        [RESULTS / "sizes.json"],
+        _sizes,
+        minutes=10,
+        idle=False,
+        of=["firmware", "shared_spec"],
+    ),
+    Part(
+        "tree",
+        "how many claims and defences there are",
+        [["hil_tests/red.py", "--check"]],
+        [RESULTS / "tree.json"],
+        _tree,
+        minutes=2,
+        idle=False,
+        of=["shared_spec", "hil_tests/defences"],
+    ),
+    Part(
+        "gateway",
+        "CPU that a message costs the gateway",
+        [[f"gateway/bench/{name}.py"] for name in GATEWAY],
+        [RESULTS / name for name in _GATEWAY_FILES],
+        _copied(*_GATEWAY_FILES),
+        minutes=10,
+        idle=True,
+        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
+        to=_GATEWAY_FILES,
+    ),
+    Part(
+        "purposes",
+        "what purpose limitation costs, beside a site without it",
+        [
+            [_PURPOSES, "--out", "WORK/purposes.json"],
+            [_PURPOSES, *_CLOSER, "--out", "WORK/closer.json"],
+            [_PURPOSES, "--document", "WORK/purposes.json", "--closer", "WORK/closer.json"],
+        ],
+        [ROOT / "gateway/bench/purposes.json"],
+        _nothing,
+        minutes=40,
+        idle=True,
+        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
+    ),
+    Part(
+        "rig",
+        "the rig's core: three virtual boards, every behaviour, twenty power cuts",
+        [[*_HIL, "--boards", "3", "--cuts", "20", "--seed", "20", "--out", "WORK/rig"]],
+        [RESULTS / "rig"],
+        _rig,
+        minutes=30,
+        idle=False,
+        of=["firmware", "flash_scripts", "gateway/sealmq", "hil_tests", "shared_spec"],
+    ),
+    Part(
+        "flash",
+        "ten virtual boards at once, from flash to publishing",
+        [
+            [*_HIL, "--boards", "10", "--behaviour", "flash", "--out", "WORK/flash"],
+            ["-m", "sealmq_hil.figures", "WORK/flash"],
+        ],
+        [ROOT / "hil_tests/figures.json"],
+        _nothing,
+        minutes=20,
+        idle=True,
+        of=["firmware", "flash_scripts", "gateway/sealmq", "hil_tests", "shared_spec"],
+    ),
+)
+
+
+def find(names: Sequence[str]) -> list[Part]:
+    """Those parts, in their order; none named: all of them. EvidenceError."""
+    known = {part.name for part in PARTS}
+    for name in names:
+        if name not in known:
+            raise EvidenceError(
+                f"there is no part {name}", f"parts: {', '.join(p.name for p in PARTS)}"
+            )
+    return [part for part in PARTS if not names or part.name in names]
+
+
+def commands(part: Part, work: Path) -> list[list[str]]:
+    """What is started, word by word."""
+    return [[_PYTHON, *(word.replace("WORK", str(work)) for word in words)] for words in part.run]

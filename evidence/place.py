@@ -1,0 +1,43 @@
+"""Where things lie."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+HOME = ROOT / "evidence"
+RESULTS = HOME / "results"
+RUNS = HOME / "runs"
+REDUCED = HOME / "reduced.json"
+STATED = HOME / "stated.toml"
+WORK = ROOT / "build" / "evidence"
+
+# The benches' tables lie beside scripts, which import one another by their plain names.
+for _folder in ("firmware/host", "gateway/bench"):
+    if str(ROOT / _folder) not in sys.path:
+        sys.path.append(str(ROOT / _folder))
+
+
+class EvidenceError(Exception):
+    """What stands in the way; `hint` says what to do about it."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+def shown(path: Path) -> str:
+    """A path as people write it."""
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path)
+
+
+def put(path: Path, text: str) -> bool:
+    """Replaces a file in one step; False when it says that already."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+    return True
