@@ -27,8 +27,9 @@ _N, _AT = "_n", "_at"
 def spread(values: DataFrame, by: list[str], value: str, *more: Column) -> DataFrame:
     """rows -> by…, n, median, p95, p99, each with _low and _high, more.
 
-    _low to _high: 95 % of all replicates. The three interpolate between values, as usual; the ends of the intervals are values. Null
-    values do not count; where all are null n is 0. more: aggregates of the same groups.
+    _low to _high: 95 % of all replicates. The three interpolate between values, as usual; the ends
+    of the intervals are values. Null values do not count; where all are null n is 0. more:
+    aggregates of the same groups.
     """
     own = Window.partitionBy(*by)
     ordered = own.orderBy(F.asc_nulls_last(value))
