@@ -58,14 +58,14 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._tell("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
-    def audit(self, colours: bool = False) -> list[str]:
+    def audit(self, colours: bool = False, paper: bool = False) -> list[str]:
         """What stands where it should not; colours: and what cannot be read."""
-        found: list[str] = self.run(f"return ({_AUDIT})(arguments[0])", colours)
+        found: list[str] = self.run(f"return ({_AUDIT})(...arguments)", colours, paper)
         return found
 
     def run(self, script: str, *arguments: object) -> Any:
         """The page itself may run no script; whoever drives the browser may."""
-        return self._driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+        return self._driver.execute_script(script, *arguments)
 
     def pdf(self) -> bytes:
         """As it is printed."""

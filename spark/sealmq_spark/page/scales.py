@@ -51,7 +51,11 @@ def linear(top: Number, text: Callable[[Number], str] = short, ticks: int = 4) -
         step = 1.0
     end = math.ceil(top / step - 1e-9) * step
     number = round(end / step)
-    found = tuple(Tick(i / number, text(i * step), minor=i % 2 == 1) for i in range(number + 1))
+    found = tuple(
+        # The ends keep their numbers, and every other one between them where that comes out even.
+        Tick(i / number, text(i * step), minor=0 < i < number and (number % 2 == 1 or i % 2 == 1))
+        for i in range(number + 1)
+    )
     return Scale(found, lambda value: value / end)
 
 

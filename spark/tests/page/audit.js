@@ -1,5 +1,6 @@
-// What is wrong with the page as it stands now, in words. Opens what is folded, and changes nothing else.
-function (colours) {
+// What is wrong with the page as it stands now, in words. Opens what is folded, or (paper) folds it, and
+// changes nothing else.
+function (colours, paper) {
   const found = [];
   const wide = document.documentElement.clientWidth;
   const say = (what, element, more) => {
@@ -9,7 +10,7 @@ function (colours) {
       found.push(`${what}: ${near ? near.id : ""} <${element.tagName} ${element.getAttribute("class") || ""}> ${text} ${more || ""}`);
     }
   };
-  for (const one of document.querySelectorAll("details")) one.open = true;
+  for (const one of document.querySelectorAll("details")) one.open = !paper;
   const box = (element) => element.getBoundingClientRect();
   const seen = (r) => r.width > 0 && r.height > 0;
   const round = (r) => `[${Math.round(r.left)},${Math.round(r.top)} to ${Math.round(r.right)},${Math.round(r.bottom)}]`;
