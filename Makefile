@@ -25,7 +25,7 @@ BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times
     $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes evidence firmware clean
+.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -78,6 +78,9 @@ evidence: setup firmware  ## PARTS (or all, an hour) measured, reduced, and ever
 
 bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten minutes)
 	@$(PYTHON) -m sealmq.cli bench purposes
+
+bench-spark: setup  ## how reports grow with their logs, into build/bench/ (an hour and a half)
+	@$(PYTHON) spark/bench/scale.py --out build/bench/spark.json
 
 clean:  ## remove all that was made, the virtualenv included
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

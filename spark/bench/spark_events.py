@@ -154,8 +154,10 @@ def _folded(of: Lines) -> str:
 def _command(of: Lines) -> str:
     topic, client, _, _ = world.topic(world.popular_topic(of.rnd()))
     purpose = world.PURPOSES[int(of.rnd() * len(world.PURPOSES))]
+    rule = "purposes.entitled.label"
+    of.tally.decided["command", rule] += 1
     rest = (
-        f',"client":"{client}","family":"purposes","rule":"purposes.entitled.label",'
+        f',"client":"{client}","family":"purposes","rule":"{rule}",'
         f'"detail":"reserve aip={purpose}","topic":"{topic}"'
     )
     return of.record("command", rest)
@@ -163,6 +165,8 @@ def _command(of: Lines) -> str:
 
 def _rare(of: Lines) -> str:
     event, rest = _RARE[int(of.rnd() * len(_RARE))]
+    if event == "config-reloaded":
+        of.tally.decided[event, ""] += 1
     return of.record(event, rest)
 
 

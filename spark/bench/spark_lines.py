@@ -57,9 +57,9 @@ class Lines:
         return self.number % 29 == 0
 
     def how_many(self) -> int:
-        """Messages of a minute: mostly one to four, at times many."""
+        """Messages of a minute: mostly one to four, seldom many."""
         drawn = self.rnd()
-        return 1 + int(4 * drawn) if drawn < 0.9 else 1 + int(300 * self.rnd())
+        return 1 + int(4 * drawn) if drawn < 0.995 else 1 + int(60 * self.rnd())
 
     def device(self) -> str:
         """A device's name."""

@@ -1,0 +1,315 @@
+"""How a report's time grows with its logs: five sizes, a process for each report, shuffled rounds.
+
+Beside it: the report against the generator's own count, memory of the driver, JSON against Parquet,
+and the checksums of local[2] against those of a standalone Spark with two workers on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import generator
+import scale_fit as fit
+from scale_cluster import MEMORY, ClusterError, cluster, environment, family, outside
+from scale_plan import SMALLEST, START_S, BenchError, TimeOver, planned, room
+from scale_table import document, table
+from scale_truth import differences
+from spark_tally import Tally
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "bench" / "spark.json"
+FIGURES = Path(__file__).with_name("results.json")
+DOCUMENT = ROOT / "spark" / "README.md"
+FOLDER = ROOT / "build" / "bench" / "spark"
+LOCAL = "local[2]"
+LOCAL_NAME, CLUSTER_NAME = "local-2", "standalone-2"
+ROUNDS = 2
+_QUICK = [20_000, 30_000, 45_000, 70_000, 100_000]
+_EXAMPLES = """\
+examples:
+  scale.py --minutes 90                    five sizes from 1e6 lines on, as large as fit in
+  scale.py --sizes 1e6,2e6,4e6,8e6,16e6    these
+  scale.py --quick                         tiny ones: does it work here?
+  scale.py --document FILE                 what was measured, into spark/README.md
+"""
+
+
+@dataclass
+class Bench:
+    """folder: for logs and reports, emptied behind it. until: by time.monotonic()."""
+
+    folder: Path
+    sizes: Sequence[int]
+    rounds: int
+    seed: int
+    until: float
+    quiet: bool = False
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[fit.Row] = field(default_factory=list)
+    truth: dict[int, Tally] = field(default_factory=dict)
+    sums: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """On stderr, with what is left of the time."""
+        if not self.quiet:
+            left = max(0.0, self.until - time.monotonic()) / 60
+            print(f"scale: [{left:5.1f} min left] {text}", file=sys.stderr, flush=True)
+
+    def logs(self, lines: int) -> Path:
+        """The folder with about so many lines, generated once."""
+        folder = self.folder / f"logs-{lines}"
+        if lines not in self.truth:
+            began = time.monotonic()
+            # Small logs of a few days too.
+            per_day = min(generator.PER_DAY, lines // 2)
+            workers = os.cpu_count() or 1
+            self.truth[lines] = generator.generate(
+                folder, lines, seed=str(self.seed), per_day=per_day, workers=workers
+            )
+            seconds = time.monotonic() - began
+            self.say(f"{lines:,} lines generated in {seconds:.0f} s")
+        return folder
+
+    def run(self, lines: int, master: str, *asked: str, pids: Sequence[int] = ()) -> dict[str, Any]:
+        """A report in a process of its own; its folder is gone behind it."""
+        logs, out, scratch = self.logs(lines), self.folder / "out", self.folder / "scratch"
+        for old in (out, scratch):
+            shutil.rmtree(old, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        command = [sys.executable, str(Path(__file__).with_name("scale_run.py"))]
+        for name, value in (("logs", logs), ("out", out), ("scratch", scratch)):
+            command += [f"--{name}", str(value)]
+        command += ["--master", master, "--memory", MEMORY, *(f"--{each}" for each in asked)]
+        with (scratch / "stdout").open("wb") as told, (scratch / "stderr").open("wb") as said:
+            process = subprocess.Popen(  # noqa: S603 - our own script
+                command, stdout=told, stderr=said, env=environment(scratch), start_new_session=True
+            )
+            try:
+                self._watched(process, pids)
+            finally:
+                _end(process)
+        if process.returncode:
+            raise BenchError(f"{lines} lines: {(scratch / 'stderr').read_text()[-800:]}")
+        found: dict[str, Any] = json.loads((scratch / "stdout").read_text())
+        for old in (out, scratch):
+            shutil.rmtree(old, ignore_errors=True)
+        tally = self.truth[lines]
+        found["lines"] = tally.lines
+        found["bytes"] = {
+            "logs": tally.bytes,
+            "report": found["out"],
+            "audit": found["kept"]["audit"],
+        }
+        return found
+
+    def _watched(self, process: subprocess.Popen[bytes], pids: Sequence[int]) -> None:
+        """Until it ends. Nothing of it may be reached from another machine."""
+        while process.poll() is None:
+            if time.monotonic() > self.until:
+                raise TimeOver("the time is over")
+            seen = outside(family([process.pid, *pids]))
+            if seen:
+                raise BenchError(f"something listens beyond loopback: {', '.join(seen)}")
+            time.sleep(0.5)
+
+    def checked(self, lines: int, found: Mapping[str, Any], name: str) -> None:
+        """BenchError: the report is wrong, or other than that of another master."""
+        wrong = differences(self.truth[lines], found)
+        if wrong:
+            raise BenchError(f"{name}, {lines} lines: the report is wrong: {'; '.join(wrong)}")
+        sums = self.sums.setdefault(lines, found["checksums"])
+        if sums != found["checksums"]:
+            other = [each for each in sums if sums[each] != found["checksums"].get(each)]
+            raise BenchError(f"{name}, {lines} lines: other checksums of {', '.join(other)}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Java is in the same group, which this bench has made."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def measure(bench: Bench) -> list[fit.Row]:
+    """All that the time carries. BenchError, ClusterError, OSError, ValueError."""
+    load = round(os.getloadavg()[0], 2)
+    rng = random.Random(bench.seed)  # noqa: S311 - only the order
+    took: dict[int, float] = {}
+    apart: list[dict[str, Any]] = []
+    try:
+        for number in range(bench.rounds):
+            order = list(bench.sizes)
+            rng.shuffle(order)
+            for lines in order:
+                if number and time.monotonic() + 1.3 * took[lines] > bench.until:
+                    bench.say(f"{lines:,} lines are left out of round {number + 1}: no time")
+                    continue
+                began = time.monotonic()
+                _report(bench, lines, number)
+                took[lines] = time.monotonic() - began
+            if not number:
+                # Before the rounds that only make figures surer.
+                _standalone(bench, took, apart)
+    except TimeOver as error:
+        if len({sample["lines"] for sample in bench.samples}) < 2:
+            raise
+        bench.say(f"{error}: what was measured is written down")
+    local = fit.rows(bench.samples, LOCAL_NAME, load)
+    return [*local, *fit.lined(local), *fit.rows(apart, CLUSTER_NAME, load), *bench.rows]
+
+
+def _report(bench: Bench, lines: int, number: int) -> None:
+    """One report of the so-manieth round."""
+    asked = ["counts", "checksums"] if not number else []
+    if not number and lines == bench.sizes[len(bench.sizes) // 2]:
+        asked.append("formats")
+    found = bench.run(lines, LOCAL, *asked)
+    if not number:
+        bench.checked(lines, found, LOCAL)
+    if "formats" in found:
+        bench.rows += _formats(bench, found)
+    bench.samples.append(found)
+    bench.say(
+        f"{lines:,} lines: {found['seconds']:.1f} s, {found['cpu']:.1f} s of CPU, "
+        f"Java {found['java'] >> 20} MiB"
+    )
+
+
+def _formats(bench: Bench, found: Mapping[str, Any]) -> list[fit.Row]:
+    told = found["formats"]
+    for name in {each["measure"] for each in told}:
+        if len({json.dumps(each["told"]) for each in told if each["measure"] == name}) != 1:
+            raise BenchError(f"{name} differs between JSON and Parquet")
+    return fit.formats(told, found["lines"])
+
+
+def _standalone(bench: Bench, took: Mapping[int, float], found: list[dict[str, Any]]) -> None:
+    """The smallest and the largest size on two workers: the same tables, and the driver alone."""
+    for lines in (bench.sizes[0], bench.sizes[-1]):
+        if time.monotonic() + 1.5 * took[lines] > bench.until:
+            bench.say(f"{lines:,} lines are left out of the standalone runs: no time")
+            continue
+        folder = bench.folder / "cluster"
+        with cluster(folder) as (url, pids):
+            run = bench.run(lines, url, "counts", "checksums", pids=pids)
+        shutil.rmtree(folder, ignore_errors=True)
+        bench.checked(lines, run, CLUSTER_NAME)
+        found.append(run)
+        same = len(run["checksums"])
+        rows = sum(each["rows"] for each in run["checksums"].values())
+        for name, value, unit in (("same", same, "tables"), ("rows", rows, "rows")):
+            row = fit.row(f"checksums_{name}", CLUSTER_NAME, value, unit, 1, lines=run["lines"])
+            bench.rows.append(row)
+        bench.say(f"{lines:,} lines on two workers: {run['seconds']:.1f} s, {same} checksums alike")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line entry."""
+    given = _parser().parse_args(argv)
+    if given.document is not None:
+        return _document(given.document)
+    # As Ctrl-C: what was started is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    until = time.monotonic() + given.minutes * 60
+    folder: Path = given.folder / str(os.getpid())
+    try:
+        folder.mkdir(parents=True)
+        bench = Bench(folder, given.sizes, given.rounds, given.seed, until)
+        if not bench.sizes:
+            bench.sizes = _QUICK if given.quick else _sized(bench)
+        room(folder, bench.sizes)
+        bench.say("sizes: " + ", ".join(f"{size:,}" for size in bench.sizes))
+        rows = measure(bench)
+        if given.out is not None:
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(text_of(rows), encoding="utf-8")
+    except (BenchError, ClusterError, OSError, ValueError) as error:
+        print(f"scale: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("scale: interrupted; everything that was started has ended", file=sys.stderr)
+        return 130
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps({"rows": rows}) if given.json else table(rows))
+    return 0
+
+
+def _sized(bench: Bench) -> list[int]:
+    """A first report, which counts for nothing else, tells what a line takes."""
+    room(bench.folder, [SMALLEST])
+    found = bench.run(SMALLEST, LOCAL)
+    each = max(0.0, found["seconds"] - START_S) / found["lines"]
+    bench.say(f"a first report of {SMALLEST:,} lines took {found['seconds']:.0f} s")
+    return planned(each, bench.until - time.monotonic(), bench.rounds)
+
+
+def text_of(rows: Sequence[fit.Row]) -> str:
+    """The file: one row a line."""
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    return f'{{"rows": [\n{lines}\n]}}\n'
+
+
+def _document(file: Path) -> int:
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+        text = document(DOCUMENT.read_text(encoding="utf-8"), rows)
+        FIGURES.write_text(text_of(rows), encoding="utf-8")
+        DOCUMENT.write_text(text, encoding="utf-8")
+    except (OSError, ValueError, KeyError) as error:
+        print(f"scale: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _sizes(text: str) -> list[int]:
+    sizes = sorted({int(float(part)) for part in text.split(",")})
+    if len(sizes) < 2 or sizes[0] < 10_000:
+        raise argparse.ArgumentTypeError("two sizes at least, of 10,000 lines at least")
+    return sizes
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scale.py",
+        description=(__doc__ or "").partition("\n\n")[0],
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--sizes", type=_sizes, default=[], metavar="N,N,...", help="lines")
+    parser.add_argument("--minutes", type=float, default=90.0, metavar="N", help="all may take")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="(default: 2)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of logs and order")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for the logs; emptied again")
+    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows there as well")
+    parser.add_argument(
+        "--document",
+        nargs="?",
+        type=Path,
+        const=OUT,
+        metavar="FILE",
+        help="measure nothing; put FILE into spark/README.md",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""The rows of scale.py as tables for people: Markdown whose columns line up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scale_fit import MAY_MISS, MILLION, Line, Row, line
+
+BEGIN = "<!-- results.json: begin -->"
+END = "<!-- results.json: end -->"
+LOCAL, APART = "local-2", "standalone-2"
+STEPS = ("ingest", "settle", "measures", "page")
+_MB, _MIB = 1e6, 1 << 20
+
+
+class Book:
+    """Rows by what they are."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+
+    def all(self, measure: str, variant: str, **params: Any) -> list[Row]:
+        """Those with these params, in their order."""
+        return [
+            row
+            for row in self.rows
+            if (row["measure"], row["variant"]) == (measure, variant)
+            and all(row["params"].get(name) == value for name, value in params.items())
+        ]
+
+    def get(self, measure: str, variant: str, **params: Any) -> float | None:
+        """The value of the first, if there is one."""
+        found = self.all(measure, variant, **params)
+        return None if not found else float(found[0]["value"])
+
+    def need(self, measure: str, variant: str, **params: Any) -> float:
+        """The value. ValueError: there is none."""
+        found = self.get(measure, variant, **params)
+        if found is None:
+            raise ValueError(f"there is no {measure} of {variant} with {params}")
+        return found
+
+    def sizes(self, variant: str) -> list[int]:
+        """How many lines, smallest first."""
+        return [row["params"]["lines"] for row in self.all("report_seconds", variant)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Everything that the rows tell."""
+    book = Book(rows)
+    makers: tuple[Callable[[Book], str], ...] = (_how, _sizes, _line, _memory, _formats, _apart)
+    return "\n\n".join(text for text in (make(book) for make in makers) if text)
+
+
+def document(text: str, rows: Sequence[Row]) -> str:
+    """`text` with what stands between its two marks replaced. ValueError when it has no marks."""
+    head, _, rest = text.partition(BEGIN)
+    _, mark, tail = rest.partition(END)
+    if not mark:
+        raise ValueError(f"there is no place for the tables: {BEGIN} and {END}")
+    return f"{head}{BEGIN}\n{table(rows)}\n{END}{tail}"
+
+
+def _how(book: Book) -> str:
+    row = book.all("report_seconds", LOCAL)[0]
+    with_ = row["params"]
+    return (
+        f"`local[2]`, 1 GiB of memory for Java, {with_['machine']}, Python {with_['python']}; each "
+        f"report in a process of its own, sizes in shuffled rounds, medians of up to {row['n']}; "
+        f"load average {with_['load']} when it began. Every report was right to the last count."
+    )
+
+
+def _sizes(book: Book) -> str:
+    body = []
+    for lines in book.sizes(LOCAL):
+
+        def of(measure: str, lines: int = lines, **params: Any) -> float:
+            return book.need(measure, LOCAL, lines=lines, **params)
+
+        body.append(
+            [
+                f"{lines:,}",
+                f"{of('report_bytes', of='logs') / _MB:,.0f}",
+                f"{of('report_bytes', of='report') / _MB:,.0f}",
+                f"{of('report_start'):.1f}",
+                f"{of('report_seconds'):.1f}",
+                f"{_through(book, 'report_seconds').misses[lines]:+.1f} %",
+                f"{of('report_cpu'):.1f}",
+                f"{_through(book, 'report_cpu').misses[lines]:+.1f} %",
+                f"{of('report_read') / _MB:,.0f}",
+                f"{of('report_written') / _MB:,.0f}",
+            ]
+        )
+    head = ["lines", "logs, MB", "report, MB", "Java's start, s", "then, s", "off the line"]
+    head += ["CPU, s", "off", "read, MB", "written, MB"]
+    return _lines(head, body)
+
+
+def _through(book: Book, measure: str) -> Line:
+    return line({row["params"]["lines"]: row["value"] for row in book.all(measure, LOCAL)})
+
+
+def _line(book: Book) -> str:
+    told = []
+    for measure, words in (("report_seconds", "Time"), ("report_cpu", "CPU")):
+        through = _through(book, measure)
+        far = [f"{lines:,}" for lines, miss in through.misses.items() if abs(miss) > MAY_MISS]
+        verdict = f"beyond {MAY_MISS:.0f} %: {', '.join(far)}" if far else "linear"
+        told.append(
+            f"{words}: {through.start:.1f} s and {through.each * MILLION:.2f} s for each million "
+            f"lines, at most {through.worst:.1f} % off ({verdict})."
+        )
+    sizes = book.sizes(LOCAL)
+    steps = [(step, book.get("report_step", LOCAL, lines=sizes[-1], step=step)) for step in STEPS]
+    parts = ", ".join(f"{step} {value:.0f} s" for step, value in steps if value is not None)
+    return " ".join([*told, f"Of {sizes[-1]:,} lines: {parts}."])
+
+
+def _memory(book: Book) -> str:
+    body = []
+    for variant, words in ((LOCAL, "driver and executors in one"), (APART, "the driver alone")):
+        for measure, process in (
+            ("report_java_memory", "Java"),
+            ("report_python_memory", "Python"),
+        ):
+            sizes = book.sizes(variant)
+            if not sizes:
+                continue
+            ends = [book.need(measure, variant, lines=size) / _MIB for size in sizes]
+            ratio = f"{ends[-1] / ends[0]:.2f}"
+            times = f"{sizes[-1] / sizes[0]:.0f}"
+            body.append(
+                [variant, words, process, f"{ends[0]:,.0f}", f"{ends[-1]:,.0f}", ratio, times]
+            )
+    head = [
+        "",
+        "",
+        "",
+        "MiB at the smallest",
+        "at the largest",
+        "times",
+        "for so many times the lines",
+    ]
+    return f"Memory at its highest:\n\n{_lines(head, body, 3)}"
+
+
+def _formats(book: Book) -> str:
+    of = book.all("format_seconds", "parquet")
+    if not of:
+        return ""
+    lines, body = of[0]["params"]["lines"], []
+    for name in dict.fromkeys(row["params"]["table"] for row in of):
+        for format_ in ("json", "parquet"):
+            values = [
+                book.need(f"format_{each}", format_, table=name)
+                for each in ("read", "seconds", "cpu")
+            ]
+            size = book.need("format_bytes", format_)
+            cells = [f"{size / _MB:,.1f}", f"{values[0] / _MB:,.1f}"]
+            body.append([name, format_, *cells, *(f"{value:.2f}" for value in values[1:])])
+    head = ["table", "", "on disk, MB", "read, MB", "s", "CPU, s"]
+    title = f"The same audit records of {lines:,} lines as JSON lines and as Parquet, warm"
+    return f"{title}:\n\n{_lines(head, body, 2)}"
+
+
+def _apart(book: Book) -> str:
+    body = []
+    for lines in book.sizes(APART):
+        same, rows = (book.need(f"checksums_{of}", APART, lines=lines) for of in ("same", "rows"))
+        beside = [book.need("report_seconds", variant, lines=lines) for variant in (LOCAL, APART)]
+        cells = [f"{value:.1f}" for value in beside]
+        body.append([f"{lines:,}", *cells, f"{same:.0f}", f"{rows:,.0f}"])
+    if not body:
+        return ""
+    head = ["lines", "`local[2]`, s", "two workers, s", "tables alike", "rows in them"]
+    title = (
+        "A standalone master and two workers of one core each on the same machine: every table has "
+        "the same checksum (sum of xxhash64 over all columns) and the same number of rows"
+    )
+    return f"{title}:\n\n{_lines(head, body)}"
+
+
+def _lines(head: Sequence[str], body: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """A table; the first `texts` columns to the left, the rest to the right."""
+    every = [head, *body]
+    wide = [max(3, *(len(row[at]) for row in every)) for at in range(len(head))]
+
+    def one(row: Sequence[str]) -> str:
+        cells = (
+            cell.ljust(width) if at < texts else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, wide, strict=True))
+        )
+        return f"| {' | '.join(cells)} |"
+
+    rule = ("-" * width if at < texts else "-" * (width - 1) + ":" for at, width in enumerate(wide))
+    return "\n".join([one(head), f"| {' | '.join(rule)} |", *map(one, body)])
