@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import re
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOCAL = "local[*]"
+# Bytes of logs (as they lie on disk) for which Spark need not compile anything.
+_SMALL = 16 << 20
 _MEMORY = re.compile(r"[1-9]\d{0,5}[mgMG]")
 
 _EXAMPLES = """\
@@ -108,7 +111,7 @@ def run(args: argparse.Namespace, log: list[str]) -> int:
     with outputs.opened(args.out, args.fresh) as place:
         log.append(str(place.log))
         with progress.steps() as steps:
-            outcome = _made(args, master, place, steps)
+            outcome = _made(args, master, place, steps, found.size)
         size = f"{found.files} files, {found.size / 1e6:.1f} MB"
         if args.json:
             print(json.dumps(outcome, indent=2))
@@ -132,29 +135,35 @@ def _checked(args: argparse.Namespace) -> str | None:
 
 
 def _made(
-    args: argparse.Namespace, master: str | None, place: Place, steps: Steps
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps, size: int
 ) -> dict[str, Any]:
     from . import job
 
-    with _spark(args, master, place, steps) as spark:
+    known = size + outputs.size_of(place.out / "lines")
+    small = known < _SMALL and (master or "").startswith("local")
+    with _spark(args, master, place, steps, small) as spark:
         return job.run(spark, args.logs, args.out, steps).summary
 
 
 @contextmanager
 def _spark(
-    args: argparse.Namespace, master: str | None, place: Place, steps: Steps
+    args: argparse.Namespace, master: str | None, place: Place, steps: Steps, small: bool
 ) -> Iterator[SparkSession]:
     """Spark and its Java, which has ended when this returns."""
     from pyspark import SparkContext
 
     from .session import session
 
+    # PySpark logs each error on stderr with all of Java's stack; `report` has a line for it.
+    if os.environ.get("SEALMQ_DEBUG") != "1":
+        logging.disable(logging.CRITICAL)
     with steps.step("start"):
         spark = session(
             master,
             "sealmq report",
             place.scratch,
             memory=args.driver_memory,
+            small=small,
             log=place.log,
             held=(place.lock,),
         )

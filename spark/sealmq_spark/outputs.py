@@ -84,6 +84,11 @@ def look(logs: Sequence[str], out: Path) -> Found:
     return Found(len(there), sum(file.bytes for file in there))
 
 
+def size_of(folder: Path) -> int:
+    """Bytes of the files in a folder and below."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def _still_open(logs: Sequence[str]) -> bool:
     return any(
         name.endswith(OPEN) for text in logs for _, _, names in os.walk(text) for name in names

@@ -55,7 +55,7 @@ TABLES: Mapping[str, Table] = {
     "nonces": Table(nonces, ("nonce",)),
     "reused": Table(reused, ("nonces", "nonce")),
     "cost": Table(cost, ("bench",)),
-    "paper": Table(paper, ("bench",)),
+    "paper": Table(paper, ("cost",)),
     "figures": Table(figures, ("bench",)),
     "regressions": Table(regressions, ("hil", "bench")),
 }

@@ -1,0 +1,110 @@
+"""A whole report over logs that can be counted by hand (small_logs.py): everything it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pyspark.sql import SparkSession
+
+import small_logs
+from sealmq_spark import tables
+from sealmq_spark.job import Outcome, run
+from sealmq_spark.shown import NAMES
+
+HERE = Path(__file__).resolve().parent
+SCHEMA: dict[str, Any] = json.loads(
+    (HERE.parents[1] / "shared_spec" / "report.schema.json").read_bytes()
+)
+# Audit: 14 records, two of which come again. Rig: 2 runs of 5 lines. 5 nonces. 3 rows of a bench.
+# 3 lines that are none.
+LINES = 14 + 2 + 10 + 5 + 3 + 3
+HEADLINE = {
+    # connects 2, published 10 + 5, delivered 8 + 2, a topic reset is no decision
+    "allowed": 27,
+    # connect, publish and packet refused, 3 deliveries withheld
+    "denied": 6,
+    "disclosed": 10,
+    "labelled": 1,
+    "forged": 1,
+    "replayed": 1,
+    "too_old": 0,
+    "malformed": 0,
+    "unenforced": 4,
+    "changed": 0,
+    # two boards in each run, and the newer one fails
+    "passed": 2,
+    "failed": 2,
+    "skipped": 0,
+    # passed and failed, but not on the same commit
+    "flaky": 0,
+    "cuts": 2,
+    "nonces": 3,
+    "nonces_repeated": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """One report for all tests here: it takes its time."""
+    folder = tmp_path_factory.mktemp("job")
+    logs = small_logs.write(folder / "logs", worse=True, twice=True)
+    out = folder / "out"
+    out.mkdir()
+    return run(spark, [str(logs)], out), out
+
+
+def test_the_summary_has_what_was_counted_by_hand(made: tuple[Outcome, Path]) -> None:
+    outcome, out = made
+    summary = json.loads((out / "summary.json").read_bytes())
+    assert summary == outcome.summary
+    jsonschema.Draft202012Validator(SCHEMA).validate(summary)
+    assert summary["lines"] == LINES
+    assert summary["kept"] == {"audit": 14, "hil": 10, "nonce": 5, "bench": 3}
+    assert summary["repeated"] == 2
+    assert summary["quarantined"] == 3
+    assert summary["reasons"] == {"no JSON object": 2, "null or of another type: client": 1}
+    assert (summary["began"], summary["ended"]) == ("2027-01-15T12:00:00Z", "2027-01-15T13:00:00Z")
+    regressions = summary["headline"].pop("regressions")
+    assert summary["headline"] == HEADLINE
+    assert regressions == summary["tables"]["regressions"] > 0
+
+
+def test_a_regression_and_a_nonce_used_twice_are_exit_code_1(made: tuple[Outcome, Path]) -> None:
+    outcome, _ = made
+    assert outcome.exit_code == outcome.summary["exit"] == 1
+    why = outcome.summary["why"]
+    assert any(text.startswith("the rig: publish, verdict: fails") for text in why), why
+    assert (
+        f"nonces of run {small_logs.RUN_NEW}: 1 used twice under the key l1 client=1 gen=1" in why
+    )
+
+
+def test_every_table_is_parquet_with_the_rows_that_the_summary_says(
+    spark: SparkSession, made: tuple[Outcome, Path]
+) -> None:
+    outcome, out = made
+    assert (out / "tables").is_symlink()
+    assert [path.name for path in out.glob(".tables-*")] == [(out / "tables").resolve().name]
+    assert set(outcome.summary["tables"]) == set(tables.TABLES)
+    assert {path.name for path in (out / "tables").iterdir()} == set(tables.TABLES)
+    for name in ("decisions", "disclosures", "changed", "nonces", "cost"):
+        rows = spark.read.parquet(str(out / "tables" / name)).count()
+        assert rows == outcome.summary["tables"][name], name
+    days = {path.name for path in (out / "tables" / "decisions").glob("day=*")}
+    assert days == {"day=2027-01-15"}
+
+
+def test_the_page_holds_what_was_found(made: tuple[Outcome, Path]) -> None:
+    _, out = made
+    page = (out / "report.html").read_text()
+    for text in ("machine/1/temperature", "panel", "service", "labels.below", "no JSON object"):
+        assert text in page, text
+
+
+def test_the_example_for_the_page_has_the_lists_that_a_report_has() -> None:
+    example = json.loads((HERE / "data" / "shown.json").read_bytes())
+    assert set(example) <= set(NAMES)

@@ -1,0 +1,109 @@
+"""What the page is given: few rows, whatever the tables hold, and what is left out is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sealmq_spark.shown import BUCKETS, NAMES, Span, shown
+
+HOUR = 3_600_000
+NOON = 1_800_014_400_000
+DECISIONS = (
+    "site string, hour timestamp, question string, allowed boolean, rule string, label string,"
+    " client string, count bigint"
+)
+
+
+def lists(
+    spark: SparkSession, span: Span, sites: int = 1, **tables: Any
+) -> dict[str, list[dict[str, Any]]]:
+    nothing = spark.createDataFrame([], "commit string, at_ms bigint")
+    bad = spark.createDataFrame([], "file string, reason string, raw string, count bigint")
+    rows = dict.fromkeys(tables, 1)
+    return shown(tables, {"hil": nothing}, tables.pop("quarantine", bad), rows, span, sites)
+
+
+def decisions(spark: SparkSession, hours: int, clients: int) -> Any:
+    """Each client c publishes c + 1 messages in each hour."""
+    every = spark.range(hours).crossJoin(spark.range(clients).withColumnRenamed("id", "c"))
+    return every.select(
+        F.lit("aa").alias("site"),
+        F.timestamp_millis(F.lit(NOON) + F.col("id") * HOUR).alias("hour"),
+        F.lit("publish").alias("question"),
+        F.lit(True).alias("allowed"),
+        F.lit("").alias("rule"),
+        F.lit("low").alias("label"),
+        F.format_string("c%03d", "c").alias("client"),
+        (F.col("c") + 1).alias("count"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("hours", "length"),
+    [(0, 1), (300, 1), (398, 1), (399, 2), (1000, 3), (9000, 24), (10**7, 8064)],
+)
+def test_a_bucket_is_the_shortest_that_leaves_few_of_them(hours: int, length: int) -> None:
+    assert Span(NOON, NOON + hours * HOUR).hours == length
+
+
+def test_many_hours_and_clients_become_few_rows_with_the_same_sums(spark: SparkSession) -> None:
+    hours, clients = 900, 40
+    found = lists(
+        spark,
+        Span(NOON, NOON + hours * HOUR),
+        decisions=decisions(spark, hours, clients),
+    )
+    each_hour = clients * (clients + 1) // 2
+    over_time = found["decisions_time"]
+    assert len(over_time) <= BUCKETS
+    assert sum(row["allowed"] for row in over_time) == hours * each_hour
+    assert over_time[0] == {
+        "hour": "2027-01-15T12:00:00Z", "hours": 3, "allowed": 3 * each_hour, "denied": 0,
+    }  # fmt: skip
+    by_client = found["decisions_client"]
+    assert len(by_client) == 16
+    assert by_client[0] == {"client": "c039", "allowed": hours * 40, "denied": 0}
+    rest = hours * sum(range(1, 26))
+    assert by_client[-1] == {"client": "", "allowed": rest, "denied": 0, "others": 25}
+    assert set(found) == set(NAMES)
+    assert found["nonces"] == []
+
+
+def test_clocks_that_were_not_set_are_counted_but_not_plotted(spark: SparkSession) -> None:
+    rows = [
+        ("aa", "1970-01-01 00:00:00", "publish", True, "", "low", "c", 5),
+        ("aa", "2027-01-15 12:00:00", "publish", True, "", "low", "c", 7),
+        ("aa", "9999-12-31 23:00:00", "publish", False, "r", "", "c", 2**63 - 1),
+    ]
+    text = DECISIONS.replace("timestamp", "string")
+    frame = spark.createDataFrame(rows, text).withColumn("hour", F.to_timestamp("hour"))
+    found = lists(spark, Span(NOON + 60_000, NOON + 120_000), decisions=frame)
+    hour = {"hour": "2027-01-15T12:00:00Z", "hours": 1}
+    assert found["decisions_time"] == [{**hour, "allowed": 7, "denied": 0}]
+    assert found["decisions_client"] == [{"client": "c", "allowed": 12, "denied": 2**63 - 1}]
+
+
+def test_names_of_several_sites_are_told_apart(spark: SparkSession) -> None:
+    one = decisions(spark, 1, 1)
+    both = one.unionByName(one.withColumn("site", F.lit("bb")))
+    span = Span(NOON, NOON)
+    names = [row["client"] for row in lists(spark, span, 2, decisions=both)["decisions_client"]]
+    assert sorted(names) == ["aa: c000", "bb: c000"]
+    (merged,) = lists(spark, span, 1, decisions=both)["decisions_client"]
+    assert merged["client"] == "c000"
+
+
+def test_a_reason_has_three_examples_at_most(spark: SparkSession, tmp_path: Path) -> None:
+    bad = [(f"f{n}", "why", f"raw{n}", 1) for n in range(9)] + [("g", "other", "x", 20)]
+    frame = spark.createDataFrame(bad, "file string, reason string, raw string, count bigint")
+    found = lists(spark, Span(None, None), quarantine=frame)["quarantine"]
+    assert [(row["reason"], row["count"], len(row["examples"])) for row in found] == [
+        ("other", 20, 1),
+        ("why", 9, 3),
+    ]
+    assert found[1]["examples"][0] == {"file": "f0", "raw": "raw0"}
