@@ -21,7 +21,8 @@ _BASES = ("mosquitto", _PLAIN)
 _OURS = (("blue", "diamond"), ("teal", "triangle"), ("sky", "circle"))
 _TLS = (("orange", "square"), ("amber", "down"))
 _OTHERS = (("pink", "circle"), ("sky", "square"), ("amber", "diamond"), ("teal", "down"))
-_MOST = 30
+_MOST = 24
+_LISTED = 400
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -29,6 +30,7 @@ Rows = Sequence[Mapping[str, Any]]
 def costs(summary: Mapping[str, Any], shown: Shown) -> Markup:
     """Every measure of every bench, those with a plain client beside it first."""
     rows = [row for row in shown.get("cost", ()) if row.get("value") is not None]
+    rows = sorted(rows, key=_order)
     if not rows:
         return nothing("No bench's document was read.")
     compared = [row for row in rows if row.get("to_plain") is not None]
@@ -46,6 +48,14 @@ def costs(summary: Mapping[str, Any], shown: Shown) -> Markup:
         [_rest(unit, rest) for unit in _units(rest)],
         _table(rows),
     )
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, int]:
+    """The paper's stages first, as a client goes through them; sorting keeps the rest in place."""
+    measure = str(row["measure"])
+    stages = papers.STAGES
+    at = stages.index(measure) if measure in stages else len(stages)
+    return 0 if row.get("unit") == "instructions" else 1, at
 
 
 def _what(row: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -243,6 +253,8 @@ def _table(rows: Rows) -> Markup:
             words.ratio(row.get("to_plain")),
             words.ratio(row.get("to_tls")),
         ]
-        for row in rows
+        for row in rows[:_LISTED]
     ]
-    return folded(f"All {words.plural(len(rows), 'row')}", table(columns, cells, "Costs"))
+    more = f" (the first {_LISTED}; tables/cost has all)" if len(rows) > _LISTED else ""
+    text = f"All {words.plural(len(rows), 'row')}{more}"
+    return folded(text, table(columns, cells, "Costs"))
