@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from evidence.parts import PARTS
 from evidence.place import ROOT, EvidenceError
@@ -152,6 +152,14 @@ def parts(reduced: Reduced) -> str:
         load = "" if of["load"] is None else f"{of['load']:.1f}"
         body.append([part.name, of["began"], f"`{commit}`", load, of.get("note", "")])
     return lines(["part", "measured", "commit", "load", "note"], body, 5)
+
+
+@lru_cache(maxsize=64)
+def block(name: str, reduced: Reduced) -> str:
+    """What stands between the marks of that name. EvidenceError."""
+    if name not in BLOCKS:
+        raise EvidenceError(f"nobody makes the table {name}")
+    return BLOCKS[name](reduced)
 
 
 BLOCKS: dict[str, Callable[[Reduced], str]] = {

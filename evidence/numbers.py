@@ -51,7 +51,7 @@ _COMPOUND = re.compile(
 # Where a sentence or a cell ends.
 _END = re.compile(r"(?<=[.!?])\s+(?=\S)|\|(?=\s)|\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)")
 # Fenced or indented.
-LISTING = re.compile(r"^(```|~~~)(?:.|\n)*?^\1[ ]*$|^ {4}.*$", re.MULTILINE)
+LISTING = re.compile(r"^(```|~~~)[\s\S]*?^\1[ ]*$|^ {4}.*$", re.MULTILINE)
 
 
 class Number(NamedTuple):

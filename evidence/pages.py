@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evidence.blocks import BLOCKS
+from evidence.blocks import BLOCKS, block
 from evidence.numbers import LISTING, Number, numbers, plain
 from evidence.place import ROOT, STATED, EvidenceError, put
 from evidence.reduced import Reduced
@@ -73,13 +73,11 @@ def written(page: str, text: str, reduced: Reduced) -> str:
             return found[0]
         return f"{_shown(reduced, found[2], page)}<!--= {found[2]} -->"
 
-    def block(found: re.Match[str]) -> str:
+    def table(found: re.Match[str]) -> str:
         name = found[1]
-        if name not in BLOCKS:
-            raise EvidenceError(f"{page}: nobody makes the table {name}")
-        return f"<!-- {name}: begin -->\n{BLOCKS[name](reduced)}\n<!-- {name}: end -->"
+        return f"<!-- {name}: begin -->\n{block(name, reduced)}\n<!-- {name}: end -->"
 
-    return _BLOCK.sub(block, _FIGURE.sub(figure, text))
+    return _BLOCK.sub(table, _FIGURE.sub(figure, text))
 
 
 def write(reduced: Reduced) -> list[str]:

@@ -17,9 +17,9 @@ from evidence.place import REDUCED, EvidenceError
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reduced:
-    """All that a page may show."""
+    """All that a page may show. Compared by identity: what is made of one is kept."""
 
     parts: dict[str, dict[str, Any]]
     rows: dict[str, list[Row]]
