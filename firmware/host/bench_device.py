@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench_measures import MEASURES, SIZES, Task, tasks
 from bench_mpy import ROOT, MpyError
-from bench_rows import Row, updated
+from bench_rows import Row, stamped, updated
 from bench_runs import VARIANTS, BenchError, rig
 from bench_table import document, table
 from count import CountError
@@ -138,7 +138,7 @@ def main(
     if not chosen:
         parser.error("none of these measures means anything for these variants and sizes")
     try:
-        rows = run(chosen, max(1, given.jobs), not given.unmerged)
+        rows = stamped(run(chosen, max(1, given.jobs), not given.unmerged))
         if given.update:
             out = out or OUT
             rows = updated(json.loads(out.read_text(encoding="utf-8"))["rows"], rows)

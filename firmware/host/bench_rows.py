@@ -6,7 +6,10 @@ where there is none), `params` whatever else a reader has to know to take it aga
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
@@ -31,6 +34,29 @@ def row(
         "n": n,
         "params": dict(params or {}),
     }
+
+
+def stamped(rows: Sequence[Row]) -> list[Row]:
+    """The rows, each with when it was measured (Unix ms) and of which tree, with -dirty."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    try:
+        head = git("rev-parse", "HEAD")
+        commit = head + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        commit = "unknown"
+    now = {"at_ms": time.time_ns() // 1_000_000, "commit": commit}
+    return [{**each, "params": {**each["params"], **now}} for each in rows]
 
 
 def each(base: float, more: float, n_base: int, n_more: int) -> float:
