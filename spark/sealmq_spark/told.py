@@ -52,10 +52,11 @@ def _findings(headline: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if headline["unenforced"]:
             yield "unenforced", said(("unenforced", "let through that policy denied"))
         yield "disclosed", said(("disclosed", "messages to readers"))
-        yield "labelled", said(("labelled", "topics"))
+        yield "labelled", f"{_n(headline['labelled'])} {_s('topic', headline['labelled'])}"
         refused = (("forged", "forged"), ("replayed", "replayed"), ("too_old", "too old"))
         yield "refused", said(*refused, ("malformed", "malformed"))
-        yield "changed", said(("changed", "clients otherwise than before"))
+        clients = _s("client", headline["changed"])
+        yield "changed", f"{_n(headline['changed'])} {clients} otherwise than before"
     if headline["passed"] is not None:
         verdicts = (("passed", "passed"), ("failed", "failed"), ("skipped", "skipped"))
         yield "rig", said(*verdicts, ("flaky", "flaky"), ("cuts", "power cuts"))
@@ -68,6 +69,10 @@ def _findings(headline: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def plain(text: str) -> str:
     """Safe on a terminal: what a log says may hold anything."""
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+
+
+def _s(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"
 
 
 def _n(count: int) -> str:

@@ -1,0 +1,141 @@
+"""The report's folder: what a kill leaves behind, who may read it, what --fresh takes away."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sealmq_spark import outputs
+from sealmq_spark.errors import ReportError
+
+
+class Killed(Exception):
+    """Stands for kill -9 at this point."""
+
+
+def modes(out: Path) -> set[int]:
+    paths = [path for path in out.rglob("*") if not path.is_symlink()]
+    return {path.stat().st_mode & 0o077 for path in paths}
+
+
+def write(out: Path, word: str) -> None:
+    """A report whose only table says `word`."""
+    with outputs.opened(out) as place, outputs.tables(place.out) as folder:
+        (folder / "decisions").write_text(word)
+
+
+def killed_while_writing(out: Path) -> None:
+    with outputs.opened(out) as place, outputs.tables(place.out) as folder:
+        (folder / "decisions").write_text("ne")
+        raise Killed
+
+
+def table(out: Path) -> str:
+    return (out / "tables" / "decisions").read_text()
+
+
+def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
+    out = tmp_path / "a" / "out"
+    before = os.umask(0o022)
+    try:
+        write(out, "x")
+        (tmp_path / "later").write_text("")
+    finally:
+        os.umask(before)
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert modes(out) == {0}
+    assert (tmp_path / "later").stat().st_mode & 0o777 == 0o644, "the mask is put back"
+
+
+def test_a_folder_that_is_open_to_the_group_stays_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    out.chmod(0o775)
+    write(out, "x")
+    assert (out / "tables" / "decisions").stat().st_mode & 0o777 == 0o660
+
+
+def test_tables_change_together_or_not_at_all(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(out, "old")
+    with pytest.raises(Killed):
+        killed_while_writing(out)
+    assert table(out) == "old"
+    write(out, "new")
+    assert table(out) == "new"
+    assert len(list(out.glob(".tables-*"))) == 1, "what the kill left is gone"
+
+
+def test_a_copied_report_is_gone_on_with(tmp_path: Path) -> None:
+    """Links have become folders in it."""
+    out = tmp_path / "out"
+    write(out, "old")
+    link = out / "tables"
+    link.unlink()
+    link.mkdir()
+    (link / "decisions").write_text("copied")
+    write(out, "new")
+    assert table(out) == "new"
+
+
+def test_a_file_is_the_old_one_until_it_is_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summary.json"
+    outputs.replace(path, "old")
+
+    def killed(fd: int) -> None:
+        raise Killed
+
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(Killed):
+        outputs.replace(path, "new")
+    assert path.read_text() == "old"
+    monkeypatch.undo()
+    outputs.replace(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_fresh_takes_a_reports_files_and_no_others(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(out, "old")
+    for name in outputs.READ:
+        (out / name).mkdir()
+        (out / name / "part-0").write_text("x")
+    (out / "summary.json").write_text("{}")
+    (out / "notes.txt").write_text("mine")
+    with outputs.opened(out, fresh=True):
+        left = {path.name for path in out.iterdir()}
+    assert left == {".sealmq-report", ".scratch", "notes.txt", "spark.log"}
+
+
+def test_what_was_half_forgotten_is_forgotten_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines without their checkpoint would be read twice."""
+    out = tmp_path / "out"
+    write(out, "old")
+    for name in ("checkpoint", "lines"):
+        (out / name).mkdir()
+    remove = outputs._remove
+
+    def killed(path: Path) -> None:
+        if path.name == "lines":
+            raise Killed
+        remove(path)
+
+    monkeypatch.setattr(outputs, "_remove", killed)
+    with pytest.raises(Killed), outputs.opened(out, fresh=True):
+        pass
+    assert (out / "lines").exists()
+    monkeypatch.undo()
+    with outputs.opened(out):
+        assert not (out / "lines").exists()
+        assert not (out / "checkpoint").exists()
+
+
+def test_names_with_signs_that_mean_something_to_others(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="is no path"):
+        outputs.look(["s3a://bucket/logs"], tmp_path)
