@@ -19,6 +19,8 @@ SCHEMA: dict[str, Any] = json.loads((SPEC / "audit.schema.json").read_bytes())
 SITE, OTHER_SITE = "000000aa", "000000bb"
 # A minute that begins no hour: nothing may depend on that.
 NOON = datetime(2027, 3, 1, 12, 17, tzinfo=UTC)
+# What the tables show of a clock that says more.
+LAST = datetime(9999, 12, 30, 23, 59, 59, 999_000, UTC)
 PEER = "192.0.2.7:50123"
 
 _VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -106,12 +106,19 @@ def told() -> tuple[list[Scene], list[tuple[Any, ...]]]:
     # It started again within one hour.
     again = Scene(3, always, started=[31])
     again.client("a", "published", steady(always) | {31: 12})
+    again.client("dead", "published", steady(range(31)))
+    # A part of the log is missing.
+    lost = Scene(8, [*range(30), *range(33, end)])
+    lost.client("a", "published", steady([*range(30), *range(33, end)]) | {29: 30, 33: 30})
     # A clock that was wrong, once, in both directions.
     clock = Scene(4, [-400_000, *range(end), 400_000])
     clock.client("a", "published", steady(always) | {-400_000: 60, 400_000: 60})
     # Nobody but the client itself: a silent site says nothing.
     alone = Scene(5, [])
     alone.client("a", "published", steady(range(40)))
+    # Eight days, but of one hour of the day only four: too few to say what is usual then.
+    seldom = Scene(7, range(200), started=range(24, 100, 24))
+    seldom.client("a", "published", steady(range(200)) | {144: 400})
     # A history of one hour.
     short = Scene(6, [0])
     short.client("a", "published", {0: 900})
@@ -129,10 +136,12 @@ def told() -> tuple[list[Scene], list[tuple[Any, ...]]]:
             row("drop", 33, 1, 20, 62.0, -5.33),
             row("attacked", 50, 1, 80, 0.0, 80.0, measure="refused"),
             row("grown", 50, 1, 900, 60.0, 108.44),
+            # From the first whole hour on.
+            (again.site, "dead", "published", START + 32 * HOUR, 25, 0, 60.0, -38.73),
         ]
     )
 
-    return [day, away, again, clock, alone, short], wanted
+    return [day, away, again, clock, alone, short, seldom, lost], wanted
 
 
 def drawn() -> list[Scene]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from audit_table import NOON, OTHER_SITE, PEER, SCHEMA, SITE, record, rows, table
+from audit_table import LAST, NOON, OTHER_SITE, PEER, SCHEMA, SITE, record, rows, table
 from sealmq_spark.measures.columns import MOST
 from sealmq_spark.measures.decisions import COUNTED, NOT_COUNTED, decisions
 from sealmq_spark.measures.unenforced import unenforced
@@ -70,6 +70,7 @@ def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
         record("unenforced", **WHO, rule=NO["rule"], question="publish", count=8),
         # More than a number can say stays a number.
         *(record("delivered", **minute | {"client": "most", "count": MOST}) for _ in range(2)),
+        record("delivered", **minute | {"client": "last"}) | {"minute_ms": MOST // 60_000 * 60_000},
         # No decisions.
         record("topic-labelled", **WHO, label="low"),
         record("disconnect", client="panel", reason="DISCONNECT", clean=True),
@@ -107,6 +108,16 @@ def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
             (SITE, HOUR, "config", True, "", "", "", 1),
             (SITE, HOUR, "config", False, "", "", "", 1),
             (SITE, HOUR, "deliver", True, "", "low", "most", MOST),
+            (
+                SITE,
+                LAST.replace(minute=0, second=0, microsecond=0),
+                "deliver",
+                True,
+                "",
+                "low",
+                "last",
+                3,
+            ),
         ]
     )
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import officer_scene
-from audit_table import NOON, OTHER_SITE, SITE, record, rows, table
+from audit_table import LAST, NOON, OTHER_SITE, SITE, record, rows, table
 from running_site import Site
 from sealmq_spark.contracts import columns
 from sealmq_spark.measures.columns import MOST
@@ -45,6 +45,8 @@ def test_who_got_what(spark: SparkSession) -> None:
         record("delivered", minute(6), **plain, count=6),
         record("delivered", minute(9), **plain, count=6),
         *(record("delivered", minute(n), **plain | {"client": "z"}, count=MOST) for n in (1, 2)),
+        record("delivered", **plain | {"topic": "late"}, count=1)
+        | {"minute_ms": MOST // 60_000 * 60_000},
         # Nobody got these, or not by this table.
         record("deliver-denied", **plain, rule="purposes.deliver.no-purpose", count=50),
         record("publish-accepted", **plain, count=50),
@@ -62,6 +64,7 @@ def test_who_got_what(spark: SparkSession) -> None:
             (OTHER_SITE, "a/b", "care", "panel", "a/#", minute(5), minute(5), 5),
             (SITE, "a/b", "", "panel", "", minute(6), minute(9), 12),
             (SITE, "a/b", "", "z", "", minute(1), minute(2), MOST),
+            (SITE, "late", "", "panel", "", LAST, LAST, 1),
         ]
     )
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from audit_table import NOON, OTHER_SITE, SITE, record, rows, table
+from audit_table import LAST, NOON, OTHER_SITE, SITE, record, rows, table
+from sealmq_spark.measures.columns import MOST
 from sealmq_spark.measures.labelling import labelling
 
 
@@ -20,6 +21,7 @@ def test_labels_given_and_lost(spark: SparkSession) -> None:
         record("topic-reset", later, topic="machine/1"),
         record("topic-labelled", later + timedelta(days=1), **first | {"label": "high"}),
         record("topic-labelled", **first, site=OTHER_SITE),
+        record("topic-reset", topic="late") | {"at_ms": MOST},
         record("publish-accepted", **first, count=3),
         record("command", client="pump", family="labels", topic="machine/1", label="low"),
     ]
@@ -33,5 +35,6 @@ def test_labels_given_and_lost(spark: SparkSession) -> None:
             (SITE, later, "machine/1", lost, "", "", ""),
             (SITE, later + timedelta(days=1), "machine/1", given, "pump", "high", ""),
             (OTHER_SITE, NOON, "machine/1", given, "pump", "low", ""),
+            (SITE, LAST, "late", lost, "", "", ""),
         ]
     )

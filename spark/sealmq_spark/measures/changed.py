@@ -60,28 +60,32 @@ def hours(decided: DataFrame) -> DataFrame:
 
 
 def calendar(audit: DataFrame) -> DataFrame:
-    """audit -> site, hour, whole, n, of, next: the hours in which a mediator recorded anything.
+    """audit -> site, hour, whole, left, of, next: the hours in which a mediator recorded anything.
 
-    whole: see above. n: whole hours up to and including this one. of: how many of them there were
-    in each hour of the day (UTC), and in all. next: the whole hour behind this one.
+    whole: see above. Behind this hour: left, how many whole ones there are; of, how many in each
+    hour of the day (UTC), and in all; next, the first of them.
     """
     started = F.max(F.col("event") == "start").alias("started")
     known = audit.where("role = 'mediator'").groupBy("site", hour().alias("hour")).agg(started)
-    in_order = Window.partitionBy("site").orderBy("hour")
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    behind = in_order.rowsBetween(1, Window.unboundedFollowing)
+    backwards = Window.partitionBy("site").orderBy(F.desc("hour"))
+    behind = backwards.rowsBetween(Window.unboundedPreceding, -1)
     one = F.expr("interval 1 hour")
     whole = (
         ~F.col("started")
-        & (F.lag("hour").over(in_order) == F.col("hour") - one)
-        & (F.lead("hour").over(in_order) == F.col("hour") + one)
+        & (F.lead("hour").over(backwards) == F.col("hour") - one)
+        & (F.lag("hour").over(backwards) == F.col("hour") + one)
     )
-    of = (F.sum(F.expr(f"int(whole and hour(hour) = {h})")).over(so_far) for h in range(_ALL))
-    n = F.sum(F.col("whole").cast("int")).over(so_far)
-    following = F.min(F.when(F.col("whole"), F.col("hour"))).over(behind)
     marked = known.withColumn("whole", F.coalesce(whole, F.lit(False)))
+    these = (*(F.col("whole") & (F.hour("hour") == h) for h in range(_ALL)), F.col("whole"))
+    of = [F.coalesce(F.count_if(each).over(behind), F.lit(0)) for each in these]
+    following = F.min(F.when(F.col("whole"), F.col("hour"))).over(behind)
     return marked.select(
-        "site", "hour", "whole", n.alias("n"), F.array(*of, n).alias("of"), following.alias("next")
+        "site",
+        "hour",
+        "whole",
+        of[_ALL].alias("left"),
+        F.array(*of).alias("of"),
+        following.alias("next"),
     )
 
 
@@ -110,43 +114,36 @@ def changed(decided: DataFrame, audit: DataFrame) -> DataFrame:
 
 
 def _series(per_hour: DataFrame, known: DataFrame) -> DataFrame:
-    """site, client, measure, hour, next, n, last, count, slot, of: whole hours with a count.
+    """site, client, measure, hour, next, left, count, slot, of: whole hours with a count.
 
-    last: the n of the site's last whole hour. slot: the hour of the day, or _ALL; of: how many
-    hours of this slot there were since the client's first.
+    slot: the hour of the day, or _ALL; of: how many hours of this slot there were since the
+    client's first.
     """
     own = Window.partitionBy("site", "client")
-    with_first = per_hour.withColumn("first", F.min("hour").over(own))
-    base = known.select(
-        "site", F.col("hour").alias("first"), F.col("n").alias("base"), F.col("of").alias("base_of")
-    )
-    ends = known.groupBy("site").agg(
-        F.max("n").alias("last"), F.max_by("of", "hour").alias("last_of")
-    )
-    seen = F.col("last") - F.col("base")
-    slot = F.when(seen >= DAYS * 24, F.hour("hour")).otherwise(_ALL)
+    since = known.select("site", F.col("hour").alias("first"), "of")
+    slot = F.when(F.col("of")[_ALL] >= DAYS * 24, F.hour("hour")).otherwise(_ALL)
     counts = (F.struct(F.lit(m).alias("measure"), F.col(m).alias("count")) for m in MEASURES)
     whole = (
-        with_first.join(F.broadcast(known.where("whole").drop("whole", "of")), ["site", "hour"])
-        .join(F.broadcast(base), ["site", "first"])
-        .join(F.broadcast(ends), "site")
-        .where("n > base")
+        per_hour.withColumn("first", F.min("hour").over(own))
+        .where("hour > first")
+        .join(F.broadcast(known.where("whole").drop("whole", "of")), ["site", "hour"])
+        .join(F.broadcast(since), ["site", "first"])
         .withColumn("slot", slot)
-        .withColumn("of", F.get("last_of", F.col("slot")) - F.get("base_of", F.col("slot")))
+        .withColumn("of", F.get("of", F.col("slot")))
     )
     each = whole.select(
-        "site", "client", "hour", "next", "n", "last", "slot", "of", F.inline(F.array(*counts))
+        "site", "client", "hour", "next", "left", "slot", "of", F.inline(F.array(*counts))
     )
     return each.where("count > 0")
 
 
 def _silences(series: DataFrame) -> DataFrame:
     """Adds silent (whole hours without a count behind this one), rate until then, silence (z)."""
-    in_order = Window.partitionBy(*_NAMES).orderBy("n")
+    in_order = Window.partitionBy(*_NAMES).orderBy("hour")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    until = F.col("n") - F.first("n").over(so_far) + 1
-    silent = F.coalesce(F.lead("n").over(in_order), F.col("last") + 1) - F.col("n") - 1
+    until = F.first("left").over(so_far) - F.col("left") + 1
+    silent = F.col("left") - F.coalesce(F.lead("left").over(in_order) + 1, F.lit(0))
     gaps = (
         series.withColumn("silent", silent)
         .withColumn("until", until)

@@ -6,12 +6,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 MOST = (1 << 63) - 1
+LAST_MS = 253_402_214_399_999
+"""9999-12-30: what a wrong clock says beyond, no calendar can show in every zone."""
+
+
+def instant(ms: str | Column) -> Column:
+    """Unix ms -> timestamp. No record's clock may end a job."""
+    return F.timestamp_millis(F.least(ms, F.lit(LAST_MS)))
 
 
 def hour() -> Column:
     """The hour (timestamp, UTC) of a record: of its minute if it is a count, else of its making."""
     ms = F.coalesce(F.col("minute_ms"), F.col("at_ms"))
-    return F.date_trunc("hour", F.timestamp_millis(ms))
+    return F.date_trunc("hour", instant(ms))
 
 
 def text(name: str) -> Column:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from .columns import text, total
+from .columns import instant, text, total
 
 _BY = ("site", "topic", "purpose", "client", "under")
 
@@ -20,7 +20,7 @@ def disclosures(audit: DataFrame) -> DataFrame:
     purpose, under (a reservation's filter): "" where none was asked for. first, last: timestamps
     (UTC) of the minutes in which the first and the last of `count` messages were delivered.
     """
-    minute = F.timestamp_millis("minute_ms").alias("minute")
+    minute = instant("minute_ms").alias("minute")
     purpose, under = text("purpose"), text("under")
     delivered = audit.where("event = 'delivered'").select(
         "site", "topic", purpose, "client", under, minute, "count"

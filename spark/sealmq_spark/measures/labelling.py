@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from .columns import text
+from .columns import instant, text
 
 
 def labelling(audit: DataFrame) -> DataFrame:
@@ -15,7 +14,7 @@ def labelling(audit: DataFrame) -> DataFrame:
     """
     return audit.where("event in ('topic-labelled', 'topic-reset')").select(
         "site",
-        F.timestamp_millis("at_ms").alias("at"),
+        instant("at_ms").alias("at"),
         "topic",
         "event",
         *map(text, ("client", "label", "rule")),
