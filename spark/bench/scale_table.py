@@ -7,8 +7,8 @@ from typing import Any
 
 from scale_fit import MAY_MISS, MILLION, Line, Row, line
 
-BEGIN = "<!-- results.json: begin -->"
-END = "<!-- results.json: end -->"
+BEGIN = "<!-- spark.json: begin -->"
+END = "<!-- spark.json: end -->"
 LOCAL, APART = "local-2", "standalone-2"
 STEPS = ("ingest", "settle", "measures", "page")
 _MB, _MIB = 1e6, 1 << 20
@@ -43,7 +43,7 @@ class Book:
 
     def sizes(self, variant: str) -> list[int]:
         """How many lines, smallest first."""
-        return [row["params"]["lines"] for row in self.all("report_seconds", variant)]
+        return sorted(row["params"]["lines"] for row in self.all("report_seconds", variant))
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -63,11 +63,11 @@ def document(text: str, rows: Sequence[Row]) -> str:
 
 
 def _how(book: Book) -> str:
-    row = book.all("report_seconds", LOCAL)[0]
-    with_ = row["params"]
+    rows = book.all("report_seconds", LOCAL)
+    with_, times = rows[0]["params"], max(row["n"] for row in rows)
     return (
         f"`local[2]`, 1 GiB of memory for Java, {with_['machine']}, Python {with_['python']}; each "
-        f"report in a process of its own, sizes in shuffled rounds, medians of up to {row['n']}; "
+        f"report in a process of its own, sizes in shuffled rounds, medians of up to {times}; "
         f"load average {with_['load']} when it began. Every report was right to the last count."
     )
 
@@ -99,7 +99,8 @@ def _sizes(book: Book) -> str:
 
 
 def _through(book: Book, measure: str) -> Line:
-    return line({row["params"]["lines"]: row["value"] for row in book.all(measure, LOCAL)})
+    found = {row["params"]["lines"]: row["value"] for row in book.all(measure, LOCAL)}
+    return line(dict(sorted(found.items())))
 
 
 def _line(book: Book) -> str:
@@ -151,7 +152,7 @@ def _formats(book: Book) -> str:
     if not of:
         return ""
     lines, body = of[0]["params"]["lines"], []
-    for name in dict.fromkeys(row["params"]["table"] for row in of):
+    for name in sorted({row["params"]["table"] for row in of}):
         for format_ in ("json", "parquet"):
             values = [
                 book.need(f"format_{each}", format_, table=name)

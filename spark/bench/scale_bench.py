@@ -1,0 +1,122 @@
+"""Reports over made-up logs, each in a process of its own and checked against what is known."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import generator
+import scale_fit as fit
+from scale_cluster import MEMORY, environment, family, outside
+from scale_plan import BenchError, TimeOver
+from scale_truth import differences
+from spark_tally import Tally
+
+
+@dataclass
+class Bench:
+    """folder: for logs and reports, emptied behind it. until: by time.monotonic()."""
+
+    folder: Path
+    sizes: Sequence[int]
+    rounds: int
+    seed: int
+    until: float
+    quiet: bool = False
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[fit.Row] = field(default_factory=list)
+    truth: dict[int, Tally] = field(default_factory=dict)
+    sums: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """On stderr, with what is left of the time."""
+        if not self.quiet:
+            left = max(0.0, self.until - time.monotonic()) / 60
+            print(f"scale: [{left:5.1f} min left] {text}", file=sys.stderr, flush=True)
+
+    def logs(self, lines: int) -> Path:
+        """The folder with about so many lines, generated once."""
+        folder = self.folder / f"logs-{lines}"
+        if lines not in self.truth:
+            began = time.monotonic()
+            # Small logs of a few days too.
+            per_day = min(generator.PER_DAY, lines // 2)
+            workers = os.cpu_count() or 1
+            self.truth[lines] = generator.generate(
+                folder, lines, seed=str(self.seed), per_day=per_day, workers=workers
+            )
+            seconds = time.monotonic() - began
+            self.say(f"{lines:,} lines generated in {seconds:.0f} s")
+        return folder
+
+    def run(self, lines: int, master: str, *asked: str, pids: Sequence[int] = ()) -> dict[str, Any]:
+        """A report in a process of its own; its folder is gone behind it."""
+        logs, out, scratch = self.logs(lines), self.folder / "out", self.folder / "scratch"
+        for old in (out, scratch):
+            shutil.rmtree(old, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        command = [sys.executable, str(Path(__file__).with_name("scale_run.py"))]
+        for name, value in (("logs", logs), ("out", out), ("scratch", scratch)):
+            command += [f"--{name}", str(value)]
+        command += ["--master", master, "--memory", MEMORY, *(f"--{each}" for each in asked)]
+        with (scratch / "stdout").open("wb") as told, (scratch / "stderr").open("wb") as said:
+            process = subprocess.Popen(  # noqa: S603 - our own script
+                command, stdout=told, stderr=said, env=environment(scratch), start_new_session=True
+            )
+            try:
+                self._watched(process, pids)
+            finally:
+                _end(process)
+        if process.returncode:
+            raise BenchError(f"{lines} lines: {(scratch / 'stderr').read_text()[-800:]}")
+        found: dict[str, Any] = json.loads((scratch / "stdout").read_text())
+        for old in (out, scratch):
+            shutil.rmtree(old, ignore_errors=True)
+        tally = self.truth[lines]
+        found["lines"] = tally.lines
+        found["bytes"] = {
+            "logs": tally.bytes,
+            "report": found["out"],
+            "audit": found["kept"]["audit"],
+        }
+        return found
+
+    def _watched(self, process: subprocess.Popen[bytes], pids: Sequence[int]) -> None:
+        """Until it ends. Nothing of it may be reached from another machine."""
+        while process.poll() is None:
+            if time.monotonic() > self.until:
+                raise TimeOver("the time is over")
+            seen = outside(family([process.pid, *pids]))
+            if seen:
+                raise BenchError(f"something listens beyond loopback: {', '.join(seen)}")
+            time.sleep(0.5)
+
+    def checked(self, lines: int, found: Mapping[str, Any], name: str) -> None:
+        """BenchError: the report is wrong, or other than that of another master."""
+        wrong = differences(self.truth[lines], found)
+        if wrong:
+            raise BenchError(f"{name}, {lines} lines: the report is wrong: {'; '.join(wrong)}")
+        sums = self.sums.setdefault(lines, found["checksums"])
+        if sums != found["checksums"]:
+            other = [each for each in sums if sums[each] != found["checksums"].get(each)]
+            raise BenchError(f"{name}, {lines} lines: other checksums of {', '.join(other)}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Java is in the same group, which this bench has made."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
