@@ -147,7 +147,8 @@ def parts(reduced: Reduced) -> str:
     for part in PARTS:
         of = reduced.parts.get(part.name)
         if of is None:
-            raise EvidenceError(f"{part.name} was never run", f"make evidence PARTS={part.name}")
+            body.append([part.name, "never", "", "", ""])
+            continue
         commit = re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", of["commit"])
         load = "" if of["load"] is None else f"{of['load']:.1f}"
         body.append([part.name, of["began"], f"`{commit}`", load, of.get("note", "")])
@@ -162,6 +163,14 @@ def block(name: str, reduced: Reduced) -> str:
     return BLOCKS[name](reduced)
 
 
+def spark(reduced: Reduced) -> str:
+    """How reports grow."""
+    from scale_table import table
+
+    rows = _rows(reduced, "spark")
+    return table(sorted(rows, key=lambda row: row["params"].get("lines", 0)))
+
+
 BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "device.json": device,
     "purposes.json": purposes,
@@ -169,5 +178,6 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "sizes.json": sizes,
     "rig": rig,
     "defences": defences,
+    "results.json": spark,
     "parts": parts,
 }

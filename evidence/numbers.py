@@ -49,7 +49,7 @@ _COMPOUND = re.compile(
     r"\b((?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-[a-z]+)\b", re.I
 )
 # Where a sentence or a cell ends.
-_END = re.compile(r"(?<=[.!?])\s+(?=\S)|\|(?=\s)|\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)")
+_END = re.compile(r"(?<=[.!?])\s+(?=\S)|\|(?=\s)|\n[ \t]*\n|\n(?=\s*(?:[-*]|\d+\.)\s)")
 # Fenced or indented.
 LISTING = re.compile(r"^(```|~~~)[\s\S]*?^\1[ ]*$|^ {4}.*$", re.MULTILINE)
 
@@ -85,7 +85,7 @@ def plain(text: str) -> str:
     text = LISTING.sub(listing, text)
     text = re.sub(r"(?<=\])\([^)]*\)", none, text)
     # The number of an item of a list.
-    return re.sub(r"^\s*\d+\.(?=\s)", none, text, flags=re.MULTILINE)
+    return re.sub(r"^[ \t]*\d+\.(?=\s)", none, text, flags=re.MULTILINE)
 
 
 def _remark(line: str) -> str:

@@ -189,6 +189,11 @@ def _phrases(text: str, phrases: list[str] | None) -> Iterator[tuple[int, int]]:
     """Where they stand; a line may end at each of their spaces."""
     bare = plain(text) if phrases else ""
     for phrase in phrases or ():
-        words = r"\s+".join(map(re.escape, phrase.split()))
-        for found in re.finditer(rf"(?<![\w.,]){words}(?![\w%]|[.,]\d)", bare):
-            yield found.span()
+        words = phrase.split()
+        # Few places have its first word, and a search for a text is quick.
+        form = re.compile(rf"(?<![\w.,]){r'\s+'.join(map(re.escape, words))}(?![\w%]|[.,]\d)")
+        at = bare.find(words[0])
+        while at >= 0:
+            if found := form.match(bare, at):
+                yield found.span()
+            at = bare.find(words[0], at + 1)

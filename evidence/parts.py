@@ -194,6 +194,19 @@ PARTS = (
         idle=True,
         of=["firmware", "flash_scripts", "gateway/sealmq", "hil_tests", "shared_spec"],
     ),
+    Part(
+        "spark",
+        "how reports grow with what they read",
+        [
+            ["spark/bench/scale.py", "--out", "WORK/spark.json"],
+            ["spark/bench/scale.py", "--document", "WORK/spark.json"],
+        ],
+        [ROOT / "spark/bench/results.json"],
+        _nothing,
+        minutes=180,
+        idle=True,
+        of=["spark", "shared_spec"],
+    ),
 )
 
 

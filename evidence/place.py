@@ -14,7 +14,7 @@ STATED = HOME / "stated.toml"
 WORK = ROOT / "build" / "evidence"
 
 # The benches' tables lie beside scripts, which import one another by their plain names.
-for _folder in ("firmware/host", "gateway/bench"):
+for _folder in ("firmware/host", "gateway/bench", "spark/bench"):
     if str(ROOT / _folder) not in sys.path:
         sys.path.append(str(ROOT / _folder))
 

@@ -69,7 +69,7 @@ def documents() -> dict[str, list[Row]]:
         part.name: [
             row
             for path in part.results
-            if path.is_file()
+            if path.is_file()  # the rig's are a folder; a part that never ran has none
             for row in json.loads(path.read_text(encoding="utf-8"))["rows"]
         ]
         for part in PARTS
@@ -106,7 +106,10 @@ def test_the_figures_are_made_of_the_rows_and_the_file_is_as_it_is_written() -> 
     for figure in REDUCED_NOW.figures.values():
         assert set(figure) == {"value", "shown", "unit", "of", "source", "command"}
     for part in PARTS:
-        assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", REDUCED_NOW.parts[part.name]["commit"])
+        there = any(path.exists() for path in part.results)
+        assert there == (part.name in REDUCED_NOW.parts), part.name
+    for noted in REDUCED_NOW.parts.values():
+        assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", noted["commit"])
 
 
 # --- seen red ------------------------------------------------------------------------------------
@@ -242,4 +245,5 @@ def test_unknown_names_are_errors() -> None:
     assert told("README.md", "<!-- nobody: begin -->\n5\n<!-- nobody: end -->")
     assert {figure.name for figure in FIGURES} == set(REDUCED_NOW.figures)
     shown = "\n".join(TEXTS.values())
-    assert all(f"<!-- {name}: begin -->\n" in shown for name in BLOCKS)
+    missing = [name for name in BLOCKS if f"<!-- {name}: begin -->\n" not in shown]
+    assert missing in ([], ["results.json"]), "spark's is shown once it was measured"

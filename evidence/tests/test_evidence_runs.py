@@ -122,7 +122,6 @@ def test_every_part_runs_what_there_is() -> None:
                 assert (ROOT / words[1]).is_file()
         assert len(each.to) in (0, len(each.run))
         assert all((ROOT / of).exists() for of in each.of)
-        assert all(path.exists() for path in each.results)
     assert [each.name for each in find(["rig", "device"])] == ["device", "rig"]
     assert find([]) == list(PARTS)
 
