@@ -161,6 +161,22 @@ def many() -> Case:
         for row in shown["behaviours"]
         if row["board"] == shown["behaviours"][0]["board"]
     ]
+    summary["headline"]["nonces_repeated"] = 40
+    shown["reused"] = [
+        {
+            "run": "0123456789abcdef", "key": "link", "nonce": f"{number:024x}", "layer": "link",
+            "board": "virtual-1", "contents": 2, "pairs": 2, "first": hours[0], "last": hours[-1],
+        }
+        for number in range(40)
+    ]  # fmt: skip
+    shown["cost"] += [
+        {
+            "measure": f"measure_{number % 9}", "variant": f"variant-{number}", "size": 64, "n": 9,
+            "unit": "us of CPU", "key": "burst=16, process=mediator", "value": number % 7 * 3.5,
+            "low": 0.0, "high": number * 4.0, "to_plain": None, "to_tls": None,
+        }
+        for number in range(90)
+    ]  # fmt: skip
     return summary, shown
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from . import costs, officer, overview, rig, traffic
+from . import alarms, costs, officer, overview, rig, traffic
 from .markup import Markup, tag
 from .traffic import Shown
 
 Section = Callable[[Mapping[str, Any], Shown], Markup]
 
 _SECTIONS: tuple[tuple[str, str, Section], ...] = (
-    ("regressions", "Regressions", rig.regressions),
-    ("nonces", "Nonces", rig.nonces),
+    ("regressions", "Regressions", alarms.regressions),
+    ("nonces", "Nonces", alarms.nonces),
     ("decisions", "Decisions", traffic.decisions),
     ("unenforced", "Not enforced", traffic.unenforced),
     ("refusals", "Replays and forgeries", traffic.refusals),

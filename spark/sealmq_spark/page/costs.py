@@ -11,12 +11,13 @@ from itertools import cycle
 from typing import Any
 
 from . import lineplots, papers, rowplots, svg, words
-from .figures import Column, Series, figure, folded, legend, nothing, sentence, strong, table
+from .figures import Column, Series, aside, figure, folded, legend, nothing, sentence, strong, table
 from .markup import Markup, named, tag
-from .scales import logarithmic
+from .scales import Scale, logarithmic
 from .traffic import Shown
 
 _PLAIN = "plain"
+_SEALMQ = "sealmq"
 _BASES = ("mosquitto", _PLAIN)
 _OURS = (("blue", "diamond"), ("teal", "triangle"), ("sky", "circle"))
 _TLS = (("orange", "square"), ("amber", "down"))
@@ -45,7 +46,12 @@ def costs(summary: Mapping[str, Any], shown: Shown) -> Markup:
         _ratios(compared, series),
         lineplots.by_size(beside, series),
         [_absolute(unit, beside, series) for unit in _units(beside)],
-        [_rest(unit, rest) for unit in _units(rest)],
+        aside(
+            f"What else was measured: {words.plural(len(rest), 'row')}",
+            *(_rest(unit, rest) for unit in _units(rest)),
+        )
+        if rest
+        else None,
         _table(rows),
     )
 
@@ -83,7 +89,7 @@ def _rank(name: str) -> int:
         return 0
     if name.startswith("tls"):
         return 1
-    return 2 if name.startswith("sealmq") else 3
+    return 2 if name.startswith(_SEALMQ) else 3
 
 
 def _stages(rows: Rows) -> list[Mapping[str, Any]]:
@@ -111,11 +117,16 @@ def _found(compared: Rows) -> Markup | None:
 
 
 def _ratios(compared: Rows, series: Sequence[Series]) -> list[Markup | None]:
+    """Clients beside a plain one and one over TLS; gateways beside a broker without any."""
     stages = _stages(compared)
-    tls = [row for row in stages if str(row["variant"]).startswith("sealmq")]
+    plain = {_stage(row) for row in stages if row["variant"] == _PLAIN}
+    clients = [row for row in stages if _stage(row) in plain]
+    gateways = [row for row in stages if _stage(row) not in plain]
+    ours = [row for row in clients if str(row["variant"]).startswith(_SEALMQ)]
     return [
-        _ratio("Beside plain MQTT", "to_plain", stages, [s for s in series if _rank(s.name)]),
-        _ratio("Beside TLS 1.3", "to_tls", tls, [s for s in series if s.name.startswith("sealmq")]),
+        _ratio("Beside plain MQTT", "to_plain", clients, series),
+        _ratio("Beside TLS 1.3", "to_tls", ours, series),
+        _ratio("Beside a broker without a gateway", "to_plain", gateways, series),
     ]
 
 
@@ -123,7 +134,9 @@ def _ratio(title: str, key: str, rows: Rows, series: Sequence[Series]) -> Markup
     values = {
         (_stage(row), str(row["variant"])): row[key] for row in rows if row.get(key) is not None
     }
-    if not values or not series:
+    there = {variant for _, variant in values}
+    series = [one for one in series if one.name in there and _rank(one.name)]
+    if not series:
         return None
     scale = logarithmic([*values.values(), 1.0], words.ratio)
     one = svg.rule(scale.place(1))
@@ -161,7 +174,7 @@ def _absolute(unit: str, rows: Rows, series: Sequence[Series]) -> Markup | None:
     if not of_unit:
         return None
     used = [one for one in series if any(row["variant"] == one.name for row in of_unit)]
-    scale = logarithmic(_values(of_unit), partial(words.measured, of=unit), base=_base(unit))
+    scale = _scale(of_unit, unit)
     each = []
     for stage in list(dict.fromkeys(_stage(row) for row in of_unit))[:_MOST]:
         own = {str(row["variant"]): row for row in of_unit if _stage(row) == stage}
@@ -186,13 +199,12 @@ def _absolute(unit: str, rows: Rows, series: Sequence[Series]) -> Markup | None:
     )
 
 
-def _base(unit: str) -> int:
-    return 4 if unit.startswith("bytes") else 10
-
-
-def _values(rows: Rows) -> list[float]:
+def _scale(rows: Rows, unit: str) -> Scale:
     names = ("value", "low", "high")
-    return [row[name] for row in rows for name in names if row.get(name) is not None]
+    values = [row[name] for row in rows for name in names if row.get(name) is not None]
+    base = 4 if unit.startswith("bytes") else 10
+    text = partial(words.measured, of=unit)
+    return logarithmic(values, text, zero=min(values) <= 0, base=base)
 
 
 def _dot(row: Mapping[str, Any], one: Series, place: Any, unit: str) -> list[Markup]:
@@ -206,13 +218,11 @@ def _dot(row: Mapping[str, Any], one: Series, place: Any, unit: str) -> list[Mar
     return found
 
 
-def _rest(unit: str, rows: Rows) -> Markup | None:
+def _rest(unit: str, rows: Rows) -> Markup:
     """What has no plain client beside it: a line a variant, measure by measure."""
     of_unit = [row for row in rows if str(row.get("unit") or "") == unit]
-    if not of_unit:
-        return None
-    drawn = of_unit[:_MOST]
-    scale = logarithmic(_values(drawn), partial(words.measured, of=unit), base=_base(unit))
+    drawn = sorted(of_unit, key=lambda row: str(row["measure"]))[:_MOST]
+    scale = _scale(drawn, unit)
     each = []
     one = Series("", "blue", "circle")
     for row in drawn:

@@ -75,6 +75,11 @@ def folded(summary: str, content: Markup) -> Markup:
     return tag("details", tag("summary", summary), box)
 
 
+def aside(summary: str, *plots: Markup) -> Markup:
+    """Plots that only some want to see."""
+    return tag("details", tag("summary", summary), plots)
+
+
 def nothing(text: str) -> Markup:
     """In the place of a plot that would be empty."""
     return tag("p", text, class_="nothing")
@@ -102,6 +107,7 @@ __all__ = [
     "Cell",
     "Column",
     "Series",
+    "aside",
     "code",
     "figure",
     "folded",

@@ -36,7 +36,7 @@ def _of(kind: str, there: Sequence[Mapping[str, Any]]) -> Markup:
     there = [row for row in there if (row.get("size") or 0) == size]
     there = sorted(there, key=lambda row: (str(row.get("comparison")), _rank(row)))
     percents = [row[key] for row in there for key in ("percent", "paper") if _fits(row.get(key))]
-    scale = logarithmic([*(_times(percent) for percent in percents), 1.0], _percent)
+    scale = logarithmic([*(_times(percent) for percent in percents), 1.0], words.ratio)
     each = []
     for row in there:
         drawn = [svg.rule(scale.place(1))]
@@ -55,7 +55,7 @@ def _of(kind: str, there: Sequence[Mapping[str, Any]]) -> Markup:
         legend([_OURS, _PAPER]),
         rowplots.rows("stage", scale, columns, each, title),
         note=f"the paper's Table 5 (CPU of a container with Java, 1 MiB) and here: {said}, {size}"
-        f"{words.GAP}B of payload, on a logarithmic scale; at the strong line both cost the same",
+        f"{words.GAP}B of payload; on a logarithmic scale, +100{words.GAP}% being 2×",
     )
 
 
@@ -70,10 +70,6 @@ def _fits(percent: float | None) -> bool:
 
 def _times(percent: float) -> float:
     return 1 + percent / 100
-
-
-def _percent(times: float) -> str:
-    return _sign((times - 1) * 100)
 
 
 def _sign(percent: float | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import matrix, rowplots, svg, words
-from .figures import Column, Series, figure, folded, legend, nothing, sentence, strong, table
+from .figures import Cell, Column, Series, figure, folded, legend, nothing, sentence, strong
 from .markup import Markup, named, tag
 from .scales import linear, logarithmic
 from .traffic import Shown
@@ -142,9 +142,6 @@ def _between(row: Mapping[str, Any], key: str) -> Cell:
     return tag("span", value, tag("small", f"{words.duration(low)} to {words.duration(high)}"))
 
 
-Cell = Markup | str
-
-
 def _moved(row: Mapping[str, Any]) -> str:
     parts = []
     if row.get("bytes"):
@@ -245,83 +242,4 @@ def _coverage(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
         rowplots.rows("behaviour", scale, columns, each, "Coverage of power cuts"),
         note="different changes of a start at which the power went, of all that it makes (virtual"
         " boards)",
-    )
-
-
-def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
-    """Pairs of key and nonce."""
-    rows = shown.get("nonces", ())
-    if not rows:
-        return nothing("No pair of key and nonce was collected.")
-    headline = summary["headline"]
-    twice = headline.get("nonces_repeated") or 0
-    number = words.plural(headline.get("nonces") or 0, "pair")
-    each = [
-        [
-            named(row.get("run"), 24),
-            named(row.get("key"), 40),
-            named(row.get("layer"), 24, words.DASH),
-            words.count(row.get("pairs")),
-            words.count(row.get("distinct")),
-            _alarm(row.get("repeated") or 0),
-        ]
-        for row in rows
-    ]
-    names = ("run", "key", "layer", "collected", "distinct", "used twice")
-    columns = [Column(name, place > 2) for place, name in enumerate(names)]
-    found = "none was used twice." if not twice else f"{words.count(twice)} came with two contents."
-    text = "By run and key"
-    made = table(columns, each, text)
-    return tag(
-        "div",
-        sentence(strong(f"{number} of key and nonce"), ": ", found),
-        figure(text, made, note="pairs") if twice or len(rows) <= 8 else folded(text, made),
-    )
-
-
-def _alarm(number: int) -> Cell:
-    return tag("span", words.count(number), class_="alarm") if number else "0"
-
-
-def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup:
-    """This run beside the last comparable one."""
-    rows = shown.get("regressions", ())
-    if not rows:
-        return nothing("Nothing failed or became dearer since the last comparable run.")
-    slower = [row for row in rows if row.get("ratio") is not None]
-    scale = logarithmic([*(row["ratio"] for row in slower), 1.0, 2.0], words.ratio)
-    each = []
-    for row in rows:
-        drawn = [svg.rule(scale.place(1))]
-        if row.get("ratio") is not None:
-            low, high = sorted((scale.place(1), scale.place(row["ratio"])))
-            drawn += [svg.interval(low, high, "orange")]
-            drawn += [svg.mark("diamond", scale.place(row["ratio"]), "orange")]
-        else:
-            drawn = []
-        name = tag(
-            "span",
-            named(row.get("subject")),
-            tag("small", named(row.get("part"), 60, "")),
-        )
-        cells = [
-            named(row.get("what"), 24, ""),
-            words.short(row.get("before")),
-            words.short(row.get("now")),
-            words.ratio(row.get("ratio")),
-        ]
-        group = "the rig" if row.get("source") == "rig" else "benches"
-        each.append(rowplots.Row(name, drawn, cells, group=group))
-    columns = [Column(name, True) for name in ("what", "before", "now", "ratio")]
-    return tag(
-        "div",
-        sentence(
-            strong(words.plural(len(rows), "regression")),
-            ", beyond the noise, against the last comparable run.",
-        ),
-        figure(
-            "What became worse",
-            rowplots.rows("behaviour or measure", scale, columns, each, "Regressions"),
-            note="now to before; the strong line is 1×; fails: shares of the verdicts",
-        ),
     )

@@ -91,8 +91,11 @@ def logarithmic(
         lesser = {value for value in marks if f"{value:e}"[0] != "1"}
     else:
         every = math.ceil(span / (most - 1))
-        marks = [float(base) ** e for e in range(first, last + 1, every)]
-        lesser = set(marks[1::2]) if len(marks) > 4 else set()
+        # 1 is among them, with its number, wherever it lies within.
+        powers = [e for e in range(first, last + 1) if e % every == 0]
+        marks = [float(base) ** e for e in powers]
+        odd = {float(base) ** e for e in powers if e // every % 2}
+        lesser = odd if len(marks) > 4 else set()
     ticks = [Tick(of(v), text(v), minor=v in lesser) for v in marks]
     return Scale(tuple([Tick(0.0, "0"), *ticks] if zero else ticks), of)
 

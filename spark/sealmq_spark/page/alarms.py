@@ -1,0 +1,114 @@
+"""What makes `sealmq report` end with 1: regressions, and nonces that were used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import rowplots, svg, words
+from .figures import Cell, Column, figure, folded, nothing, sentence, strong, table
+from .markup import Markup, named, tag
+from .scales import logarithmic
+from .traffic import Shown
+
+
+def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """Pairs of key and nonce."""
+    rows = shown.get("nonces", ())
+    if not rows:
+        return nothing("No pair of key and nonce was collected.")
+    headline = summary["headline"]
+    twice = headline.get("nonces_repeated") or 0
+    number = words.plural(headline.get("nonces") or 0, "pair")
+    each = [
+        [
+            named(row.get("run"), 24),
+            named(row.get("key"), 40),
+            named(row.get("layer"), 24, words.DASH),
+            words.count(row.get("pairs")),
+            words.count(row.get("distinct")),
+            _alarm(row.get("repeated") or 0),
+        ]
+        for row in rows
+    ]
+    names = ("run", "key", "layer", "collected", "distinct", "used twice")
+    columns = [Column(name, place > 2) for place, name in enumerate(names)]
+    found = "none was used twice." if not twice else f"{words.count(twice)} came with two contents."
+    text = "By run and key"
+    made = table(columns, each, text)
+    return tag(
+        "div",
+        sentence(strong(f"{number} of key and nonce"), ": ", found),
+        _reused(shown.get("reused", ())),
+        figure(text, made, note="pairs") if twice or len(rows) <= 8 else folded(text, made),
+    )
+
+
+def _reused(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+    if not rows:
+        return None
+    names = ("nonce", "key", "layer", "board", "run", "contents", "first (UTC)", "last (UTC)")
+    each = [
+        [
+            tag("code", named(row.get("nonce"), 40)),
+            named(row.get("key"), 40),
+            named(row.get("layer"), 24, words.DASH),
+            named(row.get("board"), 24, words.DASH),
+            named(row.get("run"), 24),
+            _alarm(row.get("contents") or 0),
+            words.when(row.get("first"), seconds=True),
+            words.when(row.get("last"), seconds=True),
+        ]
+        for row in rows
+    ]
+    text = "Nonces that sealed more than one content"
+    columns = [Column(name, name == "contents") for name in names]
+    return figure(text, table(columns, each, text), note="the oldest first")
+
+
+def _alarm(number: int) -> Cell:
+    return tag("span", words.count(number), class_="alarm") if number else "0"
+
+
+def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """This run beside the last comparable one."""
+    rows = shown.get("regressions", ())
+    if not rows:
+        return nothing("Nothing failed or became dearer since the last comparable run.")
+    slower = [row for row in rows if row.get("ratio") is not None]
+    scale = logarithmic([*(row["ratio"] for row in slower), 1.0, 2.0], words.ratio)
+    each = []
+    for row in rows:
+        drawn = [svg.rule(scale.place(1))]
+        if row.get("ratio") is not None:
+            low, high = sorted((scale.place(1), scale.place(row["ratio"])))
+            drawn += [svg.interval(low, high, "orange")]
+            drawn += [svg.mark("diamond", scale.place(row["ratio"]), "orange")]
+        else:
+            drawn = []
+        name = tag(
+            "span",
+            named(row.get("subject")),
+            tag("small", named(row.get("part"), 60, "")),
+        )
+        cells = [
+            named(row.get("what"), 24, ""),
+            words.short(row.get("before")),
+            words.short(row.get("now")),
+            words.ratio(row.get("ratio")),
+        ]
+        group = "the rig" if row.get("source") == "rig" else "benches"
+        each.append(rowplots.Row(name, drawn, cells, group=group))
+    columns = [Column(name, True) for name in ("what", "before", "now", "ratio")]
+    return tag(
+        "div",
+        sentence(
+            strong(words.plural(len(rows), "regression")),
+            ", beyond the noise, against the last comparable run.",
+        ),
+        figure(
+            "What became worse",
+            rowplots.rows("behaviour or measure", scale, columns, each, "Regressions"),
+            note="now to before; the strong line is 1×; fails: shares of the verdicts",
+        ),
+    )
