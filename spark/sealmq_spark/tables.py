@@ -85,7 +85,7 @@ def write(
         if none.issuperset(table.inputs):
             none.add(name)
             # Parted by day nothing at all would be written, and nobody could read it.
-            spark.createDataFrame([], schema).coalesce(1).write.mode("overwrite").parquet(path)
+            frame.limit(0).coalesce(1).write.mode("overwrite").parquet(path)
         else:
             _parted(frame, table.time).parquet(path)
         made[name] = known[name] = spark.read.schema(schema).parquet(path).select(*schema.names)

@@ -12,6 +12,6 @@ from sealmq_spark.session import session
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    made = session(scratch=tmp_path_factory.mktemp("spark"))
+    made = session(scratch=tmp_path_factory.mktemp("spark"), small=True)
     yield made
     made.stop()
