@@ -191,7 +191,8 @@ def _phrases(text: str, phrases: list[str] | None) -> Iterator[tuple[int, int]]:
     for phrase in phrases or ():
         words = phrase.split()
         # Few places have its first word, and a search for a text is quick.
-        form = re.compile(rf"(?<![\w.,]){r'\s+'.join(map(re.escape, words))}(?![\w%]|[.,]\d)")
+        spaced = r"\s+".join(map(re.escape, words))
+        form = re.compile(rf"(?<![\w.,]){spaced}(?![\w%]|[.,]\d)")
         at = bare.find(words[0])
         while at >= 0:
             if found := form.match(bare, at):
