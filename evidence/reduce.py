@@ -25,9 +25,21 @@ RIG = ("behaviours", "stages", "cuts", "nonces")
 
 
 def reduce() -> Reduced:
-    """Writes reduced.json. EvidenceError."""
+    """Writes reduced.json. EvidenceError, also for what the report found."""
+    found, why = again(WORK)
+    if put(REDUCED, text(found)):
+        say(f"{shown(REDUCED)} is new")
+    if why:
+        raise EvidenceError(f"the report found something: {why}")
+    return found
+
+
+def again(work: Path) -> tuple[Reduced, str]:
+    """(what the results reduce to, what the report found that a person should see, or ""). It
+    works in that folder. EvidenceError.
+    """
     results = [path for part in PARTS for path in part.results if path.exists()]
-    out = WORK / "report"
+    out = work / "report"
     finding = _report(results, out)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     if summary["quarantined"]:
@@ -35,13 +47,8 @@ def reduce() -> Reduced:
             f"{summary['quarantined']} rows or lines are of no contract: {summary['reasons']}",
             f"{shown(out)}/quarantine has them",
         )
-    found = made(_sorted(_tables(out / "tables")))
-    if put(REDUCED, text(found)):
-        say(f"{shown(REDUCED)} is new")
-    if finding:
-        why = "; ".join(map(str, summary.get("why", []))) or f"see {shown(out)}/report.html"
-        raise EvidenceError(f"the report found something: {why}")
-    return found
+    why = "; ".join(map(str, summary.get("why", []))) or f"see {shown(out)}/report.html"
+    return made(_sorted(_tables(out / "tables", work))), why if finding else ""
 
 
 def _report(results: list[Path], out: Path) -> bool:
@@ -62,11 +69,11 @@ def _report(results: list[Path], out: Path) -> bool:
     return done.returncode == _FINDING
 
 
-def _tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
+def _tables(folder: Path, work: Path) -> dict[str, list[dict[str, Any]]]:
     """The report's tables, as plain rows."""
     from sealmq_spark.session import session
 
-    spark = session(scratch=WORK / "spark", log=WORK / "spark.log")
+    spark = session(scratch=work / "spark", log=work / "spark.log")
     try:
         wanted = ("figures", "paper", *RIG)
         return {

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +113,22 @@ def test_the_figures_are_made_of_the_rows_and_the_file_is_as_it_is_written() -> 
         assert there == (part.name in REDUCED_NOW.parts), part.name
     for noted in REDUCED_NOW.parts.values():
         assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|unknown", noted["commit"])
+
+
+@pytest.mark.full
+def test_the_results_reduce_to_that_file(tmp_path: Path) -> None:
+    # A process of its own: a suite has one Spark, with other settings.
+    script = (
+        "import sys; from pathlib import Path; from evidence.reduce import again; "
+        "from evidence.reduced import text; found, why = again(Path(sys.argv[1])); "
+        "Path(sys.argv[1], 'found').write_text(text(found)); sys.exit(why or 0)"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / "found").read_text(encoding="utf-8") == text(REDUCED_NOW)
 
 
 # --- seen red ------------------------------------------------------------------------------------
