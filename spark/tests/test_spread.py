@@ -55,7 +55,7 @@ def test_whole_frame(spark: SparkSession) -> None:
     rng = random.Random("frame")
     many = [rng.randrange(1, 900) for _ in range(EXACT["p99"] + 500)]
     groups: dict[str, list[int | None]] = {"empty": [None], "many": [*many], "one": [5]}
-    groups |= {"two": [4, 4], "twenty": [*range(20, 0, -1)]}
+    groups |= {"two": [4, 4], "twenty": [None, *range(20, 0, -1), None]}
     rows = [(name, value) for name, its in groups.items() for value in its]
     found = plain(spread(spark.createDataFrame(rows, "g string, ms bigint"), ["g"], "ms"), "g")
     ordered = sorted(many)
