@@ -26,13 +26,13 @@ from scale_table import document, table
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench" / "spark.json"
-FIGURES = Path(__file__).with_name("spark.json")
+FIGURES = Path(__file__).with_name("results.json")
 DOCUMENT = ROOT / "spark" / "README.md"
 FOLDER = ROOT / "build" / "bench" / "spark"
 LOCAL = "local[2]"
 LOCAL_NAME, CLUSTER_NAME = "local-2", "standalone-2"
 ROUNDS = 2
-_QUICK = [20_000, 30_000, 45_000, 70_000, 100_000]
+_QUICK = [10_000, 20_000, 30_000, 45_000, 60_000]
 _EXAMPLES = """\
 examples:
   scale.py --minutes 90                    five sizes from 1e6 lines on, as large as fit in

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ from scale_cluster import MEMORY, environment, family, outside
 from scale_plan import BenchError, TimeOver
 from scale_truth import differences
 from spark_tally import Tally
+
+_LOOK_S = 2.0
+# `sealmq report` compiles less for few lines; where sizes are compared, none of them is so small.
+_SMALL = 100_000
 
 
 @dataclass
@@ -68,6 +73,8 @@ class Bench:
         for name, value in (("logs", logs), ("out", out), ("scratch", scratch)):
             command += [f"--{name}", str(value)]
         command += ["--master", master, "--memory", MEMORY, *(f"--{each}" for each in asked)]
+        if lines < _SMALL:
+            command.append("--small")
         with (scratch / "stdout").open("wb") as told, (scratch / "stderr").open("wb") as said:
             process = subprocess.Popen(  # noqa: S603 - our own script
                 command, stdout=told, stderr=said, env=environment(scratch), start_new_session=True
@@ -92,13 +99,15 @@ class Bench:
 
     def _watched(self, process: subprocess.Popen[bytes], pids: Sequence[int]) -> None:
         """Until it ends. Nothing of it may be reached from another machine."""
-        while process.poll() is None:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+                return
             if time.monotonic() > self.until:
                 raise TimeOver("the time is over")
             seen = outside(family([process.pid, *pids]))
             if seen:
                 raise BenchError(f"something listens beyond loopback: {', '.join(seen)}")
-            time.sleep(0.5)
 
     def checked(self, lines: int, found: Mapping[str, Any], name: str) -> None:
         """BenchError: the report is wrong, or other than that of another master."""

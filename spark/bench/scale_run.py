@@ -151,6 +151,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         "sealmq bench",
         given.scratch,
         memory=given.memory,
+        small=given.small,
         log=given.scratch / "spark.log",
     )
     started = time.monotonic() - began
@@ -189,7 +190,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--master", required=True)
     parser.add_argument("--memory", required=True)
-    for name in ("counts", "checksums", "formats"):
+    for name in ("counts", "checksums", "formats", "small"):
         parser.add_argument(f"--{name}", action="store_true")
     print(json.dumps(run(parser.parse_args())))
     return 0

@@ -7,8 +7,8 @@ from typing import Any
 
 from scale_fit import MAY_MISS, MILLION, Line, Row, line
 
-BEGIN = "<!-- spark.json: begin -->"
-END = "<!-- spark.json: end -->"
+BEGIN = "<!-- results.json: begin -->"
+END = "<!-- results.json: end -->"
 LOCAL, APART = "local-2", "standalone-2"
 STEPS = ("ingest", "settle", "measures", "page")
 _MB, _MIB = 1e6, 1 << 20
