@@ -1,9 +1,32 @@
-"""What holds for the tests of every folder: Ctrl-C counts, and garbage is looked for cheaply."""
+"""What holds for the tests of every folder: Ctrl-C counts, garbage is looked for cheaply, and what
+needs Spark shares one process of it."""
 
 from __future__ import annotations
 
 import gc
 import signal
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+# Files below it share a SparkSession, which takes seconds to start and hundreds of megabytes; those
+# below its folders, and commands, which start processes of their own, need none.
+_SPARK = "spark/tests"
+_WITHOUT = frozenset({"test_cli.py", "test_scale.py", "test_standalone.py", "test_killed.py"})
+
+
+class _OneSpark(LoadFileScheduling):
+    """A file's tests stay together; all files that need Spark as well."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        folder, _, name = file.rpartition("/")
+        return _SPARK if folder == _SPARK and name not in _WITHOUT else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
+    return _OneSpark(config, log)
 
 
 def pytest_configure() -> None:

@@ -163,8 +163,8 @@ def run(args: argparse.Namespace) -> int:
     for name, value, least in (("--cuts", args.cuts, 0), ("--jobs", args.jobs, 1)):
         if value is not None and value < least:
             raise RigError(f"{name} {value}", f"at least {least}", USAGE)
-    if args.seed is not None and args.seed < 0:
-        raise RigError(f"--seed {args.seed}", "0 and above", USAGE)
+    if args.seed is not None and not 0 <= args.seed < 1 << 53:
+        raise RigError(f"--seed {args.seed}", "0 to 9007199254740991", USAGE)
     if args.files is not None and not args.files.is_dir():
         raise RigError(f"--files {args.files} is no folder", "make firmware leaves one", USAGE)
     settings = Settings(

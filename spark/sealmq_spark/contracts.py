@@ -1,12 +1,14 @@
-"""The contracts of shared_spec/ as Spark knows them: a table's columns, and what makes a line bad.
+"""The contracts of shared_spec/ as Spark knows them: a table's columns, and what makes a line good.
 
-One reading of each schema serves both: nothing of it is written a second time here. Only what our
-schemas use of JSON Schema is understood; anything else is an error, not a check left out.
+One reading of each schema serves all: nothing of it is written a second time here. Only what our
+schemas use of JSON Schema is understood; anything else is an error, not a check left out. A line
+is one flat object, so one regular expression can say of which fields and values it may be; what
+none can say is a rule. All of it are texts of SQL: hundreds of Columns, of which each is a call
+into the JVM, and which it has to compile, would cost more than the work.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,16 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
+from .shapes import WS, described, shape
 
 MARKS: Mapping[str, str] = {"hil": "behaviour", "nonce": "nonce", "audit": "event"}
 """The contracts of lines, and of each the field by which its lines are known."""
 
-KEYS = "keys"
-TYPES = "types"
-"""Columns that `reason` reads beside: the line's keys, and its types as Spark writes them."""
+Sql = str
+Schema = Mapping[str, Any]
 
 _TREE = Path(__file__).resolve().parents[2] / "shared_spec"
 _PACKAGE = Path(__file__).resolve().parent / "schemas"
@@ -37,101 +38,113 @@ _TYPES: Mapping[str, T.DataType] = {
 
 
 @dataclass(frozen=True)
-class Contract:
-    """One kind of line. `columns`: of all its events. `rules`: (reason, condition of a bad line).
+class Event:
+    """Which fields it must have, and which it may have, those included."""
 
-    `events`: the fields that an event must have and may have; "" where lines are all of one kind.
+    needs: tuple[str, ...]
+    may: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One kind of line. `fields`: what each may hold. `rules`: (reason, condition of a bad line).
+
+    `events`: by name; "" where lines are all of one kind.
     """
 
     name: str
     columns: T.StructType
-    events: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
-    rules: tuple[tuple[str, Column], ...] = field(repr=False)
+    fields: Mapping[str, Schema]
+    events: Mapping[str, Event]
+    rules: tuple[tuple[str, Sql], ...] = field(repr=False)
 
-    def parsed(self, raw: Column) -> Column:
-        """The line as a struct of `columns`, null in what is not of its type."""
-        return F.from_json(raw, self.columns, {"allowNonNumericNumbers": "false"}).alias(self.name)
+    def wanted(self, text: Sql) -> Sql:
+        """Whether a line wants to be one of these."""
+        mark = f'"{MARKS[self.name]}"{WS}:'
+        return f"{text} RLIKE {quoted(mark)}"
 
-    def reason(self) -> Column:
-        """Why the line is bad: the first rule that it breaks, or null.
+    def parsed(self, text: Sql) -> Sql:
+        """The line as a struct of `columns`."""
+        ddl = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in self.columns)
+        return f"from_json({text}, {quoted(ddl)})"
 
-        Beside stand KEYS, TYPES and the struct that `parsed` gave.
-        """
-        keys, types = F.col(KEYS), F.col(TYPES)
-        names = self.columns.names
-        event = self._at("event") if "" not in self.events else F.lit("")
-        needed = F.element_at(self._fields_of(0), event)
-        allowed = F.element_at(self._fields_of(1), event)
-        unknown = F.array_except(keys, _texts(names))
-        there = F.array_compact(F.array(*(self._there(name) for name in names)))
-        wrong = F.array_except(keys, there)
-        other = F.array_compact(F.array(*self._coerced(types)))
-        missing, more = F.array_except(needed, keys), F.array_except(keys, allowed)
-        found = (
-            F.when(keys.isNull() | types.isNull(), F.lit("no JSON object"))
-            .when(F.size(unknown) > 0, _named("unknown field ", unknown))
-            .when(F.size(keys) > F.size(F.array_distinct(keys)), F.lit("a field stands twice"))
-            .when(F.size(wrong) > 0, _named("null or of another type: ", wrong))
-            .when(self._nested(types), F.lit("an object or a list where none can be"))
-            .when(F.size(other) > 0, _named("of another type: ", other))
-            .when(allowed.isNull(), F.lit("there is no such event"))
-            .when(F.size(missing) > 0, _named("missing: ", missing))
-            .when(F.size(more) > 0, _named("this event has no ", more))
-        )
-        for why, broken in self.rules:
-            found = found.when(broken, F.lit(why))
-        return found
+    def good(self, text: Sql) -> Sql:
+        """Whether it is one. Beside stands, under the contract's name, what `parsed` gave."""
+        each = {name: self._is(text, event) for name, event in self.events.items()}
+        whens = " ".join(f"WHEN {quoted(name)} THEN {test}" for name, test in each.items())
+        event = each[""] if "" in each else f"CASE {self._at('event')} {whens} END"
+        broken = "".join(f" AND NOT coalesce({rule}, false)" for _, rule in self.rules)
+# A variant takes no field twice.
+        whole = f"try_parse_json({text}) IS NOT NULL"
+        return f"coalesce({event}, false) AND {whole}{broken}"
 
-    def _at(self, name: str) -> Column:
-        return F.col(f"{self.name}.{name}")
+    def _is(self, text: Sql, event: Event) -> Sql:
+        there = "".join(f" AND {self._at(name)} IS NOT NULL" for name in event.needs)
+        members = _members(self.fields, event.may)
+        # No more of them than there are fields: matching goes deeper with each.
+        whole = rf"^\{{{WS}(?:{members}(?:,{WS}(?=\")|(?=\}}))){{1,{len(event.may)}}}+\}}$"
+        return f"{text} RLIKE {quoted(whole)}{there}"
 
-    def _there(self, name: str) -> Column:
-        return F.when(self._at(name).isNotNull(), F.lit(name))
+    def reason(self, text: Sql) -> Sql:
+        """What is wrong with a line that is not good. Seldom needed, and not compared with it."""
+        keys = f"json_object_keys({text})"
+        event = "''" if "" in self.events else f"coalesce({self._at('event')}, '')"
+        needs, may = (
+            f"element_at(map({', '.join(pairs)}), {event})"
+            for pairs in zip(*(
+                (f"{quoted(name)}, {_texts(one.needs)}", f"{quoted(name)}, {_texts(one.may)}")
+                for name, one in self.events.items()
+            ), strict=True)
+        )  # fmt: skip
+        members = _members(self.fields, self.fields)
+        good = rf"^\{{{WS}(?:{members}(?:,{WS}|(?=\}}))){{0,{len(self.fields)}}}+"
+        rest = f"regexp_replace({text}, {quoted(good)}, '')"
+        first = quoted('^"([a-z_]{1,64})"')
+        name = f"regexp_extract({rest}, {first}, 1)"
+        must = ", ".join(f"{quoted(n)}, {quoted(described(s))}" for n, s in self.fields.items())
+        whens = [
+            (f"{keys} IS NULL", "'no JSON object'"),
+            (f"size({keys}) > size(array_distinct({keys}))", "'a field stands twice'"),
+            *_first("unknown field ", f"array_except({keys}, {_texts(self.fields)})"),
+            (f"{may} IS NULL", "'there is no such event'"),
+            *_first("missing: ", f"array_except({needs}, {keys})"),
+            *_first("this event has no ", f"array_except({keys}, {may})"),
+            (f"{rest} LIKE '}}_%'", "'more stands behind the JSON object'"),
+            (f"{name} <> ''", f"concat({name}, ' must be ', element_at(map({must}), {name}))"),
+            *((rule, quoted(why)) for why, rule in self.rules),
+        ]
+        said = " ".join(f"WHEN {broken} THEN {why}" for broken, why in whens)
+        return f"CASE {said} ELSE 'not as its contract has it' END"
 
-    def _of(self, kind: type[T.DataType]) -> list[str]:
-        return [each.name for each in self.columns if isinstance(each.dataType, kind)]
-
-    def _coerced(self, types: Column) -> Iterator[Column]:
-        """from_json makes a text of any number; TYPES tells what the line itself has."""
-        shapes = ((T.StringType, ("STRING",)), (T.ArrayType, ("ARRAY<STRING>", "ARRAY<VOID>")))
-        for kind, said in shapes:
-            for name in self._of(kind):
-                fits = [
-                    types.contains(f"{mark}{name}: {one}") for one in said for mark in (" ", "<")
-                ]
-                none = ~functools.reduce(Column.__or__, fits)
-                yield F.when(self._at(name).isNotNull() & none, F.lit(name))
-
-    def _nested(self, types: Column) -> Column:
-        """More objects or lists than the fields hold that are such. What is in one could be
-        named so as to look like a field's type."""
-        broken = F.lit(False)
-        for kind, word, own in ((T.MapType, "OBJECT<", 1), (T.ArrayType, "ARRAY<", 0)):
-            there = [self._at(name).isNotNull().cast("int") for name in self._of(kind)]
-            allowed = functools.reduce(Column.__add__, there, F.lit(own))
-            length = F.length(types) - F.length(F.replace(types, F.lit(word), F.lit("")))
-            broken = broken | (length > allowed * len(word))
-        return broken
-
-    def _fields_of(self, which: int) -> Column:
-        pairs = [(F.lit(event), _texts(both[which])) for event, both in self.events.items()]
-        return F.create_map(*(column for pair in pairs for column in pair))
+    def _at(self, name: str) -> Sql:
+        return f"{self.name}.{name}"
 
 
-def _texts(names: Iterable[str]) -> Column:
-    return F.array(*(F.lit(name) for name in names)).cast("array<string>")
+def _members(fields: Mapping[str, Schema], names: Iterable[str]) -> str:
+    each = (f'{name}"{WS}:{WS}{shape(fields[name])}' for name in names)
+    return f'"(?:{"|".join(each)}){WS}(?=[,}}])'
 
 
-def _named(text: str, names: Column) -> Column:
-    return F.concat(F.lit(text), F.substring(names[0], 1, 64))
+def quoted(text: str) -> Sql:
+    """A text of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _texts(names: Iterable[str]) -> Sql:
+    return f"CAST(array({', '.join(quoted(name) for name in names)}) AS array<string>)"
+
+
+def _first(text: str, names: Sql) -> Iterator[tuple[Sql, Sql]]:
+    """If there are any such names: the text with the first of them."""
+    yield f"size({names}) > 0", f"concat({quoted(text)}, substring({names}[0], 1, 64))"
 
 
 @cache
 def contract(name: str) -> Contract:
-    """One of MARKS, or "bench": the rows of its documents. Needs a SparkSession.
+    """One of MARKS, or "bench": the rows of its documents.
 
-    Stricter than JSON Schema in two things: an integer is written as one (no 1.0), and no field
-    stands twice.
+    Stricter than JSON Schema: an integer is written as one (no 1.0), no field stands twice, half a
+    surrogate pair is no text, and names, enums and forms stand without escapes.
     """
     return _contract(name, _schema(name))
 
@@ -165,119 +178,74 @@ def load(name: str) -> dict[str, Any]:
     raise FileNotFoundError(f"{name}.schema.json lies neither in {_PACKAGE} nor in {_TREE}")
 
 
-def _contract(name: str, schema: Mapping[str, Any]) -> Contract:
-    shapes = _fields(schema)
-    rules = [
-        rule for each, shape in shapes.items() for rule in _value_rules(f"{name}.{each}", shape)
-    ]
-    return Contract(name, _columns(shapes), _events(schema), (*rules, *_conditions(name, schema)))
+def _contract(name: str, schema: Schema) -> Contract:
+    fields = _fields(schema)
+    rules = [rule for each, one in fields.items() for rule in _multiples(f"{name}.{each}", one)]
+    rules += _conditions(name, schema)
+    return Contract(name, _columns(fields), fields, _events(schema), tuple(rules))
 
 
-def _columns(shapes: Mapping[str, Mapping[str, Any]]) -> T.StructType:
-    return T.StructType([T.StructField(each, _type(shape)) for each, shape in shapes.items()])
+def _columns(fields: Mapping[str, Schema]) -> T.StructType:
+    return T.StructType([T.StructField(each, _type(one)) for each, one in fields.items()])
 
 
-def _events(
-    schema: Mapping[str, Any],
-) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+def _events(schema: Schema) -> dict[str, Event]:
     """oneOf: each event has its own fields, some of which it must have."""
     common, needed = tuple(schema["properties"]), tuple(schema.get("required", ()))
-    if "oneOf" not in schema:
-        return {"": (needed, common)}
     found = {}
-    for part in schema["oneOf"]:
-        name = part["properties"]["event"]["const"]
+    for part in schema.get("oneOf", ()):
         needs = dict.fromkeys((*needed, *part.get("required", ())))
-        found[name] = (tuple(needs), tuple(dict.fromkeys((*common, *part["properties"]))))
-    return found
+        may = dict.fromkeys((*common, *part["properties"]))
+        found[part["properties"]["event"]["const"]] = Event(tuple(needs), tuple(may))
+    return found or {"": Event(needed, common)}
 
 
-def _fields(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _fields(schema: Schema) -> dict[str, Schema]:
     """Every field of every event, in the schema's order."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Schema] = {}
     for part in (schema, *schema.get("oneOf", ())):
-        for name, shape in part.get("properties", {}).items():
-            if "const" in shape and name in found:
-                continue
-            found.setdefault(name, _resolve(shape, schema))
+        for name, one in part.get("properties", {}).items():
+            known = _resolve(one, schema)
+            if found.setdefault(name, known) != known and "const" not in known:
+                raise NotImplementedError(f"{name} is of two kinds in a schema of shared_spec/")
     return found
 
 
-def _resolve(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    ref = shape.get("$ref")
+def _resolve(one: Schema, schema: Schema) -> Schema:
+    ref = one.get("$ref")
     if ref is None:
-        return shape
-    found: Mapping[str, Any] = schema["$defs"][ref.removeprefix("#/$defs/")]
+        return one
+    found: Schema = schema["$defs"][ref.removeprefix("#/$defs/")]
     return found
 
 
-def _type(shape: Mapping[str, Any]) -> T.DataType:
-    kind = shape.get("type")
+def _type(one: Schema) -> T.DataType:
+    kind = one.get("type")
     if kind is None:
-        values = shape.get("enum", [shape.get("const")])
+        values = one.get("enum", [one.get("const")])
         kind = "integer" if isinstance(values[0], int) else "string"
     if kind == "array":
-        return T.ArrayType(_type(shape["items"]))
+        return T.ArrayType(_type(one["items"]))
     if kind == "object":
         # `params` of a bench's row: kept as text values.
         return T.MapType(T.StringType(), T.StringType())
     return _TYPES[kind]
 
 
-def _value_rules(path: str, shape: Mapping[str, Any]) -> Iterator[tuple[str, Column]]:
-    name, value = path.rpartition(".")[2], F.col(path)
-    for word, said in shape.items():
-        match word:
-            case "type" | "description" | "title":
-                pass
-            case "const":
-                yield f"{name} is not {said}", value != F.lit(said)
-            case "enum":
-                yield f"{name} is none of its values", ~value.isin(said)
-            case "pattern":
-                yield f"{name} is not of its form", ~value.rlike(said)
-            case "minimum":
-                yield f"{name} is below {said}", value < F.lit(said)
-            case "maximum":
-                yield f"{name} is above {said}", value > F.lit(said)
-            case "multipleOf":
-                yield f"{name} is no multiple of {said}", value % said != 0
-            case "minLength":
-                yield f"{name} is too short", F.char_length(value) < said
-            case "maxLength":
-                yield f"{name} is too long", F.char_length(value) > said
-            case "maxItems":
-                yield f"{name} has too many items", F.size(value) > said
-            case "items":
-                yield f"{name} has an item that is null", F.exists(value, F.isnull)
-                yield f"{name} has an item that is too long", _any_longer(value, said["maxLength"])
-            case "propertyNames":
-                yield f"{name} has a name not of its form", _any_unlike(value, said["pattern"])
-            case "additionalProperties":
-                yield f"{name} has a null", F.exists(F.map_values(value), F.isnull)
-            case _:
-                raise NotImplementedError(f"{word!r} of {name} in a schema of shared_spec/")
+def _multiples(path: str, one: Schema) -> Iterator[tuple[str, Sql]]:
+    if "multipleOf" in one:
+        said = one["multipleOf"]
+        yield f"{path.rpartition('.')[2]} must be a multiple of {said}", f"{path} % {said} <> 0"
 
 
-def _any_longer(value: Column, limit: int) -> Column:
-    return F.exists(value, lambda item: F.char_length(item) > limit)
-
-
-def _any_unlike(value: Column, pattern: str) -> Column:
-    return F.exists(F.map_keys(value), lambda key: ~key.rlike(pattern))
-
-
-def _conditions(name: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Column]]:
+def _conditions(name: str, schema: Schema) -> Iterator[tuple[str, Sql]]:
     """What the rig's schema says beside: a cause belongs to what did not pass; who needs whom."""
-
-    def there(field: str) -> Column:
-        return F.col(f"{name}.{field}").isNotNull()
-
     if "if" in schema:
-        passed = F.col(f"{name}.outcome") == schema["if"]["properties"]["outcome"]["const"]
+        passed = f"{name}.outcome = {quoted(schema['if']['properties']['outcome']['const'])}"
         (one,) = schema["else"]["required"]
-        yield f"{one} where it passed", passed & there(one)
-        yield f"{one} is missing", ~passed & ~there(one)
+        yield f"{one} where it passed", f"{passed} AND {name}.{one} IS NOT NULL"
+        yield f"{one} is missing", f"NOT {passed} AND {name}.{one} IS NULL"
     for first, others in schema.get("dependentRequired", {}).items():
         for other in others:
-            yield f"{first} without {other}", there(first) & ~there(other)
+            there = f"{name}.{first} IS NOT NULL AND {name}.{other} IS NULL"
+            yield f"{first} without {other}", there

@@ -5,10 +5,11 @@ Nothing that a line holds can end a job.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Callable
 
-from .contracts import KEYS, MARKS, TYPES, columns, contract
+from pyspark.sql import DataFrame
+
+from .contracts import MARKS, Sql, columns, contract, quoted
 
 BAD, BLANK = "bad", "blank"
 SHOWN = 500
@@ -30,73 +31,77 @@ def judge(raw: DataFrame) -> DataFrame:
     A good line has id, digest (of its text) and its contract's struct, a bad one reason, digest and
     raw (cut).
     """
-    text = F.when(F.is_valid_utf8("raw"), F.btrim("raw", F.lit(" \t\r")))
-    sized = raw.select("raw", "file", (F.octet_length("raw") + 1).cast("bigint").alias("size"))
-    parts = sized.withColumn("text", text).select(
+    text = raw.selectExpr(
+        "*", "CASE WHEN is_valid_utf8(raw) THEN btrim(raw, ' \\t\\r') END AS text"
+    )
+    each = {name: contract(name) for name in MARKS}
+    wants = " ".join(f"WHEN {one.wanted('text')} THEN '{name}'" for name, one in each.items())
+    wanted = text.selectExpr("*", f"CASE {wants} END AS wants")
+    parsed = wanted.selectExpr("*", *(_parsed(name) for name in MARKS))
+    good = _each(lambda name: each[name].good("text"), _wanted)
+    judged = parsed.selectExpr("*", f"coalesce(CASE {good} END, false) AS good")
+    kinds = judged.selectExpr(
         "*",
-        F.json_object_keys("text").alias(KEYS),
-        F.schema_of_variant(F.try_parse_json("text")).alias(TYPES),
+        f"CASE WHEN text = '' THEN '{BLANK}' WHEN good THEN wants ELSE '{BAD}' END AS kind",
     )
-    named = parts.withColumn("wants", _wants())
-    parsed = named.select("*", *(_parsed(name) for name in MARKS))
-    reasons = parsed.withColumn("reason", _reason())
-    kind = (
-        F.when(F.col("text") == "", F.lit(BLANK))
-        .when(F.col("reason").isNotNull(), F.lit(BAD))
-        .otherwise(F.col("wants"))
-    )
-    good = F.col("kind").isin(*MARKS)
-    return reasons.withColumn("kind", kind).select(
+    return kinds.selectExpr(
         "file",
-        "size",
-        F.when(good, F.coalesce(*(F.col(f"{name}.id") for name in MARKS))).alias("id"),
-        F.when(F.col("kind") != BLANK, F.xxhash64(F.coalesce("text", "raw"))).alias("digest"),
-        F.when(F.col("kind") == BAD, F.col("reason")).alias("reason"),
-        F.when(F.col("kind") == BAD, _shown(F.col("raw"))).alias("raw"),
-        *(F.when(F.col("kind") == name, F.col(name)).alias(name) for name in sorted(MARKS)),
+        "CAST(octet_length(raw) + 1 AS bigint) AS size",
+        f"CASE {_each(lambda name: f'{name}.id', _is)} END AS id",
+        f"CASE WHEN kind <> '{BLANK}' THEN xxhash64(coalesce(text, raw)) END AS digest",
+        f"CASE WHEN kind = '{BAD}' THEN {_reason()} END AS reason",
+        f"CASE WHEN kind = '{BAD}' THEN {_shown('raw')} END AS raw",
+        *(f"CASE WHEN {_is(name)} THEN {name} END AS {name}" for name in sorted(MARKS)),
         "kind",
     )
 
 
-def _wants() -> Column:
-    """The contract that a line wants to fulfil, by a field that only that one has."""
-    found = F.lit(None).cast("string")
-    for name, mark in reversed(MARKS.items()):
-        found = F.when(F.array_contains(KEYS, mark), F.lit(name)).otherwise(found)
-    return found
+def _each(then: Callable[[str], Sql], when: Callable[[str], Sql]) -> Sql:
+    return " ".join(f"WHEN {when(name)} THEN {then(name)}" for name in MARKS)
 
 
-def _parsed(name: str) -> Column:
-    return contract(name).parsed(F.when(F.col("wants") == name, F.col("text"))).alias(name)
+def _wanted(name: str) -> Sql:
+    return f"wants = '{name}'"
 
 
-def _reason() -> Column:
-    found = F.when(F.col("text").isNull(), F.lit("no UTF-8"))
-    found = found.when(F.col(KEYS).isNull(), F.lit("no JSON object"))
-    for name in MARKS:
-        found = found.when(F.col("wants") == name, contract(name).reason())
-    return found.otherwise(F.lit(NAMELESS))
+def _is(name: str) -> Sql:
+    return f"kind = '{name}'"
 
 
-def _shown(raw: Column) -> Column:
-    return F.substring(F.make_valid_utf8(raw), 1, SHOWN)
+def _parsed(name: str) -> Sql:
+    return f"CASE WHEN {_wanted(name)} THEN {contract(name).parsed('text')} END AS {name}"
+
+
+def _reason() -> Sql:
+    each = _each(lambda name: contract(name).reason("text"), _wanted)
+    return (
+        "CASE WHEN text IS NULL THEN 'no UTF-8' "
+        "WHEN json_object_keys(text) IS NULL THEN 'no JSON object' "
+        f"{each} ELSE {quoted(NAMELESS)} END"
+    )
+
+
+def _shown(raw: Sql) -> Sql:
+    return f"substring(make_valid_utf8({raw}), 1, {SHOWN})"
 
 
 def rows(documents: DataFrame) -> DataFrame:
     """raw, file, made of whole JSON files -> the rows of benches: bench (struct), file, made,
     reason, raw (cut); a document without rows is one row with its reason."""
-    listed = documents.select(
-        "file", "made", "raw", F.from_json("raw", "rows array<string>")["rows"].alias("rows")
+    bench = contract("bench")
+    listed = documents.selectExpr("file", "made", "raw", f"{_listed('raw')} AS listed")
+    each = listed.selectExpr("file", "made", "raw", "explode_outer(listed) AS text")
+    parsed = each.selectExpr("*", f"{bench.parsed('text')} AS bench")
+    reason = (
+        f"CASE WHEN text IS NULL THEN 'no document of a bench' "
+        f"WHEN NOT ({bench.good('text')}) THEN {bench.reason('text')} END AS reason"
     )
-    each = listed.select("file", "made", "raw", F.explode_outer("rows").alias("text"))
-    parts = each.select(
-        "*",
-        F.json_object_keys("text").alias(KEYS),
-        F.schema_of_variant(F.try_parse_json("text")).alias(TYPES),
-        contract("bench").parsed(F.col("text")),
-    )
-    reason = F.when(F.col("text").isNull(), F.lit("no document of a bench")).otherwise(
-        contract("bench").reason()
-    )
-    shown = _shown(F.coalesce("text", "raw")).alias("raw")
-    return parts.withColumn("reason", reason).select("bench", "file", "made", "reason", shown)
+    shown = f"{_shown('coalesce(text, raw)')} AS raw"
+    return parsed.selectExpr("bench", "file", "made", reason, shown)
+
+
+def _listed(raw: Sql) -> Sql:
+    """The rows of a document as texts; null: it is none."""
+    whole = f"is_valid_utf8({raw}) AND array_size(json_object_keys({raw})) = 1"
+    found = f"from_json({raw}, 'rows array<string>').rows"
+    return f"CASE WHEN {whole} AND size({found}) > 0 THEN {found} END"

@@ -6,101 +6,146 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
-from sealmq_spark.reading import read
+from lines_made import AUDIT, BASES, HIL, NONCE, changed
+from sealmq_spark.reading import NAMELESS, judge, rows
 
 SPEC = Path(__file__).resolve().parents[2] / "shared_spec"
-AUDIT: dict[str, Any] = {
-    "v": 1,
-    "id": "00000001-mediator-1-1800000000000-1",
-    "at_ms": 1_800_000_000_000,
-    "site": "00000001",
-    "role": "mediator",
-    "inst": 1,
-    "event": "delivered",
-    "client": "panel",
-    "topic": "machine/1/température",
-    "label": "low",
-    "count": 3,
-    "minute_ms": 1_800_000_000_000,
-}
-HIL: dict[str, Any] = {
-    "v": 1,
-    "id": "0123456789abcdef-1",
-    "run": "0123456789abcdef",
-    "at_ms": 5,
-    "seed": 1,
-    "board": "b1",
-    "kind": "virtual",
-    "chip": "esp32",
-    "commit": "unknown",
-    "behaviour": "connect",
-    "stage": "verdict",
-    "outcome": "pass",
-    "ms": 12,
-}
-VALUES: list[Any] = [
-    None, "", "x", "y" * 2000, -1, 0, 1, 7, 1.5, 1e30, 2**63, True, [], ["a"], {}, {"a": 1}, "pass",
-    "fail", "start", "delivered", "connect", "virtual", "0123456789abcdef", 60_000, 1 << 24,
-]  # fmt: skip
 
 
-def changed(base: dict[str, Any], rng: random.Random, number: int) -> str:
-    """A line that is mostly good, with up to three changes."""
-    line = dict(base)
-    line["id"] = line["id"].rpartition("-")[0] + f"-{number}"
-    names = [*base, "rule", "reason", "cause", "cut_op", "cut_after", "extra", "enforce", "notes"]
-    for _ in range(rng.choice((0, 1, 1, 2, 3))):
-        name = rng.choice(names)
-        if rng.random() < 0.4:
-            line.pop(name, None)
-        else:
-            line[name] = rng.choice(VALUES)
-    return json.dumps(line)
+def judged(spark: SparkSession, texts: list[str] | list[bytes]) -> list[Row]:
+    """The lines as `judge` gives them, in the order of the texts."""
+    kind = "binary" if texts and isinstance(texts[0], bytes) else "string"
+    numbered = [(str(number), text) for number, text in enumerate(texts)]
+    frame = spark.createDataFrame(numbered, f"file string, raw {kind}")
+    found = judge(frame.selectExpr("file", "CAST(raw AS string) AS raw")).collect()
+    assert len(found) == len(texts), "a line was lost or doubled"
+    return sorted(found, key=lambda row: int(row.file))
 
 
-@pytest.mark.parametrize(("name", "base"), [("audit", AUDIT), ("hil", HIL)])
-def test_good_is_what_a_validator_calls_good(
-    spark: SparkSession, name: str, base: dict[str, Any]
-) -> None:
-    rng = random.Random(f"reading {name}")
-    texts = [changed(base, rng, number) for number in range(1500)]
-    schema = json.loads((SPEC / f"{name}.schema.json").read_bytes())
-    validator = jsonschema.Draft202012Validator(schema)
-    good = {text for text in texts if validator.is_valid(json.loads(text))}
-    raw = spark.createDataFrame([(text, "f") for text in texts], "raw string, file string")
-    logs = read(raw)
-    table = logs.audit if name == "audit" else logs.hil
-    kept = {row.id for row in table.select("id").collect()}
-    refused = {row.raw: row.reason for row in logs.quarantined.collect()}
-    assert kept == {json.loads(text)["id"] for text in good}
-    wrong = {text[:500] for text in texts} - {text[:500] for text in good}
-    assert set(refused) == wrong, "a line is neither kept nor in quarantine"
-    assert 300 < len(good) < 1200, "the test makes too few of one sort"
-    assert len(Counter(refused.values())) > 20, refused
+def test_good_is_what_a_validator_calls_good(spark: SparkSession) -> None:
+    rng = random.Random("reading")
+    made = [(name, changed(base, rng, n)) for name, base in BASES.items() for n in range(900)]
+    found = judged(spark, [text for _, text in made])
+    schemas = {name: json.loads((SPEC / f"{name}.schema.json").read_bytes()) for name in BASES}
+    validators = {name: jsonschema.Draft202012Validator(one) for name, one in schemas.items()}
+    for (_, text), row in zip(made, found, strict=True):
+        line = json.loads(text)
+        fits = [name for name, one in validators.items() if one.is_valid(line)]
+        assert row.kind == (fits[0] if fits else "bad"), (text, row.reason)
+        assert (row.reason is None, row.id) == ((True, line["id"]) if fits else (False, None)), text
+        for name in BASES:
+            kept = row[name] and {k: v for k, v in row[name].asDict().items() if v is not None}
+            assert kept == (line if [name] == fits else None), text
+    counted = Counter(row.kind for row in found)
+    assert min(counted.values()) > 150, f"the test makes too few of one sort: {counted}"
+    assert len({row.reason for row in found}) > 40
 
 
-def test_what_is_no_line_is_quarantined_with_its_reason(spark: SparkSession) -> None:
-    texts = ["not json", "[1]", '"x"', "{}", '{"v":1}', '{"event":"delivered"', "\ufffd", "null"]
-    raw = spark.createDataFrame([(text, "f") for text in texts], "raw string, file string")
-    logs = read(raw)
-    refused = {row.raw: row.reason for row in logs.quarantined.collect()}
-    assert set(refused) == set(texts)
-    assert refused["not json"] == "no JSON object"
-    assert refused["{}"] == "neither an audit record nor a line of the rig"
-    assert logs.audit.count() == logs.hil.count() == 0
+@pytest.mark.parametrize("base", [AUDIT, HIL, NONCE])
+def test_what_no_validator_sees_is_bad(spark: SparkSession, base: dict[str, object]) -> None:
+    text = json.dumps(base)
+    texts = [
+        text + " x", text + text, text + "}", text[:-1] + ',"v":1}', text[:-1] + ",}", text[:-1],
+        text.replace('"v": 1', '"v": 1.0'), text.replace('"v": 1', '"v": 01'),
+        text.replace('"v": 1', '"v": NaN'), text.replace('"', "'"), text[1:],
+    ]  # fmt: skip
+    assert [row.kind for row in judged(spark, texts)] == ["bad"] * len(texts)
+    assert [row.kind for row in judged(spark, [f" \t{text}\t\r", text])] != ["bad", "bad"]
 
 
-def test_repeated_lines_count_once_and_two_contents_of_one_id_are_told(spark: SparkSession) -> None:
-    one, two = json.dumps(AUDIT), json.dumps({**AUDIT, "count": 4})
-    rows = [(one, "a"), (one, "b"), (one, "b"), (two, "c")]
-    logs = read(spark.createDataFrame(rows, "raw string, file string"))
-    assert [row["count"] for row in logs.audit.collect()] == [3]
-    assert [(r.file, r["count"]) for r in logs.repeated.collect()] == [("a", 2)]
-    told = [(r.file, r.reason) for r in logs.quarantined.collect()]
-    assert told == [("c", "another line has this id already")]
+def test_reasons(spark: SparkSession) -> None:
+    said = {
+        "not json": "no JSON object",
+        "[1]": "no JSON object",
+        "null": "no JSON object",
+        '{"event":"delivered"': "no JSON object",
+        "{}": NAMELESS,
+        '{"v":1}': NAMELESS,
+        '{"board":"behaviour"}': NAMELESS,
+        '{"event":"none"}': "there is no such event",
+        '{"event":"delivered","v":1,"v":1}': "a field stands twice",
+        '{"event":"delivered","x":1}': "unknown field x",
+        '{"event":"delivered"}': "missing: v",
+        json.dumps({**AUDIT, "pid": 1}): "this event has no pid",
+        json.dumps(
+            {**AUDIT, "count": 0}
+        ): "count must be a whole number from 1 to 9007199254740991",
+        json.dumps({**AUDIT, "count": None}): "count must be a whole number from 1 to "
+        "9007199254740991",
+        json.dumps({**AUDIT, "client": ""}): "client must be text of 1 to 64 characters",
+        json.dumps({**AUDIT, "minute_ms": 1}): "minute_ms must be a multiple of 60000",
+        json.dumps({**HIL, "outcome": "fail"}): "cause is missing",
+        json.dumps({**HIL, "cause": "x"}): "cause where it passed",
+        json.dumps({**HIL, "cut_op": "time"}): "cut_op without cut_after",
+        json.dumps({**NONCE, "layer": "x"}): "layer must be m1 or m2 or m3 or up or down or proof "
+        "or token or request or record or control",
+        json.dumps(HIL) + "x": "more stands behind the JSON object",
+    }
+    found = judged(spark, list(said))
+    assert {
+        text: row.reason.replace(" or control", "") for text, row in zip(said, found, strict=True)
+    } == {text: why.replace(" or control", "") for text, why in said.items()}
+    assert all(row.raw == text[:500] for text, row in zip(said, found, strict=True))
+
+
+def test_lines_that_could_end_a_job_are_only_bad(spark: SparkSession) -> None:
+    text = json.dumps(AUDIT)
+    escapes = '"' + '\\"' * 300_000 + '"'
+    texts = [
+        b"\xff\xfe" + text.encode(), text.encode("utf-16"), b"\x00" * 100, b"[" * 100_000,
+        b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"event":' + b"9" * 5000 + b"}",
+        text.replace('"panel"', escapes).encode(),
+        text.replace('"panel"', '"' + "x" * 900_000 + '"').encode(),
+        (text[:-1] + ',"v": 1' * 50_000 + "}").encode(),
+        (text[:-1] + "".join(f',"k{n}": 1' for n in range(50_000)) + "}").encode(),
+        b'{"event":"delivered","client":"\\ud800"}', b'{"event":"delivered","client":"\\u00"}',
+        b'{"nonce":' + b"[" * 2000 + b"]" * 2000 + b"}",
+        json.dumps({**AUDIT, "event": "keys-changed", "notes": ["\\" * 200] * 5000}).encode(),
+    ]  # fmt: skip
+    found = judged(spark, texts)
+    assert [row.kind for row in found] == ["bad"] * len(texts)
+    assert found[0].reason == "no UTF-8"
+    assert all(len(row.raw) <= 500 and row.reason for row in found)
+    longest = {**AUDIT, "event": "keys-changed", "kseq": 1, "notes": ['"\U0001f600' * 100] * 100}
+    for name in ("client", "topic", "label", "count", "minute_ms"):
+        longest.pop(name)
+    assert [row.kind for row in judged(spark, [json.dumps(longest)])] == ["audit"]
+
+
+def test_blank_lines_are_none_and_every_byte_is_counted(spark: SparkSession) -> None:
+    found = judged(spark, ["", " \t\r", "é", json.dumps(AUDIT)])
+    assert [(row.kind, row.size) for row in found] == [
+        ("blank", 1), ("blank", 4), ("bad", 3), ("audit", len(json.dumps(AUDIT)) + 1),
+    ]  # fmt: skip
+
+
+def test_rows_of_documents(spark: SparkSession) -> None:
+    schema = json.loads((SPEC / "bench.schema.json").read_bytes())
+    good = {"measure": "a", "variant": "b", "size": 0, "value": 1.5, "unit": "ms", "n": 1}
+    good["params"] = {"x": True, "y": "é", "z": 1.5}
+    bad = [
+        {**good, "n": 0}, {**good, "value": -1}, {**good, "value": "NaN"},
+        {**good, "params": {"X": 1}}, {**good, "params": {"x": None}}, {**good, "params": {"x": [1]}}, {**good, "more": 1}, {},
+    ]  # fmt: skip
+    for row in bad:
+        assert not jsonschema.Draft202012Validator(schema).is_valid({"rows": [row]}), row
+    texts = [
+        json.dumps({"rows": [good, *bad]}, indent=1), "[]", '{"rows":[]}', '{"a":1}', "x", "",
+        json.dumps({"rows": [good], "more": 1}),
+    ]  # fmt: skip
+    frame = spark.createDataFrame(
+        [(text, str(n)) for n, text in enumerate(texts)], "raw string, file string"
+    ).selectExpr("*", "timestamp'2026-01-01' AS made")
+    found = rows(frame).collect()
+    assert Counter((row.file, row.reason is None) for row in found) == {
+        ("0", True): 1, ("0", False): len(bad), **{(str(n), False): 1 for n in range(1, 7)}
+    }  # fmt: skip
+    (kept,) = (row.bench.asDict() for row in found if row.reason is None)
+    assert kept == {**good, "params": {"x": "true", "y": "é", "z": "1.5"}}
+    whole = {row.reason for row in found if row.file != "0"}
+    assert whole == {"no document of a bench"}

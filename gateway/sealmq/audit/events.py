@@ -122,6 +122,11 @@ LIMITED = frozenset(
 
 EACH_MINUTE = 600
 
+MOST = (1 << 53) - 1
+"""Of an integer: every reader of JSON can hold it."""
+LARGEST = {"minute_ms": 253_402_300_799_999, "handover_end_s": 253_402_300_799}
+"""What ends with the year 9999 instead."""
+
 
 def check(event: str, fields: Mapping[str, object]) -> tuple[dict[str, Field] | None, str]:
     """The fields as they are written, and what was wrong ("" if nothing was).
@@ -158,8 +163,8 @@ def _value(name: str, value: object) -> Field | None:
         if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
             return [_text(item, 200) for item in value[:100]]
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
-        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if 0 <= value <= LARGEST.get(name, MOST) else None
     return None
 
 
