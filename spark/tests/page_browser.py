@@ -89,6 +89,8 @@ def chromium(folder: Path) -> Iterator[Browser]:
         "--disable-gpu",
         "--disable-dev-shm-usage",
         "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-extensions",
         "--no-first-run",
         f"--user-data-dir={folder / 'profile'}",
     ):

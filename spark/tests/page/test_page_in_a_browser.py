@@ -39,10 +39,21 @@ def test_all_that_a_report_can_say_fits_any_screen(browser: Browser, scheme: str
     quiet(browser)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("full", "hostile")])
+# Where each is tightest; the example above stands at every width in both schemes.
+_EDGES = {
+    "empty": ((360, "dark"), (1440, "light")),
+    "one": ((360, "light"), (768, "dark")),
+    "well": ((768, "light"),),
+    "huge": ((360, "dark"), (768, "light")),
+    "many": ((360, "light"), (1440, "dark")),
+}
+
+
+@pytest.mark.parametrize("name", list(_EDGES))
 def test_the_edges_fit_any_screen(browser: Browser, name: str) -> None:
+    assert set(_EDGES) | {"full", "hostile"} == set(CASES)
     browser.load(render(*case(name)))
-    for width, scheme in ((360, "dark"), (1440, "light")):
+    for width, scheme in _EDGES[name]:
         browser.show(width, scheme)
         assert browser.audit() == [], f"{name}, {scheme}, {width} px"
     quiet(browser)
@@ -50,7 +61,7 @@ def test_the_edges_fit_any_screen(browser: Browser, name: str) -> None:
 
 def test_names_from_devices_are_text_and_stay_in_their_place(browser: Browser) -> None:
     browser.load(render(*case("hostile")))
-    for width in WIDTHS:
+    for width in (360, 1440):
         browser.show(width, "light")
         assert browser.audit() == [], f"{width} px"
     assert browser.run("return window.hurt === undefined && !document.scripts.length")
@@ -86,8 +97,10 @@ def test_printed_it_is_light_and_whole(browser: Browser, name: str) -> None:
         "return [...document.querySelectorAll('svg.plot')].every("
         " one => getComputedStyle(one).breakInside === 'avoid')"
     )
-    pages = len(_PAGES.findall(browser.pdf()))
-    assert 5 <= pages <= 40
+    if name == "full":
+        tall = browser.run("return document.documentElement.scrollHeight")
+        pages = len(_PAGES.findall(browser.pdf()))
+        assert tall / height <= pages <= 2 * tall / height
     quiet(browser)
 
 
