@@ -62,7 +62,7 @@ def words(error: BaseException, log: str | None = None) -> tuple[str, str | None
     """The line and the hint for an error."""
     text = " ".join(str(error).split())
     if isinstance(error, ReportError):
-        return text, error.hint
+        return _known(error.__cause__) or (text, error.hint)
     if isinstance(error, OSError) and not _of_java(error):
         reason = error.strerror or text or type(error).__name__
         path = error.filename  # a descriptor's number where a file was opened by one
@@ -70,10 +70,9 @@ def words(error: BaseException, log: str | None = None) -> tuple[str, str | None
         return text[:1].lower() + text[1:], _os_hint(error)
     more = f"{log} has more" if log else "SEALMQ_DEBUG=1 shows more"
     if _of_java(error):
-        whole = f"{error} {traceback.format_exception_only(error)}"
-        for said, ours, hint in _SAID:
-            if said in whole:
-                return ours, hint
+        known = _known(error)
+        if known:
+            return known
         if _is_gone(error):
             return "Java ended in the middle of the work", f"out of memory? {_MEMORY}; {more}"
         return f"Spark failed: {_first(error)}", more
@@ -81,6 +80,14 @@ def words(error: BaseException, log: str | None = None) -> tuple[str, str | None
         f"internal error, {type(error).__name__}: {text}",
         "this is a defect of SealMQ; SEALMQ_DEBUG=1 shows where it happened",
     )
+
+
+def _known(error: BaseException | None) -> tuple[str, str | None] | None:
+    """Ours for Java's words, where it is something that happens to everybody."""
+    if error is None or not _of_java(error):
+        return None
+    text = str(error)
+    return next(((ours, hint) for said, ours, hint in _SAID if said in text), None)
 
 
 def _of_java(error: BaseException) -> bool:

@@ -84,12 +84,18 @@ def write(
         schema = frame.schema
         if none.issuperset(table.inputs):
             none.add(name)
-            # Parted by day nothing at all would be written, and nobody could read it.
-            frame.limit(0).coalesce(1).write.mode("overwrite").parquet(path)
+            _nothing(frame, path)
         else:
             _parted(frame, table.time).parquet(path)
+            if table.time is not None and not any((folder / name).glob(f"{DAY}=*")):
+                _nothing(frame, path)
         made[name] = known[name] = spark.read.schema(schema).parquet(path).select(*schema.names)
     return made, none & set(made)
+
+
+def _nothing(frame: DataFrame, path: str) -> None:
+    """A file without a row: parted by day there would be none at all, and nobody could read it."""
+    frame.limit(0).coalesce(1).write.mode("overwrite").parquet(path)
 
 
 def _parted(frame: DataFrame, time: str | None) -> DataFrameWriter:

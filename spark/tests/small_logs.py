@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 SITE = "5ea1ed00"
-NOON = 1_800_014_400_000
-"""2027-01-15 12:00 UTC, in ms."""
+NOON = 1_736_942_400_000
+"""2025-01-15 12:00 UTC, in ms."""
 HOUR, MINUTE = 3_600_000, 60_000
 OLD, NEW = "a" * 40, "b" * 40
 RUN_OLD, RUN_NEW = "1" * 16, "2" * 16

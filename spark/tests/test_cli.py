@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import small_logs
-from sealmq_spark import outputs
+from sealmq_spark import errors, outputs
 from sealmq_spark.cli import main
 from sealmq_spark.errors import ReportError
 
@@ -167,6 +167,47 @@ def test_a_report_of_another_format_is_not_continued(logs: Path, tmp_path: Path)
 def test_a_master_that_nobody_is_is_told_within_seconds(logs: Path, tmp_path: Path) -> None:
     done = report(logs, "--out", tmp_path / "out", "--master", "spark://127.0.0.1:1", timeout=60)
     assert "nobody answers at spark://127.0.0.1:1" in refused(done)
+
+
+class Py4JJavaError(Exception):
+    """What it looks like from here."""
+
+    __module__ = "py4j.protocol"
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("java", "said"),
+    [
+        ("...\n: java.io.IOException: No space left on device\n\tat java.base", "no space left"),
+        ("...\nCaused by: java.lang.OutOfMemoryError: Java heap space", "--driver-memory"),
+        ("Reason: All masters are unresponsive! Giving up.", "no Spark master answers"),
+    ],
+)
+def test_javas_words_become_ours(
+    java: str, said: str, wrapped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error: Exception = Py4JJavaError(java)
+    if wrapped:
+        outer = ReportError("reading failed")
+        outer.__cause__ = error
+        error = outer
+    assert errors.report(error, "DIR/spark.log") == FAILED
+    told = capsys.readouterr().err
+    assert said in told
+    assert "java." not in told
+
+
+def test_what_nobody_has_words_for_is_javas_innermost_cause(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = Py4JJavaError("An error occurred\n: a.B: outer\n\tat x\nCaused by: c.D: inner\n\tat y")
+    assert errors.report(error, "DIR/spark.log") == FAILED
+    assert capsys.readouterr().err == (
+        "sealmq report: Spark failed: c.D: inner\nhint: DIR/spark.log has more\n"
+    )
+    assert errors.report(ConnectionRefusedError(111, "refused"), "DIR/spark.log") == FAILED
+    assert "Java ended in the middle of the work" in capsys.readouterr().err
 
 
 @pytest.mark.full
