@@ -127,7 +127,7 @@ def test_the_results_reduce_to_that_file(tmp_path: Path) -> None:
     done = subprocess.run(
         words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800
     )
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "found").read_text(encoding="utf-8") == text(REDUCED_NOW)
 
 
