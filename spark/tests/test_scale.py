@@ -62,6 +62,13 @@ def test_a_line_is_found_again_and_what_is_off_it_is_told() -> None:
     assert straight.worst == pytest.approx(0, abs=1e-9)
     bent = scale_fit.line({x: 1e-11 * x * x for x in SIZES})
     assert bent.worst > scale_fit.MAY_MISS
+    # No other line has smaller relative misses, in squares.
+    points = {1_000_000: 30.0, 2_000_000: 62.0, 8_000_000: 200.0}
+    best = scale_fit.line(points)
+    least = sum(miss**2 for miss in best.misses.values())
+    for start, each in ((1.01, 1.0), (0.99, 1.0), (1.0, 1.01), (1.0, 0.99)):
+        other = [(y - start * best.start - each * best.each * x) / y for x, y in points.items()]
+        assert sum((100 * miss) ** 2 for miss in other) > least
     with pytest.raises(ValueError, match="two points"):
         scale_fit.line({1: 1.0})
 
