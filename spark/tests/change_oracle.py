@@ -57,6 +57,12 @@ def _beyond(counts: dict[datetime, int]) -> Iterator[Row]:
             continue
         usual = median(beside)
         mad = median(abs(c - usual) for c in beside)
+        talk = [c for c in counts.values() if c]
+        if usual == 0 and len(talk) >= 7:
+            usual = median(talk)
+            mad = median(abs(c - usual) for c in talk)
+            if count <= usual:
+                continue
         z = (count - usual) / max(mad / 0.6745, math.sqrt(max(usual, 1)))
         if abs(z) > 3.5:
             yield hour, 1, count, usual, z

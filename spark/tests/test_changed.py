@@ -98,6 +98,7 @@ def told() -> tuple[list[Scene], list[tuple[Any, ...]]]:
     day.client("grown", "published", steady(range(end - 25, end)) | {50: 900})
     # Seldom there: once in two hours is no silence; nor is what it has done before.
     day.client("seldom", "published", {n: 1 for n in always if n % 2})
+    day.client("bursts", "published", {n: 40 + n % 3 for n in always if n % 5 == 0} | {30: 200})
     day.client("nights", "delivered", {n: 60 for n in always if n % 24 < 14})
     # The gateway was away for three hours, and half an hour on both sides.
     away = Scene(2, [*range(30), *range(33, end)], started=[33])
@@ -135,6 +136,7 @@ def told() -> tuple[list[Scene], list[tuple[Any, ...]]]:
             row("burst", 33, 1, 400, 62.0, 42.93),
             row("drop", 33, 1, 20, 62.0, -5.33),
             row("attacked", 50, 1, 80, 0.0, 80.0, measure="refused"),
+            row("bursts", 30, 1, 200, 41.0, 24.83),
             row("grown", 50, 1, 900, 60.0, 108.44),
             # From the first whole hour on.
             (again.site, "dead", "published", START + 32 * HOUR, 25, 0, 60.0, -38.73),

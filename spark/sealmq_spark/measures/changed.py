@@ -3,7 +3,9 @@
 Hour by hour: the modified z-score of Iglewicz and Hoaglin (How to Detect and Handle Outliers,
 1993), 0.6745 (x - median) / MAD, hours without a record being zeros; beside the same hour of other
 days once there are DAYS of them, so that who sleeps at night is not found every morning. A steady
-client (MAD near 0) is given the spread of a Poisson count of its median.
+client (MAD near 0) is given the spread of a Poisson count of its median. Who is silent in most of
+the hours that one would be compared with is, once it has talked in DAYS hours, found only by more
+than it says in such.
 
 Silence: a stretch without a record, longer than any that the client kept before, in which by its
 rate until then so many messages were due that chance does not explain it: z = -sqrt(due).
@@ -97,7 +99,7 @@ def changed(decided: DataFrame, audit: DataFrame) -> DataFrame:
     silence the messages per hour until then. z: below 0 for less than usual.
     """
     series = _series(hours(decided), calendar(audit))
-    judged = _beside_others(_silences(series))
+    judged = _beside_others(_silences(_talking(series)))
     burst = F.when(F.abs(F.col("z")) > LIMIT, _row("hour", F.lit(1), F.col("count"), "usual", "z"))
     silence = F.when(
         F.col("silence") < -LIMIT, _row("next", F.col("silent"), F.lit(0.0), "rate", "silence")
@@ -137,6 +139,16 @@ def _series(per_hour: DataFrame, known: DataFrame) -> DataFrame:
     return each.where("count > 0")
 
 
+def _talking(series: DataFrame) -> DataFrame:
+    """Adds talks, talk, talk_mad: number, median and MAD of the hours with a count."""
+    own = Window.partitionBy(*_NAMES)
+    middle = series.withColumn("talks", F.count("*").over(own)).withColumn(
+        "talk", F.percentile("count", F.lit(0.5)).over(own)
+    )
+    away = middle.withColumn("talk_away", F.abs(F.col("count") - F.col("talk")))
+    return away.withColumn("talk_mad", F.percentile("talk_away", F.lit(0.5)).over(own))
+
+
 def _silences(series: DataFrame) -> DataFrame:
     """Adds silent (whole hours without a count behind this one), rate until then, silence (z)."""
     in_order = Window.partitionBy(*_NAMES).orderBy("hour")
@@ -172,10 +184,26 @@ def _beside_others(series: DataFrame) -> DataFrame:
     )
     away = middle.withColumn("away", F.abs(F.col("count") - F.col("usual")))
     mad = away.withColumn("mad", F.percentile("away", F.lit(0.5), F.col("weight")).over(own))
-    spread = F.greatest(F.col("mad") / _SCALE, F.sqrt(F.greatest(F.col("usual"), F.lit(1.0))))
+    # Who is silent in most such hours is compared with the hours in which it is not.
+    seldom = (F.col("usual") == 0) & (F.col("talks") >= DAYS)
+    usual = F.when(seldom, F.col("talk")).otherwise(F.col("usual"))
+    apart = F.when(seldom, F.col("talk_mad")).otherwise(F.col("mad"))
+    spread = F.greatest(apart / _SCALE, F.sqrt(F.greatest(usual, F.lit(1.0))))
     enough = F.col("of") >= F.when(F.col("slot") == _ALL, HISTORY).otherwise(DAYS)
-    z = F.when(enough & ~F.col("zeros"), (F.col("count") - F.col("usual")) / spread)
-    return mad.withColumn("z", z).withColumn("silence", F.when(~F.col("zeros"), F.col("silence")))
+    # What is less than it says then is no less than usual.
+    more = ~seldom | (F.col("count") > usual)
+    z = F.when(enough & more & ~F.col("zeros"), (F.col("count") - usual) / spread)
+    return mad.select(
+        *_NAMES,
+        "hour",
+        "next",
+        "silent",
+        "rate",
+        "count",
+        usual.alias("usual"),
+        z.alias("z"),
+        F.when(~F.col("zeros"), F.col("silence")).alias("silence"),
+    )
 
 
 def _weighed(weight: Column, count: Column, *, zeros: bool) -> Column:
