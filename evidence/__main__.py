@@ -62,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"hint: {error.hint}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("evidence: interrupted; what was measured before stays", file=sys.stderr)
+        print("evidence: interrupted; parts that were done stay", file=sys.stderr)
+        print("hint: make evidence PARTS=none puts them into the pages", file=sys.stderr)
         return 130
 
 

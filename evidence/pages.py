@@ -34,6 +34,7 @@ LOOSE = (
     "hil_tests/README.md",
     "hil_tests/sealmq_vboard/README.md",
     "shared_spec/README.md",
+    "shared_spec/model/README.md",
     "spark/README.md",
 )
 PAGES = (*STRICT, *LOOSE)

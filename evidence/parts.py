@@ -17,7 +17,8 @@ from evidence.reduced import Row
 _PYTHON = sys.executable
 _PURPOSES = "gateway/bench/purposes.py"
 _CLOSER = ("--variant", "labels", "--variant", "fop-cache", "--variant", "hybrid", "--pairs", "40")
-_HIL = ("-m", "sealmq.cli", "hil", "run")
+# With --json people get their progress on stderr.
+_HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
 
 
 @dataclass(frozen=True)
