@@ -12,7 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 # Files below it share a SparkSession, which takes seconds to start and hundreds of megabytes; those
 # below its folders, and commands, which start processes of their own, need none.
 _SPARK = "spark/tests"
-_WITHOUT = frozenset({"test_cli.py", "test_scale.py", "test_standalone.py", "test_killed.py"})
+_WITHOUT = frozenset({"test_cli.py", "test_scale.py", "test_standalone.py"})
 
 
 class _OneSpark(LoadFileScheduling):

@@ -47,10 +47,11 @@ NONCE: dict[str, Any] = {
 }
 BASES = {"audit": AUDIT, "hil": HIL, "nonce": NONCE}
 VALUES: list[Any] = [
-    None, "", "x", "y" * 2000, "é" * 64, "é" * 65, 'a"b\\c', "\x01", "a\u2028b", "\U0001f600" * 64, -1,
-    0, 1, 7, 1.5, 1e30, 2**53 - 1, 2**53, 2**63, 253_402_300_799_999, 253_402_300_800_000, True, [],
-    ["a"], ["a"] * 101, ["z" * 201], [1], [None], ["a", None], [["a"]], {}, {"a": 1}, {"v": 1}, "pass",
-    "fail", "start", "delivered", "connect", "virtual", "0123456789abcdef", 60_000, 1 << 24, "m1",
+    None, "", "x", "y" * 2000, "é" * 64, "é" * 65, 'a"b\\c', "\x01", "a\u2028b",
+    "\U0001f600" * 64, -1, 0, 1, 7, 1.5, 1e30, 2**53 - 1, 2**53, 2**63, 253_402_300_799_999,
+    253_402_300_800_000, True, [], ["a"], ["a"] * 101, ["z" * 201], [1], [None], ["a", None],
+    [["a"]], {}, {"a": 1}, {"v": 1}, "pass", "fail", "start", "delivered", "connect", "virtual",
+    "0123456789abcdef", 60_000, 1 << 24, "m1",
 ]  # fmt: skip
 _MORE = (
     "rule", "reason", "cause", "cut_op", "cut_after", "cut_inside", "extra", "enforce", "notes",

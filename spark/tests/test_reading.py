@@ -130,7 +130,8 @@ def test_rows_of_documents(spark: SparkSession) -> None:
     good["params"] = {"x": True, "y": "é", "z": 1.5}
     bad = [
         {**good, "n": 0}, {**good, "value": -1}, {**good, "value": "NaN"},
-        {**good, "params": {"X": 1}}, {**good, "params": {"x": None}}, {**good, "params": {"x": [1]}}, {**good, "more": 1}, {},
+        {**good, "params": {"X": 1}}, {**good, "params": {"x": None}},
+        {**good, "params": {"x": [1]}}, {**good, "more": 1}, {},
     ]  # fmt: skip
     for row in bad:
         assert not jsonschema.Draft202012Validator(schema).is_valid({"rows": [row]}), row

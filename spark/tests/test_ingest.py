@@ -1,0 +1,140 @@
+"""Every file there may be in a folder of logs: read once, or told with the reason."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lines_made import AUDIT, HIL, NONCE, numbered
+from sealmq_spark.errors import ReportError
+from sealmq_spark.ingest import LONGEST, ingest
+from sealmq_spark.settle import SHORT, Settled, settle
+
+GOOD = {"measure": "a", "variant": "b", "size": 0, "value": 1.5, "unit": "ms", "n": 1, "params": {}}
+
+
+def lines(base: dict[str, object], numbers: range) -> bytes:
+    return b"".join(json.dumps(numbered(base, n)).encode() + b"\n" for n in numbers)
+
+
+def reported(spark: SparkSession, logs: Path, out: Path) -> Settled:
+    ingest(spark, [str(logs)], out)
+    return settle(spark, [str(logs)], out)
+
+
+def ids(settled: Settled) -> Counter[str]:
+    tables = (settled.audit, settled.hil, settled.nonce)
+    return Counter(row.id for table in tables for row in table.select("id").collect())
+
+
+def named(*ranges: tuple[dict[str, object], range]) -> Counter[str]:
+    return Counter(numbered(base, n)["id"] for base, numbers in ranges for n in numbers)
+
+
+def told(settled: Settled) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in settled.quarantine.collect():
+        found[os.path.basename(row.file), row.reason] += row["count"]
+    return found
+
+
+def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    logs = tmp_path / "lo gs"
+    odd = logs / "a [b]{c,d} *?%20 é:+#\\" / "…"
+    odd.mkdir(parents=True)
+    out = logs / "report %41 é"
+    (odd / "m [1] {x} %25.jsonl").write_bytes(lines(AUDIT, range(10)))
+    (odd / "n*.jsonl.gz").write_bytes(gzip.compress(lines(NONCE, range(10))) * 2)
+    (logs / "crlf.jsonl").write_bytes(lines(HIL, range(5)).replace(b"\n", b"\r\n"))
+    (logs / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + lines(HIL, range(5, 7)))
+    (logs / "torn.jsonl").write_bytes(lines(HIL, range(7, 9))[:-1])
+    (logs / "blank.jsonl").write_bytes(b"\n\n \n" + lines(HIL, range(9, 10)) + b"\n\n")
+    (logs / "empty.jsonl").write_bytes(b"")
+    (logs / "utf8.jsonl").write_bytes(b"\xff\xfe\n" + lines(HIL, range(10, 11)))
+    (logs / "bad.jsonl").write_bytes(b"not json\n" * 3 + b"{}\n" + lines(HIL, range(11, 12)))
+    long = b'{"event":"' + b"x" * (LONGEST + 1) + b'"}\n'
+    (logs / "long.jsonl").write_bytes(lines(HIL, range(12, 13)) + long + lines(HIL, range(13, 14)))
+    (logs / "written.jsonl.open").write_bytes(lines(AUDIT, range(100, 200)))
+    (logs / "other.txt").write_bytes(b"x")
+    packed = gzip.compress(lines(AUDIT, range(200, 900)))
+    (logs / "cut.jsonl.gz").write_bytes(packed[:-20])
+    (logs / "none.jsonl.gz").write_bytes(b"x" * 50)
+    (logs / "gone.jsonl").symlink_to(logs / "nowhere")
+    (logs / "linked.jsonl").symlink_to(logs / "crlf.jsonl")
+    (odd / "up").symlink_to(logs)
+    os.mkfifo(logs / "pipe.jsonl")
+    (logs / "bench [1].json").write_text(json.dumps({"rows": [GOOD, {**GOOD, "n": 0}]}, indent=1))
+    (logs / "site.json").write_text('{"a": 1}')
+    first = reported(spark, logs, out)
+    kept = named((AUDIT, range(10)), (NONCE, range(10)), (HIL, range(14)))
+    assert ids(first) == kept
+    assert first.repeated == 10 + 5
+    assert told(first) == {
+        ("utf8.jsonl", "no UTF-8"): 1,
+        ("bad.jsonl", "no JSON object"): 3,
+        ("bad.jsonl", "of no known contract"): 1,
+        ("long.jsonl", SHORT): 1,
+        ("cut.jsonl.gz", "a compressed file that is cut"): 1,
+        ("none.jsonl.gz", "a compressed file that is damaged"): 1,
+        ("gone.jsonl", "cannot be read: No such file or directory"): 1,
+        ("pipe.jsonl", "no regular file"): 1,
+        ("bench [1].json", "n must be a whole number from 1 to 9007199254740991"): 1,
+        ("site.json", "no document of a bench"): 1,
+    }
+    assert first.quarantined == Counter(
+        {reason: count for (_, reason), count in told(first).items()}
+    ) | Counter({"no JSON object": 3})
+    assert first.lines == sum(kept.values()) + first.repeated + 1 + 3 + 1
+    assert [(row.measure, os.path.basename(row.file)) for row in first.bench.collect()] == [
+        ("a", "bench [1].json")
+    ]
+    # What came since: a closed segment, the rest of a copy, an older file, lines behind a read one.
+    (logs / "written.jsonl.open").rename(logs / "written.jsonl")
+    (logs / "cut.jsonl.gz").write_bytes(packed)
+    (logs / "old.jsonl").write_bytes(lines(NONCE, range(20, 30)))
+    os.utime(logs / "old.jsonl", (1, 1))
+    with (logs / "bad.jsonl").open("ab") as file:
+        file.write(lines(HIL, range(14, 15)) + b"not json\n")
+    (logs / "crlf.jsonl").unlink()
+    links = set(os.listdir(out / "ingest" / "links"))
+    second = reported(spark, logs, out)
+    more = named((AUDIT, range(100, 900)), (NONCE, range(20, 30)), (HIL, range(14, 15)))
+    assert ids(second) == kept + more
+    assert len(set(os.listdir(out / "ingest" / "links")) - links) == 4, "a file was taken again"
+    assert told(second)["bad.jsonl", "no JSON object"] == 4
+    assert second.repeated == first.repeated + 5
+    # Nothing new: nothing is read.
+    third = reported(spark, logs, out)
+    assert (third.lines, third.repeated, ids(third)) == (second.lines, second.repeated, kept + more)
+    assert len([n for n in os.listdir(out / "checkpoint" / "commits") if n.isdigit()]) == 2
+
+
+def test_what_an_operator_can_mend(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl.open").write_bytes(b"")
+    (tmp_path / "x.txt").write_bytes(b"")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+    out = tmp_path / "out"
+    for logs, said in (
+        ([], "no logs were named"),
+        ([str(tmp_path / "none")], "No such file or directory"),
+        ([str(tmp_path / "x.jsonl.open")], "still being written"),
+        ([str(tmp_path / "x.txt")], "is none of .jsonl"),
+    ):
+        with pytest.raises(ReportError, match=said) as caught:
+            ingest(spark, logs, out)
+        assert caught.value.hint
+    with pytest.raises(ReportError, match="cannot write to a path"):
+        ingest(spark, [str(tmp_path / "logs")], tmp_path / "o[u]t")
+    with pytest.raises(ReportError, match="Not a directory"):
+        ingest(spark, [str(tmp_path / "logs")], tmp_path / "file" / "out")
+    out.rename(tmp_path / "moved")
+    with pytest.raises(ReportError, match="was moved here") as caught:
+        ingest(spark, [str(tmp_path / "logs")], tmp_path / "moved")
+    assert "--fresh" in str(caught.value.hint)

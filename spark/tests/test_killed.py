@@ -1,0 +1,151 @@
+"""Killed at any moment and started again: each line counts once, as plain Python counts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lines_made import AUDIT, HIL, NONCE, numbered
+from sealmq_spark.ingest import ingest
+from sealmq_spark.settle import settle
+
+FILES, EACH = 12, 40
+_PROGRAM = Path(__file__).with_name("kill_me.py")
+_PATIENCE_S = 240.0
+
+
+def segment(number: int, rng: random.Random) -> bytes:
+    """Good, repeated, and bad lines."""
+    base = (AUDIT, HIL, NONCE)[number % 3]
+    texts = [json.dumps(numbered(base, number * EACH + n)) for n in range(EACH)]
+    texts += rng.sample(texts, 5) + [f"bad {number}", "bad"]
+    rng.shuffle(texts)
+    return "".join(text + "\n" for text in texts).encode()
+
+
+def counted(logs: Path) -> tuple[Counter[str], int, Counter[str]]:
+    """The oracle: ids, repeated lines, bad lines."""
+    good: Counter[str] = Counter()
+    bad: Counter[str] = Counter()
+    for path in logs.glob("*.jsonl"):
+        for text in path.read_text().splitlines():
+            if text.startswith("bad"):
+                bad[text] += 1
+            else:
+                good[json.loads(text)["id"]] += 1
+    return Counter(good.keys()), good.total() - len(good), bad
+
+
+def numbers(folder: Path) -> int:
+    """How many steps the stream has noted there."""
+    return sum(path.name.isdigit() for path in folder.glob("*")) if folder.is_dir() else 0
+
+
+def state(out: Path) -> str:
+    """How far a run in OUT has come."""
+    begun, ended = (numbers(out / "checkpoint" / name) for name in ("offsets", "commits"))
+    if begun == 0:
+        return "before the stream"
+    if begun > ended:
+        written = numbers(out / "lines" / "_spark_metadata")
+        return "step written" if written > ended else "in a step"
+    return "settling" if (out / "ingest" / "work").exists() else "between steps"
+
+
+class Run:
+    """The program in a group of its own."""
+
+    def __init__(self, logs: Path, out: Path, scratch: Path) -> None:
+        self.out = out
+        self.log = scratch.with_suffix(".log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(_PROGRAM), str(logs), str(out), str(scratch)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def until(self, met: Callable[[], bool]) -> None:
+        """Until that holds; it must before the program's end."""
+        end = time.monotonic() + _PATIENCE_S
+        while not met():
+            assert self.process.poll() is None, f"it ended before: {self.log.read_text()[-3000:]}"
+            assert time.monotonic() < end, "that never came"
+            time.sleep(0.002)
+
+    def kill(self, java: bool) -> str:
+        """With its Java, or without, which then lives on for a moment."""
+        if java:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            self.process.kill()
+        self.process.wait()
+        return state(self.out)
+
+
+def checked(spark: SparkSession, logs: Path, out: Path) -> None:
+    ingest(spark, [str(logs)], out)
+    settled = settle(spark, [str(logs)], out)
+    good, repeated, bad = counted(logs)
+    tables = (settled.audit, settled.hil, settled.nonce)
+    found = Counter(row.id for table in tables for row in table.select("id").collect())
+    assert found == good
+    assert settled.repeated == repeated
+    assert settled.lines == good.total() + repeated + bad.total()
+    told: Counter[str] = Counter()
+    for row in settled.quarantine.collect():
+        told[row.raw] += row["count"]
+    assert told == bad
+
+
+def test_killed_in_a_step_and_while_settling(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random("killed")
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir()
+    for number in range(6):
+        (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
+    one = Run(logs, out, tmp_path / "one")
+    one.until(lambda: state(out) == "in a step" and numbers(out / "checkpoint" / "commits") > 0)
+    states = {one.kill(java=True)}
+    (logs / "s6.jsonl").write_bytes(segment(6, rng))
+    two = Run(logs, out, tmp_path / "two")
+    two.until(lambda: (out / "audit" / "_temporary").exists())
+    two.kill(java=False)
+    states.add("settling")
+    (logs / "s7.jsonl").write_bytes(segment(7, rng))
+    checked(spark, logs, out)
+    assert len(states) == 2
+    assert states <= {"in a step", "step written", "between steps", "settling"}
+
+
+@pytest.mark.full
+def test_killed_at_many_moments(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random("killed often")
+    states: Counter[str] = Counter()
+    for turn in range(6):
+        logs, out = tmp_path / f"logs{turn}", tmp_path / f"out{turn}"
+        logs.mkdir()
+        for kill in range(5):
+            for number in range(kill * FILES, (kill + 1) * FILES):
+                (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
+            run = Run(logs, out, tmp_path / f"run{turn}-{kill}")
+            before = numbers(out / "checkpoint" / "offsets")
+            run.until(lambda: numbers(out / "checkpoint" / "offsets") > before)
+            moment = time.monotonic() + rng.uniform(0, 12)
+            while time.monotonic() < moment and run.process.poll() is None:
+                time.sleep(0.002)
+            states[run.kill(java=rng.random() < 0.5)] += 1
+        checked(spark, logs, out)
+    assert len(states) >= 3, f"the kills landed alike: {states}"

@@ -1,0 +1,72 @@
+"""Each id once, whatever the order of files and lines; what contradicts itself is told."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lines_made import AUDIT, HIL, numbered
+from sealmq_spark.ingest import ingest
+from sealmq_spark.settle import TWICE, settle
+
+DAY_MS = 86_400_000
+
+
+def test_each_id_counts_once_in_any_order(spark: SparkSession, tmp_path: Path) -> None:
+    base = AUDIT["minute_ms"]
+    made = [{**numbered(AUDIT, n), "minute_ms": base + n % 3 * DAY_MS} for n in range(60)]
+    texts = [json.dumps(line) for line in made] * 2 + [json.dumps(numbered(HIL, 1))]
+    # Ids with two and three contents, one of those twice.
+    others = [json.dumps({**made[0], "count": n}) for n in (7, 8, 8)]
+    others += [json.dumps({**made[1], "count": 9})]
+    texts += others
+    found = []
+    for arrangement in range(2):
+        logs = tmp_path / f"logs{arrangement}"
+        logs.mkdir()
+        rng = random.Random(arrangement)
+        rng.shuffle(texts)
+        spark.conf.set("spark.sql.shuffle.partitions", str(1 + 4 * arrangement))
+        files = 1 + 5 * arrangement
+        for number in range(files):
+            part = texts[number::files]
+            (logs / f"s{number}.jsonl").write_text("\n".join(part) + "\n")
+        out = tmp_path / f"out{arrangement}"
+        ingest(spark, [str(logs)], out)
+        settled = settle(spark, [str(logs)], out)
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        rows = sorted(settled.audit.collect(), key=lambda row: row.id)
+        hil = [row.asDict() for row in settled.hil.collect()]
+        told = sorted((row.reason, row.raw, row["count"]) for row in settled.quarantine.collect())
+        assert settled.lines == len(texts)
+        assert settled.lines == len(rows) + len(hil) + settled.repeated + len(told)
+        assert settled.quarantined == {TWICE: 3}
+        found.append(
+            (
+                rows,
+                hil,
+                told,
+                settled.repeated,
+                sorted(p.name for p in (out / "audit").glob("day=*")),
+            )
+        )
+    assert found[0] == found[1]
+    rows, hil, told, repeated, days = found[0]
+    contents = {line["id"]: {json.dumps(line)} for line in made}
+    for text in others:
+        contents[json.loads(text)["id"]].add(text)
+    for row in rows:
+        kept = {name: value for name, value in row.asDict().items() if value is not None}
+        day = kept.pop("day")
+        assert json.dumps({name: kept[name] for name in AUDIT}) in contents.pop(row.id)
+        assert day == datetime.date(2027, 1, 15 + (row.minute_ms - base) // DAY_MS)
+    assert contents == {}
+    assert {name: value for name, value in hil[0].items() if value is not None} == {
+        **numbered(HIL, 1), "day": datetime.date(1970, 1, 1)
+    }  # fmt: skip
+    assert repeated == 60 + 1
+    assert days == ["day=2027-01-15", "day=2027-01-16", "day=2027-01-17"]
