@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import scale_plan
 import scale_table
 import scale_truth
 from spark_tally import Tally
+
+from sealmq_spark import tables
 
 SPEC = Path(__file__).resolve().parents[2] / "shared_spec"
 SIZES = (1_000_000, 2_000_000, 4_000_000)
@@ -172,6 +175,12 @@ def test_what_other_machines_could_reach_is_found(
         # A descendant of its parent, as Java is one of the bench's child.
         found = scale_cluster.outside(scale_cluster.family([os.getppid()]))
     assert any(each.endswith(port) for each in found) is reached
+
+
+def test_every_table_is_in_the_readme() -> None:
+    text = scale.DOCUMENT.read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`[a-z`, ]+`) \|.*\| [a-z, ]+ \|$", text, re.MULTILINE)
+    assert {name for cell in cells for name in re.findall("[a-z]+", cell)} == set(tables.TABLES)
 
 
 def test_what_does_not_belong_to_it_is_not_deleted(
