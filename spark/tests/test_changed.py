@@ -63,7 +63,7 @@ class Scene:
 
 
 def of(spark: SparkSession, scenes: Iterable[Scene]) -> DataFrame:
-    audit = table(spark, [line for scene in scenes for line in scene.records()], check=False)
+    audit = table(spark, [line for scene in scenes for line in scene.records()])
     return changed(decisions(audit), audit)
 
 

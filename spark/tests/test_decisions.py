@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from audit_table import LAST, NOON, OTHER_SITE, PEER, SCHEMA, SITE, record, rows, table
+from audit_table import LAST, LATEST_MS, NOON, OTHER_SITE, PEER, SCHEMA, SITE, record, rows, table
 from sealmq_spark.measures.columns import MOST
 from sealmq_spark.measures.decisions import COUNTED, NOT_COUNTED, decisions
 from sealmq_spark.measures.unenforced import unenforced
@@ -68,15 +68,17 @@ def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
         record("folded", of="disconnect", client="panel", count=50),
         record("folded", of="broker-away", count=50),
         record("unenforced", **WHO, rule=NO["rule"], question="publish", count=8),
-        # More than a number can say stays a number.
-        *(record("delivered", **minute | {"client": "most", "count": MOST}) for _ in range(2)),
-        record("delivered", **minute | {"client": "last"}) | {"minute_ms": MOST // 60_000 * 60_000},
+        record("delivered", **minute | {"client": "last"})
+        | {"minute_ms": LATEST_MS // 60_000 * 60_000},
         # No decisions.
         record("topic-labelled", **WHO, label="low"),
         record("disconnect", client="panel", reason="DISCONNECT", clean=True),
         record("broker-away", client="panel", **WHY),
     ]
-    found = decisions(table(spark, records))
+    beyond = [
+        *(record("delivered", **minute | {"client": "most", "count": MOST}) for _ in range(2))
+    ]
+    found = decisions(table(spark, records, beyond))
     assert found.columns == [
         "site", "hour", "question", "allowed", "rule", "label", "client", "count",
     ]  # fmt: skip

@@ -7,8 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from audit_table import LAST, NOON, OTHER_SITE, SITE, record, rows, table
-from sealmq_spark.measures.columns import MOST
+from audit_table import LAST, LATEST_MS, NOON, OTHER_SITE, SITE, record, rows, table
 from sealmq_spark.measures.labelling import labelling
 
 
@@ -21,7 +20,7 @@ def test_labels_given_and_lost(spark: SparkSession) -> None:
         record("topic-reset", later, topic="machine/1"),
         record("topic-labelled", later + timedelta(days=1), **first | {"label": "high"}),
         record("topic-labelled", **first, site=OTHER_SITE),
-        record("topic-reset", topic="late") | {"at_ms": MOST},
+        record("topic-reset", topic="late") | {"at_ms": LATEST_MS},
         record("publish-accepted", **first, count=3),
         record("command", client="pump", family="labels", topic="machine/1", label="low"),
     ]
