@@ -20,13 +20,15 @@ CLASSES = (
     Series("too old", "amber"),
     Series("malformed", "grey"),
 )
+# Lists over time leave out what a clock that was not set has dated.
+_TIMELESS = nothing("None of these has a time that can be true.")
 _BARS = (Series("allowed", "blue"), Series("denied", "orange"))
 
 
 def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup:
     """Allowed and denied."""
     each = timeplots.buckets(shown.get("decisions_time", ()), ["allowed", "denied"])
-    if not each:
+    if not each and not any(shown.get(f"decisions_{key}") for key in ("rule", "client")):
         return nothing("No decision in these logs: no audit record of a gateway was read.")
     rules = [row for row in shown.get("decisions_rule", ()) if row.get("denied")]
     return tag(
@@ -36,7 +38,9 @@ def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup:
             "Decisions over time",
             timeplots.over_time("Decisions", each, _BARS, alone=1),
             note=f"a bar is {_length(each[0])}; times are UTC",
-        ),
+        )
+        if each
+        else _TIMELESS,
         tag(
             "div",
             figure(
@@ -151,7 +155,7 @@ def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
     headline = summary["headline"]
     named_classes = [(one, headline.get(one.name.replace(" ", "_")) or 0) for one in CLASSES]
     rows = shown.get("refusals_time", ())
-    if not rows:
+    if not rows and not shown.get("refusals"):
         if not summary["kept"].get("audit"):
             return nothing("No audit record was read.")
         return nothing("No replayed, forged, stale or malformed packet was refused.")
@@ -178,7 +182,7 @@ def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
             note="by what was wrong with them; times are UTC",
         )
         if drawn
-        else None,
+        else _TIMELESS,
         _refused(shown.get("refusals", ()), {one.name: one.colour for one in series}),
     )
 

@@ -105,6 +105,17 @@ def test_what_was_not_read_is_not_called_none() -> None:
     assert "<svg" not in html.replace('<svg class="key"', "")
 
 
+def test_what_a_wrong_clock_dated_is_shown_without_its_time() -> None:
+    summary, shown = case("full")
+    for name in ("decisions_time", "refusals_time", "labelling_time"):
+        shown[name] = []
+    html = page.render(summary, shown)
+    assert html.count("None of these has a time that can be true.") == 2
+    assert "Denied, by rule" in html
+    assert "Who sent them" in html
+    assert "No decision in these logs" not in html
+
+
 def test_all_well_is_said() -> None:
     summary, shown = case("well")
     assert "Nothing here needs you." in page.render(summary, shown)
