@@ -17,6 +17,7 @@ from .measures.decisions import decisions
 from .measures.disclosures import disclosures
 from .measures.figures import figures
 from .measures.flaky import flaky
+from .measures.gaps import gaps
 from .measures.labelling import labelling
 from .measures.nonces import nonces, reused
 from .measures.paper import paper
@@ -47,6 +48,7 @@ TABLES: Mapping[str, Table] = {
     "refusals": Table(refusals, ("decisions",), "hour"),
     "unenforced": Table(unenforced, ("audit",), "hour"),
     "changed": Table(changed, ("decisions", "audit")),
+    "gaps": Table(gaps, ("audit",), "at"),
     "stages": Table(stages, ("hil",)),
     "behaviours": Table(behaviours, ("hil",)),
     "flaky": Table(flaky, ("hil",)),
