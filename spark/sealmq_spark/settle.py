@@ -116,7 +116,9 @@ class _Settling:
             again = twice.where((F.col("kind") == name) & F.col("kept")).select(f"{name}.*")
             kept = single.unionByName(again)
         dated = kept.withColumn("day", _day(name))
-        dated.write.mode("overwrite").partitionBy("day").parquet(str(self._place.out / name))
+        # All days anew: one that has no line any more must not stay.
+        writer = dated.write.mode("overwrite").option("partitionOverwriteMode", "static")
+        writer.partitionBy("day").parquet(str(self._place.out / name))
 
     def _documents(self) -> DataFrame:
         read = self._spark.read.option("pathGlobFilter", "*.json")

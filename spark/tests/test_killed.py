@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def segment(number: int, rng: random.Random) -> bytes:
     """Good, repeated, and bad lines."""
     base = (AUDIT, HIL, NONCE)[number % 3]
     texts = [json.dumps(numbered(base, number * EACH + n)) for n in range(EACH)]
-    texts += rng.sample(texts, 5) + [f"bad {number}", "bad"]
+    texts += [*rng.sample(texts, 5), f"bad {number}", "bad"]
     rng.shuffle(texts)
     return "".join(text + "\n" for text in texts).encode()
 
@@ -50,6 +51,11 @@ def counted(logs: Path) -> tuple[Counter[str], int, Counter[str]]:
 def numbers(folder: Path) -> int:
     """How many steps the stream has noted there."""
     return sum(path.name.isdigit() for path in folder.glob("*")) if folder.is_dir() else 0
+
+
+def more(folder: Path, than: int) -> bool:
+    """Whether more steps are noted there by now."""
+    return numbers(folder) > than
 
 
 def state(out: Path) -> str:
@@ -121,7 +127,7 @@ def test_killed_in_a_step_and_while_settling(spark: SparkSession, tmp_path: Path
     states = {one.kill(java=True)}
     (logs / "s6.jsonl").write_bytes(segment(6, rng))
     two = Run(logs, out, tmp_path / "two")
-    two.until(lambda: (out / "audit" / "_temporary").exists())
+    two.until((out / "ingest" / "work" / "suspects" / "_SUCCESS").exists)
     two.kill(java=False)
     states.add("settling")
     (logs / "s7.jsonl").write_bytes(segment(7, rng))
@@ -141,8 +147,8 @@ def test_killed_at_many_moments(spark: SparkSession, tmp_path: Path) -> None:
             for number in range(kill * FILES, (kill + 1) * FILES):
                 (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
             run = Run(logs, out, tmp_path / f"run{turn}-{kill}")
-            before = numbers(out / "checkpoint" / "offsets")
-            run.until(lambda: numbers(out / "checkpoint" / "offsets") > before)
+            offsets = out / "checkpoint" / "offsets"
+            run.until(partial(more, offsets, numbers(offsets)))
             moment = time.monotonic() + rng.uniform(0, 12)
             while time.monotonic() < moment and run.process.poll() is None:
                 time.sleep(0.002)

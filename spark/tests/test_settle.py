@@ -70,3 +70,20 @@ def test_each_id_counts_once_in_any_order(spark: SparkSession, tmp_path: Path) -
     }  # fmt: skip
     assert repeated == 60 + 1
     assert days == ["day=2027-01-15", "day=2027-01-16", "day=2027-01-17"]
+
+
+def test_a_day_whose_lines_lost_is_not_kept(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [
+        json.dumps({**AUDIT, "minute_ms": AUDIT["minute_ms"] + n * DAY_MS}, separators=(",", ":"))
+        for n in range(2)
+    ]
+    digests = spark.createDataFrame([(text,) for text in texts], "t string")
+    order = [row.t for row in digests.selectExpr("t", "xxhash64(t) AS d").orderBy("d").collect()]
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir()
+    for number, text in enumerate(reversed(order)):
+        (logs / f"s{number}.jsonl").write_text(text + "\n")
+        ingest(spark, [str(logs)], out)
+        settled = settle(spark, [str(logs)], out)
+        kept = [row.minute_ms for row in settled.audit.collect()]
+        assert kept == [json.loads(text)["minute_ms"]]
