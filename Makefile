@@ -10,8 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON := build/venv/bin/python
 # Long ones first, so that the short ones fill what is left at the end.
-TESTS := hil_tests/tests gateway/tests firmware/tests flash_scripts/tests shared_spec/tests \
-    spark/tests evidence/tests
+TESTS := spark/tests hil_tests/tests gateway/tests firmware/tests flash_scripts/tests \
+    shared_spec/tests evidence/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
 # Tests wait for processes as much as they compute: two workers more than there are cores.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -25,7 +26,7 @@ class _OneSpark(LoadFileScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
     return _OneSpark(config, log)
 
 
