@@ -37,6 +37,8 @@ def environment(scratch: Path) -> dict[str, str]:
         "SPARK_LOG_DIR": str(scratch / "logs"),
         "SPARK_WORKER_DIR": str(scratch / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
+        # Its port is a fixed one.
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     }
 
 
