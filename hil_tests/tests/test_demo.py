@@ -154,6 +154,14 @@ def test_no_secret_stays_behind(good: Run) -> None:
     assert "summary.json" in names
 
 
+@pytest.mark.full
+def test_with_amqtt_as_the_broker(tmp_path: Path) -> None:
+    done = run(tmp_path / "demo", "--broker", "amqtt")
+    assert done.code == 0, done.output
+    assert done.summary["broker"]["kind"] == "amqtt"
+    assert done.summary["verdict"] == "pass"
+
+
 def test_with_the_policy_off_it_ends_with_1_because_the_forbidden_went_through(
     tmp_path: Path,
 ) -> None:

@@ -77,7 +77,10 @@ class Broker:
         from pwdlib.hashers.argon2 import Argon2Hasher
 
         names, config = self._folder / "passwd", self._folder / "amqtt.yaml"
-        private(names, f"{USER}:{Argon2Hasher().hash(password)}\n")
+        # The password is drawn at random: guessing it needs no slowing down. amqtt serves nobody
+        # while it verifies one, and every client's link has to be verified.
+        hasher = Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1)
+        private(names, f"{USER}:{hasher.hash(password)}\n")
         plugin = "amqtt.plugins.authentication.FileAuthPlugin"
         listener = {"type": "tcp", "bind": f"127.0.0.1:{self.port}"}
         settings = {
