@@ -74,7 +74,7 @@ class Contract:
         whens = " ".join(f"WHEN {quoted(name)} THEN {test}" for name, test in each.items())
         event = each[""] if "" in each else f"CASE {self._at('event')} {whens} END"
         broken = "".join(f" AND NOT coalesce({rule}, false)" for _, rule in self.rules)
-# A variant takes no field twice.
+        # A variant takes no field twice.
         whole = f"try_parse_json({text}) IS NOT NULL"
         return f"coalesce({event}, false) AND {whole}{broken}"
 
