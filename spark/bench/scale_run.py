@@ -138,7 +138,8 @@ def formats(spark: SparkSession, java: Java, out: Path, copy: Path) -> list[dict
 
 
 def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    # The report's links to the logs do not count.
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
