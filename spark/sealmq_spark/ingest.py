@@ -36,7 +36,6 @@ _FOR_EVER = "36500d"
 _WAIT_S = 60.0
 _ODD = frozenset("*?[]{}\\")
 _WHOLE = "spark.sql.codegen.wholeStage"
-_OWN = ("ingest", "lines", "checkpoint")
 
 
 class Place:
@@ -60,12 +59,6 @@ def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
     with alone(spark, place):
         _link(logs, place)
         _stream(spark, place)
-
-
-def forget(out: Path) -> None:
-    """All that was read: the next run reads every log again."""
-    for name in _OWN:
-        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _prepared(out: Path) -> Place:

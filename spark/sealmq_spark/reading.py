@@ -102,6 +102,8 @@ def rows(documents: DataFrame) -> DataFrame:
 
 def _listed(raw: Sql) -> Sql:
     """The rows of a document as texts; null: it is none."""
-    whole = f"is_valid_utf8({raw}) AND array_size(json_object_keys({raw})) = 1"
+    # Behind the first object nobody else looks: what a shell appended would be dropped.
+    alone = f"json_array_length(concat('[', {raw}, ']')) = 1"
+    whole = f"is_valid_utf8({raw}) AND {alone} AND array_size(json_object_keys({raw})) = 1"
     found = f"from_json({raw}, 'rows array<string>').rows"
     return f"CASE WHEN {whole} AND size({found}) > 0 THEN {found} END"

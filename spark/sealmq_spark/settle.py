@@ -213,7 +213,9 @@ class _Settling:
 
     def _read(self, folder: Path, schema: str | T.StructType) -> DataFrame:
         if not folder.is_dir():
-            return self._spark.createDataFrame([], schema)
+            # Not createDataFrame: workers of a cluster would need Python for it.
+            none = self._spark.range(0).select(F.from_json(F.lit("{}"), schema).alias("none"))
+            return none.select("none.*")
         return self._spark.read.schema(schema).parquet(str(folder))
 
 

@@ -117,6 +117,18 @@ def test_whole_frame(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
+def test_a_copy_of_a_document_hides_nothing(spark: SparkSession) -> None:
+    def row(value: float, at_ms: int) -> Row:
+        return figure("publish", "sealmq-ccm", value, "instructions", at_ms=at_ms)
+
+    documents = {
+        "old": (1, [row(100, 1)]), "new": (2, [row(200, 2), row(200, 2)]),
+        "copy": (3, [row(200, 2)]),
+    }  # fmt: skip
+    found = plain(regressions(hil(spark, []), bench(spark, documents)))
+    assert [row[:2] + row[4:6] for row in found] == [("bench", "publish", 100.0, 200.0)]
+
+
 def rounds(rng: random.Random, at: float, noise: float, n: int = 10) -> dict[str, Any]:
     """A median and the interval that the benches take of so many values."""
     drawn = sorted(at * rng.lognormvariate(0, noise) for _ in range(n))

@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from lines_made import AUDIT, HIL, numbered
@@ -87,3 +88,27 @@ def test_a_day_whose_lines_lost_is_not_kept(spark: SparkSession, tmp_path: Path)
         settled = settle(spark, [str(logs)], out)
         kept = [row.minute_ms for row in settled.audit.collect()]
         assert kept == [json.loads(text)["minute_ms"]]
+
+
+def test_of_nothing_but_documents(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are no lines then; and workers of a cluster may have no Python."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/bin/false")
+    row = {
+        "measure": "a",
+        "variant": "b",
+        "size": 0,
+        "value": 1,
+        "unit": "ms",
+        "n": 1,
+        "params": {},
+    }
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "bench.json").write_text(json.dumps({"rows": [row]}))
+    logs = [str(tmp_path / "logs")]
+    ingest(spark, logs, tmp_path / "out")
+    settled = settle(spark, logs, tmp_path / "out")
+    assert (settled.lines, settled.repeated, settled.quarantined) == (0, 0, {})
+    tables = (settled.audit, settled.hil, settled.nonce, settled.bench)
+    assert [table.count() for table in tables] == [0, 0, 0, 1]

@@ -27,7 +27,12 @@ def of_bench(bench: DataFrame) -> DataFrame:
         F.desc("at"), F.desc("file"), F.desc("n"), F.desc("value")
     )
     # Ratios are made of the others, and which way they are worse depends on these.
-    each = told(bench).where("unit <> 'times'").withColumn("turn", F.row_number().over(order))
+    alike = told(bench).where("unit <> 'times'")
+    # A copy of a document is no measurement of its own, and would stand between the two.
+    once = alike.groupBy(*SAME, "key", "at", "value", "low", "high", "n").agg(
+        F.max("file").alias("file")
+    )
+    each = once.withColumn("turn", F.row_number().over(order))
     measured = F.struct("value", "low", "high", "n", "file")
     both = (
         each.where("turn <= 2")
