@@ -48,13 +48,14 @@ def run(spark: SparkSession, logs: Sequence[str], out: Path, steps: Steps | None
         settled = settle(spark, logs, out)
     with outputs.tables(out) as folder:
         made, found = _measured(spark, settled, folder, steps)
-    with steps.step("page"):
-        summary = _summary(spark, logs, settled, found)
-        lists = _shown(settled, made, found)
-        summary["why"] = _why(lists, summary["headline"])
-        summary["exit"] = FOUND if summary["why"] else OK
-        summary["seconds"] = dict(steps.seconds)
-        outputs.replace(out / outputs.PAGE, render(summary, lists))
+        with steps.step("page"):
+            summary = _summary(spark, logs, settled, found)
+            lists = _shown(settled, made, found)
+            summary["why"] = _why(lists, summary["headline"])
+            summary["exit"] = FOUND if summary["why"] else OK
+            summary["seconds"] = dict(steps.seconds)
+            page = render(summary, lists)
+    outputs.replace(out / outputs.PAGE, page)
     summary["seconds"] = dict(steps.seconds)
     outputs.replace(out / outputs.SUMMARY, outputs.as_json(summary))
     return Outcome(summary["exit"], summary)

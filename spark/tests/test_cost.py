@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sealmq_spark.measures.cost import cost
+from sealmq_spark.measures.figures import figures
 from sealmq_spark.measures.identity import named
 from sealmq_spark.measures.paper import paper
 from spark_rows import ROOT, Row, bench, document, figure, plain
@@ -81,6 +82,25 @@ def test_whole_frame(spark: SparkSession) -> None:
         ("wire", "publish", "wire_publish", "tls13-ecdsa", 64, "bytes", "", "direction=sent", 1,
          110.0, None, None, 1.25, 1.0),
     ]  # fmt: skip
+
+
+def test_the_figures_of_pages(spark: SparkSession) -> None:
+    """Of each thing the newest row, with all that its bench said."""
+    frame = figures(
+        bench(spark, {
+            "/a/device.json": (1, [figure("connect", "plain", 3.0, bits=64)]),
+            "/b/device.json": (2, [figure("connect", "plain", 4.0, bits=64, load=0.5, n=9),
+                                   figure("connect", "plain", 5.0, bits=32)]),
+        })
+    )  # fmt: skip
+    assert frame.columns == [
+        "document", "measure", "variant", "size", "unit", "key", "n", "value", "params",
+    ]  # fmt: skip
+    same = ("device.json", "connect", "plain", 64, "us of CPU")
+    assert sorted(map(tuple, frame.collect()), key=lambda row: row[5]) == [
+        (*same, "bits=32", 1, 5.0, {"bits": "32"}),
+        (*same, "bits=64", 9, 4.0, {"bits": "64", "load": "0.5"}),
+    ]
 
 
 def test_rows_of_the_real_benches(spark: SparkSession) -> None:

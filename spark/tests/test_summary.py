@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
+from pyspark.sql import SparkSession
 
-from sealmq_spark import told
+from sealmq_spark import job, told
 from sealmq_spark.headline import OF_LOG
 from sealmq_spark.job import _why
 
@@ -45,6 +46,32 @@ def test_the_example_fulfils_the_schema_and_counts_what_a_report_counts(
     wrong: list[dict[str, Any]] = [{"exit": 2}, {"lines": -1}, {"made": "now"}, {"more": 1}]
     for broken in wrong:
         assert not validator.is_valid({**example, **broken})
+
+
+def test_tables_are_not_new_before_the_page_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends it while the page is made leaves the last report, not half of this one."""
+
+    def nothing(*_: object) -> Any:
+        return {}
+
+    def ended(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    for name in ("ingest", "settle", "_shown"):
+        monkeypatch.setattr(job, name, nothing)
+    monkeypatch.setattr(job, "_measured", lambda *_: ({}, {}))
+    monkeypatch.setattr(job, "_summary", lambda *_: {"headline": CLEAN})
+    monkeypatch.setattr(job, "_why", lambda *_: [])
+    monkeypatch.setattr(job, "render", ended)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(cast(SparkSession, None), [], tmp_path)
+    assert not (tmp_path / "tables").exists()
+    monkeypatch.setattr(job, "render", lambda *_: "page")
+    job.run(cast(SparkSession, None), [], tmp_path)
+    assert (tmp_path / "tables").is_symlink()
+    assert (tmp_path / "report.html").read_text() == "page"
 
 
 def test_nothing_bad_is_no_reason() -> None:
