@@ -82,7 +82,8 @@ class Contract:
         there = "".join(f" AND {self._at(name)} IS NOT NULL" for name in event.needs)
         members = _members(self.fields, event.may)
         # No more of them than there are fields: matching goes deeper with each.
-        whole = rf"^\{{{WS}(?:{members}(?:,{WS}(?=\")|(?=\}}))){{1,{len(event.may)}}}+\}}$"
+        # \z: $ is also before a line's end, which is U+2028, too.
+        whole = rf"^\{{{WS}(?:{members}(?:,{WS}(?=\")|(?=\}}))){{1,{len(event.may)}}}+\}}\z"
         return f"{text} RLIKE {quoted(whole)}{there}"
 
     def reason(self, text: Sql) -> Sql:

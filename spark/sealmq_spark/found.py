@@ -20,6 +20,8 @@ from .errors import ReportError
 LINES = (".jsonl", ".jsonl.gz")
 DOCUMENT = ".json"
 OPEN = ".open"
+MARK = ".sealmq-report"
+"""Lies in a report's folder."""
 DOCUMENT_BYTES = 64 << 20
 """A bench's document is read whole."""
 _BLOCK = 1 << 20
@@ -38,8 +40,8 @@ class File(NamedTuple):
 def files(logs: Sequence[str], without: Path) -> Iterator[File]:
     """Closed segments and documents in folders (and those below) and files. Sorted by folder.
 
-    without: a folder that is left out, the report's own. ReportError: a log is not there, or is a
-    file of another kind.
+    without: a folder that is left out, the report's own; those of other reports are as well.
+    ReportError: a log is not there, or is a file of another kind.
     """
     if not logs:
         raise ReportError(
@@ -83,11 +85,20 @@ def _below(folder: str, without: Path, seen: set[tuple[int, int]]) -> Iterator[F
         except OSError as error:
             yield File(now, "", 0, 0, f"cannot be listed: {error.strerror}")
             continue
+        if any(entry.name == MARK for entry in entries):
+            continue  # another report: what it read are links to logs, what it wrote are none
         for entry in entries:
-            if entry.is_dir():
+            if _is_folder(entry):
                 waiting.append(entry.path)
             elif entry.name.endswith((*LINES, DOCUMENT)):
                 yield _file(entry.path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or to where nobody may look
+        return False
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -73,12 +73,42 @@ def _prepared(out: Path) -> Place:
         for folder in (place.links, place.documents):
             folder.mkdir(parents=True, exist_ok=True)
         if place.state.exists():
-            _same(json.loads(place.state.read_bytes()), state, place)
+            _same(_read(place.state), state, place)
         else:
-            place.state.write_text(json.dumps(state))
-    except (OSError, ValueError) as error:
+            # Whole or not at all, on a full disk as well.
+            new = place.state.with_suffix(".new")
+            new.write_text(json.dumps(state))
+            new.replace(place.state)
+        _intact(place)
+    except OSError as error:
         raise ReportError(f"{out}: {error}", hint="a folder that you may write to") from None
     return place
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError:
+        return None
+
+
+def _intact(place: Place) -> None:
+    """Of a step Spark notes that it begins, that its lines are there, that it is done.
+
+    Where somebody has taken one of these away Spark would leave out steps, or all, and say nothing.
+    """
+    begun, done = (_last(place.checkpoint / name) for name in ("offsets", "commits"))
+    if not done <= _last(place.lines / "_spark_metadata") <= begun:
+        raise ReportError(
+            f"parts of the report in {place.out} are missing", hint="--fresh reads all logs again"
+        )
+
+
+def _last(folder: Path) -> int:
+    """The number of the last step noted there; below 0: of none."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    numbers = (name.removesuffix(".compact") for name in names)
+    return max((int(number) for number in numbers if number.isdecimal()), default=-1)
 
 
 def _same(old: Any, new: dict[str, Any], place: Place) -> None:
@@ -113,11 +143,23 @@ def _link(logs: Sequence[str], place: Place) -> None:
     """A link for each file that has none. Told in files.jsonl before it is there."""
     shutil.rmtree(place.documents)
     place.documents.mkdir()
+    torn = _torn(place.files)
     with place.files.open("a", encoding="utf-8") as told, place.refused.open("w") as refused:
+        # The disk was full: what is told now must not become part of that line.
+        told.write("\n" if torn else "")
         for file in files(logs, place.out):
             reason = file.reason or _linked(file, place, told)
             if reason:
                 refused.write(_line(file=shown(file.path), reason=reason))
+
+
+def _torn(path: Path) -> bool:
+    """Whether its last line has no end."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _linked(file: File, place: Place, told: IO[str]) -> str:

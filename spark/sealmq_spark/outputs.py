@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ReportError
-from .found import OPEN, files
+from .found import MARK, OPEN, files
 
-MARK = ".sealmq-report"
 TABLES = "tables"
 SUMMARY = "summary.json"
 PAGE = "report.html"

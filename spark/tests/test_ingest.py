@@ -67,7 +67,12 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     (logs / "none.jsonl.gz").write_bytes(b"x" * 50)
     (logs / "gone.jsonl").symlink_to(logs / "nowhere")
     (logs / "linked.jsonl").symlink_to(logs / "crlf.jsonl")
+    (logs / "loop.jsonl").symlink_to("loop.jsonl")
+    (logs / "loop").symlink_to("loop")
     (odd / "up").symlink_to(logs)
+    (logs / "last report").mkdir()
+    for name in (".sealmq-report", "summary.json", "bad.jsonl"):
+        (logs / "last report" / name).write_text("{}\n")
     os.mkfifo(logs / "pipe.jsonl")
     (logs / "bench [1].json").write_text(json.dumps({"rows": [GOOD, {**GOOD, "n": 0}]}, indent=1))
     (logs / "site.json").write_text('{"a": 1}')
@@ -83,6 +88,7 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
         ("cut.jsonl.gz", "a compressed file that is cut"): 1,
         ("none.jsonl.gz", "a compressed file that is damaged"): 1,
         ("gone.jsonl", "cannot be read: No such file or directory"): 1,
+        ("loop.jsonl", "cannot be read: Too many levels of symbolic links"): 1,
         ("pipe.jsonl", "no regular file"): 1,
         ("bench [1].json", "n must be a whole number from 1 to 9007199254740991"): 1,
         ("site.json", "no document of a bench"): 1,
@@ -102,6 +108,8 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     with (logs / "bad.jsonl").open("ab") as file:
         file.write(lines(HIL, range(14, 15)) + b"not json\n")
     (logs / "crlf.jsonl").unlink()
+    with (out / "ingest" / "files.jsonl").open("a") as noted:
+        noted.write('{"name": "')  # as a full disk leaves it
     links = set(os.listdir(out / "ingest" / "links"))
     second = reported(spark, logs, out)
     more = named((AUDIT, range(100, 900)), (NONCE, range(20, 30)), (HIL, range(14, 15)))
@@ -113,6 +121,13 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     third = reported(spark, logs, out)
     assert (third.lines, third.repeated, ids(third)) == (second.lines, second.repeated, kept + more)
     assert len([n for n in os.listdir(out / "checkpoint" / "commits") if n.isdigit()]) == 2
+    # Spark would leave out what is new, or have nothing of the old, and say nothing.
+    for part in ("checkpoint", "lines"):
+        (out / part).rename(out / "away")
+        with pytest.raises(ReportError, match="parts of the report") as caught:
+            ingest(spark, [str(logs)], out)
+        assert "--fresh" in str(caught.value.hint)
+        (out / "away").rename(out / part)
 
 
 def test_what_an_operator_can_mend(spark: SparkSession, tmp_path: Path) -> None:
@@ -136,5 +151,9 @@ def test_what_an_operator_can_mend(spark: SparkSession, tmp_path: Path) -> None:
         ingest(spark, [str(tmp_path / "logs")], tmp_path / "file" / "out")
     out.rename(tmp_path / "moved")
     with pytest.raises(ReportError, match="was moved here") as caught:
+        ingest(spark, [str(tmp_path / "logs")], tmp_path / "moved")
+    assert "--fresh" in str(caught.value.hint)
+    (tmp_path / "moved" / "ingest" / "state.json").write_text("")
+    with pytest.raises(ReportError, match="another version") as caught:
         ingest(spark, [str(tmp_path / "logs")], tmp_path / "moved")
     assert "--fresh" in str(caught.value.hint)

@@ -55,6 +55,7 @@ def test_what_no_validator_sees_is_bad(spark: SparkSession, base: dict[str, obje
         text + " x", text + text, text + "}", text[:-1] + ',"v":1}', text[:-1] + ",}", text[:-1],
         text.replace('"v": 1', '"v": 1.0'), text.replace('"v": 1', '"v": 01'),
         text.replace('"v": 1', '"v": NaN'), text.replace('"', "'"), text[1:],
+        text + "\u2028", text + "\u0085", text + "\u2029", text + "\n",
     ]  # fmt: skip
     assert [row.kind for row in judged(spark, texts)] == ["bad"] * len(texts)
     assert [row.kind for row in judged(spark, [f" \t{text}\t\r", text])] != ["bad", "bad"]
