@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import java, outputs, progress, told
-from .errors import ReportError, report
+from .errors import ReportError, hear, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,6 +170,9 @@ def _spark(
         java.wait_for_workers(spark)
     try:
         yield spark
+    except BaseException as error:
+        hear(error)
+        raise
     finally:
         # Whatever is wrong with it now is not what the operator should read.
         with suppress(Exception):

@@ -40,6 +40,21 @@ class ReportError(Exception):
         self.hint = hint
 
 
+def hear(error: BaseException) -> None:
+    """Keep what Java says of an error: it is asked for that only when the text is wanted, and may
+    have ended by then."""
+    for each in (error, error.__cause__):
+        if each is not None and _of_java(each):
+            each.__dict__["_said"] = _text(each)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error.__dict__.get("_said") or error)
+    except Exception:  # of py4j's: Java has ended
+        return type(error).__name__
+
+
 def report(error: BaseException, log: str | None = None) -> int:
     """Tell the operator about the error on stderr; return the exit code. log: what Java said."""
     if os.environ.get("SEALMQ_DEBUG") == "1":
@@ -60,7 +75,7 @@ def report(error: BaseException, log: str | None = None) -> int:
 
 def words(error: BaseException, log: str | None = None) -> tuple[str, str | None]:
     """The line and the hint for an error."""
-    text = " ".join(str(error).split())
+    text = " ".join(_text(error).split())
     if isinstance(error, ReportError):
         return _known(error.__cause__) or (text, error.hint)
     if isinstance(error, OSError) and not _of_java(error):
@@ -86,7 +101,7 @@ def _known(error: BaseException | None) -> tuple[str, str | None] | None:
     """Ours for Java's words, where it is something that happens to everybody."""
     if error is None or not _of_java(error):
         return None
-    text = str(error)
+    text = _text(error)
     return next(((ours, hint) for said, ours, hint in _SAID if said in text), None)
 
 
@@ -101,7 +116,7 @@ def _is_gone(error: BaseException) -> bool:
 
 def _first(error: BaseException) -> str:
     """The innermost cause that Java names, on one line."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in _text(error).splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     said = causes[-1].removeprefix("Caused by: ") if causes else ""
     if not said:

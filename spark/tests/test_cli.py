@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import small_logs
-from sealmq_spark import errors, outputs
+from sealmq_spark import errors, java, job, outputs, session
 from sealmq_spark.cli import main
 from sealmq_spark.errors import ReportError
 
@@ -196,6 +196,39 @@ def test_javas_words_become_ours(
     told = capsys.readouterr().err
     assert said in told
     assert "java." not in told
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_javas_words_are_kept_before_java_ends(
+    logs: Path, tmp_path: Path, wrapped: bool,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """py4j asks Java for an error's text when it is wanted; that must not be after its end."""
+    alive = [True]
+
+    class Spark:
+        def stop(self) -> None:
+            alive.clear()
+
+    class Late(Py4JJavaError):
+        def __str__(self) -> str:
+            if not alive:
+                raise ConnectionRefusedError(111, "refused")
+            return super().__str__()
+
+    def fails(*_: object) -> None:
+        error = Late("...\nCaused by: java.io.IOException: No space left on device\n\tat y")
+        if wrapped:
+            raise ReportError("reading failed") from error
+        raise error
+
+    monkeypatch.setattr(session, "session", lambda *_, **__: Spark())
+    monkeypatch.setattr(java, "wait_for_workers", lambda _: None)
+    monkeypatch.setattr(job, "run", fails)
+    assert main([str(logs), "--out", str(tmp_path / "out")]) == FAILED
+    told = capsys.readouterr().err
+    assert "no space left on the disk" in told
+    assert "Traceback" not in told
 
 
 def test_what_nobody_has_words_for_is_javas_innermost_cause(
