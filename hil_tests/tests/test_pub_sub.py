@@ -78,7 +78,10 @@ class Ours(Side):
 
     def ready(self) -> None:
         err = self.folder / f"sub-{self.started}.err"
-        until("our SUBACK", lambda: "subscribed: " in err.read_text())
+        try:
+            until("our SUBACK", lambda: "subscribed: " in err.read_text())
+        except AssertionError as late:
+            raise AssertionError(f"{late}; it said: {err.read_text()}") from None
 
 
 class Theirs(Side):
