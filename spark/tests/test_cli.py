@@ -271,7 +271,7 @@ def test_a_report_over_everything_then_over_what_is_new(logs: Path, tmp_path: Pa
 
 @pytest.mark.full
 def test_a_full_disk_is_told(logs: Path, tmp_path: Path) -> None:
-    """/dev/full stands where Java would write: what it says then is No space left on device."""
+    """/dev/full stands where the summary is written, by Python; what Java says is tried above."""
     out = tmp_path / "out"
     out.mkdir()
     (out / ".sealmq-report").write_text("1\n")
