@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 
+from evidence.figures import OURS, TLS
 from evidence.parts import PARTS
 from evidence.place import ROOT, EvidenceError
 from evidence.reduced import Reduced, Row
@@ -38,6 +39,10 @@ _SETS = (
     ("everything", "does all of it, ChaCha20-Poly1305 too"),
 )
 _ARCHS = ("xtensawin", "rv32imc")
+# Of the paper's Table 5: its lines, its columns, and the payloads of ours.
+_COMPARED = ("TLS > plain", "ours > plain", "TLS > ours")
+_STAGES = ("connect", "subscribe", "receive", "publish", "overall")
+_PAPER_SIZES = (64, 16384)
 
 
 def lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -75,7 +80,26 @@ def device(reduced: Reduced) -> str:
         # What a task measures on both interpreters comes in turns.
         return order.get((*of, row["size"]), at), -params.get("bits", 0)
 
-    return table(sorted(_rows(reduced, "device"), key=place))
+    return f"{table(sorted(_rows(reduced, 'device'), key=place))}\n\n{_paper(reduced)}"
+
+
+def _paper(reduced: Reduced) -> str:
+    """Table 5 of Chen and Wilson, and the same as the report reckoned it."""
+    rows = [row for row in reduced.rig["paper"] if row["what"] == "instructions"]
+    if not rows:
+        raise EvidenceError("the report has no Table 5", "make evidence PARTS=device")
+    cells = {(r["comparison"], r["size"], r["stage"]): r for r in rows}
+    body = []
+    for who in _COMPARED:
+        paper = [cells[who, _PAPER_SIZES[0], stage]["paper"] for stage in _STAGES]
+        lines_: list[tuple[str, list[float]]] = [("paper, 1 MiB", paper)]
+        for size in _PAPER_SIZES:
+            here = [cells[who, size, stage]["percent"] for stage in _STAGES]
+            lines_.append((f"here, {size:,} B", here))
+        for where, figures in lines_:
+            body.append([who, where, *(f"{figure:+,.0f}%" for figure in figures)])
+    title = f"Table 5 of the paper, and the same of these figures ({TLS} and {OURS})"
+    return f"{title}:\n\n{lines(['more than', '', *_STAGES], body, 2)}"
 
 
 def purposes(reduced: Reduced) -> str:

@@ -15,7 +15,7 @@ from evidence.place import RESULTS, ROOT, EvidenceError, put
 from evidence.reduced import Row
 
 _PYTHON = sys.executable
-_PURPOSES = "gateway/bench/purposes.py"
+_BENCH = "gateway/bench/purposes.py"
 _CLOSER = ("--variant", "labels", "--variant", "fop-cache", "--variant", "hybrid", "--pairs", "40")
 # With --json people get their progress on stderr.
 _HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
@@ -45,16 +45,23 @@ class Part:
         return f"make evidence PARTS={self.name}"
 
 
-def _copied(*names: str) -> Callable[[Path], None]:
+def _copied(*names: str, to: Path | None = None) -> Callable[[Path], None]:
+    """Into results/, or the one into that file."""
+
     def keep(work: Path) -> None:
-        found = {name: (work / name).read_text(encoding="utf-8") for name in names}
-        for name, text in found.items():
-            if not json.loads(text).get("rows"):
-                raise EvidenceError(f"{work / name} has no rows")
-        for name, text in found.items():
-            put(RESULTS / name, text)
+        for name in names:
+            _rows(work / name)
+        for name in names:
+            put(to or RESULTS / name, (work / name).read_text(encoding="utf-8"))
 
     return keep
+
+
+def _rows(file: Path) -> list[Row]:
+    found: list[Row] = json.loads(file.read_text(encoding="utf-8")).get("rows", [])
+    if not found:
+        raise EvidenceError(f"{file} has no rows")
+    return found
 
 
 def rows_text(rows: Sequence[Row]) -> str:
@@ -110,10 +117,20 @@ def _rig(work: Path) -> None:
     fresh.replace(RESULTS / "rig")
 
 
+def _purposes(work: Path) -> None:
+    """Of both runs what the tables show."""
+    from purposes_table import beside, shown
+
+    rows = beside(*(_rows(work / name) for name in ("purposes.json", "closer.json")))
+    put(PURPOSES, rows_text(shown(rows)))
+
+
 def _nothing(work: Path) -> None:
     """The last command has put it there."""
 
 
+PURPOSES = ROOT / "gateway/bench/purposes.json"
+SPARK = ROOT / "spark/bench/results.json"
 GATEWAY = ("codec", "policy", "mediator")
 _GATEWAY_FILES = tuple(f"gateway-{name}.json" for name in GATEWAY)
 PARTS = (
@@ -162,12 +179,11 @@ PARTS = (
         "purposes",
         "what purpose limitation costs, beside a site without it",
         [
-            [_PURPOSES, "--out", "WORK/purposes.json"],
-            [_PURPOSES, *_CLOSER, "--out", "WORK/closer.json"],
-            [_PURPOSES, "--document", "WORK/purposes.json", "--closer", "WORK/closer.json"],
+            [_BENCH, "--out", "WORK/purposes.json"],
+            [_BENCH, *_CLOSER, "--out", "WORK/closer.json"],
         ],
-        [ROOT / "gateway/bench/purposes.json"],
-        _nothing,
+        [PURPOSES],
+        _purposes,
         minutes=40,
         idle=True,
         of=["gateway/sealmq", "gateway/bench", "shared_spec"],
@@ -198,12 +214,9 @@ PARTS = (
     Part(
         "spark",
         "how reports grow with what they read",
-        [
-            ["spark/bench/scale.py", "--out", "WORK/spark.json"],
-            ["spark/bench/scale.py", "--document", "WORK/spark.json"],
-        ],
-        [ROOT / "spark/bench/results.json"],
-        _nothing,
+        [["spark/bench/scale.py", "--out", "WORK/results.json"]],
+        [SPARK],
+        _copied("results.json", to=SPARK),
         minutes=180,
         idle=True,
         of=["spark", "shared_spec"],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evidence.blocks import BLOCKS
+from evidence.blocks import BLOCKS, block
 from evidence.collect import noted
 from evidence.figures import FIGURES, made
 from evidence.pages import (
@@ -239,6 +239,17 @@ def test_what_was_measured_anew_changes_the_page() -> None:
     assert any("reserve is 999,000" in line for line in told(page, TEXTS[page], newer))
     assert "999,000<!--= reserve -->" in written(page, TEXTS[page], newer)
     assert told(page, written(page, TEXTS[page], newer), newer) == []
+
+
+def test_table_5_of_a_page_is_the_report_s() -> None:
+    paper = [{**row, "percent": row["percent"] + 7} for row in REDUCED_NOW.rig["paper"]]
+    newer = replace(REDUCED_NOW, rig={**REDUCED_NOW.rig, "paper": paper})
+    page = "firmware/PERFORMANCE.md"
+    assert any("the table device.json" in line for line in told(page, TEXTS[page], newer))
+    now, then = (written(page, TEXTS[page], of).split("Table 5 of") for of in (newer, REDUCED_NOW))
+    assert (now[0] == then[0], now[1] == then[1]) == (True, False)
+    with pytest.raises(EvidenceError, match="no Table 5"):
+        block("device.json", replace(REDUCED_NOW, rig={**REDUCED_NOW.rig, "paper": []}))
 
 
 def test_words_that_no_longer_hold_are_told() -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 from evidence import __main__ as program
-from evidence import collect
+from evidence import collect, parts
 from evidence.collect import noted, run
 from evidence.parts import PARTS, Part, commands, find
 from evidence.place import ROOT, EvidenceError, put
 from evidence.reduce import _param
+from evidence.reduced import order
 
 LEFT = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text('new'); print('said')"
 HANGS = """
@@ -111,6 +112,27 @@ collect.run(Part("one", "", [words], [], lambda work: (folder / "result").unlink
     until_gone([int(pid) for pid in pids.read_text().split()])
     assert (folder / "result").read_text() == "old"
     assert not (folder / "runs").exists()
+
+
+def test_both_runs_of_purposes_are_kept_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = json.loads(parts.PURPOSES.read_text())["rows"]
+    closer = [row for row in committed if row["params"].get("stage") == "closer"]
+    for name, rows in (
+        ("purposes", [row for row in committed if row not in closer]),
+        ("closer", [{**row, "params": {**row["params"], "stage": "variants"}} for row in closer]),
+    ):
+        assert rows
+        (tmp_path / f"{name}.json").write_text(json.dumps({"rows": rows}))
+    monkeypatch.setattr(parts, "PURPOSES", tmp_path / "kept.json")
+    [each] = find(["purposes"])
+    each.keep(tmp_path)
+    kept = json.loads((tmp_path / "kept.json").read_text())["rows"]
+    assert sorted(kept, key=order) == sorted(committed, key=order)
+    (tmp_path / "closer.json").write_text('{"rows": []}')
+    with pytest.raises(EvidenceError, match="has no rows"):
+        each.keep(tmp_path)
 
 
 def test_every_part_runs_what_there_is() -> None:

@@ -22,18 +22,16 @@ from bench_measures import MEASURES, SIZES, Task, tasks
 from bench_mpy import ROOT, MpyError
 from bench_rows import Row, stamped, updated
 from bench_runs import VARIANTS, BenchError, rig
-from bench_table import document, table
+from bench_table import table
 from count import CountError
 
 OUT = ROOT / "build" / "bench" / "device.json"
-DOCUMENT = ROOT / "firmware" / "PERFORMANCE.md"
 
 _EXAMPLES = """\
 examples:
   bench_device.py                                   everything, into build/bench/device.json
   bench_device.py --measure publish --variant sealmq-ccm --size 64
   bench_device.py --measure connect --variant sealmq-ccm --variant tls13-ecdsa --json
-  bench_device.py --document                        what was measured last, into PERFORMANCE.md
 """
 
 
@@ -123,14 +121,7 @@ def main(
         action="store_true",
         help="each module a file, not what ships; while developing",
     )
-    parser.add_argument(
-        "--document",
-        action="store_true",
-        help=f"measure nothing; put {OUT.relative_to(ROOT)} into {DOCUMENT.relative_to(ROOT)}",
-    )
     given = parser.parse_args(argv)
-    if given.document:
-        return _document()
     chosen = tasks(given.measure, given.variant, given.size)
     out = given.out
     if out is None and not (given.measure or given.variant or given.size):
@@ -152,17 +143,6 @@ def main(
         print("bench_device: interrupted", file=sys.stderr)
         return 130
     print(json.dumps({"rows": rows}) if given.json else table(rows))
-    return 0
-
-
-def _document() -> int:
-    try:
-        rows = json.loads(OUT.read_text(encoding="utf-8"))["rows"]
-        text = DOCUMENT.read_text(encoding="utf-8")
-        DOCUMENT.write_text(document(text, rows), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        print(f"bench_device: {error}", file=sys.stderr)
-        return 1
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The rows as tables for people: figures by size, bars, and the paper's Table 5 beside ours.
+"""The rows as tables for people: figures by size, bars, and where ours goes.
 
 Markdown, with columns that line up, so that it reads on a terminal as well.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from bench_rows import Row, value
 
@@ -48,13 +47,6 @@ BARS = (
     Bar("receive: ours to plain", ("receive", OURS), ("receive", PLAIN), 1.6),
 )
 
-# Chen and Wilson, Table 5 (section 5.4): CPU time in percent more, payloads of 1 MiB, in a JVM.
-STAGES = ("connect", "subscribe", "receive", "publish", "overall")
-PAPER = {
-    ("TLS", "plain"): (68, -6, 66, 41, 54),
-    ("ours", "plain"): (22, -2, 86, 28, 29),
-    ("TLS", "ours"): (38, -4, -11, 10, 20),
-}
 # What of ours is known by how often it happens: (words, row, how often); test_bench.py counts.
 _AEAD = ("part_aead", "micropython", 64)
 _READ = ("part_read", "micropython", 4)
@@ -86,17 +78,10 @@ PARTS: dict[str, tuple[tuple[str, tuple[str, str, int], int], ...]] = {
 _REST = {"wake_publish_sleep": "enrolment, roots, and all that is done for the first time"}
 _OWN = "the interpreter's own: bytecode, calls, names, objects"
 
-BEGIN = "<!-- device.json: begin -->"
-END = "<!-- device.json: end -->"
-
-_WHO = {"TLS": TLS, "plain": PLAIN, "ours": OURS}
-
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
-    parts = [
-        _bars(rows), _instructions(rows), _heap(rows), _wire(rows), _parts(rows), _paper(rows)
-    ]  # fmt: skip
+    parts = [_bars(rows), _instructions(rows), _heap(rows), _wire(rows), _parts(rows)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -225,41 +210,3 @@ def _bars(rows: Sequence[Row]) -> str:
     ]
     head = ["64 B", "bar", "measured", ""]
     return f"The bars:\n\n{_lines(head, body)}" if body else ""
-
-
-def stages(rows: Sequence[Row], variant: str, size: int) -> list[float] | None:
-    """What each stage of the paper's costs, and all of them once; None if one was not measured."""
-    found = [
-        value(rows, "connect", variant),
-        value(rows, "subscribe", variant, 0),
-        value(rows, "receive", variant, size),
-        value(rows, "publish", variant, size),
-    ]
-    known = [cost for cost in found if cost is not None]
-    return [*known, sum(known)] if len(known) == len(found) else None
-
-
-def _paper(rows: Sequence[Row]) -> str:
-    body: list[list[str]] = []
-    for (more, less), percents in PAPER.items():
-        lines: list[tuple[str, Any]] = [("paper, 1 MiB", percents)]
-        for size in (64, 16384):
-            a, b = stages(rows, _WHO[more], size), stages(rows, _WHO[less], size)
-            if a is None or b is None:
-                return ""
-            lines.append(
-                (f"here, {size:,} B", [100 * (x / y - 1) for x, y in zip(a, b, strict=True)])
-            )
-        for where, figures in lines:
-            body.append([f"{more} > {less}", where, *(f"{figure:+,.0f}%" for figure in figures)])
-    title = f"Table 5 of the paper, and the same of these figures ({TLS} and {OURS})"
-    return f"{title}:\n\n{_lines(['more than', '', *STAGES], body)}"
-
-
-def document(text: str, rows: Sequence[Row]) -> str:
-    """`text` with the tables between its two marks replaced. ValueError when it has no marks."""
-    head, _, rest = text.partition(BEGIN)
-    _, mark, tail = rest.partition(END)
-    if not mark:
-        raise ValueError(f"there is no place for the tables: {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{table(rows)}\n{END}{tail}"

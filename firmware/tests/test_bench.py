@@ -19,7 +19,7 @@ import bench_runs
 import count
 from bench_rows import Row, each, row, value
 from bench_runs import VARIANTS, BenchError, check_refusal, check_tls
-from bench_table import BEGIN, END, PARTS, bars, document, stages, table
+from bench_table import PARTS, bars, table
 from device_script import PRELUDE, board
 from mqtt_server import wanted
 
@@ -125,24 +125,7 @@ def test_the_table_shows_figures_bars_and_the_papers_table() -> None:
     assert told["the same, heap locked, 32 bit"] == (0, False)
     assert "two seals to one TLS record" not in told
     assert "MISS" in made
-    assert stages(rows(), "plain", 64) == [40_000, 20_000, 16_000, 12_000, 88_000]
-    last = [line.split("|")[1:-1] for line in made.splitlines() if "TLS > ours" in line]
-    cells = [" ".join("".join(line[2:]).split()) for line in last]
-    assert cells[0] == "+38% -4% -11% +10% +20%"
-    assert cells[1] == "+11,900% +33% +25% +25% +9,912%"
     assert value(rows(), "connect", "tls13-rsa") is None
-
-
-def test_the_table_goes_between_its_marks() -> None:
-    made = document(f"before\n{BEGIN}\nold\n{END}\nafter\n", rows())
-    assert "old" not in made
-    assert made.startswith("before\n")
-    assert made.endswith("\nafter\n")
-    assert document(made, rows()) == made
-    with pytest.raises(ValueError, match="no place"):
-        document("no marks", rows())
-    text = bench_device.DOCUMENT.read_text(encoding="utf-8")
-    assert text.count(BEGIN) == text.count(END) == 1
 
 
 def test_tls_counts_only_as_1_3_with_a_verified_chain() -> None:

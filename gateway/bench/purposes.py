@@ -15,21 +15,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import purposes_rounds as rounds
 from bench_print import Row
-from purposes_book import CLOSER, HELD_STAGE, VARIED
+from purposes_book import HELD_STAGE, VARIED
 from purposes_peer import LoadError
 from purposes_rounds import Progress, Sizes
-from purposes_table import document, shown, table
+from purposes_table import table
 from purposes_world import START_S, VARIANTS, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench" / "purposes.json"
-# What the document shows; committed beside it.
-FIGURES = Path(__file__).with_name("purposes.json")
-DOCUMENT = ROOT / "gateway" / "PERFORMANCE.md"
 RESERVATIONS = 1000
 HELD = (10, 1_000, 100_000, 1_000_000)
 # Rounds of the stage that varies the reservations: its sites are many, and each costs memory.
@@ -43,7 +39,6 @@ examples:
   purposes.py                              everything, into build/bench/purposes.json
   purposes.py --quick                      the same with tiny numbers: does it work here?
   purposes.py --variant labels --variant hybrid --reservations 100000 --json
-  purposes.py --document FILE              what was measured, into PERFORMANCE.md
 """
 
 
@@ -128,8 +123,6 @@ def main(
 ) -> int:
     """Command line entry."""
     given = _parser().parse_args(argv)
-    if given.document is not None:
-        return _document(given.document, given.closer)
     # As Ctrl-C: what was started is ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = given.out
@@ -180,20 +173,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     default = f"{OUT.relative_to(ROOT)} when all is measured"
     parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
-    parser.add_argument(
-        "--document",
-        nargs="?",
-        type=Path,
-        const=OUT,
-        metavar="FILE",
-        help="measure nothing; put FILE into gateway/PERFORMANCE.md",
-    )
-    parser.add_argument(
-        "--closer",
-        type=Path,
-        metavar="FILE",
-        help="with --document: more rounds of labels, fop-cache and hybrid alone, beside it",
-    )
     return parser
 
 
@@ -202,21 +181,6 @@ def _count(text: str) -> int:
     if not 3 <= number <= 1_000_000:
         raise argparse.ArgumentTypeError("from 3 to 1,000,000")
     return number
-
-
-def _document(file: Path, closer: Path | None) -> int:
-    try:
-        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["rows"]
-        if closer is not None:
-            more = json.loads(closer.read_text(encoding="utf-8"))["rows"]
-            rows += [{**row, "params": {**row["params"], "stage": CLOSER}} for row in more]
-        text = document(DOCUMENT.read_text(encoding="utf-8"), rows)
-        FIGURES.write_text(text_of(shown(rows)), encoding="utf-8")
-        DOCUMENT.write_text(text, encoding="utf-8")
-    except (OSError, ValueError, KeyError) as error:
-        print(f"bench_purposes: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

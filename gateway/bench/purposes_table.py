@@ -10,12 +10,15 @@ from typing import Any
 from bench_print import Row
 from purposes_book import CLOSER, HELD_STAGE, ORDER, PAPER, VARIED, Book, lines, percent, short
 
-BEGIN = "<!-- purposes.json: begin -->"
-END = "<!-- purposes.json: end -->"
 BAR = 1.05
 OURS = ("fop-cache", "hybrid")
 
 PROCESSES = ("mediator", "broker", "kg", "gateway", "generator")
+
+
+def beside(rows: Sequence[Row], closer: Sequence[Row]) -> list[Row]:
+    """The rows, and beside them more rounds of the few that the bars are about."""
+    return [*rows, *({**r, "params": {**r["params"], "stage": CLOSER}} for r in closer)]
 
 
 def shown(rows: Sequence[Row]) -> list[Row]:
@@ -282,12 +285,3 @@ def _decisions(book: Book) -> str:
         "change: a reservation overwritten"
     )
     return f"{title}:\n\n{lines(head, body, 1)}"
-
-
-def document(text: str, rows: Sequence[Row]) -> str:
-    """`text` with the tables between its two marks replaced. ValueError when it has no marks."""
-    head, _, rest = text.partition(BEGIN)
-    _, mark, tail = rest.partition(END)
-    if not mark:
-        raise ValueError(f"there is no place for the tables: {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{table(rows)}\n{END}{tail}"

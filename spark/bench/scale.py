@@ -22,12 +22,9 @@ import scale_fit as fit
 from scale_bench import Bench
 from scale_cluster import ClusterError, cluster
 from scale_plan import SMALLEST, START_S, BenchError, TimeOver, planned, room
-from scale_table import document, table
+from scale_table import table
 
 ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench" / "spark.json"
-FIGURES = Path(__file__).with_name("results.json")
-DOCUMENT = ROOT / "spark" / "README.md"
 FOLDER = ROOT / "build" / "bench" / "spark"
 LOCAL = "local[2]"
 LOCAL_NAME, CLUSTER_NAME = "local-2", "standalone-2"
@@ -38,7 +35,6 @@ examples:
   scale.py --minutes 90                    five sizes from 1e6 lines on, as large as fit in
   scale.py --sizes 1e6,2e6,4e6,8e6,16e6    these
   scale.py --quick                         tiny ones: does it work here?
-  scale.py --document FILE                 what was measured, into spark/README.md
 """
 
 
@@ -118,8 +114,6 @@ def _standalone(bench: Bench, took: Mapping[int, float], found: list[dict[str, A
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line entry."""
     given = _parser().parse_args(argv)
-    if given.document is not None:
-        return _document(given.document)
     # As Ctrl-C: what was started is ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     until = time.monotonic() + given.minutes * 60
@@ -162,18 +156,6 @@ def text_of(rows: Sequence[fit.Row]) -> str:
     return f'{{"rows": [\n{lines}\n]}}\n'
 
 
-def _document(file: Path) -> int:
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-        text = document(DOCUMENT.read_text(encoding="utf-8"), rows)
-        FIGURES.write_text(text_of(rows), encoding="utf-8")
-        DOCUMENT.write_text(text, encoding="utf-8")
-    except (OSError, ValueError, KeyError) as error:
-        print(f"scale: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def _sizes(text: str) -> list[int]:
     sizes = sorted({int(float(part)) for part in text.split(",")})
     if len(sizes) < 2 or sizes[0] < 10_000:
@@ -196,14 +178,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for the logs; emptied again")
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the rows there as well")
-    parser.add_argument(
-        "--document",
-        nargs="?",
-        type=Path,
-        const=OUT,
-        metavar="FILE",
-        help="measure nothing; put FILE into spark/README.md",
-    )
     return parser
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from scale_fit import MAY_MISS, MILLION, Line, Row, line
 
-BEGIN = "<!-- results.json: begin -->"
-END = "<!-- results.json: end -->"
 LOCAL, APART = "local-2", "standalone-2"
 STEPS = ("ingest", "settle", "measures", "page")
 _MB, _MIB = 1e6, 1 << 20
@@ -51,15 +49,6 @@ def table(rows: Sequence[Row]) -> str:
     book = Book(rows)
     makers: tuple[Callable[[Book], str], ...] = (_how, _sizes, _line, _memory, _formats, _apart)
     return "\n\n".join(text for text in (make(book) for make in makers) if text)
-
-
-def document(text: str, rows: Sequence[Row]) -> str:
-    """`text` with what stands between its two marks replaced. ValueError when it has no marks."""
-    head, _, rest = text.partition(BEGIN)
-    _, mark, tail = rest.partition(END)
-    if not mark:
-        raise ValueError(f"there is no place for the tables: {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{table(rows)}\n{END}{tail}"
 
 
 def _how(book: Book) -> str:

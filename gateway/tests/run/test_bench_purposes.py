@@ -29,7 +29,7 @@ from purposes_book import HELD_STAGE, VARIED, Book
 from purposes_peer import LoadError, Peer, Sealed, cpu_ns
 from purposes_rounds import Rounds, Sizes, Taken
 from purposes_stats import found, ratios
-from purposes_table import BEGIN, END, bars, document, shown, table
+from purposes_table import bars, beside, shown, table
 
 from sealmq.cli import main
 from sealmq.mqtt import build
@@ -104,47 +104,30 @@ def test_rows_are_of_the_schema_and_the_table_shows_them() -> None:
     assert table(rows(106.0)).count("MISS") == 5
 
 
-def test_the_document_keeps_what_it_shows_and_nothing_else() -> None:
+def test_what_the_tables_show_is_kept_and_nothing_else() -> None:
     made = rows()
     kept = shown(made)
     assert len(kept) < len(made)
     assert table(kept) == table(made)
-    text = document(f"before\n{BEGIN}\nwhat was\n{END}\nafter\n", made)
-    assert "what was" not in text
-    assert text.startswith("before\n")
-    assert text.endswith("\nafter\n")
-    with pytest.raises(ValueError, match="no place"):
-        document("no marks", made)
 
 
-def test_more_rounds_of_the_few_stand_beside_the_bars(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [tmp_path / name for name in ("all.json", "closer.json", "kept.json", "text.md")]
-    files[0].write_text(purposes.text_of(rows()), encoding="utf-8")
+def test_more_rounds_of_the_few_stand_beside_the_bars() -> None:
     few = [taken("labels", 0, 100), taken("hybrid", 1000, 104)]
     closer = purposes_rounds.rows(few, VARIED, 0.7)
-    files[1].write_text(purposes.text_of(closer), encoding="utf-8")
-    files[3].write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
-    monkeypatch.setattr(purposes, "FIGURES", files[2])
-    monkeypatch.setattr(purposes, "DOCUMENT", files[3])
-    assert purposes.main(["--document", str(files[0]), "--closer", str(files[1])]) == 0
-    text = files[3].read_text(encoding="utf-8")
+    made = beside(rows(), closer)
+    text, kept = table(made), shown(made)
     assert "The same three variants alone, 10 rounds, load average 0.7" in text
     assert text.count("| hybrid to labels: CPU a message, mediator, single messages ") == 2
     assert "+4.0 %" in text
-    kept = json.loads(files[2].read_text(encoding="utf-8"))
-    check(kept)
-    assert document(text, kept["rows"]) == text
-    assert purposes.main(["--document", str(tmp_path / "none.json")]) == 1
+    check({"rows": kept})
+    assert table(kept) == text
 
 
 def test_what_performance_md_shows_is_in_the_committed_figures() -> None:
-    committed = json.loads(purposes.FIGURES.read_text(encoding="utf-8"))
+    committed = json.loads((ROOT / "gateway/bench/purposes.json").read_text(encoding="utf-8"))
     check(committed)
-    text = purposes.DOCUMENT.read_text(encoding="utf-8")
-    assert text.count(BEGIN) == text.count(END) == 1
-    assert document(text, committed["rows"]) == text, "run purposes.py --document"
+    text = (ROOT / "gateway/PERFORMANCE.md").read_text(encoding="utf-8")
+    assert table(committed["rows"]) in text, "make evidence PARTS=none"
     book = Book(committed["rows"])
     assert set(book.variants()) == set(purposes_world.VARIANTS)
     assert book.params(VARIED)["clients"] == 250
