@@ -16,7 +16,7 @@ from evidence.reduced import Reduced, load
 
 _EXAMPLES = """\
 examples:
-  make evidence                        all parts, an hour, on a machine that does nothing else
+  make evidence                        all parts, hours, on a machine that does nothing else
   make evidence PARTS='device rig'     these alone; of the others what was measured before stays
   python -m evidence --reduce          measure nothing: reduce what is there, and write the pages
   python -m evidence --pages           only the pages, from evidence/reduced.json
