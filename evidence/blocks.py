@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, lru_cache
+
+from purposes_book import lines
 
 from evidence.figures import OURS, TLS
 from evidence.parts import PARTS
@@ -43,22 +45,6 @@ _ARCHS = ("xtensawin", "rv32imc")
 _COMPARED = ("TLS > plain", "ours > plain", "TLS > ours")
 _STAGES = ("connect", "subscribe", "receive", "publish", "overall")
 _PAPER_SIZES = (64, 16384)
-
-
-def lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table; the first `left` columns are words, the others figures."""
-    every = [head, *body]
-    widths = [max(3, *(len(line[i]) for line in every)) for i in range(len(head))]
-
-    def put(line: Sequence[str]) -> str:
-        cells = (
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        return f"| {' | '.join(cells)} |"
-
-    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "\n".join([put(head), put(rule), *map(put, body)])
 
 
 def _rows(reduced: Reduced, part: str) -> list[Row]:
@@ -148,7 +134,7 @@ def rig(reduced: Reduced) -> str:
         f"{sum(n['distinct'] for n in pairs):,} pairs of key and nonce; with two contents: "
         f"{sum(n['repeated'] for n in pairs)}."
     )
-    return f"{lines(head, body)}\n\n{told}"
+    return f"{lines(head, body, 1)}\n\n{told}"
 
 
 @cache

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from bench_rows import commit
 from evidence.parts import Part, commands
 from evidence.place import ROOT, RUNS, WORK, EvidenceError, put, shown
 
@@ -30,26 +31,6 @@ def say(text: str) -> None:
     print(f"evidence: {text}", file=sys.stderr, flush=True)
 
 
-def commit(of: Sequence[str]) -> str:
-    """This tree's, with -dirty where these folders differ from it; "unknown" outside of one."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(  # noqa: S603
-            ["git", *words],  # noqa: S607 - found on PATH
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout.strip()
-
-    try:
-        head = git("rev-parse", "HEAD")
-        return head + ("-dirty" if git("status", "--porcelain", "--", *of) else "")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-
-
 def run(part: Part) -> None:
     """Measures it anew. EvidenceError; KeyboardInterrupt passes behind its processes' end."""
     work = WORK / part.name
@@ -57,7 +38,7 @@ def run(part: Part) -> None:
     work.mkdir(parents=True)
     note: dict[str, Any] = {
         "began": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        "commit": commit(part.of),
+        "commit": commit(*part.of),
         "command": part.command(),
         "load": round(os.getloadavg()[0], 1),
         "cores": os.cpu_count(),

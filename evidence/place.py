@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -12,11 +11,6 @@ RUNS = HOME / "runs"
 REDUCED = HOME / "reduced.json"
 STATED = HOME / "stated.toml"
 WORK = ROOT / "build" / "evidence"
-
-# The benches' tables lie beside scripts, which import one another by their plain names.
-for _folder in ("firmware/host", "gateway/bench", "spark/bench"):
-    if str(ROOT / _folder) not in sys.path:
-        sys.path.append(str(ROOT / _folder))
 
 
 class EvidenceError(Exception):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(
@@ -37,12 +38,20 @@ def row(
 
 
 def stamped(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with when it was measured (Unix ms) and of which tree, with -dirty."""
+    """The rows, each with when it was measured (Unix ms) and of which tree."""
+    now = {"at_ms": time.time_ns() // 1_000_000, "commit": commit()}
+    return [{**each, "params": {**each["params"], **now}} for each in rows]
+
+
+def commit(*of: str) -> str:
+    """This tree's, with -dirty where these folders (none: any file it has) differ from it;
+    "unknown" outside of one.
+    """
 
     def git(*words: str) -> str:
         done = subprocess.run(
             ["git", *words],
-            cwd=Path(__file__).parent,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=60,
@@ -52,11 +61,10 @@ def stamped(rows: Sequence[Row]) -> list[Row]:
 
     try:
         head = git("rev-parse", "HEAD")
-        commit = head + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
+        what = ["--", *of] if of else ["--untracked-files=no"]
+        return head + ("-dirty" if git("status", "--porcelain", *what) else "")
     except (OSError, subprocess.SubprocessError):
-        commit = "unknown"
-    now = {"at_ms": time.time_ns() // 1_000_000, "commit": commit}
-    return [{**each, "params": {**each["params"], **now}} for each in rows]
+        return "unknown"
 
 
 def each(base: float, more: float, n_base: int, n_more: int) -> float:
