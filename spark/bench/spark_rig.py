@@ -138,7 +138,7 @@ class Run:
         return {
             "board": f"virtual-{board}",
             "layer": layer,
-            "key": f"{tag} client={board} gen=1 way={layer}",
+            "key": f"{tag} site={self.run[:8]} client={board} gen=1 way={layer}",
             "nonce": f"{board:08x}{number:016x}",
             "digest": f"{int(self.rnd() * (1 << 52)):032x}",
         }

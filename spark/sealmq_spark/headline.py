@@ -8,11 +8,14 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from .measures.columns import MOST
+from .measures.columns import summed
 
 LOGS = ("audit", "hil", "nonce", "bench")
 CLOCK_SET_MS = 978_307_200_000
 """2001: what says an earlier time has a clock that nobody had set."""
+
+KEYS_REPEATED = "keys repeated"
+"""Of how many keys a nonce was used twice; beside the figures of OF_LOG."""
 
 # Figure -> the log without which there is none of it.
 OF_LOG: Mapping[str, tuple[str, ...]] = {
@@ -54,7 +57,8 @@ def of_logs(frames: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | 
 
 
 def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dict[str, int | None]:
-    """Rows of each table ("rows NAME") and the figures of OF_LOG. empty: tables without a row."""
+    """Rows of each table ("rows NAME"), the figures of OF_LOG and KEYS_REPEATED. empty: tables
+    without a row."""
     none = set(empty)
     found = [
         _figures(frame, {f"rows {name}": F.count("*"), **_sums(name)})
@@ -62,7 +66,11 @@ def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dic
         if name not in none
     ]
     nothing = {f"rows {name}": 0 for name in none}
-    return {**dict.fromkeys(OF_LOG, 0), **nothing, **(_collected(found) if found else {})}
+    return {
+        **dict.fromkeys((*OF_LOG, KEYS_REPEATED), 0),
+        **nothing,
+        **(_collected(found) if found else {}),
+    }
 
 
 def _sums(name: str) -> dict[str, Column]:
@@ -88,7 +96,11 @@ def _sums(name: str) -> dict[str, Column]:
         case "cuts":
             return {"cuts": _sum(F.col("cuts"))}
         case "nonces":
-            return {"nonces": _sum(F.col("distinct")), "nonces_repeated": _sum(F.col("repeated"))}
+            return {
+                "nonces": _sum(F.col("distinct")),
+                "nonces_repeated": _sum(F.col("repeated")),
+                KEYS_REPEATED: F.count_if(F.col("repeated") > 0),
+            }
         case "flaky" | "regressions":
             return {name: F.count("*")}
         case _:
@@ -96,9 +108,9 @@ def _sums(name: str) -> dict[str, Column]:
 
 
 def _sum(count: Column, where: str = "true") -> Column:
-    """0 of nothing; MOST where it is more, since no line may end a job."""
+    """0 of nothing."""
     mine = F.when(F.expr(where), count).otherwise(F.lit(0))
-    return F.when(F.count("*") == 0, 0).otherwise(F.coalesce(F.try_sum(mine), F.lit(MOST)))
+    return F.when(F.count("*") == 0, 0).otherwise(summed(mine))
 
 
 def _figures(frame: DataFrame, figures: Mapping[str, Column]) -> DataFrame:

@@ -1,17 +1,18 @@
 """Closed segments, once: judged lines in OUT/lines, by Structured Streaming with a checkpoint.
 
 What a run was given stands in OUT/ingest: links/ (one for each file, named after its path, size
-and time, so that whatever a path is called, Spark sees plain names), files.jsonl (which link is
-which file, and how many bytes are in it), refused.jsonl (what could not be read this time). Spark's
-stream reads the links; its checkpoint and the log of its file sink make each line count once,
-wherever it is killed.
+and time, so that whatever a path is called, Spark sees plain names), documents/ (a copy of each
+document of a bench, named after its content: benches overwrite theirs), others/ (links to what else
+ends in .json this time), files.jsonl (which of these is which file, and how many bytes are in it),
+refused.jsonl (what could not be read this time). Spark's stream reads the links; its checkpoint and
+the log of its file sink make each line count once, wherever it is killed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ from pyspark.sql import functions as F
 
 from .contracts import fingerprint
 from .errors import ReportError
-from .found import DOCUMENT, File, files, shown, unpacked
+from .found import DOCUMENT, DOCUMENT_BYTES, File, files, shown, unpacked
 from .reading import judge
 
 LONGEST = 1 << 20
@@ -47,6 +48,7 @@ class Place:
         self.checkpoint = out / "checkpoint"
         self.links = out / "ingest" / "links"
         self.documents = out / "ingest" / "documents"
+        self.others = out / "ingest" / "others"
         self.files = out / "ingest" / "files.jsonl"
         self.refused = out / "ingest" / "refused.jsonl"
         self.state = out / "ingest" / "state.json"
@@ -68,9 +70,9 @@ def _prepared(out: Path) -> Place:
         raise ReportError(
             f"{out}: Spark cannot write to a path with one of {odd}", hint="another --out"
         )
-    state = {"version": 1, "contracts": fingerprint(), "out": shown(str(place.out))}
+    state = {"version": 2, "contracts": fingerprint(), "out": shown(str(place.out))}
     try:
-        for folder in (place.links, place.documents):
+        for folder in (place.links, place.documents, place.others):
             folder.mkdir(parents=True, exist_ok=True)
         if place.state.exists():
             _same(_read(place.state), state, place)
@@ -141,16 +143,18 @@ def alone(spark: SparkSession, place: Place) -> Iterator[None]:
 
 def _link(logs: Sequence[str], place: Place) -> None:
     """A link for each file that has none. Told in files.jsonl before it is there."""
-    shutil.rmtree(place.documents)
-    place.documents.mkdir()
+    gone = set(os.listdir(place.others))
     torn = _torn(place.files)
     with place.files.open("a", encoding="utf-8") as told, place.refused.open("w") as refused:
         # The disk was full: what is told now must not become part of that line.
         told.write("\n" if torn else "")
         for file in files(logs, place.out):
+            gone.discard(file.name)
             reason = file.reason or _linked(file, place, told)
             if reason:
                 refused.write(_line(file=shown(file.path), reason=reason))
+    for name in gone:
+        (place.others / name).unlink()
 
 
 def _torn(path: Path) -> bool:
@@ -163,20 +167,65 @@ def _torn(path: Path) -> bool:
 
 
 def _linked(file: File, place: Place, told: IO[str]) -> str:
-    folder = place.documents if file.name.endswith(DOCUMENT) else place.links
-    link = folder / file.name
+    link = place.links / file.name
     if file.bytes == 0 or os.path.lexists(link):
         return ""
+    if file.name.endswith(DOCUMENT):
+        return _document(file, place, told)
     size = file.bytes
     if file.name.endswith(".gz"):
         try:
             size = unpacked(file.path)
         except ValueError as error:
             return str(error)
-    told.write(_line(name=file.name, file=shown(file.path), bytes=size, made_ns=file.made_ns))
-    told.flush()
+    _tell(told, file.name, file, size)
     link.symlink_to(file.path)
     return ""
+
+
+def _document(file: File, place: Place, told: IO[str]) -> str:
+    """A copy of what a bench wrote, which stays; of anything else a link, for as long as it is
+    there: what is no log of ours is not kept."""
+    other = place.others / file.name
+    if os.path.lexists(other):
+        return ""
+    try:
+        with open(file.path, "rb") as opened:
+            content = opened.read(DOCUMENT_BYTES + 1)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not _of_bench(content):
+        _tell(told, file.name, file, file.bytes)
+        other.symlink_to(file.path)
+        return ""
+    copy = place.documents / (hashlib.sha256(content).hexdigest()[:40] + DOCUMENT)
+    _tell(told, copy.name, file, len(content))
+    if not copy.exists():
+        # Whole or not at all. Spark leaves hidden files alone.
+        new = copy.with_name("." + copy.name)
+        new.write_bytes(content)
+        os.utime(new, ns=(file.made_ns, file.made_ns))
+        new.replace(copy)
+    elif copy.stat().st_mtime_ns < file.made_ns:
+        # The same again is as new as its newest file, in whatever order they come.
+        os.utime(copy, ns=(file.made_ns, file.made_ns))
+    (place.links / file.name).symlink_to(file.path)
+    return ""
+
+
+def _of_bench(content: bytes) -> bool:
+    """Whether it has a bench's rows; reading.py judges them."""
+    try:
+        held = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    found = held.get("rows") if isinstance(held, dict) and len(held) == 1 else None
+    return isinstance(found, list) and any(isinstance(row, dict) for row in found)
+
+
+def _tell(told: IO[str], name: str, file: File, size: int) -> None:
+    told.write(_line(name=name, file=shown(file.path), bytes=size, made_ns=file.made_ns))
+    told.flush()
 
 
 def _line(**fields: str | int) -> str:
@@ -184,7 +233,7 @@ def _line(**fields: str | int) -> str:
 
 
 def _stream(spark: SparkSession, place: Place) -> None:
-    if not any(place.links.iterdir()):
+    if all(link.name.endswith(DOCUMENT) for link in place.links.iterdir()):
         return
     raw = (
         spark.readStream.format("text")

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from . import outputs, tables
 from .errors import FOUND, OK
 from .found import shown as readable
-from .headline import LOGS, OF_LOG, of_logs, of_tables
+from .headline import KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables
 from .ingest import ingest
 from .page import render
 from .progress import Steps
@@ -45,13 +45,13 @@ def run(spark: SparkSession, logs: Sequence[str], out: Path, steps: Steps | None
     with steps.step("ingest"), steps.watching(lambda: _streamed(spark)):
         ingest(spark, logs, out)
     with steps.step("settle"):
-        settled = settle(spark, logs, out)
+        settled = settle(spark, out)
     with outputs.tables(out) as folder:
         made, found = _measured(spark, settled, folder, steps)
         with steps.step("page"):
             summary = _summary(spark, logs, settled, found)
             lists = _shown(settled, made, found)
-            summary["why"] = _why(lists, summary["headline"])
+            summary["why"] = _why(lists, found)
             summary["exit"] = FOUND if summary["why"] else OK
             summary["seconds"] = dict(steps.seconds)
             page = render(summary, lists)
@@ -111,18 +111,16 @@ def _summary(
     }
 
 
-def _why(lists: Mapping[str, Rows], headline: Mapping[str, Any]) -> list[str]:
-    """What makes the exit code 1, in words; the first _TOLD of them."""
+def _why(lists: Mapping[str, Rows], figures: Mapping[str, Any]) -> list[str]:
+    """What makes the exit code 1, in words; the first _TOLD of them. figures: how many there are,
+    since lists are bounded."""
     found = [_regression(row) for row in lists["regressions"]]
     found += [
-        f"nonces of run {row['run']}: {row['repeated']} used twice under the key {row['key']}"
+        f"nonces: {row['repeated']} used twice under the key {row['key']}"
         for row in lists["nonces"]
         if row["repeated"]
     ]
-    all_of_them = (headline["regressions"] or 0) + sum(
-        bool(row["repeated"]) for row in lists["nonces"]
-    )
-    more = all_of_them - _TOLD
+    more = figures["regressions"] + figures[KEYS_REPEATED] - _TOLD
     return [*found[:_TOLD], f"and {more} more"] if more > 0 else found
 
 

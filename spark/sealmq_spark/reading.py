@@ -106,4 +106,6 @@ def _listed(raw: Sql) -> Sql:
     alone = f"json_array_length(concat('[', {raw}, ']')) = 1"
     whole = f"is_valid_utf8({raw}) AND {alone} AND array_size(json_object_keys({raw})) = 1"
     found = f"from_json({raw}, 'rows array<string>').rows"
-    return f"CASE WHEN {whole} AND size({found}) > 0 THEN {found} END"
+    # As texts a row and a text that looks like one are the same: no text is an object.
+    objects = f"size(from_json({raw}, 'rows array<struct<measure string>>').rows) > 0"
+    return f"CASE WHEN {whole} AND coalesce({objects}, false) THEN {found} END"

@@ -6,7 +6,6 @@ The result depends on what OUT/lines holds alone, not on the order of files, par
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +15,13 @@ from pyspark.sql import types as T
 
 from .contracts import MARKS, columns
 from .ingest import LONGEST, Place, alone
+from .measures.columns import instant
 from .reading import BAD, BLANK, LINES, rows
 
 TWICE = "another line has this id already"
 SHORT = f"not read to its end, or a line is longer than {LONGEST} bytes"
 OTHERS = "other reasons"
 REASONS = 100
-_LAST_DAY_MS = 253_402_300_799_999
 _QUARANTINE = "file string, reason string, raw string, count bigint"
 _FILES = "name string, file string, bytes bigint, made_ns bigint"
 
@@ -46,7 +45,7 @@ class Settled:
     quarantined: dict[str, int]
 
 
-def settle(spark: SparkSession, logs: Sequence[str], out: Path) -> Settled:
+def settle(spark: SparkSession, out: Path) -> Settled:
     """Writes OUT/audit, OUT/hil, OUT/nonce (by day), OUT/bench and OUT/quarantine anew."""
     place = Place(out)
     with alone(spark, place):
@@ -123,7 +122,8 @@ class _Settling:
     def _documents(self) -> DataFrame:
         read = self._spark.read.option("pathGlobFilter", "*.json")
         # As an argument: without it `text` sets the option of that name back to false.
-        texts = read.text(str(self._place.documents), wholetext=True).select(
+        folders = [str(self._place.documents), str(self._place.others)]
+        texts = read.text(folders, wholetext=True).select(
             F.col("value").alias("raw"),
             F.col("_metadata.file_name").alias("name"),
             F.col("_metadata.file_modification_time").alias("made"),
@@ -221,7 +221,7 @@ class _Settling:
 
 def _day(name: str) -> Column:
     at = F.coalesce("minute_ms", "at_ms") if "minute_ms" in columns(name).names else F.col("at_ms")
-    return F.to_date(F.timestamp_millis(F.least(at, F.lit(_LAST_DAY_MS))))
+    return F.to_date(instant(at))
 
 
 def _table(name: str) -> T.StructType:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from .measures.columns import MOST
+from .measures.columns import summed
 
 Rows = list[dict[str, Any]]
 
@@ -200,7 +200,7 @@ def _most(
     alone; the rest has null for them."""
     extra = more or {}
     grouped = frame.groupBy(*by).agg(
-        *(_sum(column).alias(name) for name, column in sums.items()),
+        *(summed(column).alias(name) for name, column in sums.items()),
         *(column.alias(name) for name, column in extra.items()),
     )
     size = sum((F.col(name).cast("double") for name in sums), F.lit(0.0))
@@ -208,15 +208,11 @@ def _most(
     if len(first) <= limit:
         return first
     kept = first[:limit]
-    totals = (_sum(F.col(name)).alias(name) for name in sums)
+    totals = (summed(F.col(name)).alias(name) for name in sums)
     (whole,) = _plain(grouped.agg(F.count("*").alias("others"), *totals))
     rest = {name: max(0, whole[name] - sum(row[name] for row in kept)) for name in sums}
     nameless = {**dict.fromkeys(by, ""), **dict.fromkeys(extra)}
     return [*kept, {**nameless, **rest, "others": whole["others"] - limit}]
-
-
-def _sum(count: Column) -> Column:
-    return F.coalesce(F.try_sum(count), F.lit(MOST))
 
 
 def _over_time(
@@ -231,7 +227,7 @@ def _over_time(
     rows = _plain(
         frame.where(F.unix_millis(time).between(span.began - _HOUR_MS + 1, span.ended))
         .groupBy(bucket.alias("hour"), *by)
-        .agg(*(_sum(column).alias(name) for name, column in sums.items()))
+        .agg(*(summed(column).alias(name) for name, column in sums.items()))
         .orderBy("hour", *by)
     )
     return [{"hour": row.pop("hour"), "hours": span.hours, **row} for row in rows]

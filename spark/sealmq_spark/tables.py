@@ -103,5 +103,6 @@ def _nothing(frame: DataFrame, path: str) -> None:
 def _parted(frame: DataFrame, time: str | None) -> DataFrameWriter:
     if time is None:
         return frame.write.mode("overwrite")
-    dated = frame.withColumn(DAY, F.to_date(time)).repartition(DAY)
+    # Days that are small share a task, and one that is large is split.
+    dated = frame.withColumn(DAY, F.to_date(time)).hint("rebalance", F.col(DAY))
     return dated.write.mode("overwrite").partitionBy(DAY)

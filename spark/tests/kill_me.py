@@ -13,5 +13,5 @@ logs, out, scratch = sys.argv[1:]
 reading.EACH = 4000
 spark = session(scratch=Path(scratch), small=True)
 reading.ingest(spark, [logs], Path(out))
-settle(spark, [logs], Path(out))
+settle(spark, Path(out))
 print("done", flush=True)

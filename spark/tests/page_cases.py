@@ -33,7 +33,7 @@ HOSTILE = (
 )
 _NAMES = (
     "topic", "client", "label", "rule", "purpose", "under", "board", "behaviour", "stage", "part",
-    "variant", "measure", "reason", "subject", "key", "run", "cut_partition", "kind", "question",
+    "variant", "measure", "reason", "subject", "key", "runs", "cut_partition", "kind", "question",
     "class", "what", "unit", "commit", "file", "raw", "layer", "comparison",
 )  # fmt: skip
 
@@ -164,7 +164,7 @@ def many() -> Case:
     summary["headline"]["nonces_repeated"] = 40
     shown["reused"] = [
         {
-            "run": "0123456789abcdef", "key": "link", "nonce": f"{number:024x}", "layer": "link",
+            "runs": "0123456789abcdef", "key": "link", "nonce": f"{number:024x}", "layer": "link",
             "board": "virtual-1", "contents": 2, "pairs": 2, "first": hours[0], "last": hours[-1],
         }
         for number in range(40)

@@ -18,7 +18,7 @@ from spark_tally import CONTRACTS, Tally
 
 SPEC = Path(__file__).resolve().parents[2] / "shared_spec"
 LINES, PER_DAY, SEGMENT = 10_000, 4_000, 1_000
-SAME_BYTES = "cd2c7681b84e18c956bce0804c8f0acfc1d42d85d1229d1f08678cd8ef4a3042"
+SAME_BYTES = "c6d728f49b8ed3abcc365f1f56834014cc93861717adc253981a0ae8472ac83c"
 
 
 def validators() -> dict[str, jsonschema.Draft202012Validator]:
@@ -85,6 +85,7 @@ def test_what_is_told_is_what_is_there(made: tuple[Path, Tally]) -> None:
     folder, told = made
     seen = Tally()
     first: dict[str, str] = {}
+    sealed: dict[tuple[str, str], str] = {}
     for line in lines_of(folder):
         seen.lines += 1
         good = record(line)
@@ -99,6 +100,9 @@ def test_what_is_told_is_what_is_there(made: tuple[Path, Tally]) -> None:
         seen.kept[name] += 1
         if name == "audit":
             count_audit(found, seen)
+        if name == "nonce":
+            pair = found["key"], found["nonce"]
+            assert sealed.setdefault(pair, found["digest"]) == found["digest"], "used twice"
     for path in folder.rglob("*.json"):
         document = json.loads(path.read_bytes())
         VALIDATORS["bench"].validate(document)

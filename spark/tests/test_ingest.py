@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from lines_made import AUDIT, HIL, NONCE, numbered
 from sealmq_spark.errors import ReportError
 from sealmq_spark.ingest import LONGEST, ingest
+from sealmq_spark.measures.regressions_bench import of_bench
 from sealmq_spark.settle import SHORT, Settled, settle
 
 GOOD = {"measure": "a", "variant": "b", "size": 0, "value": 1.5, "unit": "ms", "n": 1, "params": {}}
@@ -25,7 +26,7 @@ def lines(base: dict[str, object], numbers: range) -> bytes:
 
 def reported(spark: SparkSession, logs: Path, out: Path) -> Settled:
     ingest(spark, [str(logs)], out)
-    return settle(spark, [str(logs)], out)
+    return settle(spark, out)
 
 
 def ids(settled: Settled) -> Counter[str]:
@@ -128,6 +129,44 @@ def test_whatever_lies_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
             ingest(spark, [str(logs)], out)
         assert "--fresh" in str(caught.value.hint)
         (out / "away").rename(out / part)
+
+
+def test_what_a_bench_measured_stays(spark: SparkSession, tmp_path: Path) -> None:
+    """Benches overwrite their documents; and the next report may be given other logs."""
+    logs, out = tmp_path / "bench", tmp_path / "out"
+    logs.mkdir()
+
+    def measured(value: float, at: int, folder: Path = logs) -> None:
+        document = folder / "device.json"
+        document.write_text(json.dumps({"rows": [{**GOOD, "value": value}]}))
+        os.utime(document, (at, at))
+        ingest(spark, [str(folder)], out)
+
+    def kept(settled: Settled) -> list[tuple[float, int]]:
+        rows = settled.bench.selectExpr("value", "unix_seconds(made) AS at", "file").collect()
+        assert {os.path.basename(row.file) for row in rows} == {"device.json"}
+        return sorted((row.value, row.at) for row in rows)
+
+    measured(1.0, 100)
+    measured(2.0, 200)
+    # Of an older copy nothing changes; and what is no document of a bench is not kept.
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "site.json").write_text("{}")
+    measured(1.0, 50, others)
+    assert len(os.listdir(out / "ingest" / "documents")) == 2
+    before = (out / "ingest" / "files.jsonl").read_bytes()
+    settled = reported(spark, others, out)
+    assert (out / "ingest" / "files.jsonl").read_bytes() == before, "told each time"
+    assert kept(settled) == [(1.0, 100), (2.0, 200)]
+    assert settled.quarantined == {"no document of a bench": 1}
+    worse = of_bench(settled.bench).select("before", "now", "what").collect()
+    assert [tuple(row) for row in worse] == [(1.0, 2.0, "slower")]
+    # Measured again, and as it was at first.
+    measured(1.0, 300)
+    settled = settle(spark, out)
+    assert kept(settled) == [(1.0, 300), (2.0, 200)]
+    assert settled.quarantined == {}
 
 
 def test_what_an_operator_can_mend(spark: SparkSession, tmp_path: Path) -> None:

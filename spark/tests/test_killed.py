@@ -103,7 +103,7 @@ class Run:
 
 def checked(spark: SparkSession, logs: Path, out: Path) -> None:
     ingest(spark, [str(logs)], out)
-    settled = settle(spark, [str(logs)], out)
+    settled = settle(spark, out)
     good, repeated, bad = counted(logs)
     tables = (settled.audit, settled.hil, settled.nonce)
     found = Counter(row.id for table in tables for row in table.select("id").collect())

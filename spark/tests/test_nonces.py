@@ -53,10 +53,14 @@ def table(spark: SparkSession, lines: Iterable[dict[str, Any]]) -> DataFrame:
 def test_pairs_by_key(spark: SparkSession) -> None:
     lines = [
         seen(PUBLISH, 1), seen(PUBLISH, 1), seen(PUBLISH, 2), seen(PUBLISH, 3),
-        # One key for three things; the same nonce under another key, or in another run, is fine.
+        # One key for three things; the same nonce under another key is fine.
         seen(CONTROL, 1, layer="proof"), seen(CONTROL, 2, layer="token"),
         seen(CONTROL, 3, layer="up"),
-        seen(PUBLISH, 1, "b", run=RUN_BEFORE),
+        # A site that was kept, in an earlier run: sent again, used twice, and new.
+        seen(PUBLISH, 1, run=RUN_BEFORE), seen(PUBLISH, 2, "b", run=RUN_BEFORE),
+        seen(PUBLISH, 4, "b", run=RUN_BEFORE),
+        # Another site has other keys.
+        seen(PUBLISH.replace("00c0ffee", "00c0ffed"), 1, "b", run=RUN_BEFORE),
         seen(INNER, 1, layer="m1"), seen(INNER, 1, "b", layer="m1"), seen(INNER, 1, layer="m1"),
         seen(INNER, 2, "b", layer="m1"), seen(INNER, 2, "c", layer="m1"),
         seen(INNER, 2, "d", layer="m1"), seen(INNER, 7, "b", layer="m1"),
@@ -64,17 +68,17 @@ def test_pairs_by_key(spark: SparkSession) -> None:
         seen(f"{REQUEST} n_c=00", 0, layer="request"), seen(DOWN, 1, layer="down"),
     ]  # fmt: skip
     found = nonces(table(spark, lines))
-    assert found.columns == ["run", "key", "layer", "pairs", "distinct", "repeated", "again"]
+    assert found.columns == ["key", "layer", "pairs", "distinct", "repeated", "again"]
     assert plain(found) == sorted(
         [
-            (RUN, PUBLISH, "m2", 4, 3, 0, 1),
-            (RUN_BEFORE, PUBLISH, "m2", 1, 1, 0, 0),
-            (RUN, CONTROL, "control", 3, 3, 0, 0),
-            (RUN, INNER, "m1", 7, 3, 2, 1),
-            (RUN, OUTER, "m3", 1, 1, 0, 0),
-            (RUN, RECORD, "record", 1, 1, 0, 0),
-            (RUN, f"{REQUEST} n_c=00", "request", 1, 1, 0, 0),
-            (RUN, DOWN, "down", 1, 1, 0, 0),
+            (PUBLISH, "m2", 7, 4, 1, 2),
+            (PUBLISH.replace("00c0ffee", "00c0ffed"), "m2", 1, 1, 0, 0),
+            (CONTROL, "control", 3, 3, 0, 0),
+            (INNER, "m1", 7, 3, 2, 1),
+            (OUTER, "m3", 1, 1, 0, 0),
+            (RECORD, "record", 1, 1, 0, 0),
+            (f"{REQUEST} n_c=00", "request", 1, 1, 0, 0),
+            (DOWN, "down", 1, 1, 0, 0),
         ]
     )
 
@@ -87,7 +91,7 @@ def test_what_was_used_twice_is_shown_and_bounded(
         [
             seen(PUBLISH, 1, "a", board="one", after=5),
             seen(PUBLISH, 1, "b", board="one", after=9),
-            seen(PUBLISH, 1, "b", board="one", after=3),
+            seen(PUBLISH, 1, "b", board="one", after=3, run=RUN_BEFORE),
             seen(PUBLISH, 2, "a", board="one"),
             seen(PUBLISH, 2, "a", board="one"),
             seen(PUBLISH, 3, "a", board="one", after=20),
@@ -98,17 +102,18 @@ def test_what_was_used_twice_is_shown_and_bounded(
         ],
     )
     # As `nonces` finds them; its other columns do not count here.
-    counted = [(RUN, PUBLISH, 2), (RUN, OUTER, 1), (RUN, CONTROL, 0)]
-    bad = spark.createDataFrame(counted, "run string, key string, repeated bigint")
+    counted = [(PUBLISH, 2), (OUTER, 1), (CONTROL, 0)]
+    bad = spark.createDataFrame(counted, "key string, repeated bigint")
     monkeypatch.setattr(measure, "MOST", 2)
     found = reused(bad, lines)
     first, second = NOON.replace(tzinfo=None), timedelta(seconds=1)
+    both = f"{RUN_BEFORE} {RUN}"
     assert found.columns == [
-        "run", "key", "nonce", "layer", "board", "contents", "pairs", "first", "last"
+        "key", "nonce", "layer", "board", "runs", "contents", "pairs", "first", "last"
     ]  # fmt: skip
     assert [tuple(row) for row in found.collect()] == [
-        (RUN, OUTER, f"{7:024x}", "m3", "", 2, 2, first + second, first + 1.5 * second),
-        (RUN, PUBLISH, f"{1:024x}", "m2", "one", 2, 3, first + 3 * second, first + 9 * second),
+        (OUTER, f"{7:024x}", "m3", "", RUN, 2, 2, first + second, first + 1.5 * second),
+        (PUBLISH, f"{1:024x}", "m2", "one", both, 2, 3, first + 3 * second, first + 9 * second),
     ]
 
 

@@ -141,13 +141,16 @@ def test_rows_of_documents(spark: SparkSession) -> None:
         json.dumps({"rows": [good], "more": 1}),
         # Two runs of a bench appended to one file, and what is no JSON behind one.
         2 * (json.dumps({"rows": [good]}) + "\n"), json.dumps({"rows": [good]}) + " x",
+        # What looks like a row, as a text.
+        json.dumps({"rows": [json.dumps(good)]}), json.dumps({"rows": [good, json.dumps(good)]}),
+        json.dumps({"rows": [json.dumps(good), good]}),
     ]  # fmt: skip
     frame = spark.createDataFrame(
         [(text, str(n)) for n, text in enumerate(texts)], "raw string, file string"
     ).selectExpr("*", "timestamp'2026-01-01' AS made")
     found = rows(frame).collect()
     assert Counter((row.file, row.reason is None) for row in found) == {
-        ("0", True): 1, ("0", False): len(bad), **{(str(n), False): 1 for n in range(1, 9)}
+        ("0", True): 1, ("0", False): len(bad), **{(str(n), False): 1 for n in range(1, 12)}
     }  # fmt: skip
     (kept,) = (row.bench.asDict() for row in found if row.reason is None)
     assert kept == {**good, "params": {"x": "true", "y": "é", "z": "1.5"}}

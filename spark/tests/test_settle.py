@@ -38,7 +38,7 @@ def test_each_id_counts_once_in_any_order(spark: SparkSession, tmp_path: Path) -
             (logs / f"s{number}.jsonl").write_text("\n".join(part) + "\n")
         out = tmp_path / f"out{arrangement}"
         ingest(spark, [str(logs)], out)
-        settled = settle(spark, [str(logs)], out)
+        settled = settle(spark, out)
         spark.conf.set("spark.sql.shuffle.partitions", "4")
         rows = sorted(settled.audit.collect(), key=lambda row: row.id)
         hil = [row.asDict() for row in settled.hil.collect()]
@@ -85,7 +85,7 @@ def test_a_day_whose_lines_lost_is_not_kept(spark: SparkSession, tmp_path: Path)
     for number, text in enumerate(reversed(order)):
         (logs / f"s{number}.jsonl").write_text(text + "\n")
         ingest(spark, [str(logs)], out)
-        settled = settle(spark, [str(logs)], out)
+        settled = settle(spark, out)
         kept = [row.minute_ms for row in settled.audit.collect()]
         assert kept == [json.loads(text)["minute_ms"]]
 
@@ -108,7 +108,7 @@ def test_of_nothing_but_documents(
     (tmp_path / "logs" / "bench.json").write_text(json.dumps({"rows": [row]}))
     logs = [str(tmp_path / "logs")]
     ingest(spark, logs, tmp_path / "out")
-    settled = settle(spark, logs, tmp_path / "out")
+    settled = settle(spark, tmp_path / "out")
     assert (settled.lines, settled.repeated, settled.quarantined) == (0, 0, {})
     tables = (settled.audit, settled.hil, settled.nonce, settled.bench)
     assert [table.count() for table in tables] == [0, 0, 0, 1]

@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sealmq_spark import job, told
-from sealmq_spark.headline import OF_LOG
+from sealmq_spark.headline import KEYS_REPEATED, OF_LOG
 from sealmq_spark.job import _why
 
 HERE = Path(__file__).resolve().parent
 SCHEMA: dict[str, Any] = json.loads(
     (HERE.parents[1] / "shared_spec" / "report.schema.json").read_bytes()
 )
-CLEAN = {"regressions": 0}
+CLEAN = {"regressions": 0, KEYS_REPEATED: 0}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def regression(**changed: Any) -> dict[str, Any]:
 
 
 def nonces(repeated: int) -> dict[str, Any]:
-    return {"run": "1" * 16, "key": "l1 client=1 gen=1", "repeated": repeated}
+    return {"key": "l1 client=1 gen=1", "repeated": repeated}
 
 
 def test_the_example_fulfils_the_schema_and_counts_what_a_report_counts(
@@ -76,24 +76,27 @@ def test_tables_are_not_new_before_the_page_is(
 
 def test_nothing_bad_is_no_reason() -> None:
     assert _why({"regressions": [], "nonces": [nonces(0)]}, CLEAN) == []
-    assert _why({"regressions": [], "nonces": []}, {"regressions": None}) == []
+    assert _why({"regressions": [], "nonces": []}, CLEAN) == []
 
 
 def test_a_regression_and_a_nonce_used_twice_are_named() -> None:
     gone = regression(source="rig", subject="update", part="verdict", what="fails")
     lists = {"regressions": [regression(), {**gone, "before": None}], "nonces": [nonces(2)]}
-    assert _why(lists, {"regressions": 2}) == [
+    assert _why(lists, {"regressions": 2, KEYS_REPEATED: 1}) == [
         "a bench: publish, sealmq-ccm, 64 B: dearer (25600 before, 33123 now)",
         "the rig: update, verdict: fails (nothing before, 33123 now)",
-        f"nonces of run {'1' * 16}: 2 used twice under the key l1 client=1 gen=1",
+        "nonces: 2 used twice under the key l1 client=1 gen=1",
     ]
 
 
 def test_of_many_the_first_are_named_and_all_counted() -> None:
-    lists = {"regressions": [regression()] * 200, "nonces": []}
-    why = _why(lists, {"regressions": 1000})
+    """The lists are bounded, also that of the keys."""
+    lists = {"regressions": [regression()] * 200, "nonces": [nonces(1)] * 100}
+    why = _why(lists, {"regressions": 1000, KEYS_REPEATED: 500})
     assert len(why) == 21
-    assert why[-1] == "and 980 more"
+    assert why[-1] == "and 1480 more"
+    only = {"regressions": [], "nonces": [nonces(1)] * 100}
+    assert _why(only, {"regressions": 0, KEYS_REPEATED: 101})[-1] == "and 81 more"
 
 
 def test_what_the_command_says(example: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Columns that several measures of the audit log share."""
+"""Columns that several measures share; sums and instants that end no job."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def text(name: str) -> Column:
     return F.coalesce(F.col(name), F.lit("")).alias(name)
 
 
-def total(count: str = "count") -> Column:
+def summed(count: str | Column) -> Column:
     """A sum of counts; MOST where it is more, since no line may end a job."""
-    return F.coalesce(F.try_sum(count), F.lit(MOST)).alias(count)
+    return F.coalesce(F.try_sum(count), F.lit(MOST))
+
+
+def total(count: str = "count") -> Column:
+    """The sum of a column, under its name."""
+    return summed(count).alias(count)

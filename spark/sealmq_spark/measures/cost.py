@@ -11,7 +11,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from .identity import SAME, told
+from .identity import told, turn
 
 BASES = {"to_plain": ("plain", "mosquitto"), "to_tls": ("tls13-ecdsa",)}
 """The variants that benches measure the others beside: umqtt.simple and an open Mosquitto; umqtt
@@ -59,10 +59,7 @@ def cost(bench: DataFrame) -> DataFrame:
 
 def newest(bench: DataFrame) -> DataFrame:
     """Each thing once, as it was measured last: the columns of `told`."""
-    last = Window.partitionBy(*SAME).orderBy(
-        F.desc("at"), F.desc("file"), F.desc("n"), F.desc("value")
-    )
-    return told(bench).withColumn("turn", F.row_number().over(last)).where("turn = 1").drop("turn")
+    return told(bench).withColumn("turn", turn()).where("turn = 1").drop("turn")
 
 
 def what() -> Column:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..contracts import load
+from .columns import LAST_MS, instant
 
 WHAT = ["measure", "variant", "size", "unit"]
-_LAST_MS = 253_402_300_799_999
 SAME = [*WHAT, "conditions"]
 
 
@@ -44,12 +44,15 @@ def told(bench: DataFrame) -> DataFrame:
             "asked": _text(lambda k: k.isin(*named("asked"))),
             "low": params["low"].try_cast("double"),
             "high": params["high"].try_cast("double"),
-            # Year 9999 at most: beyond, Spark's own conversion would end the job.
-            "at": F.coalesce(
-                F.when(at_ms.between(0, _LAST_MS), F.timestamp_millis(at_ms)), F.col("made")
-            ),
+            "at": F.coalesce(F.when(at_ms.between(0, LAST_MS), instant(at_ms)), F.col("made")),
         }
     )
+
+
+def turn() -> Column:
+    """1 of what was measured last of the same thing, 2 of what was before that, and so on."""
+    newest_first = (F.desc("at"), F.desc("file"), F.desc("n"), F.desc("value"))
+    return F.row_number().over(Window.partitionBy(*SAME).orderBy(*newest_first))
 
 
 def _text(wanted: Callable[[Column], Column]) -> Column:

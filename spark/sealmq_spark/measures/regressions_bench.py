@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from .identity import SAME, told
+from .identity import SAME, told, turn
 from .noise import longer
 
 DEARER = {"instructions": 1.02, "bytes": 1.05}
@@ -23,17 +23,15 @@ OTHERS = ("plain", "mosquitto", "micropython")
 
 def of_bench(bench: DataFrame) -> DataFrame:
     """The benches' rows of `regressions`."""
-    order = Window.partitionBy(*SAME).orderBy(
-        F.desc("at"), F.desc("file"), F.desc("n"), F.desc("value")
-    )
     # Ratios are made of the others, and which way they are worse depends on these.
     alike = told(bench).where("unit <> 'times'")
     # A copy of a document is no measurement of its own, and would stand between the two.
     once = alike.groupBy(*SAME, "key", "at", "value", "low", "high", "n").agg(
-        F.max("file").alias("file")
+        # A file that is written anew each night is another document each time.
+        F.max(F.struct("file", "made")).alias("document")
     )
-    each = once.withColumn("turn", F.row_number().over(order))
-    measured = F.struct("value", "low", "high", "n", "file")
+    each = once.withColumn("file", F.col("document.file")).withColumn("turn", turn())
+    measured = F.struct("value", "low", "high", "n", "file", "document")
     both = (
         each.where("turn <= 2")
         .groupBy(*SAME, "key")
@@ -46,7 +44,7 @@ def of_bench(bench: DataFrame) -> DataFrame:
 
 def _paced(both: DataFrame) -> DataFrame:
     """pace: how many times slower the machine was for what is not ours, in the same documents."""
-    whole = Window.partitionBy("now.file", "before.file")
+    whole = Window.partitionBy("now.document", "before.document")
     theirs = F.col("variant").isin(*OTHERS) | F.col("variant").startswith("tls")
     timed = theirs & ~F.col("unit").isin(*DEARER)
     pace = F.percentile(F.when(timed, _worse()), F.lit(0.5)).over(whole)

@@ -22,7 +22,6 @@ def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
     number = words.plural(headline.get("nonces") or 0, "pair")
     each = [
         [
-            named(row.get("run"), 24),
             named(row.get("key"), 40),
             named(row.get("layer"), 24, words.DASH),
             words.count(row.get("pairs")),
@@ -31,10 +30,10 @@ def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
         ]
         for row in rows
     ]
-    names = ("run", "key", "layer", "collected", "distinct", "used twice")
-    columns = [Column(name, place > 2) for place, name in enumerate(names)]
+    names = ("key", "layer", "collected", "distinct", "used twice")
+    columns = [Column(name, place > 1) for place, name in enumerate(names)]
     found = "none was used twice." if not twice else f"{words.count(twice)} came with two contents."
-    text = "By run and key"
+    text = "By key"
     made = table(columns, each, text)
     return tag(
         "div",
@@ -47,14 +46,14 @@ def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
 def _reused(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not rows:
         return None
-    names = ("nonce", "key", "layer", "board", "run", "contents", "first (UTC)", "last (UTC)")
+    names = ("nonce", "key", "layer", "board", "runs", "contents", "first (UTC)", "last (UTC)")
     each = [
         [
             tag("code", named(row.get("nonce"), 40)),
             named(row.get("key"), 40),
             named(row.get("layer"), 24, words.DASH),
             named(row.get("board"), 24, words.DASH),
-            named(row.get("run"), 24),
+            named(row.get("runs"), 40),
             _alarm(row.get("contents") or 0),
             words.when(row.get("first"), seconds=True),
             words.when(row.get("last"), seconds=True),
