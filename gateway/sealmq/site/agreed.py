@@ -5,9 +5,10 @@ A table that no family in the order reads is an error: whoever wrote it believes
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sealmq.near import closest
 
 from .errors import ConfigError
 from .lines import line_of
@@ -43,8 +44,8 @@ def _ordered(config: Config) -> list[Family]:
         return registry.load(config.policy.order)
     except registry.UnknownFamily as error:
         tables = [name for name in config.families if name != error.name]
-        meant = difflib.get_close_matches(error.name, tables, 1)
-        hint = f"did you mean {meant[0]}?" if meant else error.hint
+        meant = closest(error.name, tables)
+        hint = f"did you mean {meant}?" if meant else error.hint
         raise ConfigError(str(error), hint, key="policy.order") from None
 
 
@@ -52,12 +53,12 @@ def _read_by_someone(config: Config) -> None:
     order = config.policy.order
     for name in config.families:
         if name not in order:
-            meant = difflib.get_close_matches(name, order, 1)
+            meant = closest(name, order)
             words = ", ".join(f'"{family}"' for family in (*order, name))
             hint = f"[policy] order = [{words}], or take its tables out"
             raise ConfigError(
                 f"nothing reads this: {name} is not in [policy] order, so none of it counts",
-                f"did you mean {meant[0]}?" if meant else hint,
+                f"did you mean {meant}?" if meant else hint,
                 key=f"families.{name}",
             )
 

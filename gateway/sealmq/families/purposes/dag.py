@@ -8,8 +8,9 @@ when there are any, only purposes that occur there are known.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import pairwise
+
+from sealmq.near import closest
 
 MEMO = 4096
 """How many purposes' ancestors are remembered; clients may ask for any number of them."""
@@ -88,10 +89,7 @@ class Purposes:
 
     def suggest(self, purpose: str) -> str:
         """The known purpose that was probably meant; "" without an idea."""
-        if len(self._up) > GUESSED:
-            return ""
-        close = get_close_matches(purpose[:128], self._up, 1)
-        return close[0] if close else ""
+        return "" if len(self._up) > GUESSED else closest(purpose, self._up)
 
     def above(self, purpose: str) -> frozenset[str]:
         """The purpose itself and all that it is below of."""

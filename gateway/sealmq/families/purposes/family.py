@@ -144,7 +144,7 @@ class PurposesFamily(Family):
 
     def _purpose(self, client: str, filt: str, notes: Mapping[str, object], deps: list[Dep]) -> str:
         """State.purpose, with what the answer rests on."""
-        if "ap" not in notes:
+        if notes.get("ap") is None:
             deps.append(presub_dep(client, filt))
         return self.state.purpose(client, filt, notes)
 
