@@ -1,7 +1,7 @@
 """The contracts of shared_spec/ as Spark knows them: a table's columns, and what makes a line good.
 
 One reading of each schema serves all: nothing of it is written a second time here. Only what our
-schemas use of JSON Schema is understood; anything else is an error, not a check left out. A line
+schemas use of JSON Schema is understood; anything else is an error (understood.py). A line
 is one flat object, so one regular expression can say of which fields and values it may be; what
 none can say is a rule. All of it are texts of SQL: hundreds of Columns, of which each is a call
 into the JVM, and which it has to compile, would cost more than the work.
@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from . import understood
 from .shapes import WS, described, shape
 
 MARKS: Mapping[str, str] = {"hil": "behaviour", "nonce": "nonce", "audit": "event"}
@@ -167,9 +168,12 @@ def fingerprint() -> str:
 
 
 def _schema(name: str) -> dict[str, Any]:
+    """Of a line or a row. SchemaError: it says something that nothing here checks."""
     schema = load(name)
     if name == "bench":
+        understood.document(schema)
         schema = {**schema["$defs"]["row"], "$defs": schema["$defs"]}
+    understood.lines(schema)
     return schema
 
 
