@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import cache, lru_cache
 
-from purposes_book import lines
-
+from bench_form import aligned
 from evidence.figures import OURS, TLS
 from evidence.parts import PARTS
 from evidence.place import ROOT, EvidenceError
@@ -85,7 +84,7 @@ def _paper(reduced: Reduced) -> str:
         for where, figures in lines_:
             body.append([who, where, *(f"{figure:+,.0f}%" for figure in figures)])
     title = f"Table 5 of the paper, and the same of these figures ({TLS} and {OURS})"
-    return f"{title}:\n\n{lines(['more than', '', *_STAGES], body, 2)}"
+    return f"{title}:\n\n{aligned(['more than', '', *_STAGES], body, 2)}"
 
 
 def purposes(reduced: Reduced) -> str:
@@ -102,7 +101,7 @@ def gateway(reduced: Reduced) -> str:
         row = reduced.row("gateway", measure, variant, None)
         value = row["value"] / (1000 if row["unit"] == "ns of CPU" else 1)
         body.append([words, f"{_FILE[variant]}: `{measure}`", f"{value:.3g}"])
-    return lines(["what", "from", "µs"], body, 2)
+    return aligned(["what", "from", "µs"], body, 2)
 
 
 def sizes(reduced: Reduced) -> str:
@@ -111,7 +110,7 @@ def sizes(reduced: Reduced) -> str:
     for name, words in _SETS:
         kilobytes = (reduced.value("sizes", "flash", f"{name}-{arch}") / 1000 for arch in _ARCHS)
         body.append([f"`{name}/<arch>/`", words, *(f"{each:.1f} kB" for each in kilobytes)])
-    return lines(["`build/firmware/`", "for a board that", *_ARCHS], body, 2)
+    return aligned(["`build/firmware/`", "for a board that", *_ARCHS], body, 2)
 
 
 def rig(reduced: Reduced) -> str:
@@ -134,7 +133,7 @@ def rig(reduced: Reduced) -> str:
         f"{sum(n['distinct'] for n in pairs):,} pairs of key and nonce; with two contents: "
         f"{sum(n['repeated'] for n in pairs)}."
     )
-    return f"{lines(head, body, 1)}\n\n{told}"
+    return f"{aligned(head, body, 1)}\n\n{told}"
 
 
 @cache
@@ -162,7 +161,7 @@ def parts(reduced: Reduced) -> str:
         commit = re.sub(r"^([0-9a-f]{10})[0-9a-f]*", r"\1", of["commit"])
         load = "" if of["load"] is None else f"{of['load']:.1f}"
         body.append([part.name, of["began"], f"`{commit}`", load, of.get("note", "")])
-    return lines(["part", "measured", "commit", "load", "note"], body, 5)
+    return aligned(["part", "measured", "commit", "load", "note"], body, 5)
 
 
 @lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from bench_rows import commit
+from bench_form import commit
 from evidence.parts import Part, commands
 from evidence.place import ROOT, RUNS, WORK, EvidenceError, put, shown
 

@@ -6,14 +6,13 @@ where there is none), `params` whatever else a reader has to know to take it aga
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from bench_form import commit
+
 Row = dict[str, Any]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def row(
@@ -41,30 +40,6 @@ def stamped(rows: Sequence[Row]) -> list[Row]:
     """The rows, each with when it was measured (Unix ms) and of which tree."""
     now = {"at_ms": time.time_ns() // 1_000_000, "commit": commit()}
     return [{**each, "params": {**each["params"], **now}} for each in rows]
-
-
-def commit(*of: str) -> str:
-    """This tree's, with -dirty where these folders (none: any file it has) differ from it;
-    "unknown" outside of one.
-    """
-
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        return done.stdout.strip()
-
-    try:
-        head = git("rev-parse", "HEAD")
-        what = ["--", *of] if of else ["--untracked-files=no"]
-        return head + ("-dirty" if git("status", "--porcelain", *what) else "")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
 
 
 def each(base: float, more: float, n_base: int, n_more: int) -> float:

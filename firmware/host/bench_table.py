@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from bench_form import aligned
 from bench_rows import Row, value
 
 OURS, TLS, PLAIN = "sealmq-ccm", "tls13-ecdsa", "plain"
@@ -85,22 +86,6 @@ def table(rows: Sequence[Row]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 2) -> str:
-    """A table; the first `left` columns are words, the others figures."""
-    every = [head, *body]
-    widths = [max(3, *(len(line[i]) for line in every)) for i in range(len(head))]
-
-    def put(line: Sequence[str]) -> str:
-        cells = (
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        return f"| {' | '.join(cells)} |"
-
-    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "\n".join([put(head), put(rule), *map(put, body)])
-
-
 def _grid(rows: Sequence[Row], digits: int = 0) -> str:
     """One line a measure and variant, one column a size."""
     sizes = sorted({r["size"] for r in rows if r["size"]})
@@ -110,7 +95,7 @@ def _grid(rows: Sequence[Row], digits: int = 0) -> str:
         # What has no payload stands in the first column of figures.
         figures[r["size"] or sizes[0]] = f"{r['value']:,.{digits}f}"
     body = [[*who, *(figures.get(size, "") for size in sizes)] for who, figures in found.items()]
-    return _lines(["measure", "variant", *(f"{size} B" for size in sizes)], body)
+    return aligned(["measure", "variant", *(f"{size} B" for size in sizes)], body)
 
 
 def _parts(rows: Sequence[Row]) -> str:
@@ -129,7 +114,7 @@ def _parts(rows: Sequence[Row]) -> str:
         body.append((measure, _REST.get(measure, _OWN), left, left / whole))
     lines = [[of, what, f"{cost:,.0f}", f"{share:.0%}"] for of, what, cost, share in body]
     head = ["64 B", "", "instructions", "share"]
-    return f"Where {OURS} goes:\n\n{_lines(head, lines)}" if lines else ""
+    return f"Where {OURS} goes:\n\n{aligned(head, lines)}" if lines else ""
 
 
 def _instructions(rows: Sequence[Row]) -> str:
@@ -143,7 +128,7 @@ def _instructions(rows: Sequence[Row]) -> str:
     rest = [r for r in counted if r["measure"] not in by_size]
     if rest:
         body = [[r["measure"], r["variant"], f"{r['value']:,}"] for r in rest]
-        figures = _lines(["measure", "variant", "instructions"], body)
+        figures = aligned(["measure", "variant", "instructions"], body)
         parts.append(f"Instructions a time, payloads of 64 bytes where there are any:\n\n{figures}")
     return "\n\n".join(parts)
 
@@ -171,7 +156,7 @@ def _heap(rows: Sequence[Row]) -> str:
             ]
             head = ["measure", "variant", "MicroPython", "of it code", "C libraries", "together"]
             title = f"The least bytes with which it connects and publishes, {bits} bit"
-            parts.append(f"{title}:\n\n{_lines(head, body)}")
+            parts.append(f"{title}:\n\n{aligned(head, body)}")
     return "\n\n".join(parts)
 
 
@@ -209,4 +194,4 @@ def _bars(rows: Sequence[Row]) -> str:
         for what, ratio, words, holds in bars(rows)
     ]
     head = ["64 B", "bar", "measured", ""]
-    return f"The bars:\n\n{_lines(head, body)}" if body else ""
+    return f"The bars:\n\n{aligned(head, body)}" if body else ""

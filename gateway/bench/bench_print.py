@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import time
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from bench_form import commit
 
 Row = dict[str, Any]
 
@@ -31,24 +31,7 @@ def row(measure: str, variant: str, value: float, unit: str, n: int, size: int =
 @cache
 def made() -> Row:
     """When this bench ran (Unix ms), and the commit, with -dirty; the same for all its rows."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(  # noqa: S603 - fixed words
-            ["git", *words],  # noqa: S607 - found on PATH
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        return done.stdout.strip()
-
-    try:
-        head = git("rev-parse", "HEAD")
-        commit = head + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.SubprocessError):
-        commit = "unknown"
-    return {"at_ms": time.time_ns() // 1_000_000, "commit": commit}
+    return {"at_ms": time.time_ns() // 1_000_000, "commit": commit()}
 
 
 def show(rows: Iterable[Row]) -> None:

@@ -74,19 +74,3 @@ def percent(ratio: float) -> str:
 
 def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def lines(head: Sequence[str], body: Sequence[Sequence[str]], left: int = 2) -> str:
-    """A table; the first `left` columns are words, the others figures."""
-    every = [head, *body]
-    widths = [max(3, *(len(line[i]) for line in every)) for i in range(len(head))]
-
-    def put(line: Sequence[str]) -> str:
-        cells = (
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        return f"| {' | '.join(cells)} |"
-
-    rule = ["-" * w if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "\n".join([put(head), put(rule), *map(put, body)])

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench_print import Row
-from purposes_book import CLOSER, HELD_STAGE, ORDER, PAPER, VARIED, Book, lines, percent, short
+from purposes_book import CLOSER, HELD_STAGE, ORDER, PAPER, VARIED, Book, percent, short
+
+from bench_form import aligned
 
 BAR = 1.05
 OURS = ("fop-cache", "hybrid")
@@ -113,7 +115,7 @@ def _told(title: str, told: Sequence[tuple[str, Row, bool]]) -> str:
     if not body:
         return ""
     head = ["64 B", "more", "between", f"at most {percent(BAR)}"]
-    return f"{title}:\n\n{lines(head, body, 1)}"
+    return f"{title}:\n\n{aligned(head, body, 1)}"
 
 
 def _one(book: Book) -> str:
@@ -182,7 +184,7 @@ def _beside(
     head = ["", "paper", "to HiveMQ", "here", "to labels", "between", "to mosquitto"]
     with_ = book.params(VARIED)
     where = f"{with_['clients']} clients, {with_['reservations']:,} reservations, single messages"
-    text = f"{title} ({where}):\n\n{lines(head, body, 1)}"
+    text = f"{title} ({where}):\n\n{aligned(head, body, 1)}"
     if any("*" in cell for line in body for cell in line):
         text += "\n\n\\* The load generator used more than 70 % of a core there: it may hold it up."
     return text
@@ -208,7 +210,7 @@ def _cpu(book: Book) -> str:
         "Microseconds of CPU a published message, which three clients receive, and which share of "
         "a core generator and mediator used"
     )
-    return f"{title}:\n\n{lines(head, body)}"
+    return f"{title}:\n\n{aligned(head, body)}"
 
 
 def _rates(book: Book) -> str:
@@ -229,7 +231,7 @@ def _rates(book: Book) -> str:
         "A round trip when nothing else is under way; commands of all clients at once, one of each "
         "under way, and what they cost the mediator. A reservation is on disk before its reply"
     )
-    return f"{title}:\n\n{lines(head, body, 1)}"
+    return f"{title}:\n\n{aligned(head, body, 1)}"
 
 
 def _by_held(book: Book) -> str:
@@ -261,7 +263,7 @@ def _by_held(book: Book) -> str:
     head = ["", "reservations", "µs a message", "messages/s", "subscriptions/s"]
     head += ["reservations/s", "MiB", "CPU, to the fewest", "between"]
     title = "By how many reservations are held; CPU and memory of the mediator"
-    return f"{title}:\n\n{lines(head, body, 1)}"
+    return f"{title}:\n\n{aligned(head, body, 1)}"
 
 
 def _decisions(book: Book) -> str:
@@ -284,4 +286,4 @@ def _decisions(book: Book) -> str:
         "One decision of the whole policy in microseconds of CPU, without network and crypto; "
         "change: a reservation overwritten"
     )
-    return f"{title}:\n\n{lines(head, body, 1)}"
+    return f"{title}:\n\n{aligned(head, body, 1)}"

@@ -7,6 +7,8 @@ from typing import Any
 
 from scale_fit import MAY_MISS, MILLION, Line, Row, line
 
+from bench_form import aligned
+
 LOCAL, APART = "local-2", "standalone-2"
 STEPS = ("ingest", "settle", "measures", "page")
 _MB, _MIB = 1e6, 1 << 20
@@ -84,7 +86,7 @@ def _sizes(book: Book) -> str:
         )
     head = ["lines", "logs, MB", "report, MB", "Java's start, s", "then, s", "off the line"]
     head += ["CPU, s", "off", "read, MB", "written, MB"]
-    return _lines(head, body)
+    return aligned(head, body, 1)
 
 
 def _through(book: Book, measure: str) -> Line:
@@ -133,7 +135,7 @@ def _memory(book: Book) -> str:
         "times",
         "for so many times the lines",
     ]
-    return f"Memory at its highest:\n\n{_lines(head, body, 3)}"
+    return f"Memory at its highest:\n\n{aligned(head, body, 3)}"
 
 
 def _formats(book: Book) -> str:
@@ -152,7 +154,7 @@ def _formats(book: Book) -> str:
             body.append([name, format_, *cells, *(f"{value:.2f}" for value in values[1:])])
     head = ["table", "", "on disk, MB", "read, MB", "s", "CPU, s"]
     title = f"The same audit records of {lines:,} lines as JSON lines and as Parquet, warm"
-    return f"{title}:\n\n{_lines(head, body, 2)}"
+    return f"{title}:\n\n{aligned(head, body, 2)}"
 
 
 def _apart(book: Book) -> str:
@@ -169,20 +171,4 @@ def _apart(book: Book) -> str:
         "A standalone master and two workers of one core each on the same machine: every table has "
         "the same checksum (sum of xxhash64 over all columns) and the same number of rows"
     )
-    return f"{title}:\n\n{_lines(head, body)}"
-
-
-def _lines(head: Sequence[str], body: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A table; the first `texts` columns to the left, the rest to the right."""
-    every = [head, *body]
-    wide = [max(3, *(len(row[at]) for row in every)) for at in range(len(head))]
-
-    def one(row: Sequence[str]) -> str:
-        cells = (
-            cell.ljust(width) if at < texts else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, wide, strict=True))
-        )
-        return f"| {' | '.join(cells)} |"
-
-    rule = ("-" * width if at < texts else "-" * (width - 1) + ":" for at, width in enumerate(wide))
-    return "\n".join([one(head), f"| {' | '.join(rule)} |", *map(one, body)])
+    return f"{title}:\n\n{aligned(head, body, 1)}"
