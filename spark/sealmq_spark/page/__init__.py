@@ -24,7 +24,7 @@ _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("refusals", "Replays and forgeries", traffic.refusals),
     ("changed", "Changed clients", traffic.changed),
     ("disclosures", "Disclosures", officer.disclosures),
-    ("labelling", "Labelling", traffic.labelling),
+    ("labelling", "Labelling", officer.labelling),
     ("costs", "Costs", costs.costs),
     ("stages", "Latency by stage", rig.stages),
     ("behaviours", "Boards and behaviours", rig.behaviours),

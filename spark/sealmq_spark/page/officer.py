@@ -1,12 +1,12 @@
-"""Who got whose data, for which purpose: the officer's report."""
+"""The officer's report: who got whose data, for which purpose, and how topics got their labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import matrix, rowplots, words
-from .figures import Column, code, figure, folded, nothing, sentence, strong, table
+from . import matrix, rowplots, timeplots, words
+from .figures import Column, Series, code, figure, folded, nothing, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import linear
 from .traffic import Shown
@@ -115,3 +115,43 @@ def _each(rows: Sequence[Mapping[str, Any]]) -> Markup:
     ]
     text = "Each disclosure, with the reservation that allowed it"
     return folded(text, table(columns, cells, text))
+
+
+def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup:
+    """How topics came to their labels."""
+    each = timeplots.buckets(shown.get("labelling_time", ()), ["labelled", "reset"])
+    rows = shown.get("labelling", ())
+    series = [Series("labelled", "blue"), Series("reset", "orange")]
+    if not any(bucket.total for bucket in each) and not rows:
+        return nothing("No topic got a label, and none lost one.")
+    columns = [Column("at (UTC)"), *(Column(name) for name in ("topic", "what", "label", "by"))]
+    cells = [
+        [
+            words.when(row.get("at"), seconds=True),
+            named(row.get("topic")),
+            "reset" if row.get("event") == "topic-reset" else "labelled",
+            named(row.get("label"), 32, words.DASH),
+            named(row.get("client"), 32, words.DASH),
+        ]
+        for row in rows
+        if not row.get("others")
+    ]
+    number = summary["headline"].get("labelled")
+    resets = sum(bucket.counts[1] for bucket in each)
+    return tag(
+        "div",
+        sentence(
+            strong(words.plural(number if number is not None else len(cells), "topic")),
+            f" got a label at a first publish; {words.plural(resets, 'reset')}.",
+        ),
+        figure(
+            "Labelling over time",
+            timeplots.over_time("Labelling", each, series),
+            note="topics; times are UTC",
+        )
+        if any(bucket.total for bucket in each)
+        else None,
+        folded(f"The newest {words.count(len(cells))} events", table(columns, cells, "Labelling"))
+        if cells
+        else None,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import rowplots, svg, timeplots, words
-from .figures import Column, Series, code, figure, folded, legend, nothing, sentence, strong, table
+from .figures import Column, Series, code, figure, legend, nothing, sentence, strong
 from .markup import Markup, named, tag
 from .scales import linear, logarithmic
 
@@ -276,43 +276,3 @@ def changed(summary: Mapping[str, Any], shown: Shown) -> Markup:
 def _long(row: Mapping[str, Any]) -> str:
     hours = row.get("hours") or 1
     return f", for {words.count(hours)} hours" if hours > 1 else ""
-
-
-def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup:
-    """How topics came to their labels."""
-    each = timeplots.buckets(shown.get("labelling_time", ()), ["labelled", "reset"])
-    rows = shown.get("labelling", ())
-    series = [Series("labelled", "blue"), Series("reset", "orange")]
-    if not any(bucket.total for bucket in each) and not rows:
-        return nothing("No topic got a label, and none lost one.")
-    columns = [Column("at (UTC)"), *(Column(name) for name in ("topic", "what", "label", "by"))]
-    cells = [
-        [
-            words.when(row.get("at"), seconds=True),
-            named(row.get("topic")),
-            "reset" if row.get("event") == "topic-reset" else "labelled",
-            named(row.get("label"), 32, words.DASH),
-            named(row.get("client"), 32, words.DASH),
-        ]
-        for row in rows
-        if not row.get("others")
-    ]
-    number = summary["headline"].get("labelled")
-    resets = sum(bucket.counts[1] for bucket in each)
-    return tag(
-        "div",
-        sentence(
-            strong(words.plural(number if number is not None else len(cells), "topic")),
-            f" got a label at a first publish; {words.plural(resets, 'reset')}.",
-        ),
-        figure(
-            "Labelling over time",
-            timeplots.over_time("Labelling", each, series),
-            note="topics; times are UTC",
-        )
-        if any(bucket.total for bucket in each)
-        else None,
-        folded(f"The newest {words.count(len(cells))} events", table(columns, cells, "Labelling"))
-        if cells
-        else None,
-    )
