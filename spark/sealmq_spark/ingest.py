@@ -13,9 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from . import locks
 from .contracts import fingerprint
 from .errors import ReportError
 from .found import DOCUMENT, DOCUMENT_BYTES, File, files, shown, unpacked
@@ -34,7 +34,6 @@ LONGEST = 1 << 20
 EACH = 1 << 30
 """Bytes of logs in one step of the stream. A run that is killed does at most this much again."""
 _FOR_EVER = "36500d"
-_WAIT_S = 60.0
 _ODD = frozenset("*?[]{}\\")
 _WHOLE = "spark.sql.codegen.wholeStage"
 
@@ -52,13 +51,12 @@ class Place:
         self.files = out / "ingest" / "files.jsonl"
         self.refused = out / "ingest" / "refused.jsonl"
         self.state = out / "ingest" / "state.json"
-        self.lock = out / "ingest" / "lock"
 
 
 def ingest(spark: SparkSession, logs: Sequence[str], out: Path) -> None:
     """Reads what is new in the logs into OUT/lines. ReportError: what an operator can mend."""
     place = _prepared(out)
-    with alone(spark, place):
+    with locks.of_java(spark, place.out):
         _link(logs, place)
         _stream(spark, place)
 
@@ -119,26 +117,6 @@ def _same(old: Any, new: dict[str, Any], place: Place) -> None:
     moved = isinstance(old, dict) and old.get("out") != new["out"]
     why = "was moved here" if moved else "is of another version of SealMQ"
     raise ReportError(f"the report in {place.out} {why}", hint="--fresh reads all logs again")
-
-
-@contextmanager
-def alone(spark: SparkSession, place: Place) -> Iterator[None]:
-    """Only one Spark works in OUT. The lock is Java's: when a program is killed, its Java lives on
-    for a moment, and may still write."""
-    jvm = spark._jvm
-    file = jvm.java.io.RandomAccessFile(str(place.lock), "rw")  # type: ignore[union-attr]
-    try:
-        until = time.monotonic() + _WAIT_S
-        while (lock := file.getChannel().tryLock()) is None:
-            if time.monotonic() > until:
-                raise ReportError(
-                    f"another report is being made in {place.out}", hint="wait for it"
-                )
-            time.sleep(0.1)
-        yield
-        lock.release()
-    finally:
-        file.close()
 
 
 def _link(logs: Sequence[str], place: Place) -> None:

@@ -1,6 +1,7 @@
 """The report's folder: one report at a time, nothing half written, as private as the logs are.
 
-.sealmq-report          says that the folder is a report's; locked while one is made
+.sealmq-report          says that the folder is a report's; locked while one is made (locks.py)
+.sealmq-java            the lock of a Java that reads or settles
 checkpoint lines audit hil nonce bench quarantine      what was read, each line once
 tables -> .tables-N     Parquet; all tables of a report change at once
 summary.json report.html  replaced by a rename, summary.json last
@@ -10,17 +11,16 @@ spark.log               what Java and Spark printed
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import locks
 from .errors import ReportError
 from .found import MARK, OPEN, files
 
@@ -32,8 +32,6 @@ READ = ("ingest", "checkpoint", "lines", "audit", "hil", "nonce", "bench", "quar
 _SCRATCH = ".scratch"
 _FORMAT = b"1\n"
 _FORGETTING = b"forgetting\n"
-# Java ends a moment after the process that started it, and holds the lock until then.
-_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def opened(out: Path, fresh: bool = False) -> Iterator[Place]:
     shared = stat.S_IMODE(out.stat().st_mode) & stat.S_IWGRP
     before = os.umask(0o007 if shared else 0o077)
     try:
-        lock = _lock(out)
+        lock = locks.of_python(out)
         try:
             _prepare(out, lock, fresh)
             yield Place(out, lock)
@@ -123,23 +121,6 @@ def opened(out: Path, fresh: bool = False) -> Iterator[Place]:
             os.close(lock)
     finally:
         os.umask(before)
-
-
-def _lock(out: Path) -> int:
-    lock = os.open(out / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
-    until = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < until:
-                time.sleep(0.1)
-                continue
-            os.close(lock)
-            raise ReportError(
-                f"another report is being made in {out}", hint="wait for it, or take another DIR"
-            ) from None
-        return lock
 
 
 def _prepare(out: Path, lock: int, fresh: bool) -> None:

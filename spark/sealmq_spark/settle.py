@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from . import locks
 from .contracts import MARKS, columns
-from .ingest import LONGEST, Place, alone
+from .ingest import LONGEST, Place
 from .measures.columns import instant
 from .reading import BAD, BLANK, LINES, rows
 
@@ -48,7 +49,7 @@ class Settled:
 def settle(spark: SparkSession, out: Path) -> Settled:
     """Writes OUT/audit, OUT/hil, OUT/nonce (by day), OUT/bench and OUT/quarantine anew."""
     place = Place(out)
-    with alone(spark, place):
+    with locks.of_java(spark, place.out):
         return _Settling(spark, place).all()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import small_logs
-from sealmq_spark import errors, java, job, outputs, session
+from sealmq_spark import errors, java, job, locks, outputs, session
 from sealmq_spark.cli import main
 from sealmq_spark.errors import ReportError
 
@@ -145,7 +145,7 @@ def test_an_unwritable_folder_is_told(logs: Path) -> None:
 
 
 def test_one_report_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(locks, "_REPORT_S", 0.0)
     out = tmp_path / "out"
     with outputs.opened(out):
         with pytest.raises(ReportError, match="another report is being made"):

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from sealmq_spark import outputs
+from sealmq_spark import locks, outputs
 from sealmq_spark.errors import ReportError
 
 
@@ -134,6 +135,23 @@ def test_what_was_half_forgotten_is_forgotten_by_the_next_one(
     with outputs.opened(out):
         assert not (out / "lines").exists()
         assert not (out / "checkpoint").exists()
+
+
+def test_a_java_that_outlived_its_report_is_waited_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still write what --fresh would take away."""
+    monkeypatch.setattr(locks, "_JAVA_S", 0.0)
+    out = tmp_path / "out"
+    write(out, "old")
+    (out / "lines").mkdir()
+    with locks.of_java(spark, out):
+        with pytest.raises(ReportError, match="another report is being made"):
+            with outputs.opened(out, fresh=True):
+                pass
+        assert (out / "lines").exists()
+    with outputs.opened(out, fresh=True):
+        assert not (out / "lines").exists()
 
 
 def test_names_with_signs_that_mean_something_to_others(tmp_path: Path) -> None:
