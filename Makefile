@@ -25,7 +25,7 @@ BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times
     $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
+.PHONY: help setup demo lint ready test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -39,11 +39,15 @@ demo: setup  ## a protected factory with MicroPython clients, under a minute
 lint: setup  ## ruff, mypy, the one-way imports
 	@.ci/lint.sh
 
-test: lint firmware  ## lint and all tests but the long ones, within ten minutes
+# Each of them is busy on one core.
+ready: setup
+	@$(MAKE) --no-print-directory --jobs 2 lint firmware build/tests-compiled
+
+test: ready  ## lint and all tests but the long ones, within ten minutes
 	@$(PYTEST) -m 'not full' $(PYTEST_ARGS) $(TESTS)
 
 test-full: FUZZ_INPUTS = 1000000
-test-full: lint firmware  ## everything
+test-full: ready  ## everything
 	@$(PYTEST) $(PYTEST_ARGS) $(TESTS)
 	@$(MAKE) --no-print-directory test-built
 	@$(PYTHON) hil_tests/red.py
@@ -64,6 +68,12 @@ firmware: setup build/firmware/sizes.json  ## the device's .mpy files for each a
 build/firmware/sizes.json: $(wildcard firmware/sealmq_device/*.py shared_spec/sealmq_spec/*.py \
     firmware/host/build_mpy.py firmware/host/mpy_*.py firmware/host/wake.txt) | setup
 	@$(PYTHON) firmware/host/build_mpy.py
+
+# pytest rewrites each test file and compiles it: once, not in each of its workers at the same time.
+build/tests-compiled: conftest.py pyproject.toml $(shell find $(TESTS) -name '*.py') | setup
+	@$(PYTHON) -m pytest -p no:xdist --collect-only -qq $(TESTS) >build/collected.log || \
+	    { tail -n 50 build/collected.log; exit 1; }
+	@touch $@
 
 bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 	@mkdir -p build/bench
