@@ -116,7 +116,7 @@ class Site:
         self.clients = folder / "clients"
         self.port = free_port()
         self._folder = folder
-        self._up: subprocess.Popen[str] | None = None
+        self._up: subprocess.Popen[str] | sealmq_forks.Running | None = None
         self._log = folder / "up.log"
         made, listen = _made(example, policy)
         shutil.copytree(made / "site", self.path)
@@ -143,13 +143,14 @@ class Site:
         """Starts `sealmq up` and waits until everything is ready. under: a tracer's command."""
         self._traced = bool(under)
         before = len(self.log())
+        words = ["up", str(self.path), *map(str, options)]
         with self._log.open("a") as log:
-            self._up = subprocess.Popen(
-                [*under, str(SEALMQ), "up", str(self.path), *map(str, options)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+            self._up = None if under else sealmq_forks.start(words, log)
+            if self._up is None:
+                command = [*under, str(SEALMQ), *words]
+                self._up = subprocess.Popen(
+                    command, stdout=log, stderr=subprocess.STDOUT, text=True
+                )
         until("the site to be up", lambda: self._lives() and "stops it." in self.log()[before:])
         until("the site to be ready", lambda: self._lives() and self._ready())
 

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 _MAIN = "sealmq.cli.main"
 # What commands load when they run, beside what their parsers load.
@@ -33,6 +34,7 @@ _LATER = (
     "sealmq.client",
     "sealmq.doctor.checkup",
     "sealmq.run.status",
+    "sealmq.run.up",
 )
 _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENSSL_")
 # An answer to stdin has to fit into the pipe.
@@ -69,38 +71,75 @@ class Forks:
         self, words: Sequence[str], stdin: bytes | None, env: Mapping[str, str], timeout: float
     ) -> subprocess.CompletedProcess[bytes]:
         """As subprocess.run with these."""
-        given, told = os.pipe(), os.pipe()
+        given = os.pipe()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            request = json.dumps({"words": words, "env": dict(env), "cwd": os.getcwd()}).encode()
             source = 0 if stdin is None else given[0]
-            socket.send_fds(self._socket, [request], [source, out.fileno(), err.fileno(), told[1]])
-            os.close(told[1])
+            process = self.start(words, (source, out.fileno(), err.fileno()), env)
             os.close(given[0])
             with open(given[1], "wb") as pipe:
                 pipe.write(stdin or b"")
             try:
-                code = _outcome(told[0], words, timeout)
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
             finally:
-                os.close(told[0])
+                process.close()
             for file in (out, err):
                 file.seek(0)
             return subprocess.CompletedProcess(list(words), code, out.read(), err.read())
 
+    def start(
+        self, words: Sequence[str], streams: tuple[int, int, int], env: Mapping[str, str]
+    ) -> Running:
+        """As subprocess.Popen with these."""
+        ours, theirs = os.pipe()
+        request = json.dumps({"words": words, "env": dict(env), "cwd": os.getcwd()}).encode()
+        socket.send_fds(self._socket, [request], [*streams, theirs])
+        os.close(theirs)
+        return Running(words, ours)
 
-def _outcome(told: int, words: Sequence[str], timeout: float) -> int:
-    """The exit code. The pipe says the process's number, and how it ended."""
-    end = time.monotonic() + timeout
-    said = b""
-    while True:
-        patience = max(0.0, end - time.monotonic()) if said else None
-        if not select.select([told], [], [], patience)[0]:
-            os.kill(int(said), signal.SIGKILL)
-            raise subprocess.TimeoutExpired(list(words), timeout)
-        more = os.read(told, 100)
+
+class Running:
+    """A command that was started. The pipe says the process's number, and how it ended."""
+
+    def __init__(self, words: Sequence[str], told: int) -> None:
+        self._words, self._told = words, told
+        self._said = b""
+        while not self._said:
+            self._hear()
+        self.pid = int(self._said.split()[0])
+
+    def _hear(self) -> None:
+        more = os.read(self._told, 100)
         assert more, "the process that forks for sealmq has ended"
-        said += more
-        if said.count(b"\n") == 2:
-            return os.waitstatus_to_exitcode(int(said.split()[1]))
+        self._said += more
+
+    def wait(self, timeout: float) -> int:
+        """The exit code."""
+        end = time.monotonic() + timeout
+        while self._said.count(b"\n") < 2:
+            if not select.select([self._told], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise subprocess.TimeoutExpired(list(self._words), timeout)
+            self._hear()
+        self.close()
+        return os.waitstatus_to_exitcode(int(self._said.split()[1]))
+
+    def poll(self) -> int | None:
+        """The exit code of one that has ended."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Nothing more is to be heard, or nobody asks."""
+        if self._told >= 0:
+            os.close(self._told)
+            self._told = -1
 
 
 @functools.cache
@@ -119,6 +158,16 @@ def run(
     env = os.environ if env is None else env
     forks = _forks()
     return forks.run(words, stdin, env, timeout) if forks.fits(env, stdin) else None
+
+
+def start(words: Sequence[str], output: IO[Any]) -> Running | None:
+    """`sealmq` with these words, both streams into a file; None as above."""
+    forks = _forks()
+    if not forks.fits(os.environ, None):
+        return None
+    with open(os.devnull, "rb") as nothing:
+        streams = (nothing.fileno(), output.fileno(), output.fileno())
+        return forks.start(words, streams, os.environ)
 
 
 # --- the process that forks -----------------------------------------------------------------------

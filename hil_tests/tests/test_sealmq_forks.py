@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -51,6 +52,23 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         sealmq_forks.run(words, timeout=1)
     until("nobody to wait at the fifo", lambda: not reader(fifo))
+
+
+def test_one_that_was_started_is_asked_and_signalled_like_a_process(tmp_path: Path) -> None:
+    fifo, said = tmp_path / "fifo", tmp_path / "said"
+    os.mkfifo(fifo)
+    words = ["pub", "--enrolment", str(fifo), "-t", "a", "-m", "b"]
+    with said.open("w") as output:
+        waits = sealmq_forks.start(words, output)
+        wrong = sealmq_forks.start(["fly"], output)
+    assert waits is not None
+    assert wrong is not None
+    assert wrong.wait(PATIENCE_S) == wrong.poll() == 2
+    assert said.read_text().startswith("sealmq: ")
+    with fifo.open("w"):  # it has come so far as to read
+        assert waits.poll() is None
+        os.kill(waits.pid, signal.SIGKILL)
+        assert waits.wait(PATIENCE_S) == waits.poll() == -signal.SIGKILL
 
 
 def reader(fifo: Path) -> bool:
