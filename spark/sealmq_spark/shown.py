@@ -64,18 +64,18 @@ def shown(
 NAMES = (
     "decisions_time", "decisions_rule", "decisions_label", "decisions_client", "decisions_question",
     "disclosures", "disclosures_topic", "disclosures_purpose", "disclosures_matrix",
-    "labelling_time", "labelling", "refusals_time", "refusals", "unenforced", "changed", "cost",
-    "paper", "stages", "behaviours", "flaky", "cuts", "coverage", "nonces", "reused", "regressions",
-    "quarantine",
+    "labelling_time", "labelling", "refusals_time", "refusals", "unenforced", "changed", "gaps",
+    "cost", "paper", "stages", "behaviours", "flaky", "cuts", "coverage", "nonces", "reused",
+    "regressions", "quarantine",
 )  # fmt: skip
 
 
 def _with_site(frame: DataFrame) -> DataFrame:
-    """Clients, topics and labels are a site's own: where there are several, its number stands
-    before them."""
+    """Clients, topics, labels and processes are a site's own: where there are several, its number
+    stands before them."""
     if "site" not in frame.columns:
         return frame
-    names = [name for name in ("client", "topic", "label") if name in frame.columns]
+    names = [name for name in ("client", "topic", "label", "role") if name in frame.columns]
     whole: dict[str, Column] = {
         name: F.when(F.col(name) == "", "").otherwise(F.concat_ws(": ", "site", name))
         for name in names
@@ -102,6 +102,9 @@ def _traffic(tables: Mapping[str, DataFrame], span: Span) -> dict[str, Rows]:
     if changed := tables.get("changed"):
         columns = ("client", "measure", "hour", "hours", "count", "usual", "z")
         found["changed"] = _first(changed, columns, [F.desc(F.abs("z"))], 40)
+    if missing := tables.get("gaps"):
+        more = {"times": F.count("*"), "first": F.min("at"), "last": F.max("at")}
+        found["gaps"] = _most(missing, ["event", "what", "role"], count, 20, more)
     return found
 
 

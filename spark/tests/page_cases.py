@@ -66,11 +66,13 @@ def one() -> Case:
 def none_of_them() -> Case:
     """Logs in which all is well: the lists of what is wrong are empty, and counts are 0."""
     summary, shown = full()
+    summary["tables"]["gaps"] = 0
     summary.update(exit=0, why=[], quarantined=0)
     wrong = ("forged", "replayed", "too_old", "malformed", "changed", "failed", "flaky")
     for name in (*wrong, "regressions", "nonces_repeated", "denied", "unenforced"):
         summary["headline"][name] = 0
-    for name in ("regressions", "flaky", "changed", "refusals", "refusals_time", "quarantine"):
+    lists = ("regressions", "flaky", "changed", "refusals", "refusals_time", "quarantine", "gaps")
+    for name in lists:
         shown[name] = []
     for name, rows in shown.items():
         if name.startswith("decisions_"):

@@ -126,8 +126,9 @@ def test_the_pages_example_has_the_lists_and_columns_of_a_report(
         if rows and example[name]:
             assert set(rows[0]) == set(example[name][0]), name
     with_rows = {name for name, rows in _shown.items() if rows}
-    # Two hours are no history, two cuts no coverage, and the bench measured nothing of the paper.
-    assert set(NAMES) - with_rows <= {"changed", "flaky", "paper", "coverage"}
+    # Two hours are no history, two cuts no coverage, the bench measured nothing of the paper, and
+    # no log has a gap (test_shown.py).
+    assert set(NAMES) - with_rows <= {"changed", "flaky", "paper", "coverage", "gaps"}
 
 
 def test_the_page_gets_what_was_counted_by_hand(made: tuple[Outcome, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,26 @@ def test_clocks_that_were_not_set_are_counted_but_not_plotted(spark: SparkSessio
     hour = {"hour": "2027-01-15T12:00:00Z", "hours": 1}
     assert found["decisions_time"] == [{**hour, "allowed": 7, "denied": 0}]
     assert found["decisions_client"] == [{"client": "c", "allowed": 12, "denied": 2**63 - 1}]
+
+
+def test_gaps_are_added_up_by_what_is_missing(spark: SparkSession) -> None:
+    rows = [
+        ("aa", "2027-01-15 12:00:00", "mediator", "log-lost", "records", 70),
+        ("aa", "2027-01-15 12:00:07", "mediator", "log-lost", "records", 1),
+        ("aa", "2027-01-15 11:00:00", "kg", "log-recovered", "bytes", 0),
+        ("bb", "2027-01-15 13:00:00", "mediator", "log-lost", "records", 5),
+    ]
+    text = "site string, at string, role string, event string, what string, count bigint"
+    frame = spark.createDataFrame(rows, text).withColumn("at", F.to_timestamp("at"))
+    found = lists(spark, Span(None, None), 2, gaps=frame)["gaps"]
+    assert [(row["role"], row["count"], row["times"]) for row in found] == [
+        ("aa: mediator", 71, 2),
+        ("bb: mediator", 5, 1),
+        ("aa: kg", 0, 1),
+    ]
+    assert (found[0]["first"], found[0]["last"]) == ("2027-01-15T12:00:00Z", "2027-01-15T12:00:07Z")
+    example = json.loads((Path(__file__).with_name("data") / "shown.json").read_bytes())
+    assert list(found[0]) == list(example["gaps"][0])
 
 
 def test_names_of_several_sites_are_told_apart(spark: SparkSession) -> None:

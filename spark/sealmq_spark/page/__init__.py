@@ -6,7 +6,7 @@ people: summary.json and the tables beside it are for programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -14,11 +14,13 @@ from . import alarms, costs, officer, overview, rig, traffic
 from .markup import Markup, tag
 from .traffic import Shown
 
-Section = Callable[[Mapping[str, Any], Shown], Markup]
+# None: nothing is to be said, and nobody misses it.
+Section = Callable[[Mapping[str, Any], Shown], Markup | None]
 
 _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("regressions", "Regressions", alarms.regressions),
     ("nonces", "Nonces", alarms.nonces),
+    ("gaps", "Gaps in the logs", alarms.gaps),
     ("decisions", "Decisions", traffic.decisions),
     ("unenforced", "Not enforced", traffic.unenforced),
     ("refusals", "Replays and forgeries", traffic.refusals),
@@ -38,11 +40,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 def render(summary: Mapping[str, Any], shown: Shown) -> str:
     """summary: as shared_spec/report.schema.json has it; shown: bounded rows by name (shown.py)."""
-    sections = [
-        tag("section", tag("h2", title), made(summary, shown), id=name)
-        for name, title, made in _SECTIONS
-    ]
-    sections.append(tag("section", tag("h2", "About"), overview.about(summary), id="about"))
+    every = [(name, title, made(summary, shown)) for name, title, made in _SECTIONS]
+    every.append(("about", "About", overview.about(summary)))
+    there = [(name, title, made) for name, title, made in every if made is not None]
+    sections = [tag("section", tag("h2", title), made, id=name) for name, title, made in there]
     page = tag(
         "html",
         tag(
@@ -58,7 +59,7 @@ def render(summary: Mapping[str, Any], shown: Shown) -> str:
         tag(
             "body",
             tag("a", "To the report", href="#overview", class_="skip"),
-            _menu(),
+            _menu([("overview", "Overview"), *((name, title) for name, title, _ in there)]),
             tag("main", overview.masthead(summary), overview.verdict(summary), sections),
         ),
         lang="en",
@@ -71,10 +72,8 @@ def _title(summary: Mapping[str, Any]) -> str:
     return f"SealMQ report {day}".strip()
 
 
-def _menu() -> Markup:
-    links = [("overview", "Overview"), *((name, title) for name, title, _ in _SECTIONS)]
+def _menu(links: Iterable[tuple[str, str]]) -> Markup:
     items = [tag("li", tag("a", title, href=f"#{name}")) for name, title in links]
-    items.append(tag("li", tag("a", "About", href="#about")))
     return tag("nav", tag("ul", items), aria_label="Sections")
 
 

@@ -1,4 +1,5 @@
-"""What makes `sealmq report` end with 1: regressions, and nonces that were used twice."""
+"""What makes `sealmq report` end with 1: regressions, and nonces that were used twice. And what
+weakens all else that it says: gaps in the logs."""
 
 from __future__ import annotations
 
@@ -10,6 +11,47 @@ from .figures import Cell, Column, figure, folded, nothing, sentence, strong, ta
 from .markup import Markup, named, tag
 from .scales import logarithmic
 from .traffic import Shown
+
+# What the event means for who relies on the figures below.
+_GAPS = {
+    "log-lost": "the disk was full, or in trouble",
+    "log-recovered": "killed; what it had counted in its last minute is gone, too",
+    "log-fault": "not as the contract has it: a defect",
+    "journal-dropped": "the journal was full, and the broker had not saved them",
+}
+
+
+def gaps(_: Mapping[str, Any], shown: Shown) -> Markup | None:
+    """What the logs themselves say is missing; None: nothing."""
+    rows = shown.get("gaps", ())
+    if not rows:
+        return None
+    names = ("missing", "times", "first (UTC)", "last (UTC)")
+    each = [
+        [
+            rowplots.rest(row["others"]) if row.get("others") else _missing(row),
+            words.count(row.get("times")),
+            words.when(row.get("first")),
+            words.when(row.get("last")),
+        ]
+        for row in rows
+    ]
+    text = "What is missing"
+    columns = [Column(name, name == "times") for name in names]
+    return tag(
+        "div",
+        sentence(
+            strong("The logs are not whole"),
+            ", as they say themselves: what is missing is in none of the figures on this page.",
+        ),
+        figure(text, table(columns, each, text)),
+    )
+
+
+def _missing(row: Mapping[str, Any]) -> Markup:
+    event = str(row.get("event") or "")
+    why = tag("small", named(row.get("role"), 40), ", ", event, ": ", _GAPS.get(event, ""))
+    return tag("span", words.count(row.get("count")), " ", named(row.get("what"), 40, ""), " ", why)
 
 
 def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:

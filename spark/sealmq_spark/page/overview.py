@@ -80,10 +80,13 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
     allowed, denied = headline.get("allowed"), headline.get("denied")
     share = words.share(denied, allowed + denied) if allowed is not None and denied else ""
     passed, failed = headline.get("passed"), headline.get("failed")
+    gaps = (summary.get("tables") or {}).get("gaps")
     return [
         _counted("regressions", headline.get("regressions"), "regressions", "bad"),
         _counted("nonces used twice", headline.get("nonces_repeated"), "nonces", "bad",
                  _of(headline.get("nonces"), "pairs")),
+        # Its section is there when it has something to say.
+        *([_counted("gaps in the logs", gaps, "gaps", "look")] if gaps else []),
         _counted("forged", headline.get("forged"), "refusals", "look", "refused"),
         _counted("replayed", headline.get("replayed"), "refusals", "look", "refused"),
         _counted("not enforced", headline.get("unenforced"), "unenforced", "look", "let pass"),

@@ -116,6 +116,26 @@ def test_what_a_wrong_clock_dated_is_shown_without_its_time() -> None:
     assert "No decision in these logs" not in html
 
 
+def test_gaps_stand_near_the_top_and_only_where_there_are_any() -> None:
+    summary, shown = case("full")
+    html = page.render(summary, shown)
+    places = [html.index(f'<section id="{name}"') for name in ("nonces", "gaps", "decisions")]
+    assert places == sorted(places)
+    for text in ("4,096", "message bytes", "journal-dropped", "log-recovered", "disk was full"):
+        assert text in html[places[1] : places[2]]
+    assert html.count('href="#gaps"') == 2, "of the menu and of a tile"
+    # The rest may be of records and of bytes: it has no sum.
+    shown["gaps"].append({**shown["gaps"][0], "event": "", "count": 987_654, "others": 7})
+    html = page.render(summary, shown)
+    assert "and 7 more" in html
+    assert "987,654" not in html
+    for name in ("well", "empty"):
+        assert not re.search("#gaps|id=.gaps|gaps in", page.render(*case(name)))
+    summary, shown = case("well")
+    summary["tables"]["gaps"], shown["gaps"] = 1, case("full")[1]["gaps"][:1]
+    assert "Worth a look: gaps in the logs." in page.render(summary, shown)
+
+
 def test_all_well_is_said() -> None:
     summary, shown = case("well")
     assert "Nothing here needs you." in page.render(summary, shown)
