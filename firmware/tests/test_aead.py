@@ -105,8 +105,15 @@ def flips(case: Case, rng: random.Random) -> Iterator[Case]:
         yield replace(case, buf=flip(case.buf, end + byte, end + byte + 1))
 
 
-@both_widths
-@backends
+@pytest.mark.parametrize(
+    ("bits", "suite"),
+    [
+        pytest.param(bits, suite + plain, marks=[pytest.mark.full] * (bits == 32 and plain > 0))
+        for bits in BITS
+        for suite in (CCM, CHACHA)
+        for plain in (0, PLAIN)
+    ],
+)
 def test_one_changed_bit_is_refused_and_wiped(bits: int, suite: int, tmp_path: Path) -> None:
     rng = random.Random(99)
     calls: list[tuple[Case, str]] = []

@@ -31,7 +31,8 @@ if 64 in VIPER:
             ("seal", 64, 46, 0, 8_000),
             pytest.param("seal", 64, 46, 3, 9_000, marks=pytest.mark.full),
             pytest.param("seal", 0, 64, 0, 6_500, marks=pytest.mark.full),
-            ("open", 64, 46, 0, 9_500),  # 750 of them for a copy
+            # 750 of them for a copy
+            pytest.param("open", 64, 46, 0, 9_500, marks=pytest.mark.full),
             ("seal", 1024, 46, 0, 37_500),
         ],
     )

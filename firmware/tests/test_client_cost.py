@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 import bench_device
 from bench_measures import tasks
 from bench_rows import Row, value
@@ -36,18 +38,23 @@ def cost(rows: list[Row], measure: str, variant: str = "sealmq-ccm") -> float:
 if 64 in VIPER:
 
     def test_what_connecting_publishing_and_waking_may_cost() -> None:
-        rows = measured(["connect"], ["tls13-ecdsa", "sealmq-ccm"])
-        rows += measured(["reconnect", "publish", "wake_publish_sleep"], ["sealmq-ccm"])
-        tls = next(row for row in rows if row["variant"] == "tls13-ecdsa")
-        assert tls["params"]["suite"] == "TLS1-3-AES-256-GCM-SHA384"
-        assert tls["params"]["verified"] is True
+        measures = ["connect", "reconnect", "publish", "wake_publish_sleep"]
+        rows = measured(measures, ["sealmq-ccm"])
         connect = cost(rows, "connect")
         for _ in range(TRIES - 1):
             if connect < CONNECT:
                 break
             connect = cost(measured(["connect"], ["sealmq-ccm"]), "connect")
         assert connect < CONNECT
-        assert tls["value"] > TIMES_TLS * connect
         assert cost(rows, "reconnect") < 260_000
         assert cost(rows, "publish") < 22_000
         assert cost(rows, "wake_publish_sleep") < WAKE
+
+    # What the TLS library takes is no work of ours and does not change from day to day.
+    @pytest.mark.full
+    def test_tls_takes_so_many_times_as_much_to_connect() -> None:
+        rows = measured(["connect"], ["tls13-ecdsa", "sealmq-ccm"])
+        tls = next(row for row in rows if row["variant"] == "tls13-ecdsa")
+        assert tls["params"]["suite"] == "TLS1-3-AES-256-GCM-SHA384"
+        assert tls["params"]["verified"] is True
+        assert tls["value"] > TIMES_TLS * cost(rows, "connect")
