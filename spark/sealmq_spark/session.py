@@ -18,6 +18,7 @@ _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
 }
 # Set by spark-submit, which has started Java, with its own options, before it started us.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 import small_logs
 from sealmq_spark import errors, java, job, locks, outputs, session
@@ -223,6 +224,8 @@ def test_javas_words_are_kept_before_java_ends(
         raise error
 
     monkeypatch.setattr(session, "session", lambda *_, **__: Spark())
+    # Other tests of this process may have one.
+    monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr(java, "wait_for_workers", lambda _: None)
     monkeypatch.setattr(job, "run", fails)
     assert main([str(logs), "--out", str(tmp_path / "out")]) == FAILED

@@ -73,6 +73,7 @@ def test_each_id_counts_once_in_any_order(spark: SparkSession, tmp_path: Path) -
     assert days == ["day=2027-01-15", "day=2027-01-16", "day=2027-01-17"]
 
 
+@pytest.mark.full
 def test_a_day_whose_lines_lost_is_not_kept(spark: SparkSession, tmp_path: Path) -> None:
     texts = [
         json.dumps({**AUDIT, "minute_ms": AUDIT["minute_ms"] + n * DAY_MS}, separators=(",", ":"))
