@@ -312,6 +312,7 @@ def test_a_store_that_does_not_sync_is_found_out(tmp_path: Path) -> None:
     assert re.search(r"label: load/\w+/once-\d+ has none", said), said
 
 
+@pytest.mark.full
 def test_a_journal_that_does_not_sync_is_found_out(tmp_path: Path) -> None:
     code, said = faults(
         tmp_path, "--rounds", 1, "--seed", 41, "--faults", "power-cut", "--rate", 30,
