@@ -262,7 +262,7 @@ def test_a_report_over_everything_then_over_what_is_new(logs: Path, tmp_path: Pa
         if path.lstat().st_mode & 0o077 and not path.is_symlink()
     ], "others can read it"
     assert not (out / ".scratch").exists()
-    more = small_logs.text([{**small_logs.rig(worse=True)[-3], "id": "2" * 16 + "-77"}])
+    more = small_logs.text([{**small_logs.rig(worse=True)[-2], "id": "2" * 16 + "-77"}])
     (logs / "results" / "2222222222222222-2.jsonl").write_text(more)
     second = report(logs, "--out", out)
     assert second.returncode == FOUND, second.stderr
