@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -21,7 +20,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -221,31 +219,11 @@ def _serve(fd: int) -> None:
     importlib.import_module(_MAIN).build()
     for name in _LATER:
         importlib.import_module(name)
-    # What is loaded stays: whoever goes through it, or takes it down, copies each page of it.
-    gc.collect()
-    gc.freeze()
     words = _next(socket.socket(fileno=fd))
     if words is not None:
         program = Path(sys.executable).with_name("sealmq")
         sys.argv = [str(program), *words]
-        try:
-            runpy.run_path(str(program), run_name="__main__")
-        except SystemExit as end:
-            if isinstance(end.code, int) and threading.active_count() == 1:
-                _leave(end.code)
-            raise
-
-
-def _leave(code: int) -> None:
-    """The end of the process, but for taking down module after module, which took three times as
-    long as the rest. Returns when the output cannot be written: that is for the interpreter."""
-    atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        return
-    os._exit(code)
+        runpy.run_path(str(program), run_name="__main__")
 
 
 if __name__ == "__main__":
