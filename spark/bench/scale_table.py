@@ -56,9 +56,10 @@ def table(rows: Sequence[Row]) -> str:
 def _how(book: Book) -> str:
     rows = book.all("report_seconds", LOCAL)
     with_, times = rows[0]["params"], max(row["n"] for row in rows)
+    often = "one of each" if times == 1 else f"medians of up to {times}"
     return (
         f"`local[2]`, 1 GiB of memory for Java, {with_['machine']}, Python {with_['python']}; each "
-        f"report in a process of its own, sizes in shuffled rounds, medians of up to {times}; "
+        f"report in a process of its own, sizes in shuffled order, {often}; "
         f"load average {with_['load']} when it began. Every report was right to the last count."
     )
 
