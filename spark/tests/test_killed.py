@@ -35,6 +35,12 @@ def segment(number: int, rng: random.Random) -> bytes:
     return "".join(text + "\n" for text in texts).encode()
 
 
+def written(logs: Path, numbers: range, rng: random.Random) -> None:
+    """These segments, closed."""
+    for number in numbers:
+        (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
+
+
 def counted(logs: Path) -> tuple[Counter[str], int, Counter[str]]:
     """The oracle: ids, repeated lines, bad lines."""
     good: Counter[str] = Counter()
@@ -120,12 +126,11 @@ def test_killed_in_a_step(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
-    for number in range(6):
-        (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
+    written(logs, range(6), rng)
     run = Run(logs, out, tmp_path / "run")
     run.until(lambda: state(out) == "in a step" and numbers(out / "checkpoint" / "commits") > 0)
     assert run.kill(java=True) in ("in a step", "step written", "between steps")
-    (logs / "s6.jsonl").write_bytes(segment(6, rng))
+    written(logs, range(6, 7), rng)
     checked(spark, logs, out)
 
 
@@ -135,12 +140,11 @@ def test_killed_while_settling(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
-    for number in range(6):
-        (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
+    written(logs, range(6), rng)
     run = Run(logs, out, tmp_path / "run")
     run.until((out / "ingest" / "work" / "suspects" / "_SUCCESS").exists)
     run.kill(java=False)
-    (logs / "s6.jsonl").write_bytes(segment(6, rng))
+    written(logs, range(6, 7), rng)
     checked(spark, logs, out)
 
 
@@ -152,8 +156,7 @@ def test_killed_at_many_moments(spark: SparkSession, tmp_path: Path) -> None:
         logs, out = tmp_path / f"logs{turn}", tmp_path / f"out{turn}"
         logs.mkdir()
         for kill in range(5):
-            for number in range(kill * FILES, (kill + 1) * FILES):
-                (logs / f"s{number}.jsonl").write_bytes(segment(number, rng))
+            written(logs, range(kill * FILES, (kill + 1) * FILES), rng)
             run = Run(logs, out, tmp_path / f"run{turn}-{kill}")
             offsets = out / "checkpoint" / "offsets"
             run.until(partial(more, offsets, numbers(offsets)))
