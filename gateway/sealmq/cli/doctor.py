@@ -11,6 +11,7 @@ from typing import Any
 from .errors import FAILED, OK, OperatorError
 
 NOTHING_TRIED = 2
+SOME_UNTRIED = 3
 
 _EXAMPLES = """\
 examples:
@@ -23,8 +24,11 @@ asked for it reserves these topics, and reads without a purpose, for another one
 is withdrawn meanwhile. Nobody else's topics and keys are touched. Run it as the site's owner or as
 root, on the gateway.
 
-exit codes: 0 all that must fail has failed; 1 something that must fail has succeeded; 2 nothing
-could be tried
+Each try holds, FAILED, or could not be tried, with the reason; "ok" and "healthy" of --json are
+then true, false or null.
+
+exit codes: 0 all of it holds; 1 something FAILED, and this site is open there; 2 nothing could be
+tried; 3 nothing failed, and something could not be tried (say, the advertised address from here)
 """
 
 
@@ -41,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Try, print, and tell by the exit code."""
     from sealmq.doctor.checkup import examine
     from sealmq.doctor.errors import DoctorError
+    from sealmq.doctor.result import healthy
     from sealmq.kglink import KgError
     from sealmq.site.errors import SiteError
     from sealmq.site.layout import Layout
@@ -58,12 +63,12 @@ def run(args: argparse.Namespace) -> int:
     except (DoctorError, KgError, SiteError) as error:
         hint = getattr(error, "hint", None)
         raise OperatorError(str(error), hint=hint, code=NOTHING_TRIED) from None
-    healthy = all(result.ok is not False for result in results)
+    found = healthy(results)
     if args.json:
-        print(json.dumps({"healthy": healthy, "tries": [r.to_json() for r in results]}))
+        print(json.dumps({"healthy": found, "tries": [r.to_json() for r in results]}))
     else:
         _print(results)
-    return OK if healthy else FAILED
+    return {True: OK, False: FAILED, None: SOME_UNTRIED}[found]
 
 
 def _print(results: list[Any]) -> None:
@@ -71,9 +76,9 @@ def _print(results: list[Any]) -> None:
     from rich.text import Text
 
     words = {
-        True: Text("ok    ", "green"),
+        True: Text("holds ", "green"),
         False: Text("FAILED", "bold red"),
-        None: Text("not tried:", "yellow"),
+        None: Text("could not be tried:", "yellow"),
     }
     console = Console(highlight=False, soft_wrap=True)
     wide = max(len(result.name) for result in results)
@@ -81,7 +86,11 @@ def _print(results: list[Any]) -> None:
         word = words[result.ok]
         console.print(Text.assemble(result.name.ljust(wide + 2), word, "  ", result.reason))
     failed = sum(result.ok is False for result in results)
+    untried = sum(result.ok is None for result in results)
     if failed:
         console.print(Text(f"{failed} of {len(results)} FAILED: this site is open", "bold red"))
-    else:
+    if untried:
+        text = f"{untried} of {len(results)} could not be tried, and nothing is known of that"
+        console.print(Text(text, "yellow"))
+    if not failed and not untried:
         console.print(f"{len(results)} tries: what must fail does")

@@ -43,8 +43,6 @@ class AtBroker:
 
     async def plain(self) -> str:
         """The same port without TLS."""
-        if not self._tls:
-            raise Untried("the broker is on this machine or has no TLS; that is for mqtts:// only")
         return await self._enter(None, None, None, tls=False)
 
     async def _enter(

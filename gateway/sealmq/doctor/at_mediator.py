@@ -15,6 +15,7 @@ from .result import Failed, Untried
 
 LOW_TOPIC, HIGH_TOPIC, SIDE_TOPIC = (f"sealmq-doctor/{word}" for word in ("low", "high", "side"))
 ALL = RESERVED
+_UNAVAILABLE = 3  # CONNACK's code
 NOT_ENFORCED = "is policy enforced ([policy] enforce, `sealmq status`)?"
 
 
@@ -78,11 +79,14 @@ class AtMediator:
             raise Broken(f"an honest message of {who.name} was refused: {refused or 'no answer'}")
 
     async def honest(self) -> str:
-        """What must succeed: else the rest would show nothing."""
+        """What must succeed: else the rest would show nothing.
+
+        A site that lets nothing through is not open: the try then says nothing.
+        """
         try:
             await self.last()
         except Broken as error:
-            raise Failed(f"an honest message does not arrive: {error}") from None
+            raise Untried(f"an honest message does not arrive: {error}") from None
         return "published, wrapped, delivered and opened"
 
     # --- who may connect ---
@@ -98,6 +102,29 @@ class AtMediator:
     async def replayed_connect(self) -> str:
         """What the network has seen the reader send before."""
         return await self._not_welcome(self.reader.hello)
+
+    # Enrolment files carry this address; what listens there must be us, not a broker beside.
+    async def advertised(self, host: str, port: int) -> str:
+        """Whoever listens there proves that it is this mediator."""
+        here = self.reader
+        if (host, port) == (here.host, here.port):
+            return f"{host}:{port}"
+        # A client has one session at a time: a second connection of the same one would shift the
+        # counters of the first, which then looks refused in every later try.
+        there = here.again(host, port)
+        try:
+            code = await there.knock(there.make_hello())
+            if code == _UNAVAILABLE:
+                raise Untried(f"{host}:{port} answers CONNACK {code}: it cannot serve just now")
+            if code or not await there.welcomed():
+                raise Failed(f"what listens at {host}:{port} is not this mediator")
+        except Broken as error:
+            raise Untried(f"from here: {error}") from None
+        finally:
+            there.close()
+            here.close()
+            self.reader = there.again(here.host, here.port)
+        return f"{host}:{port}"
 
     async def _not_welcome(self, *hellos: bytes) -> str:
         told = set()
@@ -191,7 +218,7 @@ class AtMediator:
         refused = await writer.publish(LOW_TOPIC, m2, retain=True)
         if refused is not None:
             if refused.startswith("broker.promise"):
-                raise Untried("this broker retains nothing")
+                return "this broker retains nothing"
             raise Broken(f"an honest retained message was refused: {refused or 'no answer'}")
         try:
             rule = await writer.publish(LOW_TOPIC, b"", retain=True)

@@ -67,10 +67,15 @@ class Canary:
         self._decoder = Decoder(_MOST, "client")
         self._held: list[Packet] = []
 
-    def again(self) -> Canary:
-        """The same identity after a restart: another boot session, not yet connected."""
+    def again(self, host: str = "", port: int = 0) -> Canary:
+        """The same identity after a restart: another boot session, not yet connected.
+
+        host, port: where it will connect to, if not where this one does.
+        """
         session = self.session
-        return Canary(session.ident, self.host, self.port, self.name, session.boot + 1)
+        return Canary(
+            session.ident, host or self.host, port or self.port, self.name, session.boot + 1
+        )
 
     def close(self) -> None:
         """Hang up, with a DISCONNECT."""

@@ -26,7 +26,7 @@ from .at_purposes import AtPurposes
 from .canary import Canary
 from .errors import Broken, DoctorError
 from .policy import alone, in_policy
-from .result import Failed, Result, Try, Untried, attempt
+from .result import Result, Try, attempt
 
 # Until the mediator has taken over sealmq.toml and the keys.
 _TAKEN_OVER_S = 15.0
@@ -96,16 +96,15 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
     inside = AtMediator(writer, reader, stranger, grammar)
     await inside.subscribe()
     proof = reader.hello[-54:].decode()
-
-    async def own_address() -> str:
-        return await _advertised(config, inside.reader)
+    sent_to = config.mediator.advertise_host, config.mediator.advertise_port
 
     at_broker = {
         "broker: without credentials": outside.anonymous,
         "broker: with guessed credentials": outside.guesses,
         "broker: with a client's credentials": lambda: outside.client(proof),
-        "broker: without TLS": outside.plain,
     }
+    if broker.tls:
+        at_broker["broker: without TLS"] = outside.plain
     at_mediator = {
         "connect without a proof": inside.no_proof,
         "connect with a replayed proof": inside.replayed_connect,
@@ -119,7 +118,7 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         "read beside one's label": inside.foreign_read,
         "read above one's label": inside.lower_reader,
         "clear a retained message with an empty one": inside.empty_retained,
-        "clients are sent to this mediator": own_address,
+        "clients are sent to this mediator": lambda: inside.advertised(*sent_to),
     }
     if grammar is not None:
         of_purposes = AtPurposes(inside, grammar)
@@ -131,10 +130,12 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         }
     results = [await attempt(name, work) for name, work in at_broker.items()]
     results.append(await attempt("an honest message arrives", inside.honest))
-    if results[-1].ok:  # else nothing behind it would mean anything
+    if results[-1].ok:
         results += [await _fresh(inside, name, work) for name, work in at_mediator.items()]
+    else:  # a refusal would mean nothing
+        results += [Result(name, None, "an honest message does not arrive") for name in at_mediator]
     inside.close()
-    return [r for r in results if not (r.ok is None and r.name == "broker: without TLS")]
+    return results
 
 
 # How the site writes purposes, if they are asked for.
@@ -152,22 +153,3 @@ async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:
         return await work()
 
     return await attempt(name, both)
-
-
-# Enrolment files carry the advertised address; what listens there must be us, not a broker beside.
-async def _advertised(config: Config, reader: Canary) -> str:
-    told = config.mediator
-    host = told.advertise_host
-    if (host, told.advertise_port) == (reader.host, reader.port):
-        return f"{host}:{told.advertise_port}"
-    again = Canary(reader.session.ident, host, told.advertise_port, reader.name)
-    again.session, again.client_id = reader.session, reader.client_id + "-b"
-    try:
-        code = await again.knock(again.make_hello())
-        if not code and await again.welcomed():
-            return f"{host}:{told.advertise_port}"
-    except Broken as error:
-        raise Untried(f"from here: {error}") from None
-    finally:
-        again.close()
-    raise Failed(f"what listens at {host}:{told.advertise_port} is not this mediator")

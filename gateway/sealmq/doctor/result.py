@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,11 @@ from .errors import Broken
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One try. ok: what must fail has failed; None: it could not be tried, which says nothing."""
+    """One try.
+
+    ok: True, it holds: what must fail has failed; False: what must fail has succeeded; None: it
+    could not be tried, which says nothing.
+    """
 
     name: str
     ok: bool | None
@@ -37,6 +41,12 @@ class Untried(Exception):
     """It cannot be tried from here."""
 
 
+def healthy(results: Iterable[Result]) -> bool | None:
+    """Of a visit what `ok` is of a try: one that failed decides, then one that says nothing."""
+    found = {result.ok for result in results}
+    return False if False in found else None if None in found else True
+
+
 async def attempt(name: str, work: Try) -> Result:
     """Run a try."""
     try:
@@ -46,4 +56,4 @@ async def attempt(name: str, work: Try) -> Result:
     except Untried as error:
         return Result(name, None, str(error))
     except (Broken, BrokerError, SealError, OSError) as error:
-        return Result(name, False, f"the try broke off: {error}")
+        return Result(name, None, f"the try broke off: {error}")

@@ -1,0 +1,52 @@
+"""A try holds, has failed, or could not be tried; what broke off says nothing about the site."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sealmq.broker.errors import Unreachable
+from sealmq.doctor.errors import Broken
+from sealmq.doctor.result import Failed, Result, Untried, attempt, healthy
+from sealmq_spec.errors import SealError
+
+
+@pytest.mark.parametrize(
+    ("raised", "ok"),
+    [
+        (None, True),
+        (Failed("it is let in"), False),
+        (Untried("no way there"), None),
+        (Broken("no CONNACK within 15 s"), None),
+        (Unreachable("it takes no connection"), None),
+        (SealError("tag"), None),
+        (ConnectionResetError("reset"), None),
+    ],
+)
+def test_only_what_must_fail_and_succeeds_is_a_failure(
+    raised: Exception | None, ok: bool | None
+) -> None:
+    async def work() -> str:
+        if raised is not None:
+            raise raised
+        return "refused"
+
+    result = asyncio.run(attempt("a try", work))
+    assert result.ok is ok
+    assert result.reason
+
+
+@pytest.mark.parametrize(
+    ("of_tries", "of_site"),
+    [
+        ([True, True], True),
+        ([True, None], None),
+        ([None, False, True], False),
+        ([False, True], False),
+    ],
+)
+def test_a_site_is_healthy_only_when_every_try_holds(
+    of_tries: list[bool | None], of_site: bool | None
+) -> None:
+    assert healthy([Result("a try", ok, "why") for ok in of_tries]) is of_site
