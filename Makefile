@@ -83,7 +83,7 @@ bench-gateway: setup  ## what a message costs the gateway, into build/bench/
 bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
 	@$(PYTHON) -m sealmq.cli bench device
 
-evidence: setup firmware  ## PARTS (or all, hours) measured, reduced, and every figure of the pages put right
+evidence: setup firmware  ## PARTS (or all, hours) measured, reduced, and the tables of the pages made anew
 	@$(PYTHON) -m evidence $(if $(filter none,$(PARTS)),--reduce,$(PARTS))
 
 bench-purposes: setup  ## what purpose limitation costs, into build/bench/ (ten minutes)

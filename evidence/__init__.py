@@ -1,4 +1,4 @@
-"""What the pages show is what was measured: runs the benches, reduces them, writes the figures.
+"""What the pages show is what was measured: runs the benches, reduces them, writes the tables.
 
     python -m evidence [PART...]
 

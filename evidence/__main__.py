@@ -1,4 +1,4 @@
-"""`make evidence`: measure, reduce, and put the figures into the pages."""
+"""`make evidence`: measure, reduce, and put the tables into the pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from evidence.collect import noted, run, say
-from evidence.pages import PAGES, problems, read, stated, unused, write
+from evidence.pages import PAGES, outdated, read, write
 from evidence.parts import PARTS, Part, find
 from evidence.place import WORK, EvidenceError
 from evidence.reduce import reduce
@@ -20,7 +20,7 @@ examples:
   make evidence PARTS='device rig'     these alone; of the others what was measured before stays
   python -m evidence --reduce          measure nothing: reduce what is there, and write the pages
   python -m evidence --pages           only the pages, from evidence/reduced.json
-  python -m evidence --check           are the pages what was reduced?
+  python -m evidence --check           are the tables what was reduced?
   python -m evidence --list            the parts, and when each was measured
 """
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0: done; 1: something does not hold; 2: usage."""
     parser = argparse.ArgumentParser(
         prog="python -m evidence",
-        description="Run the benches, reduce them, and regenerate every figure that pages show.",
+        description="Run the benches, reduce them, and make the tables of the pages anew.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -85,12 +85,14 @@ def _all(given: argparse.Namespace, chosen: Sequence[Part]) -> int:
 
 
 def _check(reduced: Reduced) -> int:
-    texts, phrases = {page: read(page) for page in PAGES}, stated()
-    told = [p for page, text in texts.items() for p in problems(page, text, reduced, phrases)]
-    told += unused(texts, phrases, reduced)
+    told = [line for page in PAGES for line in outdated(page, read(page), reduced)]
     for line in told:
         print(line)
-    say(f"{len(told)} to put right" if told else "every figure of the pages is in reduced.json")
+    say(
+        f"{len(told)} to put right"
+        if told
+        else "every table of the pages is as reduced.json has it"
+    )
     return 1 if told else 0
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 
 from bench_form import aligned
-from evidence.figures import OURS, TLS
 from evidence.parts import PARTS
 from evidence.place import ROOT, EvidenceError
 from evidence.reduced import Reduced, Row
 
+OURS, TLS = "sealmq-ccm", "tls13-ecdsa"
 # What a row of gateway/PERFORMANCE.md says, and (measure, variant) of what it shows.
 _GATEWAY = (
     ("decode and encode one PUBLISH, QoS 0, one a read", "publish_qos0_decode_encode_one", "codec"),
@@ -98,7 +98,7 @@ def gateway(reduced: Reduced) -> str:
     """What a message costs the gateway."""
     body = []
     for words, measure, variant in _GATEWAY:
-        row = reduced.row("gateway", measure, variant, None)
+        row = reduced.row("gateway", measure, variant)
         value = row["value"] / (1000 if row["unit"] == "ns of CPU" else 1)
         body.append([words, f"{_FILE[variant]}: `{measure}`", f"{value:.3g}"])
     return aligned(["what", "from", "µs"], body, 2)
@@ -134,6 +134,21 @@ def rig(reduced: Reduced) -> str:
         f"{sum(n['repeated'] for n in pairs)}."
     )
     return f"{aligned(head, body, 1)}\n\n{told}"
+
+
+def flash(reduced: Reduced) -> str:
+    """How long virtual boards take from flash to publishing."""
+    body = []
+    for row in _rows(reduced, "flash"):
+        params = row["params"]
+        cells = (
+            f"{row['n']}",
+            f"{row['value']:.0f}",
+            f"{params['cores']}",
+            f"{params['load']:.1f}",
+        )
+        body.append([row["variant"], *cells])
+    return aligned(["boards", "how many", "s", "cores", "load beside it"], body, 1)
 
 
 @cache
@@ -185,6 +200,7 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "purposes.json": purposes,
     "gateway.json": gateway,
     "sizes.json": sizes,
+    "flash": flash,
     "rig": rig,
     "defences": defences,
     "results.json": spark,

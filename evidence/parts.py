@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -69,34 +68,22 @@ def rows_text(rows: Sequence[Row]) -> str:
     return '{"rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n"
 
 
-def counted(measure: str, variant: str, value: int, unit: str) -> Row:
-    """A row of what is counted, not measured."""
-    made = {"measure": measure, "variant": variant, "size": 0, "value": value, "unit": unit}
-    return {**made, "n": 1, "params": {}}
-
-
 def _sizes(work: Path) -> None:
     found = json.loads((ROOT / "build/firmware/sizes.json").read_text(encoding="utf-8"))
     rows = [
-        counted("flash", f"{name}-{arch}", size, "bytes")
+        {
+            "measure": "flash",
+            "variant": f"{name}-{arch}",
+            "size": 0,
+            "value": size,
+            "unit": "bytes",
+            "n": 1,
+            "params": {},
+        }
         for name, by_arch in found["sets"].items()
         for arch, size in by_arch.items()
     ]
     put(RESULTS / "sizes.json", rows_text(rows))
-
-
-def _tree(work: Path) -> None:
-    threats = (ROOT / "shared_spec/THREATS.md").read_text(encoding="utf-8")
-    red = json.loads((ROOT / "hil_tests/defences/results.json").read_text(encoding="utf-8"))
-    claims = {int(n) for n in re.findall(r"^### Claim (\d+): ", threats, re.MULTILINE)}
-    if claims != set(range(1, len(claims) + 1)):
-        raise EvidenceError("the claims of THREATS.md are not numbered 1 and up")
-    rows = [
-        counted("claims", "threats", len(claims), "claims"),
-        counted("defences", "red", sum(said == "red" for said in red.values()), "defences"),
-        counted("defences", "all", len(red), "defences"),
-    ]
-    put(RESULTS / "tree.json", rows_text(rows))
 
 
 def _rig(work: Path) -> None:
@@ -153,16 +140,6 @@ PARTS = (
         minutes=10,
         idle=False,
         of=["firmware", "shared_spec"],
-    ),
-    Part(
-        "tree",
-        "how many claims and defences there are",
-        [["hil_tests/red.py", "--check"]],
-        [RESULTS / "tree.json"],
-        _tree,
-        minutes=2,
-        idle=False,
-        of=["shared_spec", "hil_tests/defences"],
     ),
     Part(
         "gateway",

@@ -9,7 +9,6 @@ HOME = ROOT / "evidence"
 RESULTS = HOME / "results"
 RUNS = HOME / "runs"
 REDUCED = HOME / "reduced.json"
-STATED = HOME / "stated.toml"
 WORK = ROOT / "build" / "evidence"
 
 

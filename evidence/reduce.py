@@ -1,6 +1,6 @@
 """From results to reduced.json: `sealmq report` reduces them, and its tables are read back.
 
-The figures of pages are made of what stands in those tables, of nothing else.
+The tables of pages are made of what stands in those tables, of nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from evidence.collect import noted, say
-from evidence.figures import made
 from evidence.parts import PARTS
 from evidence.place import REDUCED, WORK, EvidenceError, put, shown
 from evidence.reduced import Reduced, Row, order, text
@@ -48,7 +47,7 @@ def again(work: Path) -> tuple[Reduced, str]:
             f"{shown(out)}/quarantine has them",
         )
     why = "; ".join(map(str, summary.get("why", []))) or f"see {shown(out)}/report.html"
-    return made(_sorted(_tables(out / "tables", work))), why if finding else ""
+    return _sorted(_tables(out / "tables", work)), why if finding else ""
 
 
 def _report(results: list[Path], out: Path) -> bool:

@@ -1,14 +1,14 @@
 """reduced.json: what the report's tables hold of the results, as the pages need it.
 
 `rows`: of the benches, by part, in the form of shared_spec/bench.schema.json; `rig`: of the rig;
-`figures`: what running text shows, each with what it is made of; `parts`: who measured when.
+`parts`: who measured when.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +24,21 @@ class Reduced:
     parts: dict[str, dict[str, Any]]
     rows: dict[str, list[Row]]
     rig: dict[str, list[Row]]
-    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def row(self, part: str, measure: str, variant: str, size: int | None, **params: Any) -> Row:
+    def row(self, part: str, measure: str, variant: str) -> Row:
         """The one row of this; EvidenceError if there is none, or more than one."""
         found = [
             row
             for row in self.rows.get(part, [])
             if (row["measure"], row["variant"]) == (measure, variant)
-            and size in (None, row["size"])
-            and all(row["params"].get(name) == value for name, value in params.items())
         ]
         if len(found) != 1:
-            what = " ".join(map(str, (measure, variant, size, params or "")))
-            raise EvidenceError(f"{part} has {len(found)} rows of: {what}")
+            raise EvidenceError(f"{part} has {len(found)} rows of: {measure} {variant}")
         return found[0]
 
-    def value(
-        self, part: str, measure: str, variant: str, size: int | None = None, **params: Any
-    ) -> float:
+    def value(self, part: str, measure: str, variant: str) -> float:
         """Its value."""
-        return float(self.row(part, measure, variant, size, **params)["value"])
+        return float(self.row(part, measure, variant)["value"])
 
 
 def order(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -57,7 +51,7 @@ def load(path: Path = REDUCED) -> Reduced:
     """What the file says. EvidenceError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Reduced(found["parts"], found["rows"], found["rig"], found["figures"])
+        return Reduced(found["parts"], found["rows"], found["rig"])
     except (OSError, ValueError, KeyError) as error:
         raise EvidenceError(f"cannot read {path}: {error}", "make evidence") from error
 
@@ -71,7 +65,6 @@ def text(reduced: Reduced) -> str:
             for key, found in sorted(tables.items())
         )
         parts.append(f'"{name}": {{\n{lists}\n}}')
-    parts.append(f'"figures": {_table(reduced.figures)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

@@ -167,7 +167,7 @@ def test_two_at_once_are_refused(
     monkeypatch.setattr(program, "WORK", tmp_path)
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert program.main(["tree"]) == 1
+        assert program.main(["sizes"]) == 1
     assert "another `make evidence` runs" in capsys.readouterr().err
 
 
