@@ -7,6 +7,7 @@ broker has not saved yet.
 from __future__ import annotations
 
 import resource
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -152,6 +153,30 @@ def test_what_was_acknowledged_survives_a_killed_broker(place: Place) -> None:
     for qos, first in (("q1", 0), ("q2", 1)):
         of = [int(line.split()[1]) for line in reader.got if qos in line]
         assert of == list(range(first, 30, 2))
+    reader.disconnect()
+
+
+@pytest.mark.full
+def test_a_burst_after_six_quiet_minutes_survives_a_killed_broker(place: Place) -> None:
+    """A sensor that reports every ten minutes: nothing else is in the journal."""
+    reader = place.client("reader")
+    into(reader, clean=False)
+    reader.subscribe([("t/x", 1)])
+    leave(reader)
+    time.sleep(360)
+    writer = place.client("writer")
+    into(writer)
+    saved(place)
+    for n in range(20):
+        writer.publish("t/x", b"%d" % n, 1, False)
+    writer.await_("puback", 20)
+    time.sleep(2)  # the journal looks at itself once a second, the broker saves every 5
+    place.kill("broker")
+    returned(reader)
+    while len(reader.got) < 20:
+        reader.await_("got")
+    assert [int(line.split()[1]) for line in reader.got] == list(range(20))
+    assert place.site.audit("journal-dropped") == []
     reader.disconnect()
 
 

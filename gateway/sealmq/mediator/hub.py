@@ -304,8 +304,8 @@ class Hub:
             log.error("QoS 1 and 2 are refused: %s", reason)
             self.audit.write("store-unavailable", reason=reason[:500])
 
-    def _journal_dropped(self, size: int) -> None:
-        log.error("the journal is full: %d bytes that the broker has not saved are given up", size)
+    def _journal_dropped(self, size: int, reason: str) -> None:
+        log.error("the journal cannot be read: %d bytes are lost: %s", size, reason)
         self.audit.write("journal-dropped", count=size)
 
     def _public(self) -> list[tuple[str, bytes]]:

@@ -3,8 +3,9 @@
 Brokers keep queues in memory between two saves. So a message of QoS 1 or 2 counts as accepted only
 when it is on this disk too, and is published again when the broker was lost. One fdatasync serves
 all that waits, in a thread; entries lie in short segments, and a segment goes as a whole once the
-broker has saved. Nobody can hold one longer than five minutes of unbroken connection, or beyond
-MOST bytes.
+broker has saved. Nothing else ends what was acknowledged: when the journal is full, more is
+refused. What the broker has not acknowledged, or a client not released, is waited for five
+minutes, and half a minute when there is little room.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,7 +26,12 @@ from .journal_file import Entry, Segment, pack, read
 log = logging.getLogger("sealmq.mediator")
 
 MOST = 128 * 1024 * 1024
+# One client's part of it: who fills it is refused before all are.
+SHARE = 4
+# How long an entry that is not acknowledged, or not released, holds its segment; the second when
+# the journal is more than half full.
 LONGEST_S = 300.0
+HURRIED_S = 30.0
 SEGMENT_S = 5.0
 SEGMENT_BYTES = 4 * 1024 * 1024
 # What may wait for the disk before QoS 1 and 2 are refused.
@@ -35,9 +42,9 @@ _RETRY_S = 0.5
 class Journal:
     """In `folder`, which is made. `saved`, `autosave_s`: as in BrokerAddress.
 
-    `told` hears why nothing can be written, and None when it can again; `dropped` hears how many
-    bytes were given up unsaved. `folder` None: no journal, everything is durable at once. `clock`:
-    seconds that only rise.
+    `told` hears why nothing can be taken, and None when it can again; `dropped` how many bytes were
+    lost, and why. `folder` None: no journal,
+    everything is durable at once. `clock`: seconds that only rise. `most`: bytes.
     """
 
     def __init__(
@@ -46,23 +53,29 @@ class Journal:
         saved: Path | None = None,
         autosave_s: float = 60.0,
         told: Callable[[str | None], None] = lambda reason: None,
-        dropped: Callable[[int], None] = lambda size: None,
+        dropped: Callable[[int, str], None] = lambda size, reason: None,
         clock: Callable[[], float] = time.monotonic,
+        most: int = MOST,
     ) -> None:
         self._folder, self._saved, self._autosave_s = folder, saved, autosave_s
         self._told, self._dropped, self._clock = told, dropped, clock
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "sealmq journal")
-        self.most = MOST
+        self.most = most
         self.seq = 0
         self.durable = 0
-        # Why QoS 1 and 2 cannot be taken now.
+        # Why QoS 1 and 2 cannot be taken now, from anybody.
         self.failing: str | None = None
+        self._broken: str | None = None
+        self._full: str | None = None
+        # Bytes by client.
+        self._shares: Counter[int] = Counter()
         self._segments: list[Segment] = []
         self._files = 0
         self._size = 0
         self._waiting = 0
         self._busy = False
+        self._ended = False
         self._tasks: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
         self._up_since: float | None = None
         self._mtime = 0
@@ -88,8 +101,8 @@ class Journal:
             if not path.stem.isdecimal():
                 log.warning("journal: %s is none of its files", path)
                 continue
-            old = Segment(path, 0, self._clock())
-            old.size, old.closed, old.again = path.stat().st_size, True, True
+            old = Segment(path, 0)
+            old.size, old.again = path.stat().st_size, True
             self._size += old.size
             self._files = max(self._files, int(path.stem))
             self._segments.append(old)
@@ -98,13 +111,29 @@ class Journal:
 
     # --- what comes ---
 
-    def append(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> int:
-        """Takes an entry; its number, which is on disk once `durable` has reached it. 0: none."""
+    def refuses(self, client: int) -> str | None:
+        """Why nothing more is taken from this client; None when it is."""
+        if self.failing is None and self._shares[client] * SHARE > self.most:
+            return (
+                f"the broker has not saved the last {self._shares[client] >> 20} MiB of this "
+                "client yet; that is all that it may have in the journal"
+            )
+        return self.failing
+
+    def append(self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int = 0) -> int:
+        """Takes an entry; its number, which is on disk once `durable` has reached it. 0: none.
+
+        `client`: whose it is. Whoever calls asks `refuses` first, where refusing is possible.
+        """
         if self._folder is None:
             return 0
         segment = self._segments[-1]
         data = pack(time.time_ns() // 1_000_000, topic, payload, qos, retain)
         self.seq += 1
+        if not segment.size:
+            segment.opened = self._clock()
+        segment.shares[client] = segment.shares.get(client, 0) + len(data)
+        self._shares[client] += len(data)
         segment.waiting.append(data)
         segment.size += len(data)
         self._size += len(data)
@@ -116,8 +145,12 @@ class Journal:
         if not self._busy:
             self._busy = True
             self._loop.call_soon(self._flush)
-        if self._waiting > WAITING_BYTES and self.failing is None:
+        if self._waiting > WAITING_BYTES:
             self._fail("the disk is too slow for what comes")
+        if self._size > self.most and self._full is None:
+            mib = self._size >> 20
+            self._full = f"the journal is full: the broker has not saved the last {mib} MiB yet"
+            self._tell()
         return self.seq
 
     def acked(self, seq: int) -> None:
@@ -129,7 +162,7 @@ class Journal:
             segment.open -= 1
             return
         for segment in reversed(self._segments):
-            if segment.first <= seq:
+            if segment.first <= seq <= segment.last:
                 segment.open -= 1
                 segment.quiet = self._clock()
                 return
@@ -154,10 +187,10 @@ class Journal:
             return
         if self._segments:
             last = self._segments[-1]
-            last.closed, last.quiet = True, self._clock()
+            last.last, last.quiet = self.seq, self._clock()
         self._files += 1
         path = self._folder / f"{self._files:08d}.seg"
-        self._segments.append(Segment(path, self.seq + 1, self._clock()))
+        self._segments.append(Segment(path, self.seq + 1))
 
     def _flush(self) -> None:
         segment = next((s for s in self._segments if s.waiting), None)
@@ -166,13 +199,12 @@ class Journal:
             return
         entries, segment.waiting = segment.waiting, []
         # All that was taken so far but for what later segments hold.
-        last = self.seq
-        later = self._segments[self._segments.index(segment) + 1 :]
-        if later:
-            last = later[0].first - 1
+        last = self.seq if segment is self._segments[-1] else segment.last
         self._write(segment, b"".join(entries), last)
 
     def _write(self, segment: Segment, data: bytes, last: int) -> None:
+        if self._ended:
+            return
         done = self._loop.run_in_executor(self._thread, segment.write, data)
         done.add_done_callback(partial(self._written, segment, data, last))
 
@@ -189,9 +221,9 @@ class Journal:
             return
         self._waiting -= len(data)
         self.durable = last
-        if self.failing is not None and self._waiting < WAITING_BYTES // 2:
-            self.failing = None
-            self._told(None)
+        if self._waiting < WAITING_BYTES // 2:
+            self._broken = None
+            self._tell()
         waiting, self._tasks = self._tasks, []
         for task in waiting:
             if task[0] <= last:
@@ -201,9 +233,14 @@ class Journal:
         self._flush()
 
     def _fail(self, reason: str) -> None:
-        if self.failing is None:
-            self.failing = reason
-            self._told(reason)
+        if self._broken is None:
+            self._broken = reason
+            self._tell()
+
+    def _tell(self) -> None:
+        before, self.failing = self.failing, self._broken or self._full
+        if (before is None) != (self.failing is None):
+            self._told(self.failing)
 
     # --- what goes ---
 
@@ -233,14 +270,16 @@ class Journal:
         return list(self._segments)
 
     def entries(self, segments: list[Segment]) -> Iterator[Entry]:
-        """What these hold; a file that cannot be read is logged and left out."""
+        """What these hold; a file that cannot be read is told and left out."""
         for segment in segments:
             try:
                 yield from read(segment.path)
             except FileNotFoundError:
                 continue  # nothing was written to it yet
             except OSError as error:
-                log.error("journal %s: %s", segment.path.name, error.strerror)
+                if not segment.bad:
+                    segment.bad = True
+                    self._dropped(segment.size, f"{segment.path.name}: {error.strerror}")
 
     def tick(self) -> None:
         """About once a second."""
@@ -254,37 +293,36 @@ class Journal:
         # Mosquitto does not sync the folder, so that a power cut may bring the file before back.
         limit = None
         mtime = self._saved_at()
-        if mtime != self._mtime:
+        if mtime not in (0, self._mtime):
             self._mtime = mtime
             limit, self._saves = self._saves[0], (self._saves[1], now)
-        if self._up_since is not None:
-            for segment in [s for s in self._segments[:-1] if not s.waiting]:
-                if self._over(segment, now, self._up_since, limit):
-                    self._drop(segment)
-                elif now - max(segment.opened, self._up_since) >= LONGEST_S:
-                    self._drop(segment)
-                    self._dropped(segment.size)
-        self._bound()
+        if self._up_since is None:
+            return
+        for segment in self._segments[:-1]:
+            # What is not written to its end would be written behind its end.
+            if segment.last <= self.durable and self._over(segment, now, self._up_since, limit):
+                self._drop(segment)
 
     def _over(self, segment: Segment, now: float, up_since: float, saved: float | None) -> bool:
-        if segment.open > 0:
+        since = max(segment.quiet, up_since)
+        # Nothing of these was acknowledged, but a PUBREC that its client has not answered since.
+        patience = LONGEST_S if self._size <= self.most // 2 else HURRIED_S
+        if segment.open > 0 and now - since < patience:
             return False
         if self._saved is None:
-            return now - max(segment.quiet, up_since) >= 2 * self._autosave_s
+            return now - since >= 2 * self._autosave_s
         return saved is not None and segment.quiet <= saved
-
-    def _bound(self) -> None:
-        given_up = 0
-        while self._size > self.most and len(self._segments) > 1 and not self._segments[0].waiting:
-            given_up += self._segments[0].size
-            self._drop(self._segments[0])
-        if given_up:
-            self._dropped(given_up)
 
     def _drop(self, segment: Segment) -> None:
         self._segments.remove(segment)
         self._size -= segment.size
+        self._shares.subtract(segment.shares)
+        for client in [c for c in segment.shares if self._shares[c] <= 0]:
+            del self._shares[client]
         self._thread.submit(segment.end, True)
+        if self._full is not None and self._size < self.most // 4 * 3:
+            self._full = None
+            self._tell()
 
     def _saved_at(self) -> int:
         try:
@@ -300,6 +338,7 @@ class Journal:
                     await self.safe(self.seq)
             except TimeoutError:
                 log.warning("the journal was not written to its end")
+        self._ended = True
         for segment in self._segments:
             self._thread.submit(segment.end, False)
         self._thread.shutdown(wait=True)

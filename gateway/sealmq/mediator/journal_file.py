@@ -55,22 +55,24 @@ def read(path: Path) -> Iterator[Entry]:
 class Segment:
     """One file. `waiting` is for the thread that writes; the rest belongs to the event loop.
 
-    `first`: number of its first entry. `open`: entries that the broker has not acknowledged.
-    `quiet`: since when it takes no more entries and none is open (loop time). `again`: the broker
-    was lost since, and these entries have not been published once more.
+    `first`, `last`: numbers of its entries (0, 0: of an earlier run). `opened`: when the first
+    came. `open`: entries that the broker has not acknowledged. `quiet`: since when it takes no more
+    entries and the broker has acknowledged no other one (both loop time). `again`: the broker was
+    lost since, and these entries have not been published once more. `shares`: bytes by client.
+    `bad`: it could not be read.
     """
 
-    __slots__ = ("_fd", "_size", "again", "closed", "first", "open", "opened", "path", "quiet",
-                 "size", "waiting")  # fmt: skip
+    __slots__ = ("_fd", "_size", "again", "bad", "first", "last", "open", "opened", "path", "quiet",
+                 "shares", "size", "waiting")  # fmt: skip
 
-    def __init__(self, path: Path, first: int, opened: float) -> None:
-        self.path, self.first, self.opened = path, first, opened
+    def __init__(self, path: Path, first: int) -> None:
+        self.path, self.first, self.last = path, first, 0
         self.waiting: list[bytes] = []
+        self.shares: dict[int, int] = {}
         self.size = 0
         self.open = 0
-        self.closed = False
-        self.quiet = opened
-        self.again = False
+        self.opened = self.quiet = 0.0
+        self.again = self.bad = False
         self._fd = -1
         self._size = 0
 

@@ -121,9 +121,9 @@ class Publishing:
             reason = "the topic could not be labelled" if decision.allow else decision.reason
             self._refuse(packet, _of(opened, Denied(reason)), decision.rule)
             return
-        if packet.qos and conn.hub.journal.failing is not None:
-            error: SealError = Unavailable(conn.hub.journal.failing)
-            self._refuse(packet, _of(opened, error), "mediator.publish.journal")
+        full = conn.hub.journal.refuses(conn.client.number) if packet.qos else None
+        if full is not None:
+            self._refuse(packet, _of(opened, Unavailable(full)), "mediator.publish.journal")
             return
         broker = conn.hub.broker
         try:
@@ -170,12 +170,13 @@ class Publishing:
         wire = build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
         conn.upstream.send(wire)
         if not packet.qos:
-            if packet.retain and hub.journal.failing is None:
-                hub.journal.append(raw, payload, 0, True)
+            if packet.retain and hub.journal.refuses(conn.client.number) is None:
+                hub.journal.append(raw, payload, 0, True, conn.client.number)
             sent.done = True
             conn.link.confirm(sent)
             return
-        sent.seq = hub.journal.append(raw, payload, packet.qos, packet.retain)
+        number = conn.client.number
+        sent.seq = hub.journal.append(raw, payload, packet.qos, packet.retain, number)
         sent.where, sent.also = conn, []
         self.underway.begins(packet.packet_id, sent)
 
@@ -245,8 +246,9 @@ class Publishing:
         decision = self.ask(packet, opened, now_ms)
         if not decision.allow or decision.label is not None:
             raise _of(opened, Denied(decision.reason))
-        if conn.hub.journal.failing is not None:
-            raise _of(opened, Unavailable(conn.hub.journal.failing))
+        full = conn.hub.journal.refuses(conn.client.number)
+        if full is not None:
+            raise _of(opened, Unavailable(full))
         try:
             if packet.retain:
                 self._check_retained(opened, decision)

@@ -112,7 +112,9 @@ class WillKeeper:
                 place = it.at_ms // 1000, will.boot, will.ctr
                 hub.retained.published(it.topic, will.client, place, None)
             losses = hub.house.losses
-            seq = hub.journal.append(topic, payload, will.qos, will.retain) if will.qos else 0
+            seq = 0
+            if will.qos:
+                seq = hub.journal.append(topic, payload, will.qos, will.retain, will.client)
             try:
                 await hub.house.publish(topic, payload, will.qos, will.retain)
             except BrokerAway:

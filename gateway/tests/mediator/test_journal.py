@@ -1,4 +1,4 @@
-"""The journal: on disk before it counts, kept until the broker has saved, never kept for ever."""
+"""The journal: on disk before it counts, kept until the broker has saved, and bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sealmq.mediator.journal import LONGEST_S, SEGMENT_S, Journal
+from sealmq.mediator.journal import HURRIED_S, LONGEST_S, SEGMENT_S, Journal
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 
 
@@ -31,7 +31,7 @@ class World:
         self.file.write_bytes(b"0")
         self.clock = Clock()
         self.told: list[str | None] = []
-        self.dropped: list[int] = []
+        self.dropped: list[tuple[int, str]] = []
         self._saved = saved
         self.journal = self.open()
 
@@ -41,7 +41,7 @@ class World:
             self.file if self._saved else None,
             60.0,
             self.told.append,
-            self.dropped.append,
+            lambda size, reason: self.dropped.append((size, reason)),
             self.clock,
         )
 
@@ -56,8 +56,14 @@ class World:
         stamp = self.file.stat().st_mtime_ns + 10**9
         os.utime(self.file, ns=(stamp, stamp))
 
-    def put(self, payload: bytes, qos: int = 1) -> int:
-        return self.journal.append(b"t", payload, qos, False)
+    def put(self, payload: bytes, qos: int = 1, client: int = 1) -> int:
+        return self.journal.append(b"t", payload, qos, False, client)
+
+    def saves(self, count: int) -> None:
+        """The broker saves that often, some seconds between."""
+        for _ in range(count):
+            self.save()
+            self.tick(5)
 
     def held(self) -> list[bytes]:
         """Payloads of what is on disk and was not given up."""
@@ -185,15 +191,125 @@ def test_a_mediator_that_comes_back_finds_what_it_left(tmp_path: Path) -> None:
     run(story)
 
 
-def test_five_minutes_of_connection_end_every_entry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quiet_s", [0, LONGEST_S - 1, LONGEST_S + 100, 10 * LONGEST_S])
+def test_a_burst_after_a_quiet_time_is_kept_until_the_broker_has_saved(
+    tmp_path: Path, quiet_s: float
+) -> None:
     async def story() -> None:
         async with world(tmp_path) as w:
             w.journal.broker_back([])
-            await w.journal.safe(w.put(b"never acknowledged"))
-            w.tick(LONGEST_S - 2)
+            w.tick(quiet_s)
+            seq = w.put(b"one")
+            await w.journal.safe(seq)
+            w.journal.acked(seq)
+            w.tick(SEGMENT_S + 4)
+            assert w.held() == [b"one"]
+            await w.goes_at_the_third_save()
+            assert w.dropped == []
+
+    run(story)
+
+
+def test_a_burst_of_several_seconds_is_one_segment_however_quiet_it_was_before(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.tick(LONGEST_S)
+            for n in range(int(SEGMENT_S) - 1):
+                await w.journal.safe(w.put(b"%d" % n))
+                w.tick(1)
+            assert len(list(w.folder.glob("*.seg"))) == 1
+
+    run(story)
+
+
+def test_a_broker_that_does_not_save_for_long_is_waited_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.broker_back([])
+            seq = w.put(b"one")
+            await w.journal.safe(seq)
+            w.journal.acked(seq)
+            w.tick(3 * LONGEST_S)
+            assert w.held() == [b"one"]
+            for _ in range(2):  # out of sight and back: no save either
+                away = w.file.rename(tmp_path / "away")
+                w.tick(10)
+                away.rename(w.file)
+                w.tick(10)
+            assert w.held() == [b"one"]
+            await w.goes_at_the_third_save()
+
+    run(story)
+
+
+def test_what_is_never_acknowledged_or_released_goes_after_five_minutes_with_a_save(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.broker_back([])
+            seq = w.put(b"never acknowledged", qos=2)
+            await w.journal.safe(seq)
+            w.saves(int(LONGEST_S / 5) - 1)
             assert w.held() != []
-            w.tick(4)
+            w.saves(4)
             await _until(lambda: w.held() == [])
+            later = w.put(b"later")
+            await w.journal.safe(later)
+            w.journal.acked(seq)  # after all: of no segment any more
+            w.tick(SEGMENT_S + 1)
+            w.saves(4)
+            assert w.held() == [b"later"]
+
+    run(story)
+
+
+def test_with_little_room_a_client_that_releases_nothing_holds_others_up_for_half_a_minute(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.most = 3000
+            w.journal.broker_back([])
+            await w.journal.safe(w.put(b"never released", qos=2))
+            seq = w.put(b"x" * 1600)
+            await w.journal.safe(seq)
+            w.journal.acked(seq)
+            w.saves(int(HURRIED_S / 5) - 1)
+            assert w.held() != []
+            w.saves(4)
+            await _until(lambda: w.held() == [])
+
+    run(story)
+
+
+def test_what_cannot_be_written_yet_is_written_once_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwrite
+    full = True
+
+    def pwrite(fd: int, data: memoryview, at: int) -> int:
+        if full:
+            raise OSError(errno.ENOSPC, "full")
+        return real(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+
+    async def story() -> None:
+        nonlocal full
+        async with world(tmp_path) as w:
+            w.journal.broker_back([])
+            seq = w.put(b"one", qos=0)
+            await _until(lambda: w.journal.failing is not None)
+            w.saves(int(LONGEST_S / 5) + 4)
+            full = False
+            await w.journal.safe(seq)
+            assert w.held() == [b"one"]
+            w.saves(1)
+            await _until(lambda: list(w.folder.glob("*.seg")) == [])
 
     run(story)
 
@@ -213,16 +329,69 @@ def test_without_a_file_to_look_at_two_intervals_are_waited_for(tmp_path: Path) 
     run(story)
 
 
-def test_beyond_its_bound_the_oldest_go_and_that_is_told(tmp_path: Path) -> None:
+def test_when_it_is_full_more_is_refused_and_nothing_is_given_up(tmp_path: Path) -> None:
     async def story() -> None:
         async with world(tmp_path) as w:
             w.journal.most = 3000
+            w.journal.broker_back([])
             for n in range(4):
-                await w.journal.safe(w.put(b"%d" % n * 1000))
+                assert w.journal.refuses(n) is None
+                seq = w.put(b"%d" % n * 700, client=n)
+                await w.journal.safe(seq)
+                w.journal.acked(seq)
                 w.tick(SEGMENT_S + 1)
-            await _until(lambda: len(w.held()) == 2)
-            assert [payload[:1] for payload in w.held()] == [b"2", b"3"]
-            assert len(w.dropped) == 2
+            seq = w.put(b"4" * 700, client=4)
+            await w.journal.safe(seq)
+            w.journal.acked(seq)
+            assert "is full" in str(w.journal.refuses(5))
+            assert w.told == [w.journal.failing]
+            w.tick(2 * LONGEST_S)
+            assert [payload[:1] for payload in w.held()] == [b"0", b"1", b"2", b"3", b"4"]
+            w.saves(4)
+            await _until(lambda: w.held() == [])
+            assert w.journal.refuses(5) is None
+            assert w.told[1:] == [None]
+            assert w.dropped == []
+
+    run(story)
+
+
+def test_a_client_that_fills_its_share_is_refused_and_no_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.most = 4000
+            w.journal.broker_back([])
+            seq = w.put(b"x" * 1000, client=7)
+            await w.journal.safe(seq)
+            w.journal.acked(seq)
+            assert "this client" in str(w.journal.refuses(7))
+            assert w.journal.refuses(8) is None
+            assert w.told == []
+            w.tick(SEGMENT_S + 1)
+            w.saves(4)
+            assert w.journal.refuses(7) is None
+
+    run(story)
+
+
+def test_a_file_that_cannot_be_read_is_told_once_with_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            await w.journal.safe(w.put(b"one"))
+            later = w.open()
+
+            def broken(path: Path) -> None:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+            monkeypatch.setattr("sealmq.mediator.journal.read", broken)
+            for _ in range(2):
+                assert list(later.entries(later.lost())) == []
+            [(size, reason)] = w.dropped
+            assert size == len(pack(0, b"t", b"one", 1, False))
+            assert os.strerror(errno.EIO) in reason
+            await later.close()
 
     run(story)
 
@@ -277,7 +446,7 @@ def test_without_a_folder_everything_counts_at_once() -> None:
 def test_a_torn_end_is_not_read(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "1.seg"
     whole = pack(7, b"t", b"one", 1, False) + pack(8, b"t", b"two", 2, True)
-    segment = Segment(file, 1, 0.0)
+    segment = Segment(file, 1)
     segment.write(whole)
     segment.end(False)
     assert list(read(file)) == [

@@ -27,7 +27,7 @@ QUICK = settings(
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    segment = Segment(tmp_path / "1", 1, 0.0)
+    segment = Segment(tmp_path / "1", 1)
     segment.write(RAW[0] + RAW[1])
     segment.write(RAW[2])
     segment.end(unlink=False)
