@@ -23,7 +23,6 @@ from wire import RawClient, Wire, connect, length, mono, text
 
 CONNACK = (0x20, b"\0\0")
 REFUSED = (0x20, b"\0\x05")
-STRANGERS = 64
 PINGREQ = b"\xc0\0" * 32_768
 # More than a kernel keeps of answers that nobody reads.
 FLOOD_BYTES = 6 << 20
@@ -124,35 +123,6 @@ def test_a_flood_of_unread_answers_is_cut_and_costs_no_memory(stage: Scene) -> N
         assert memory_mb(stage.site) - before < 20
         # Without a byte more from us, and without our reading one.
         until("all peers to be cut", lambda: len(ends.poll(0)) == len(sent))
-    enters(stage.client("m1-temp-sensor"))
-
-
-def test_one_address_holds_so_many_unproved_connections_and_no_more(stage: Scene) -> None:
-    made = quarantined(stage)
-    with ExitStack() as stack:
-
-        def stranger() -> Wire:
-            wire = stack.enter_context(closing(Wire(stage.site.port)))
-            wire.send(made)
-            return wire
-
-        held: list[Wire] = []
-
-        def full() -> bool:
-            while len(held) < STRANGERS and (wire := stranger()).read() == CONNACK:
-                held.append(wire)
-            return len(held) == STRANGERS
-
-        # Those that earlier tests left may be going still.
-        until("room for all of them", full)
-        assert stranger().read() is None
-
-    def room() -> bool:
-        with closing(Wire(stage.site.port)) as wire:
-            wire.send(made)
-            return wire.read() == CONNACK
-
-    until("room for others", room)
     enters(stage.client("m1-temp-sensor"))
 
 

@@ -1,12 +1,13 @@
 """Provisioning answers and KG time (SPEC.md 7.2, 7.3): the only uses of a client's ps.
 
 Only a request whose tag verifies changes anything. A new generation is on disk before its answer
-exists; while one is pending it is answered again, so a replayed request changes nothing.
+exists; while one is pending it is answered again, so a replayed request changes nothing and uses
+nothing up: what is limited for a client is how many new generations it gets, and whoever only
+recorded its requests can confirm none.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -28,8 +29,6 @@ from .store import Clock, KgStore, counter
 _BURST = 20
 _EVERY_MS = 1000
 _LEAP = 1024
-# Requests of a client whose repetition gets the same bytes again, and costs no token.
-_REMEMBERED = 4
 
 
 class Answered(NamedTuple):
@@ -50,7 +49,6 @@ class Provider:
     def __init__(self, store: KgStore, site: bytes, order: Order, clock: Clock) -> None:
         self._store, self._site, self._order, self._clock = store, site, order, clock
         self._buckets = Buckets(_BURST, _EVERY_MS)
-        self._recent: dict[int, deque[tuple[bytes, Answered]]] = {}
 
     def answer(self, packet: bytes, mediator: int) -> Answered:
         """The answer to a request that this mediator passed on, which the request is bound to.
@@ -67,22 +65,13 @@ class Provider:
                 raise Unknown(f"client {number} is not known")
             ps = rows.ps(tx, self._store.vault, row)
             self._check(ps, row, suite, packet, mediator)
-            kseq = counter(tx, "kseq")
-            again = self._seen(number, packet, kseq)
-            if again is not None:
-                return again
             now = self._clock()
             if row.disabled:
-                done = self._empty(row, ps, nonce_c, provision.DISABLED, kseq, now)
-            elif not self._buckets.take(number, now):
-                done = self._empty(row, ps, nonce_c, provision.LATER, kseq, now)
-            else:
-                done = self._provision(tx, row, ps, nonce_c, held, mediator, now)
-        # Behind the transaction: what is remembered and sent is on disk.
-        if done.status == provision.OK:
-            recent = self._recent.setdefault(number, deque(maxlen=_REMEMBERED))
-            recent.append((packet, done._replace(fresh=False, changed=False)))
-        return done
+                return self._empty(tx, row, ps, nonce_c, provision.DISABLED, now)
+            if self._pending(tx, row, held, mediator) is None:
+                if not self._buckets.take(number, now):
+                    return self._empty(tx, row, ps, nonce_c, provision.LATER, now)
+            return self._provision(tx, row, ps, nonce_c, held, mediator, now)
 
     def _check(self, ps: bytes, row: ClientRow, suite: int, packet: bytes, mediator: int) -> None:
         if suite not in (CCM, CHACHA) or suite != row.suite:
@@ -92,17 +81,11 @@ class Provider:
         except TagError:
             raise Unauthentic(f"the request in the name of {row.name} does not verify") from None
 
-    def _seen(self, number: int, packet: bytes, kseq: int) -> Answered | None:
-        for request, done in self._recent.get(number, ()):
-            if request == packet and done.kseq == kseq:
-                return done
-        return None
-
     def _empty(
-        self, row: ClientRow, ps: bytes, nonce_c: bytes, status: int, kseq: int, now: int
+        self, tx: Connection, row: ClientRow, ps: bytes, nonce_c: bytes, status: int, now: int
     ) -> Answered:
         packet = self._seal(row, ps, nonce_c, status, b"", now)
-        return Answered(packet, row, status, 0, kseq, False, False)
+        return Answered(packet, row, status, 0, counter(tx, "kseq"), False, False)
 
     def _seal(
         self, row: ClientRow, ps: bytes, nonce_c: bytes, status: int, body: bytes, now: int
@@ -148,21 +131,31 @@ class Provider:
     ) -> tuple[LinkRow, bool]:
         """The client's pending link slot, and whether it was made just now.
 
-        It goes with the current epoch of the client's label: one that was made before that epoch is
-        replaced, so that a generation tells which epoch the client holds.
         `held` is the generation that the client holds. It is above ours only when our store came
         back from a backup and has not begun high enough; then a pending one below it would be
         refused, and those right above it may have been issued.
+        """
+        link = self._pending(tx, row, held, mediator)
+        if link is not None:
+            return link, False
+        gen = row.gen + 1 if held <= row.gen else max(held + 1, min(held + _LEAP, U24))
+        if gen > U24:
+            raise Bad(f"all generations of {row.name} are used up", "add it under another name")
+        epoch = rows.current_epoch(tx, row.label).epoch
+        return rows.new_link(tx, self._store.vault, row, gen, mediator, epoch), True
+
+    def _pending(self, tx: Connection, row: ClientRow, held: int, mediator: int) -> LinkRow | None:
+        """The pending link slot that answers a request, if there is one.
+
+        It goes with the current epoch of the client's label: one that was made before that epoch is
+        replaced, so that a generation tells which epoch the client holds.
         """
         epoch = rows.current_epoch(tx, row.label).epoch
         for link in rows.links(tx, self._store.vault, row.number).get(row.number, []):
             fits = link.gen >= held and link.mediator == mediator and link.epoch == epoch
             if link.pending and fits:
-                return link, False
-        gen = row.gen + 1 if held <= row.gen else max(held + 1, min(held + _LEAP, U24))
-        if gen > U24:
-            raise Bad(f"all generations of {row.name} are used up", "add it under another name")
-        return rows.new_link(tx, self._store.vault, row, gen, mediator, epoch), True
+                return link
+        return None
 
     def time(self, number: int, nonce_c: bytes, suite: int) -> bytes:
         """KG time for a client: 43 bytes (SPEC.md 7.3)."""

@@ -1,18 +1,69 @@
-"""Provisioning requests on their way to the key generator and back (SPEC.md 7.2)."""
+"""Provisioning requests on their way to the key generator and back (SPEC.md 7.2).
+
+Anybody may send them, and the key generator takes one after the other: so few are under way at a
+time, and those who wait get their turns by where they come from, not by how many they are.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from sealmq.kglink import KgUnavailable
 
-from .limits import PROVISION_S
+from .limits import ASKED_AT_ONCE, PROVISION_S
+from .strangers import Source
 
 if TYPE_CHECKING:
-    from sealmq.kglink import Answer
+    from sealmq.kglink import Answer, KgClient
 
     from .hub import Hub
+
+
+class Turns:
+    """At most `most` at a time. Who waits is bounded by who may ask: each waits once."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        # Of each source who waits, oldest first; the source whose turn is next comes first.
+        self._waiting: dict[Source, deque[asyncio.Future[None]]] = {}
+
+    async def take(self, source: Source) -> None:
+        """Returns when it is this one's turn, which ends with `give`."""
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(source, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._forget(source, turn)
+            else:
+                self.give()
+            raise
+
+    def give(self) -> None:
+        """A turn has ended."""
+        while self._waiting:
+            source = next(iter(self._waiting))
+            row = self._waiting.pop(source)
+            turn = row.popleft()
+            if row:
+                self._waiting[source] = row
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _forget(self, source: Source, turn: asyncio.Future[None]) -> None:
+        row = self._waiting.get(source, deque())
+        if turn in row:
+            row.remove(turn)
+            if not row:
+                del self._waiting[source]
 
 
 class Asking:
@@ -20,6 +71,7 @@ class Asking:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._turns = Turns(ASKED_AT_ONCE)
         # Set, and replaced, when keys or the key generator have come or gone.
         self._news = asyncio.Event()
 
@@ -28,28 +80,41 @@ class Asking:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def provision(self, packet: bytes) -> Answer:
-        """The key generator's answer to a provisioning request. Raises KgError."""
+    async def provision(self, packet: bytes, source: Source) -> Answer:
+        """The key generator's answer to a provisioning request from there. Raises KgError."""
         try:
             async with asyncio.timeout(PROVISION_S):
-                answer = await self._ask(packet)
+                answer = await self._ask(packet, source)
                 self._hub.links_came(answer.client, answer.links)
                 await self._catch_up(answer)
         except TimeoutError:
             raise KgUnavailable("the key generator is away") from None
         return answer
 
-    async def _ask(self, packet: bytes) -> Answer:
+    async def _ask(self, packet: bytes, source: Source) -> Answer:
         while True:
             news, kg = self._news, self._hub.kg
             if kg is not None:
                 try:
-                    return await kg.answer(packet)
+                    return await self._in_turn(kg, packet, source)
                 except KgUnavailable:
                     if not kg.lost:
                         raise
             if self._hub.kg is kg:
                 await news.wait()
+
+    # A turn lasts until the key generator has answered, also when nobody waits for it any more:
+    # what was sent to it is its work.
+    async def _in_turn(self, kg: KgClient, packet: bytes, source: Source) -> Answer:
+        await self._turns.take(source)
+        call = asyncio.ensure_future(kg.answer(packet))
+        call.add_done_callback(self._answered)
+        return await asyncio.shield(call)
+
+    def _answered(self, call: asyncio.Future[Answer]) -> None:
+        self._turns.give()
+        if not call.cancelled():
+            call.exception()  # seen, though the asker may be gone
 
     # Who holds an epoch before we know of it would be refused with it.
     async def _catch_up(self, answer: Answer) -> None:

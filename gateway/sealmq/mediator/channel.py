@@ -185,7 +185,9 @@ class Channel(asyncio.Protocol):
         self._queue.clear()
         self._held = 0
         self._transport.close()
-        asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+        if self._transport.get_write_buffer_size():
+            # Only then: what waits here keeps all of the connection in memory.
+            asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
 
 def _size(packet: Packet) -> int:

@@ -43,6 +43,7 @@ from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
 from .link import Link
 from .opening import open_session
 from .publishing import Publishing
+from .strangers import source_of
 from .subscribing import Subscribing
 from .telling import Telling
 from .upstream import Upstream
@@ -116,8 +117,12 @@ class Connection(Channel):
     def arrived(self) -> None:
         self.hub.connections.add(self)
         self.set_deadline(OPENING_S)
-        if not self.hub.arrives(self.peer):
-            self.close("too many connections")
+        self.hub.strangers.enter(self, source_of(self.peer))
+
+    def vouched(self, client: int) -> None:
+        """Something in this client's name has verified; it may have been recorded."""
+        if self.state in ("opening", "quarantine"):
+            self.hub.strangers.enter(self, client)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.hub.spawn(work, f"client {self.who}")
@@ -246,7 +251,7 @@ class Connection(Channel):
         self.small = False
         self.hub.rooms.enter(self)
         self.hub.by_policy[self.policy] = self
-        self.hub.no_stranger(self.peer)
+        self.hub.strangers.leave(self)
         self.set_deadline(0)
         self._upstream_beat = asyncio.get_running_loop().time()
 
@@ -291,9 +296,10 @@ class Connection(Channel):
             return
         was, self.state = self.state, "closed"
         self.hub.connections.discard(self)
+        self.controlling.ended()
         self.finish()
         if was != "open":
-            self.hub.no_stranger(self.peer)
+            self.hub.strangers.leave(self)
             if self.policy_conn is not None:
                 self.policy_conn.close(self.hub.now_ms())
             if self.will is not None:

@@ -43,6 +43,7 @@ from sealmq_spec.provision import get_ask
 from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
+from .strangers import source_of
 from .wrap import tag_of
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ class Controlling:
         # When the newest provisioning requests came.
         self._asks: deque[float] = deque(maxlen=_ASKS)
         self._asking = False
+        self._asker: asyncio.Task[Any] | None = None
+
+    def ended(self) -> None:
+        """The connection is over: nobody waits for the key generator any more."""
+        if self._asker is not None:
+            self._asker.cancel()
 
     def packet(self, packet: Publish) -> Work:
         """A control packet in an open session."""
@@ -187,14 +194,17 @@ class Controlling:
 
     async def _provision(self, request: bytes) -> None:
         conn = self._conn
+        self._asker = asyncio.current_task()
         try:
-            answer = await conn.hub.asking.provision(request)
+            try:
+                answer = await conn.hub.asking.provision(request, source_of(conn.peer))
+            finally:
+                self._asker, self._asking = None, False
         except KgError as error:
             if conn.state != "closed":
                 self._refuse(0, _SEAL_ERRORS.get(type(error), Unavailable)(str(error)))
             return
-        finally:
-            self._asking = False
+        conn.vouched(answer.client)
         conn.send(build.publish(CONTROL, answer.packet))
         if conn.state == "open" and answer.gen and answer.client == conn.client.number:
             if conn.answered(answer.gen):

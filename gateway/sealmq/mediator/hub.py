@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from itertools import islice
 from pathlib import Path
@@ -32,13 +31,14 @@ from .clock import Clock
 from .house import HouseConnection
 from .journal import Journal
 from .keyring import Keyring
-from .limits import CONNECTIONS, FOLLOWED, STRANGERS, STRANGERS_AN_ADDRESS
+from .limits import FOLLOWED, Places
 from .link import Links
 from .proof import Newest
 from .replay import Replay
 from .retained import Retained
 from .rooms import Rooms
 from .sessions import Sessions
+from .strangers import Strangers
 from .upstream import BrokerAddress
 from .willkeeper import WillKeeper
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 log = logging.getLogger("sealmq.mediator")
+
+_STRANGERS_TOLD_MS = 60_000
 
 
 class Hub:
@@ -72,9 +74,11 @@ class Hub:
         # Those that are open, as the policy knows them.
         self.by_policy: dict[Conn, Connection] = {}
         self.clock = Clock()
-        self.rooms = Rooms()
+        places = Places.of_this_process()
+        self.rooms = Rooms(places.clients)
+        self.strangers = Strangers(places.strangers)
+        self._told_ms = 0
         self.asking = Asking(self)
-        self.strangers: Counter[str] = Counter()
         # Bytes of deliveries held back, of all connections.
         self.held = 0
         # Subscriptions to ask about again.
@@ -151,21 +155,6 @@ class Hub:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2.0)
 
-    def admits(self) -> bool:
-        """Whether one more connection may stay."""
-        return len(self.connections) <= CONNECTIONS and self.strangers.total() <= STRANGERS
-
-    def arrives(self, peer: str) -> bool:
-        """A peer that has proved nothing yet; whether it may stay."""
-        self.strangers[peer] += 1
-        return self.admits() and self.strangers[peer] <= STRANGERS_AN_ADDRESS
-
-    def no_stranger(self, peer: str) -> None:
-        """It has proved who it is, or is gone."""
-        self.strangers[peer] -= 1
-        if self.strangers[peer] <= 0:
-            del self.strangers[peer]
-
     # --- sessions ---
 
     def newest(self, client: int) -> Newest | None:
@@ -229,6 +218,16 @@ class Hub:
         """About once a second: what ends by itself."""
         self.engine.tick(self.now_ms())
         self.follow()
+        self._tell_of_strangers()
+
+    def _tell_of_strangers(self) -> None:
+        now_ms = self.now_ms()
+        if self.strangers.ended and now_ms - self._told_ms >= _STRANGERS_TOLD_MS:
+            log.warning(
+                "%d connections that had proved nothing were ended: others needed their places",
+                self.strangers.ended,
+            )
+            self.strangers.ended, self._told_ms = 0, now_ms
 
     async def label_topic(self, conn: Conn, decision: Decision, now_ms: int) -> None:
         """First publish:

@@ -18,6 +18,7 @@ from sealmq_spec.provision import time_nonce
 from sealmq_spec.tlv import pack
 
 from .proof import Claim, Newest, claim_of, is_behind, verify
+from .rooms import NoPlace
 from .ruled import Ruled
 from .upstream import BrokerAddress, BrokerAway, Upstream
 from .wills import accept_will
@@ -46,6 +47,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
     if is_behind(claim, hub.newest(client.number)):
         _behind(conn, packet, claim)
         return
+    conn.vouched(client.number)
     conn.policy_conn = hub.engine.connection(hub.engine.who(client.name, client.number))
     try:
         _check_promises(hub.broker, packet)
@@ -58,6 +60,8 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         _behind(conn, packet, claim)
     except (Ruled, NotPromised) as error:
         _refuse(conn, packet, error, error.rule)
+    except NoPlace as error:
+        _refuse(conn, packet, error, "mediator.connect.full", _UNAVAILABLE)
     except (BrokerAway, StoreUnavailable, Unavailable) as error:
         event = "store-unavailable" if isinstance(error, StoreUnavailable) else "broker-away"
         hub.audit.write(event, client=client.name, reason=str(error)[:500])
@@ -99,7 +103,9 @@ def _quarantine(conn: Connection, claim: Claim) -> None:
     conn.send(build.connack(False, 0))
 
 
-def _refuse(conn: Connection, packet: Connect, error: SealError, rule: str) -> None:
+def _refuse(
+    conn: Connection, packet: Connect, error: SealError, rule: str, code: int = _NOT_AUTHORISED
+) -> None:
     conn.hub.audit.write(
         "connect-refused",
         peer=conn.peer,
@@ -107,7 +113,7 @@ def _refuse(conn: Connection, packet: Connect, error: SealError, rule: str) -> N
         rule=rule,
         reason=str(error)[:500],
     )
-    _end(conn, _NOT_AUTHORISED)
+    _end(conn, code)
 
 
 def _end(conn: Connection, code: int) -> None:
@@ -163,7 +169,7 @@ async def _commit(conn: Connection, packet: Connect, claim: Claim) -> None:
 
 async def _reach_broker(conn: Connection, packet: Connect, claim: Claim) -> None:
     hub = conn.hub
-    hub.rooms.make(conn)
+    hub.rooms.place(conn)
     upstream = Upstream(conn.delivering.packet, conn.upstream_lost, conn.pressure)
     clean = packet.clean_session
     known = await hub.sessions.prepare(conn.client, claim.gen, packet.client_id, clean)

@@ -30,6 +30,7 @@ from .holding import handover
 from .hub import Hub
 from .keyring import Keyring
 from .keysource import KeySource, NoKeys
+from .limits import BACKLOG
 from .upstream import BrokerAddress
 
 log = logging.getLogger("sealmq.mediator")
@@ -82,7 +83,7 @@ class Mediator:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: Connection(hub), mediator.host, mediator.port, backlog=256
+                lambda: Connection(hub), mediator.host, mediator.port, backlog=BACKLOG
             )
         except OSError as error:
             raise SiteError(

@@ -232,12 +232,12 @@ def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.Monke
 
     async def story() -> None:
         with pytest.raises(KgUnavailable):
-            await ask.provision(b"")  # no key generator
+            await ask.provision(b"", "here")  # no key generator
         hub.kg = Kg()
         with pytest.raises(KgUnavailable):
-            await ask.provision(b"")  # its epoch 2 is not known here
+            await ask.provision(b"", "here")  # its epoch 2 is not known here
         monkeypatch.setattr(asking, "PROVISION_S", 30)
-        waiting = asyncio.ensure_future(ask.provision(b""))
+        waiting = asyncio.ensure_future(ask.provision(b"", "here"))
         await asyncio.sleep(0)
         assert not waiting.done()
         hub.ring = Ring(2, {1: 1, 2: 2})
