@@ -86,7 +86,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000 + SKEW_MS[0]
 
 
-QUICK = Options(connect_timeout=5, timeout=5)
+# Errors are raised, not waited for.
+QUICK = Options(connect_timeout=5, timeout=5, reconnect=False)
 
 
 @dataclass

@@ -170,7 +170,7 @@ class Willing:
         """One round's will. `set` is written when its CONNECT has been accepted."""
         will = Will("wills/willing", json.dumps({"w": k}).encode(), qos=1 + k % 2, life=_LIFE)
         # An identifier of its own: who comes back with the same one takes the will away (4.1).
-        options = Options(client_id=f"willing-{k}", will=will, connect_timeout=30)
+        options = Options(client_id=f"willing-{k}", will=will, connect_timeout=30, reconnect=False)
         client = self._make(self._gate, options)
         try:
             await client.connect()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from running_site import ROOT, free_port
+from running_site import ROOT, Site, free_port
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -79,3 +82,37 @@ def test_its_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if "://" not in target:
             assert (ROOT / target).exists(), target
+
+
+@contextmanager
+def running(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A sample as a program of its own, in that folder."""
+    words = [sys.executable, "-u", "-c", script]
+    child = subprocess.Popen(words, cwd=folder, text=True, stdout=subprocess.PIPE)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_the_library_s_samples_run_as_they_stand_and_wait_for_a_gateway_that_is_not_up(
+    tmp_path: Path,
+) -> None:
+    text = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
+    section = text.partition("## As a library")[2].partition("\n## ")[0]
+    script, program = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    site = Site(tmp_path, policy="purposes")
+    for name, label in (("thermometer", "m1-temp"), ("reader", "monitor")):
+        site.enrol(name, label).rename(tmp_path / f"{name}.json")
+    (tmp_path / "reader.json").rename(tmp_path / "monitor.json")
+    with running(script, tmp_path) as publishing:
+        # It was there before its gateway.
+        site.up()
+        try:
+            assert publishing.wait(60) == 0
+            with running(program, tmp_path) as reading:
+                assert reading.stdout is not None
+                assert reading.stdout.readline().startswith("hall/temperature b'21.5'")
+        finally:
+            site.down()

@@ -110,6 +110,7 @@ async def purposes_client(args: argparse.Namespace) -> Client:
     options = Options(
         timeout=args.timeout,
         connect_timeout=min(args.timeout, 10.0),
+        reconnect=False,
         grammar=grammar_of(args),
     )
     return await client_of(args, options)

@@ -140,11 +140,15 @@ async def _publish(args: argparse.Namespace, message: bytes | None) -> int:
     options = Options(
         timeout=args.timeout, connect_timeout=min(args.timeout, 10.0), reconnect=message is None
     )
-    async with await client_of(args, options) as client:
+    client = await client_of(args, options)
+    await client.connect(within=0)
+    try:
         if message is not None:
             await _one(client, args, message)
             return OK
         return await _lines(client, args)
+    finally:
+        await client.disconnect()
 
 
 async def _one(client: Client, args: argparse.Namespace, message: bytes) -> None:

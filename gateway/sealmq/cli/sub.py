@@ -166,7 +166,6 @@ async def _receive(args: argparse.Namespace) -> int:
     options = Options(
         client_id=args.id,
         clean=clean,
-        reconnect=True,
         inbox_messages=256,
         grammar=None if args.purpose is None else grammar_of(args),
     )
@@ -202,7 +201,7 @@ async def _connected(args: argparse.Namespace, client: Client) -> AsyncIterator[
     from sealmq.client import NotAuthorised
 
     try:
-        await client.connect()
+        await client.connect(within=0)
     except NotAuthorised as error:
         if client.options.clean:
             raise

@@ -1,5 +1,6 @@
 """The host client library: a CPython program as a SealMQ client, with the device's operations."""
 
+from .blocking import BlockingClient
 from .client import Client
 from .errors import (
     BadWelcome,
@@ -20,6 +21,7 @@ from .values import How, Message, Notice, Options, Will
 
 __all__ = [
     "BadWelcome",
+    "BlockingClient",
     "Client",
     "ClientError",
     "Closed",

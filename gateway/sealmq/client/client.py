@@ -1,5 +1,8 @@
 """The client for a CPython program: connect, publish, subscribe, receive, disconnect.
 
+It waits for a gateway that is not up yet and connects again after a loss, unless Options say
+otherwise.
+
 Example:
     async with Client.from_enrolment("app.sealmq.json", state="app.state") as client:
         await client.subscribe("machine/+/temperature", qos=1)
@@ -102,9 +105,12 @@ class Client(PurposeCalls):
 
     # --- connection ------------------------------------------------------------------------------
 
-    async def connect(self) -> None:
+    async def connect(self, *, within: float | None = None) -> None:
         """Provision where needed, connect, and verify the welcome.
 
+        within: seconds in which a gateway that is not up yet is tried again (`timeout` unless
+        given; 0: one try, as without `reconnect`); then the last error is raised. What cannot heal,
+        such as a refused proof, is raised at once.
         Raises ConnectFailed, ConnectRefused, BadWelcome, StateError, or a SealError.
         """
         if self._live:
@@ -112,7 +118,7 @@ class Client(PurposeCalls):
         self._fresh()
         self._live = True
         try:
-            await self._life.start()
+            await self._life.start(self.options.timeout if within is None else within)
         except BaseException:
             self._live = False
             raise
@@ -241,12 +247,12 @@ class Client(PurposeCalls):
 
     # --- receive ---------------------------------------------------------------------------------
 
-    async def receive(self) -> Message:
-        """The next message. Raises Closed after `disconnect`, or what ended the connection; first
-        come those that have been acknowledged."""
+    async def receive(self, *, within: float | None = None) -> Message:
+        """The next message; within: TimedOut after so many seconds without one. Raises Closed after
+        `disconnect`, or what ended the client; first come those that have been acknowledged."""
         if not self._live and self._life.error is None:
             raise Closed("the client is not connected")
-        return await self._operations.receive()
+        return await self._operations.receive(within)
 
     async def messages(self) -> AsyncIterator[Message]:
         """Messages as they come, until `disconnect`. Raises what ended the connection otherwise."""

@@ -33,8 +33,9 @@ class Desk:
     def __init__(self, options: Options, on_notice: Callable[[Notice], None] | None) -> None:
         self.bell = Bell()
         self.inbox = Inbox(options.inbox_messages, options.inbox_bytes, self.bell)
-        # SUBACK's code, 0 for the others.
-        self.acks: Waiters[int] = Waiters(self.bell)
+        self.acks: Waiters[None] = Waiters(self.bell)
+        # SUBACK's code; 0 for UNSUBACK.
+        self.grants: Waiters[int] = Waiters(self.bell)
         self.receipts: Waiters[None] = Waiters(self.bell)
         self.replies: Waiters[bytes] = Waiters(self.bell)
         self.notices: deque[Notice] = deque(maxlen=_NOTICES)
@@ -42,7 +43,7 @@ class Desk:
 
     def waits(self) -> bool:
         """Whether an operation waits for an answer."""
-        return bool(self.acks) or bool(self.receipts) or bool(self.replies)
+        return any((self.acks, self.grants, self.receipts, self.replies))
 
     def handle(self, event: ev.Event, session: Session) -> bytes:
         """Hand an event on; returns what has to be sent for it. A Fault raises its error."""
@@ -53,8 +54,10 @@ class Desk:
             case ev.Dismissed():
                 log.debug("refused on %s: %s", event.topic, event.error)
                 return event.ack
-            case ev.Acked() | ev.Removed():
-                self.acks.resolve(event.ctr, 0)
+            case ev.Acked():
+                self.acks.resolve(event.ctr, None)
+            case ev.Removed():
+                self.grants.resolve(event.ctr, 0)
             case ev.Replied():
                 self.replies.resolve(event.ctr, event.data)
             case ev.Granted():
@@ -84,9 +87,14 @@ class Desk:
                 lost = ConnectionLost("the connection broke before the gateway's receipt came")
                 self.receipts.reject(ctr, lost)
 
+    def dropped(self, error: Exception) -> None:
+        """The connection is over: what was asked in it will not be answered (SPEC.md 7.4)."""
+        for waiters in (self.grants, self.replies):
+            waiters.fail(error)
+
     def fail(self, error: Exception) -> None:
         """No answer will come any more to what waits now."""
-        for waiters in (self.acks, self.receipts, self.replies):
+        for waiters in (self.acks, self.grants, self.receipts, self.replies):
             waiters.fail(error)
         self.bell.ring()
 
@@ -97,16 +105,16 @@ class Desk:
 
     def _granted(self, event: ev.Granted) -> None:
         if event.code != _REFUSED:
-            self.acks.resolve(event.ctr, event.code)
+            self.grants.resolve(event.ctr, event.code)
             return
         # The notice may stand behind the SUBACK; without one it is a refusal all the same.
-        filt = self.acks.subject(event.ctr) or ""
+        filt = self.grants.subject(event.ctr) or ""
         error = refusal("subscribe", filt, Denied.code, "", "SUBACK says so, without a notice")
-        asyncio.get_running_loop().call_later(_NOTICE_S, self.acks.reject, event.ctr, error)
+        asyncio.get_running_loop().call_later(_NOTICE_S, self.grants.reject, event.ctr, error)
 
     def _told(self, notice: Notice) -> None:
         somebody = False
-        for waiters in (self.acks, self.receipts, self.replies):
+        for waiters in (self.acks, self.grants, self.receipts, self.replies):
             subject = waiters.subject(notice.ctr)
             if subject is not None:
                 somebody = True

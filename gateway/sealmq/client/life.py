@@ -11,14 +11,22 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from sealmq.mqtt import build
-from sealmq_spec.errors import Denied, SealError, Stale, Unavailable
+from sealmq_spec.errors import Denied, SealError, Stale, Unavailable, Unsupported
 
 from . import events as ev
 from .boot import Boots
 from .core import Core
 from .desk import Desk
 from .door import Door, Opened
-from .errors import ClientError, Closed, ConnectionLost, NotAuthorised, StateError
+from .errors import (
+    ClientError,
+    Closed,
+    ConnectionLost,
+    ConnectRefused,
+    ServerUnavailable,
+    StateError,
+    TimedOut,
+)
 from .randomness import mono_ms, new_nonce
 from .state import own_epoch
 from .values import Options
@@ -27,6 +35,8 @@ log = logging.getLogger("sealmq.client")
 
 _DRAIN_S = 10.0
 _RETRY_S = 30.0
+# Between the first tries of a client whose gateway is not up yet.
+_FIRST_S = 0.25
 # Between two requests for new roots: at first, and at most (SPEC.md 7.4).
 _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
@@ -34,8 +44,8 @@ _DAY_MS = 86_400_000
 _CLOCK_MS = 60_000
 _LONG_AGO = -(1 << 62)
 _BACKLOG = 4 * 1024 * 1024
-# Trying again would not help with these.
-_FINAL = (NotAuthorised, StateError, Denied)
+# Trying again would not help with these; of CONNACK's codes, 3 aside, nothing will either.
+_FINAL = (ConnectRefused, StateError, Denied, Unsupported)
 
 
 class _Fresh(Exception):
@@ -114,15 +124,37 @@ class Life:
 
     # --- start and end ---------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """The first connection, welcomed. Raises what prevents it."""
+    async def start(self, within: float) -> None:
+        """The first connection, welcomed, tried again for so long. Raises what prevents it."""
         try:
             await self._boots.open()
-            self._use(await self._door.open())
+            self._use(await self._first_connection(within))
         except BaseException:
             self._boots.close()
             raise
         self._task = asyncio.create_task(self._serve(), name="sealmq client")
+
+    async def _first_connection(self, within: float) -> Opened:
+        if not self._options.reconnect or within <= 0:
+            return await self._door.open()
+        failed: Exception = TimedOut(f"connecting took more than {within:g} s")
+        delay = _FIRST_S
+        try:
+            async with asyncio.timeout(within):
+                while self.error is None:
+                    try:
+                        return await self._door.open()
+                    except (ClientError, SealError) as error:
+                        if final(error):
+                            raise
+                        failed = error
+                        self._tell(f"{error}; trying again")
+                    await asyncio.sleep(delay)
+                    delay = min(2 * delay, _RETRY_S)
+                failed = self.error
+        except TimeoutError:
+            pass
+        raise failed
 
     async def stop(self) -> None:
         """Say goodbye, end every task, give the state file back.
@@ -181,8 +213,9 @@ class Life:
                 except _Fresh:
                     self._door.end_session()
                 except (ClientError, SealError) as error:
-                    if not self._options.reconnect or isinstance(error, _FINAL):
+                    if not self._options.reconnect or final(error):
                         raise
+                    self._desk.dropped(error)
                     self._tell(str(error))
                 finally:
                     await self._drop()
@@ -200,7 +233,7 @@ class Life:
                 self._use(await self._door.open())
                 return
             except (ClientError, SealError) as error:
-                if not self._options.reconnect or isinstance(error, _FINAL):
+                if not self._options.reconnect or final(error):
                     raise
                 self._tell(str(error))
             await asyncio.sleep(delay)
@@ -313,9 +346,9 @@ class Life:
                     self._desk.bell.ring()
                     return True
                 raise Unavailable("the key generator has no newer epoch yet")
-            except _FINAL:
-                raise
             except (ClientError, SealError) as error:
+                if final(error):
+                    raise
                 # The epoch held is good until its hand-over ends: time to try again.
                 self._tell(f"no new roots: {error}")
             await asyncio.sleep(pause)
@@ -325,6 +358,11 @@ class Life:
         log.info("%s", what)
         if self._on_state is not None:
             self._on_state(what)
+
+
+def final(error: ClientError | SealError) -> bool:
+    """Whether trying again cannot help."""
+    return isinstance(error, _FINAL) and not isinstance(error, ServerUnavailable)
 
 
 # Filters in one SUBSCRIBE.

@@ -9,9 +9,9 @@ from .errors import TimedOut
 
 
 class Limit:
-    """`async with Limit(30, "publish to a/b")`: TimedOut after 30 s. Used once."""
+    """`async with Limit(30, "publish to a/b")`: TimedOut after 30 s; None: never. Used once."""
 
-    def __init__(self, seconds: float, what: str) -> None:
+    def __init__(self, seconds: float | None, what: str) -> None:
         self._seconds, self._what = seconds, what
         self._timeout = asyncio.timeout(seconds)
 

@@ -142,7 +142,7 @@ class Operations:
     ) -> list[int | Refused]:
         """SUBSCRIBE (`add`) or UNSUBSCRIBE; an answer for each."""
         ctrs: tuple[int, ...] = ()
-        acks = self._desk.acks
+        grants = self._desk.grants
         what = f"{'subscribe to' if add else 'unsubscribe from'} {wanted[0].shown}"
         try:
             async with self._limit(within, what):
@@ -153,7 +153,7 @@ class Operations:
                     else:
                         ctrs, packet = core.unsubscribe([w.wire for w in wanted])
                     named = zip(ctrs, wanted, strict=True)
-                    futures = [acks.expect(ctr, w.shown) for ctr, w in named]
+                    futures = [grants.expect(ctr, w.shown) for ctr, w in named]
                     self._life.send(packet)
                 await asyncio.wait(futures)
             answers: list[int | Refused] = []
@@ -165,7 +165,7 @@ class Operations:
             return answers
         finally:
             for ctr in ctrs:
-                acks.forget(ctr)
+                grants.forget(ctr)
 
     # --- control, receive ------------------------------------------------------------------------
 
@@ -185,10 +185,11 @@ class Operations:
         finally:
             self._desk.replies.forget(ctr)
 
-    async def receive(self) -> Message:
+    async def receive(self, within: float | None) -> Message:
         """The next message; raises what ended the client once all are taken."""
         inbox, life = self._desk.inbox, self._life
-        await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
+        async with Limit(within, "receive"):
+            await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
         if not inbox and life.error is not None:
             raise life.error
         return inbox.pop()

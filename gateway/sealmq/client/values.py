@@ -89,8 +89,10 @@ class Options:
     """How a client behaves. Times in seconds.
 
     client_id: 1 to 64 bytes, None for a random one; a session that is to outlive the connection
-    (clean=False) needs its own. reconnect: after a loss connect again (1, 2, 4 ... 30 s apart),
-    resend what was not acknowledged and subscribe again; otherwise the loss is raised.
+    (clean=False) needs its own. reconnect: try again where the first connection does not succeed,
+    and after a loss connect again (1, 2, 4 ... 30 s apart), resend what was not acknowledged and
+    subscribe again; what cannot heal is raised at once. Without it every loss is raised.
+    connect_timeout: of one try; timeout: of an operation, `connect` with all its tries included.
     inbox_messages, inbox_bytes: what may wait unread before reading from the socket pauses.
     inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.
     grammar: how purposes are written (SPEC.md 12); None where the site has the words of the SPEC.
@@ -100,7 +102,7 @@ class Options:
     clean: bool = True
     keepalive: int = 60
     will: Will | None = None
-    reconnect: bool = False
+    reconnect: bool = True
     connect_timeout: float = 10.0
     timeout: float = 30.0
     inbox_messages: int = 1024

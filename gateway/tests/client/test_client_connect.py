@@ -18,11 +18,13 @@ from sealmq.client import (
     Closed,
     ConnectFailed,
     ConnectionLost,
+    ConnectRefused,
     NotAuthorised,
     Options,
     PeerFault,
     ServerUnavailable,
     StateError,
+    TimedOut,
     Will,
 )
 from sealmq.client.client import read_enrolment
@@ -453,5 +455,104 @@ def test_no_secret_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixture)
             for secret in (peer.site.ps, roots.r, roots.r_bar, km):
                 assert secret.hex() not in shown
                 assert repr(secret) not in shown
+
+    play(story)
+
+
+# --- a gateway that is not up yet, or goes away ---------------------------------------------------
+
+
+def test_a_client_that_starts_before_its_gateway_waits_for_it_unless_told_otherwise() -> None:
+    async def story(peer: Peer) -> None:
+        await peer.down()
+        told: list[str] = []
+        client = Client.from_enrolment(peer.enrolment(), on_state=told.append)
+        starting = asyncio.create_task(client.connect())
+        await until(lambda: len(told) > 1)
+        assert not starting.done()
+        assert "connection refused; trying again" in told[0]
+        await peer.up()
+        await starting
+        assert client.connected
+        await client.disconnect()
+
+    play(story)
+
+
+def test_a_gateway_whose_broker_is_away_is_tried_again() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.first_connacks = [3, 0, 3]
+        async with Client.from_enrolment(peer.enrolment()) as client:
+            assert client.connected
+        assert peer.knobs.first_connacks == []
+
+    play(story)
+
+
+@pytest.mark.parametrize("within", [0, 0.5])
+def test_how_long_it_is_tried_is_for_the_caller_to_say(within: float) -> None:
+    async def story(peer: Peer) -> None:
+        await peer.down()
+        client = Client.from_enrolment(peer.enrolment())
+        with pytest.raises(ConnectFailed, match="connection refused"):
+            await client.connect(within=within)
+        assert not client.connected
+        await peer.up()
+        await client.connect()
+        await client.disconnect()
+
+    play(story)
+
+
+def test_a_try_that_hangs_ends_when_the_caller_s_time_is_over() -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.say_nothing = True
+        client = Client.from_enrolment(peer.enrolment(), options=Options(connect_timeout=600))
+        with pytest.raises(TimedOut, match=r"connecting took more than 0\.3 s"):
+            await client.connect(within=0.3)
+
+    play(story)
+
+
+@pytest.mark.parametrize("code", [1, 2, 4, 5])
+def test_what_cannot_heal_is_raised_at_once(code: int) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.connack = code
+        told: list[str] = []
+        client = Client.from_enrolment(
+            peer.enrolment(), options=Options(timeout=600), on_state=told.append
+        )
+        with pytest.raises(ConnectRefused) as caught:
+            await client.connect()
+        assert caught.value.return_code == code
+        assert told == []
+
+    play(story)
+
+
+def test_disconnect_ends_a_client_that_still_tries_to_connect() -> None:
+    async def story(peer: Peer) -> None:
+        await peer.down()
+        told: list[str] = []
+        client = Client.from_enrolment(peer.enrolment(), on_state=told.append)
+        starting = asyncio.create_task(client.connect(within=600))
+        await until(lambda: bool(told))
+        await client.disconnect()
+        with pytest.raises(Closed):
+            await starting
+        assert not client.connected
+
+    play(story)
+
+
+def test_what_was_asked_in_a_lost_connection_is_an_error_at_once_and_the_client_goes_on() -> None:
+    async def story(peer: Peer) -> None:
+        async with Client.from_enrolment(peer.enrolment(), options=Options(timeout=600)) as client:
+            asked = asyncio.create_task(client.command("silent", b"?"))
+            await until(lambda: bool(peer.commands))
+            peer.link.cut()
+            with pytest.raises(ConnectionLost, match=r"closed|broke"):
+                await asked
+            assert await client.command("heard", b"?") == b"done: ?"
 
     play(story)

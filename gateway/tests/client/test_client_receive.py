@@ -466,7 +466,9 @@ def test_every_chunking_gives_the_same_messages() -> None:
 
 def test_a_silent_mediator_is_noticed_and_a_busy_one_pinged() -> None:
     async def story(peer: Peer) -> None:
-        async with client_of(peer, options=Options(keepalive=1, timeout=5)) as client:
+        async with client_of(
+            peer, options=Options(keepalive=1, timeout=5, reconnect=False)
+        ) as client:
             peer.knobs.pong = peer.knobs.receipts = False
             with pytest.raises(ConnectionLost, match="silent"):
                 await client.receive()

@@ -1,0 +1,173 @@
+"""The client for scripts without asyncio: the same calls, each waits for its result.
+
+A loop in a thread of its own serves the connection, so that it lives while the script computes.
+Calls may come from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .client import Client, Payload
+from .errors import Closed
+from .values import Message
+
+T = TypeVar("T")
+
+
+class BlockingClient:
+    """`client`, not yet connected, for calls that block. `with` connects and disconnects.
+
+    Arguments, results and errors are those of `Client`, whose on_notice and on_state are called in
+    the loop's thread.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
+        self._thread: threading.Thread | None = None
+
+    def connect(self, *, within: float | None = None) -> None:
+        """As `Client.connect`."""
+        if self._loop is not None:
+            raise Closed("the client is connected already; disconnect first")
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        # A script that ends without disconnect is not kept from ending.
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(started),), name="sealmq", daemon=True
+        )
+        self._thread.start()
+        self._loop = started.result()
+        try:
+            self._run(self._client.connect(within=within))
+        except BaseException:
+            self._end()
+            raise
+
+    async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        self._ended = asyncio.Event()
+        started.set_result(asyncio.get_running_loop())
+        await self._ended.wait()
+
+    def disconnect(self) -> None:
+        """As `Client.disconnect`. Nothing happens when it was done before."""
+        if self._loop is not None:
+            try:
+                self._run(self._client.disconnect())
+            finally:
+                self._end()
+
+    def __enter__(self) -> BlockingClient:
+        self.connect()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.disconnect()
+
+    def publish(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        life: int = 0,
+        confirm: float | None = None,
+        within: float | None = None,
+    ) -> None:
+        """As `Client.publish`."""
+        call = self._client.publish(
+            topic, payload, qos=qos, retain=retain, life=life, confirm=confirm, within=within
+        )
+        self._run(call)
+
+    def clear(
+        self, topic: str, *, qos: int = 0, confirm: float | None = None, within: float | None = None
+    ) -> None:
+        """As `Client.clear`."""
+        self._run(self._client.clear(topic, qos=qos, confirm=confirm, within=within))
+
+    def subscribe(
+        self,
+        *filters: str,
+        qos: int = 0,
+        purpose: str | None = None,
+        within: float | None = None,
+    ) -> list[int]:
+        """As `Client.subscribe`."""
+        call = self._client.subscribe(*filters, qos=qos, purpose=purpose, within=within)
+        return self._run(call)
+
+    def unsubscribe(
+        self, *filters: str, purpose: str | None = None, within: float | None = None
+    ) -> None:
+        """As `Client.unsubscribe`."""
+        self._run(self._client.unsubscribe(*filters, purpose=purpose, within=within))
+
+    def receive(self, *, within: float | None = None) -> Message:
+        """As `Client.receive`."""
+        return self._run(self._client.receive(within=within))
+
+    def messages(self, *, within: float | None = None) -> Iterator[Message]:
+        """As `Client.messages`; TimedOut where so many seconds pass without one."""
+        while True:
+            try:
+                message = self.receive(within=within)
+            except Closed:
+                return
+            yield message
+
+    def reserve(
+        self,
+        filter: str,
+        aip: Iterable[str] = (),
+        pip: Iterable[str] = (),
+        *,
+        within: float | None = None,
+    ) -> None:
+        """As `Client.reserve`."""
+        self._run(self._client.reserve(filter, aip, pip, within=within))
+
+    def release(self, filter: str, *, within: float | None = None) -> None:
+        """As `Client.release`."""
+        self._run(self._client.release(filter, within=within))
+
+    def presubscribe(
+        self, client: str, filter: str, purpose: str | None, *, within: float | None = None
+    ) -> None:
+        """As `Client.presubscribe`."""
+        self._run(self._client.presubscribe(client, filter, purpose, within=within))
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise Closed("the client is not connected")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Closed("the client is disconnected") from None
+        except BaseException:
+            # Ctrl-C ends the call, not only the wait for it.
+            future.cancel()
+            raise
+
+    def _end(self) -> None:
+        """The loop ends, and with it every call that other threads still wait in."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join()
