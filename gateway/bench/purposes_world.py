@@ -34,6 +34,7 @@ from sealmq.families.purposes.store import Reservation
 from sealmq.run import ready
 from sealmq.site.edit import edit
 from sealmq.site.layout import Layout
+from sealmq.site.model import Limits
 from sealmq.store import database, tables
 
 LABEL = "fleet"
@@ -142,7 +143,7 @@ class Scene:
         port, credentials = free_port(), Credentials.draw()
         config = self._folder / mosquitto.CONFIG
         texts = {
-            config: mosquitto.config(self._folder, port, root=os.geteuid() == 0),
+            config: mosquitto.config(self._folder, port, Limits(), root=os.geteuid() == 0),
             self._folder / mosquitto.PASSWORDS: mosquitto.passwords(credentials),
             self._folder / mosquitto.ACL: mosquitto.acl(credentials.user),
         }

@@ -5,7 +5,7 @@ A minute that has more keys than MAX_KEYS is written out early; its records then
 
 from __future__ import annotations
 
-from .events import EACH_MINUTE, Field
+from .events import EACH_CLIENT, EACH_MINUTE, Field
 
 MAX_KEYS = 10_000
 MINUTE_MS = 60_000
@@ -27,7 +27,8 @@ class Counts:
 
     def __init__(self, now_ms: int) -> None:
         self._counts: dict[Key, int] = {}
-        self._singles: dict[str, int] = {}
+        # By event, and by event and client.
+        self._singles: dict[tuple[str, str], int] = {}
         self._begin(now_ms)
 
     def _begin(self, now_ms: int) -> None:
@@ -44,11 +45,19 @@ class Counts:
         counts[key] = 1
         return len(counts) >= MAX_KEYS
 
-    def single(self, event: str) -> bool:
-        """Whether one more record of this event may be written by itself in this minute."""
-        seen = self._singles.get(event, 0)
-        self._singles[event] = seen + 1
-        return seen < EACH_MINUTE
+    def single(self, event: str, client: str) -> bool:
+        """Whether one more record of this event may be written by itself in this minute. What one
+        client causes beyond its own bound is not counted against the others. client "": nobody's.
+        """
+        if client and not self._more((event, client), EACH_CLIENT):
+            return False
+        return self._more((event, ""), EACH_MINUTE)
+
+    def _more(self, key: tuple[str, str], most: int) -> bool:
+        seen = self._singles.get(key, 0)
+        if seen < most:
+            self._singles[key] = seen + 1
+        return seen < most
 
     def over(self, now_ms: int) -> bool:
         """Whether the minute is over; also when the clock went back."""

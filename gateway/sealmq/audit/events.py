@@ -121,6 +121,8 @@ LIMITED = frozenset(
 """What a peer can cause at will: beyond EACH_MINUTE of one kind, only counted (`folded`)."""
 
 EACH_MINUTE = 600
+EACH_CLIENT = 60
+"""Likewise, of those that name one client."""
 
 MOST = (1 << 53) - 1
 """Of an integer: every reader of JSON can hold it."""

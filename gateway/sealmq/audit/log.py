@@ -94,10 +94,10 @@ class Audit:
         now = self._now()
         with self._lock:
             self._turn(now)
-            if event in LIMITED and not self._counts.single(event):
-                texts = clean or {}
-                key = ("folded", event, str(texts.get("client", "")), str(texts.get("rule", "")))
-                self._counts.add(key)
+            texts = clean or {}
+            client = str(texts.get("client", ""))
+            if event in LIMITED and not self._counts.single(event, client):
+                self._counts.add(("folded", event, client, str(texts.get("rule", ""))))
                 return
             self._put(event, clean or {}, now)
 

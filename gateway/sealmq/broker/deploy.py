@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sealmq.site.layout import write_atomically
+from sealmq.site.model import Limits
 
 from . import issuing, mosquitto
 from .errors import BadAddress
@@ -32,6 +33,7 @@ class Plan:
     port: int = 8883
     at: Path = Path("/etc/mosquitto/sealmq")
     data: Path = Path("/var/lib/mosquitto")
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ def config(plan: Plan) -> str:
         "",
         *mosquitto.served(None, plan.at / "acl"),
         "",
-        *mosquitto.kept(plan.data),
+        *mosquitto.kept(plan.data, plan.limits),
         "",
         "# Who was turned away stands in the log.",
         "log_type error",

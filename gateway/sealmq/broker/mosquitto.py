@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sealmq.site.model import Limits
+
 from .credentials import Credentials
 from .errors import BrokerError
 
@@ -24,8 +26,6 @@ from .errors import BrokerError
 OLDEST = (2, 0)
 # How often it writes its state down, in seconds; what it acknowledged since is lost with it.
 AUTOSAVE_S = 5
-QUEUED_MESSAGES = 100_000
-QUEUED_BYTES = 128 * 1024 * 1024
 # Packet identifiers have 16 bits; it ends a connection with more QoS 2 messages under way.
 IN_FLIGHT = 65_535
 SESSION = "7d"
@@ -96,7 +96,7 @@ def acl(user: str) -> str:
     return f"user {user}\ntopic readwrite #\n"
 
 
-def config(folder: Path, port: int, *, root: bool) -> str:
+def config(folder: Path, port: int, limits: Limits, *, root: bool) -> str:
     """mosquitto.conf of a private broker whose files lie in `folder`.
 
     root: it is started as root and stays it, as everything of the site does where there are no
@@ -109,7 +109,7 @@ def config(folder: Path, port: int, *, root: bool) -> str:
         "max_connections -1",
         *(["user root"] if root else []),
         *served(folder / PASSWORDS, folder / ACL),
-        *kept(folder),
+        *kept(folder, limits),
         "log_dest stderr",
         "log_timestamp false",
         "log_type error",
@@ -129,7 +129,7 @@ def served(passwords: Path | None, acl: Path) -> list[str]:
     ]
 
 
-def kept(folder: Path) -> list[str]:
+def kept(folder: Path, limits: Limits) -> list[str]:
     """What it keeps, and how much of it."""
     return [
         "persistence true",
@@ -141,8 +141,8 @@ def kept(folder: Path) -> list[str]:
         f"persistent_client_expiration {SESSION}",
         "retain_available true",
         f"max_inflight_messages {IN_FLIGHT}",
-        f"max_queued_messages {QUEUED_MESSAGES}",
-        f"max_queued_bytes {QUEUED_BYTES}",
+        f"max_queued_messages {limits.queue_messages}",
+        f"max_queued_bytes {limits.queue_kib * 1024}",
         "queue_qos0_messages false",
         # As MQTT allows: the mediators have judged every size already.
         "max_packet_size 268435460",

@@ -14,17 +14,18 @@ from typing import NoReturn
 from sealmq.run import secrets
 from sealmq.run.errors import BadHandOver, RunError
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.model import Limits
 
 from . import mosquitto
 from .process import credentials_of
 
 
-def write(folder: Path, user: str, password_line: str, port: int) -> Path:
+def write(folder: Path, user: str, password_line: str, port: int, limits: Limits) -> Path:
     """Write the three files (0600); where the configuration is."""
     for name, text in (
         (mosquitto.PASSWORDS, password_line),
         (mosquitto.ACL, mosquitto.acl(user)),
-        (mosquitto.CONFIG, mosquitto.config(folder, port, root=os.geteuid() == 0)),
+        (mosquitto.CONFIG, mosquitto.config(folder, port, limits, root=os.geteuid() == 0)),
     ):
         write_atomically(folder / name, text.encode(), 0o600)
     return folder / mosquitto.CONFIG
@@ -42,11 +43,12 @@ def main(arguments: list[str]) -> int:
         handed = secrets.receive()
         credentials, port = credentials_of(handed)
         program = handed.get("program")
-        if not isinstance(program, str) or len(arguments) != 1:
-            raise BadHandOver("neither a program nor a site to serve")
+        told = handed.get("limits")
+        if not isinstance(program, str) or not isinstance(told, dict) or len(arguments) != 1:
+            raise BadHandOver("no program, no limits, or no site to serve")
         folder = Layout.open(arguments[0]).broker_state
         line = mosquitto.passwords(credentials)
-        become(program, write(folder, credentials.user, line, port))
+        become(program, write(folder, credentials.user, line, port, Limits(**told)))
     except (RunError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"port {args.port}", "it is 1 to 65535")
     host = args.host or _host(config.broker.url) or "localhost"
     at, data = Path(args.at).absolute(), Path(args.data).absolute()
-    plan = Plan(out, config.site.name, host, args.port, at, data)
+    plan = Plan(out, config.site.name, host, args.port, at, data, config.limits)
     made = write(plan)
     for warning in made.warnings:
         print(f"sealmq: warning: {warning}", file=sys.stderr)

@@ -160,6 +160,15 @@ class CreationPolicy(Protocol):
     def clients(self) -> Sequence[str]: ...
 
 
+class LimitsPolicy(Protocol):
+    """What families read of [limits]."""
+
+    @property
+    def topics(self) -> int: ...
+    @property
+    def label_topics(self) -> int: ...
+
+
 class Policy(Protocol):
     """What families read of the configuration (sealmq.toml); `site.config.Config` fits."""
 
@@ -169,6 +178,8 @@ class Policy(Protocol):
     def topics(self) -> Mapping[str, str]: ...
     @property
     def creation(self) -> Sequence[CreationPolicy]: ...
+    @property
+    def limits(self) -> LimitsPolicy: ...
     @property
     def families(self) -> Mapping[str, Mapping[str, Any]]:
         """[families.NAME]: a family's own settings, which it checks itself."""

@@ -5,19 +5,31 @@ For families that need to know a topic's label; each has its own, fed by `config
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from .api import Policy, Record, TopicLabel, TopicReset
 
 NONE = "none"
+TOPIC_BYTES = 128
+
+
+def weight(topic: str) -> int:
+    """As how many topics this one counts: once for each TOPIC_BYTES that it has begun."""
+    return -(-len(topic.encode()) // TOPIC_BYTES)
 
 
 class TopicLabels:
-    """The labels of topics, and which of them a change reached."""
+    """The labels of topics, and which of them a change reached.
+
+    `of_client`, `of_label`: how much the learned topics of each weigh, those that are there now.
+    """
 
     def __init__(self) -> None:
         self.fixed: dict[str, str] = {}
         self.learned: dict[str, TopicLabel] = {}
+        self.of_client: Counter[str] = Counter()
+        self.of_label: Counter[str] = Counter()
 
     def configure(self, config: Policy) -> list[str]:
         """Topics whose fixed label is another one now. `none` fixes nothing (section 3.2)."""
@@ -30,12 +42,27 @@ class TopicLabels:
         topics = []
         for record in records:
             if isinstance(record, TopicLabel):
+                self._forget(record.topic)
                 self.learned[record.topic] = record
+                self._weigh(record, 1)
                 topics.append(record.topic)
             elif isinstance(record, TopicReset):
-                if not record.done and self.learned.pop(record.topic, None) is not None:
+                if not record.done and self._forget(record.topic):
                     topics.append(record.topic)
         return topics
+
+    def _forget(self, topic: str) -> bool:
+        record = self.learned.pop(topic, None)
+        if record is not None:
+            self._weigh(record, -1)
+        return record is not None
+
+    def _weigh(self, record: TopicLabel, sign: int) -> None:
+        much = sign * weight(record.topic)
+        for table, key in ((self.of_client, record.client), (self.of_label, record.label)):
+            table[key] += much
+            if not table[key]:
+                del table[key]
 
     def of(self, topic: str) -> str | None:
         """σ(t), or None when nobody has published there."""

@@ -35,7 +35,7 @@ from .limits import FOLLOWED, Places
 from .link import Links
 from .proof import Newest
 from .replay import Replay
-from .retained import Retained
+from .retained import Retained, RetainedBytes
 from .rooms import Rooms
 from .sessions import Sessions
 from .strangers import Strangers
@@ -89,12 +89,14 @@ class Hub:
         self.known_tlv = (TLV_FIRED, *engine.tlvs)
         self.engine_opens = engine.opens
         self.retained = Retained()
+        self.retained_bytes = RetainedBytes(config.limits.retained_mib << 20)
         self.journal = Journal(
             journal if broker.keeps_sessions else None,
             broker.saved,
             broker.autosave_s,
             self._journal_told,
             self._journal_dropped,
+            most=config.limits.journal_mib << 20,
         )
         self._sessions = {
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
@@ -265,9 +267,14 @@ class Hub:
             log.warning("[policy] order is taken over at the next start")
         if config.mediator != self.config.mediator:
             log.warning("[mediator] is taken over at the next start, but for on_denied")
+        queues = [(c.limits.queue_messages, c.limits.queue_kib) for c in (config, self.config)]
+        if queues[0] != queues[1]:
+            log.warning("[limits] queue_messages and queue_kib are taken over at the next start")
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
         await self.commit(list(reloaded.records))
         self.config = config
+        self.retained_bytes.most = config.limits.retained_mib << 20
+        self.journal.most = config.limits.journal_mib << 20
         self.audit.write(
             "config-reloaded", enforce=self.engine.enforce, order=list(config.policy.order)
         )

@@ -132,6 +132,9 @@ class Publishing:
             if packet.retain:
                 self._check_retained(opened, decision)
             raw, payload = self._sealed(packet, opened, decision, now_ms)
+            if packet.retain:
+                number = conn.client.number
+                conn.hub.retained_bytes.check(decision.topic, number, len(payload))
         except SealError as error:
             rule = error.rule or _RULE + type(error).__name__.lower()
             self._refuse(packet, _of(opened, error), rule)
@@ -167,6 +170,7 @@ class Publishing:
             hub.retained.published(decision.topic, conn.client.number, place, sent)
             newest = (hub.order.ms, hub.order.seq) if payload else (hub.now_ms(), U24)
             hub.retained.passed(decision.topic, *newest)
+            hub.retained_bytes.took(decision.topic, conn.client.number, len(payload))
         wire = build.publish(raw, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
         conn.upstream.send(wire)
         if not packet.qos:

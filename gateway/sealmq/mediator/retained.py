@@ -8,11 +8,12 @@ passes.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from sealmq_spec.errors import Stale
 
 from .link import Sent
+from .ruled import Ruled
 
 MOST = 100_000
 
@@ -73,3 +74,39 @@ class Retained:
         self._published.move_to_end(key)
         if len(self._published) > self._most:
             self._published.popitem(last=False)
+
+
+class RetainedBytes:
+    """How many bytes of retained messages at the broker are whose: the last publisher's.
+
+    Those that passed since this mediator started; topics are bounded, and so is this.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._topics: dict[str, tuple[int, int]] = {}
+        self._clients: Counter[int] = Counter()
+
+    def check(self, topic: str, client: int, size: int) -> None:
+        """Before a client publishes with RETAIN. Raises Ruled when that is more than it may have
+        there; what frees some is always let through.
+        """
+        owner, before = self._topics.get(topic, (client, 0))
+        more = size - before if owner == client else size
+        if more > 0 and self._clients[client] + more > self.most:
+            raise Ruled(
+                f"the retained messages of a client have {self.most >> 20} MiB at most ([limits] "
+                "retained_mib); a sealed clear frees what a topic has",
+                "mediator.publish.retained-full",
+            )
+
+    def took(self, topic: str, client: int, size: int) -> None:
+        """It went to the broker; 0 bytes: a clear."""
+        owner, before = self._topics.pop(topic, (client, 0))
+        self._clients[owner] -= before
+        if size:
+            self._topics[topic] = client, size
+            self._clients[client] += size
+        for number in {owner, client}:
+            if not self._clients[number]:
+                del self._clients[number]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
 from .keyring import Client
+from .ruled import Ruled
 from .upstream import BrokerAway, Upstream
 
 if TYPE_CHECKING:
@@ -44,16 +45,28 @@ class Sessions:
     async def prepare(self, client: Client, gen: int, client_id: str, clean: bool) -> bool:
         """Before the broker is reached: an older secret's session has ended there, and the store
         knows that there will be one to end some day. Whether it knew this one already. Raises
-        BrokerAway, StoreUnavailable.
+        BrokerAway, StoreUnavailable; Ruled for one more than [limits] lets a client have.
         """
         key = client.number, client_id
         held = self._kept.get(key)
         if held is not None and held <= client.ended and not clean:
             await self._end(key, held)
         known = key in self._kept
+        if not clean and not known:
+            self._check_room(client)
         if not clean and self._kept.get(key) != gen:
             await self._keep(key, gen)
         return known
+
+    def _check_room(self, client: Client) -> None:
+        most = self._hub.config.limits.sessions
+        rows = self._kept.items()
+        if sum(n == client.number and gen > client.ended for (n, _), gen in rows) >= most:
+            raise Ruled(
+                f"the broker keeps {most} sessions of this client, and more are not kept ([limits] "
+                "sessions); a clean session under one of their client identifiers ends that one",
+                "mediator.connect.sessions-full",
+            )
 
     async def subscriptions(self, key: Key, gen: int, known: bool, present: bool) -> list[KeptSub]:
         """Once the broker has it: the session's subscriptions. Those that the broker has forgotten

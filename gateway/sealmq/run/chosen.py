@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from sealmq.broker.promises import EMBEDDED, MOSQUITTO, Promises
 from sealmq.broker.target import Target, parse
 from sealmq.broker.tls import Files
 from sealmq.site.layout import Layout
-from sealmq.site.model import Broker
+from sealmq.site.model import Broker, Limits
 
 from .brokers import ExternalBroker, HeldPort, Port, embedded_broker, private_mosquitto
 from .child import Start
@@ -40,6 +40,7 @@ class Chosen:
     target: Target | None = None
     program: Program | None = None
     autosave_s: int = 30
+    limits: Limits = field(default_factory=Limits)
     handed: dict[str, Any] = field(default_factory=dict, repr=False)
     keep: list[int] = field(default_factory=list)
     _port: Port | HeldPort | None = None
@@ -76,7 +77,7 @@ class Chosen:
             raise ValueError("a Mosquitto without its program")
         self.handed |= MOSQUITTO.handed_over()
         self.handed |= {"saved": str(layout.broker_state / SAVED), "autosave_s": AUTOSAVE_S}
-        secrets["program"] = self.program.path
+        secrets |= {"program": self.program.path, "limits": asdict(self.limits)}
         started = start("broker", secrets, "mosquitto", hush=Hush())
         return private_mosquitto(started, self.program, target, port, layout, say)
 
@@ -119,9 +120,14 @@ class Chosen:
 
 
 def choose(
-    told: Broker, broker: str | None = None, password_file: Path | None = None, port: int = 0
+    told: Broker,
+    broker: str | None = None,
+    password_file: Path | None = None,
+    port: int = 0,
+    limits: Limits | None = None,
 ) -> Chosen:
     """What sealmq.toml has `told`, but for what the command line says: a kind of ours, or a URL."""
+    limits = limits or Limits()
     kind, url = told.kind, told.url
     if broker is not None:
         kind, url = (broker, None) if broker in OURS else ("external", broker)
@@ -131,7 +137,8 @@ def choose(
                 "a password file for an external broker, and no external broker",
                 "give --broker URL as well",
             )
-        return Chosen(kind, program=find() if kind == "mosquitto" else None)
+        program = find() if kind == "mosquitto" else None
+        return Chosen(kind, program=program, limits=limits)
     if port:
         raise BadAddress(
             "--broker-port with an external broker", "its port stands in its URL, or is MQTT's own"

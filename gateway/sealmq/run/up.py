@@ -64,7 +64,11 @@ def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] =
     layout = Layout.open(options.site)
     config = site_config.load(layout.config)
     broker = choose(
-        config.broker, options.broker, options.broker_password_file, options.broker_port
+        config.broker,
+        options.broker,
+        options.broker_password_file,
+        options.broker_port,
+        config.limits,
     )
     keys = masterkey.role_keys(layout, config, options.key_file)
     found = users.identities()

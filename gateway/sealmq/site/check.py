@@ -29,13 +29,24 @@ from .model import (
     Config,
     Creation,
     Label,
+    Limits,
     Mediator,
     Policy,
     Site,
 )
 from .poset import closure
 
-_TABLES = ("site", "mediator", "broker", "policy", "labels", "clients", "topics", "creation")
+_TABLES = (
+    "site",
+    "mediator",
+    "broker",
+    "policy",
+    "limits",
+    "labels",
+    "clients",
+    "topics",
+    "creation",
+)
 
 
 def parse(text: str, path: Path | None = None) -> Config:
@@ -79,6 +90,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         mediator=_mediator(values.table(doc, "mediator")),
         broker=_broker(values.table(doc, "broker"), folder),
         policy=_policy(values.table(doc, "policy")),
+        limits=_limits(values.table(doc, "limits")),
         labels=MappingProxyType(labels),
         clients=MappingProxyType(clients),
         topics=MappingProxyType(_topics(values.table(doc, "topics"), labels)),
@@ -184,6 +196,31 @@ def _policy(t: Mapping[str, Any]) -> Policy:
     if type(enforce) is not bool:
         raise ConfigError(f"{enforce!r} is neither true nor false", key="policy.enforce")
     return Policy(order, enforce)
+
+
+# Smallest and greatest value of each. Nothing is unlimited: one client must not fill the disk.
+_LIMITS = {
+    "topics": (0, 1_000_000),
+    "label_topics": (0, 1_000_000),
+    "sessions": (0, 1000),
+    "queue_messages": (1, 1_000_000),
+    "queue_kib": (256, 1024 * 1024),
+    "journal_mib": (8, 64 * 1024),
+    "retained_mib": (0, 64 * 1024),
+}
+
+
+def _limits(t: Mapping[str, Any]) -> Limits:
+    values.only(t, "limits", _LIMITS)
+    for name, (least, most) in _LIMITS.items():
+        value = t.get(name, least)
+        if type(value) is not int or not least <= value <= most:
+            raise ConfigError(
+                f"{value!r} is not a number from {least} to {most}",
+                f"{name} = {getattr(Limits(), name)}, say; without this line it is that",
+                key=f"limits.{name}",
+            )
+    return Limits(**t)
 
 
 def _labels(t: Mapping[str, Any]) -> dict[str, Label]:

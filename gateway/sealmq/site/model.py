@@ -70,6 +70,26 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """[limits]: what one client, or all clients of one label, can make the gateway keep.
+
+    topics, label_topics: topics that the client, the label's clients, have created; one of more
+    than 128 bytes counts once for each 128 that it has begun. sessions: of a client, that the
+    broker keeps while it is away. queue_messages, queue_kib: what the site's own Mosquitto queues
+    for each of these. journal_mib: acknowledged messages that the broker may not have saved, of all
+    clients. retained_mib: a client's retained messages.
+    """
+
+    topics: int = 1000
+    label_topics: int = 20_000
+    sessions: int = 8
+    queue_messages: int = 10_000
+    queue_kib: int = 8192
+    journal_mib: int = 128
+    retained_mib: int = 16
+
+
+@dataclass(frozen=True, slots=True)
 class Label:
     """One label: what it dominates directly, and the suite of its keys (SPEC.md 1.2)."""
 
@@ -113,6 +133,7 @@ class Config:
     mediator: Mediator
     broker: Broker
     policy: Policy
+    limits: Limits
     labels: Mapping[str, Label]
     clients: Mapping[str, Client]
     topics: Mapping[str, str]

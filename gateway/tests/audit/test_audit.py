@@ -189,7 +189,7 @@ def test_a_flood_is_folded_into_a_count(audit: Audit, tmp_path: Path, clock: Clo
     clock.now = start = clock.now // MINUTE * MINUTE
     refused = {"peer": "127.0.0.1:1", "rule": "mqtt.MalformedPacket", "reason": "bad"}
     for _ in range(table.EACH_MINUTE + 50):
-        audit.write("packet-refused", client="c", **refused)
+        audit.write("packet-refused", **refused)
     audit.write("topic-labelled", client="c", topic="t", label="l")
     clock.now += MINUTE
     audit.write("packet-refused", **refused)
@@ -200,11 +200,32 @@ def test_a_flood_is_folded_into_a_count(audit: Audit, tmp_path: Path, clock: Clo
     assert {
         "event": "folded",
         "of": "packet-refused",
-        "client": "c",
         "rule": "mqtt.MalformedPacket",
         "count": 50,
         "minute_ms": start,
     } in lines
+
+
+def test_a_flood_of_one_client_leaves_the_others_their_records(
+    audit: Audit, tmp_path: Path, clock: Clock
+) -> None:
+    clock.now = start = clock.now // MINUTE * MINUTE
+    refused = {"topic": "t", "rule": "labels.publish.other-label", "reason": "no"}
+    for _ in range(2 * table.EACH_MINUTE):
+        audit.write("publish-refused", client="loud", **refused)
+    audit.write("publish-refused", client="quiet", **refused)
+    audit.close()
+    lines = [line for line in read(tmp_path) if line["event"] == "publish-refused"]
+    assert [line["client"] for line in lines] == ["loud"] * table.EACH_CLIENT + ["quiet"]
+    [folded] = [line for line in short(read(tmp_path)) if line["event"] == "folded"]
+    assert folded == {
+        "event": "folded",
+        "of": "publish-refused",
+        "client": "loud",
+        "rule": "labels.publish.other-label",
+        "count": 2 * table.EACH_MINUTE - table.EACH_CLIENT,
+        "minute_ms": start,
+    }
 
 
 @pytest.mark.parametrize(

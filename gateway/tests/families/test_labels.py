@@ -197,6 +197,39 @@ def test_who_may_create_topics(client: str, topic: str, rule: str) -> None:
     assert Site(FACTORY + CREATION).publish(client, topic).rule == f"labels.{rule}"
 
 
+def test_topics_that_are_there_now_count_towards_a_limit_and_forgotten_ones_do_not() -> None:
+    limits = "[limits]\ntopics = 2\nlabel_topics = 3\n"
+    head, table, topics = FACTORY.partition("[topics]\n")
+    more = head.replace("[clients]\n", '[clients]\nsecond = { label = "m1-temp" }\n')
+    site = Site(limits + more + table + topics)
+    assert [site.publish("m1-temp-sensor", t).allow for t in "abc"] == [True, True, False]
+    assert site.publish("m1-temp-sensor", "c").rule == "labels.create.client-full"
+    assert site.publish("m1-temp-sensor", "machine/1/temperature").allow, "fixed in the file"
+    assert [site.publish("second", t).rule for t in "cd"] == [
+        "labels.publish.same-label",
+        "labels.create.label-full",
+    ]
+    assert site.publish("m1-control-panel", "e").allow, "another label"
+    # Told again of what is there: nothing counts twice.
+    site.engine.apply([TopicLabel("a", "m1-temp", "m1-temp-sensor", 1)])
+    forgets = '[topics]\n"b" = "none"\n'
+    site.reload(limits + more + forgets + topics)
+    assert site.publish("m1-temp-sensor", "f").allow
+    assert not site.publish("m1-temp-sensor", "g").allow
+    site.reload("[limits]\ntopics = 3\nlabel_topics = 9\n" + more + forgets + topics)
+    assert site.publish("m1-temp-sensor", "g").allow
+    assert not site.publish("m1-temp-sensor", "h").allow
+
+
+@pytest.mark.parametrize(("size", "counts"), [(1, 1), (128, 1), (129, 2), (1024, 8)])
+def test_a_long_topic_counts_several_times(size: int, counts: int) -> None:
+    text = "[limits]\ntopics = 10\n" + FACTORY
+    site = Site(text)
+    assert site.publish("m1-temp-sensor", "x" * size).allow
+    free = [site.publish("m1-temp-sensor", f"t{n}").allow for n in range(12)]
+    assert sum(free) == 10 - counts
+
+
 def test_new_creation_rules_do_not_touch_topics_that_exist() -> None:
     site = Site()
     site.publish("m1-temp-sensor", "machine/3/x")

@@ -14,6 +14,7 @@ from sealmq.mediator import keptsubs
 from sealmq.mediator.keptsubs import KeptSubs
 from sealmq.mediator.limits import SUBSCRIPTIONS
 from sealmq.mediator.sessions import Sessions
+from sealmq.site.config import Limits
 from sealmq.store import (
     KeptGone,
     KeptSession,
@@ -200,7 +201,8 @@ def hub(tmp_path: Path) -> Any:
     def spawn(work: Coroutine[Any, Any, None], name: str) -> None:
         tasks.append(asyncio.get_running_loop().create_task(work))
 
-    yield SimpleNamespace(store=store, spawn=spawn, tasks=tasks)
+    config = SimpleNamespace(limits=Limits())
+    yield SimpleNamespace(store=store, spawn=spawn, tasks=tasks, config=config)
     store.close()
 
 

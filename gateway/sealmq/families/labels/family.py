@@ -13,6 +13,7 @@ from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
 from ..api import (
+    NEVER,
     Ask,
     Change,
     CreationPolicy,
@@ -29,7 +30,7 @@ from ..api import (
     deny,
 )
 from ..shared import inner
-from ..topiclabels import NONE, TopicLabels
+from ..topiclabels import NONE, TopicLabels, weight
 from . import rules
 from .creation import check, match
 
@@ -128,12 +129,33 @@ class Labels(Family):
         rule, reason = check(creation, who, topic)
         if rule:
             return deny(rule, reason, deps=deps)
+        rule, reason = self._full(who, topic)
+        if rule:
+            # What is there now counts, and a topic may be forgotten at any time.
+            return deny(rule, reason, until=NEVER, deps=deps)
         return allow(
             rules.PUBLISH_FIRST,
             f"the topic becomes {who.label}",
             deps=deps,
             duties=(LabelTopic(who.label),),
         )
+
+    def _full(self, who: Who, topic: str) -> tuple[str, str]:
+        if self._config is None:
+            return "", ""
+        limits, more = self._config.limits, weight(topic)
+        if self._topics.of_client[who.client] + more > limits.topics:
+            return (
+                rules.CREATE_CLIENT_FULL,
+                f"a client creates topics for {limits.topics} at most ([limits] topics)",
+            )
+        if self._topics.of_label[who.label] + more > limits.label_topics:
+            most = limits.label_topics
+            return (
+                rules.CREATE_LABEL_FULL,
+                f"the clients of {who.label} create {most} topics at most ([limits] label_topics)",
+            )
+        return "", ""
 
     def subscribe(self, ask: Ask) -> Verdict:
         who, filt = ask.who, ask.topic

@@ -14,6 +14,8 @@ PUBLISH_RESERVED = "labels.publish.reserved"
 PUBLISH_MALFORMED = "labels.publish.malformed"
 CREATE_NOT_ALLOWED = "labels.create.not-allowed"
 CREATE_RESERVED = "labels.create.reserved"
+CREATE_CLIENT_FULL = "labels.create.client-full"
+CREATE_LABEL_FULL = "labels.create.label-full"
 SUBSCRIBE_DOMINATED = "labels.subscribe.dominated"
 SUBSCRIBE_ABOVE = "labels.subscribe.above"
 SUBSCRIBE_NARROWED = "labels.subscribe.narrowed"
@@ -37,6 +39,8 @@ RULES: Mapping[str, str] = {
     PUBLISH_RESERVED: "Topics that begin with $, ! or @ are the protocol's own.",
     PUBLISH_MALFORMED: "This is no topic to publish on.",
     CREATE_NOT_ALLOWED: "A creation rule lets others create topics there, not this client.",
+    CREATE_CLIENT_FULL: "The client has created as many topics as [limits] topics lets one client.",
+    CREATE_LABEL_FULL: "Its label's clients have created as many as [limits] label_topics says.",
     CREATE_RESERVED: "A creation rule reserves these names; nobody may create topics there.",
     SUBSCRIBE_DOMINATED: "The client's label is at or above the topic's.",
     SUBSCRIBE_ABOVE: "The topic's label is not at or below the client's.",
