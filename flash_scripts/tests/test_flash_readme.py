@@ -50,10 +50,6 @@ def test_a_virtual_board_publishes(tmp_path: Path) -> None:
         line = line.replace("0.0.0.0:1883", f"127.0.0.1:{port} --key-file site.key")
         line = line.replace("127.0.0.1:1883", f"127.0.0.1:{port}")
         line = line.replace("/dev/pts/5", "$(sed -n 's/^pty //p' board.out)")
-        if line == "sealmq up factory &":
-            line = (
-                "sealmq up factory > up.out 2>&1 &\nuntil sealmq status factory; do sleep 1; done"
-            )
         if line.startswith("sealmq sub"):
             listen = f"timeout 200 {line} > read.out 2> sub.err &"
             continue
@@ -72,6 +68,7 @@ def test_a_virtual_board_publishes(tmp_path: Path) -> None:
             code = running.wait(timeout=300)
         finally:
             os.killpg(running.pid, signal.SIGTERM)
+            subprocess.run(["sealmq", "down", "factory"], cwd=tmp_path, env=env, check=False)
         assert running.stdout is not None
         assert code == 0, running.stdout.read()
     assert re.match(r"machine/1/temperature \d+\n", (tmp_path / "read.out").read_text())

@@ -26,6 +26,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sealmq.site.differences import Difference
+
 from .kgtypes import (
     KINDS,
     Answer,
@@ -321,6 +323,7 @@ def _applied(got: Mapping[str, Any]) -> Applied:
         list(got["notes"]),
         [(row["client"], row["label"], row["why"]) for row in got["left"]],
         [NewEpoch(row["label"], int(row["epoch"]), int(row["until"])) for row in got["epochs"]],
+        [Difference(row["key"], row["was"], row["now"]) for row in got["differences"]],
     )
 
 

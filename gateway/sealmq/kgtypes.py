@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from sealmq.site.differences import Difference
+
 _SHOWN = 12
 
 
@@ -108,7 +110,7 @@ class Applied:
     """What a change of keys has led to. `notes`: what the operator should know.
 
     left: (client, label, why) of those who may not read any more what that label reads. epochs: the
-    labels that got a new one.
+    labels that got a new one. differences: of sealmq.toml, against what was in force before.
     """
 
     kseq: int
@@ -116,10 +118,14 @@ class Applied:
     notes: list[str]
     left: list[tuple[str, str, str]]
     epochs: list[NewEpoch]
+    differences: list[Difference] = field(default_factory=list)
 
     def words(self) -> list[str]:
         """What happened, a line each."""
-        lines = [f"{client} has left label {label}: {why}" for client, label, why in self.left]
+        lines = [row.words() for row in self.differences[:_SHOWN]]
+        if len(self.differences) > _SHOWN:
+            lines.append(f"and {len(self.differences) - _SHOWN} more keys of sealmq.toml")
+        lines += [f"{client} has left label {label}: {why}" for client, label, why in self.left]
         if self.epochs:
             names = [f"{new.label} {new.epoch}" for new in self.epochs[:_SHOWN]]
             more = len(self.epochs) - len(names)

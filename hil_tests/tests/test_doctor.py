@@ -253,9 +253,9 @@ def test_a_healthy_site_that_is_reached_by_another_address_passes(
     try:
         site.edit("[mediator]\n", f'[mediator]\nadvertise = "127.0.0.1:{forwarder.port}"\n')
         site.up("--broker", "mosquitto")
-        for _ in range(2):
-            tries = visit(site, 0)
-            assert all(row["ok"] is True for row in tries.values())
+        visit(site, 0)
+        tries = visit(site, 0)
+        assert all(row["ok"] is True for row in tries.values())
         came = "clients are sent to this mediator"
         assert tries[came]["reason"] == f"127.0.0.1:{forwarder.port}"
         assert forwarder.lines

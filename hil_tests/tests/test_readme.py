@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from running_site import ROOT, Site, free_port
+from running_site import ROOT, Site, free_port, sealmq
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -30,8 +30,9 @@ def test_a_result_within_25_lines_of_100_columns() -> None:
     assert max(map(len, README.splitlines())) <= 100
 
 
-def test_its_commands_show_what_it_shows(tmp_path: Path) -> None:
-    check(block(), tmp_path)
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_its_commands_show_what_it_shows(tmp_path: Path, shell: str) -> None:
+    check(block(), tmp_path, shell)
 
 
 @pytest.mark.full
@@ -40,11 +41,11 @@ def test_the_walk_through_purposes(tmp_path: Path) -> None:
     walk = text.partition("## Ten minutes")[2].partition("\n## ")[0]
     blocks = re.findall(r"```console\n(.*?)```", walk, re.DOTALL)
     assert len(blocks) == 5
-    begin = ["$ source build/venv/bin/activate"]
+    begin = ["$ . build/venv/bin/activate"]
     check([*begin, *(line for found in blocks for line in found.splitlines())], tmp_path)
 
 
-def check(lines: list[str], tmp_path: Path) -> None:
+def check(lines: list[str], tmp_path: Path, shell: str = "bash") -> None:
     """Type what stands behind `$ `; each other line has to be printed."""
     (tmp_path / "build").symlink_to(ROOT / "build")
     # `make demo` has its own test; everything else runs in one shell, as a person would type it.
@@ -58,17 +59,21 @@ def check(lines: list[str], tmp_path: Path) -> None:
     typed = [
         f"{x.split('#')[0]} --listen 127.0.0.1:{free_port()}" if " init " in x else x for x in typed
     ]
-    script = "set -m\nexport HOME=$PWD\n" + "\n".join(typed) + "\nwait\n"
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    jobs = re.compile(r"^\[\d\].*$|^bash: .*$", re.MULTILINE)
-    printed = [x for x in jobs.sub("", done.stdout + done.stderr).splitlines() if x.strip()]
+    script = "export HOME=$PWD\n" + "\n".join(typed) + "\nwait\n"
+    try:
+        done = subprocess.run(
+            [shell, "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        sealmq("down", tmp_path / "factory")
+    printed = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
+    complaints = [x for x in printed if re.match(rf"{shell}: ", x)]
+    assert complaints == []
     # stdout and stderr of one shell: which stream a line came by is not shown in a README.
     for line in shown:
         pattern = ".*".join(map(re.escape, line.split("…")))

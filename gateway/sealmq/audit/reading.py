@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ class Log:
         other = _KNOWN - wanted
         told = self.told
         for name in self._names:
-            segment = self._open(name)
+            segment = _open(self._folder, name)
             if segment is None:
                 told.vanished += 1
                 continue
@@ -98,14 +99,68 @@ class Log:
                     elif record["event"] in events:
                         yield record
 
-    # It is renamed once, from open to closed.
-    def _open(self, name: str) -> BinaryIO | None:
-        for suffix in (OPEN, CLOSED):
-            try:
-                return (self._folder / f"{name}{suffix}").open("rb", _BUFFER)
-            except FileNotFoundError:
-                continue
-        return None
+    @property
+    def names(self) -> list[str]:
+        """The segments' names without their endings, oldest first."""
+        return self._names
+
+
+# It is renamed once, from open to closed.
+def _open(folder: Path, name: str) -> BinaryIO | None:
+    for suffix in (OPEN, CLOSED):
+        try:
+            return (folder / f"{name}{suffix}").open("rb", _BUFFER)
+        except FileNotFoundError:
+            continue
+    return None
+
+
+class Tail:
+    """The newest records of a role, and then what comes: each call of `more` gives what is new."""
+
+    def __init__(self, folder: Path, role: str, events: frozenset[str], most: int) -> None:
+        """most: how many the first call gives at most; of each later one there is no limit."""
+        self._folder, self._role, self._events, self._most = folder, role, events, most
+        self._read: dict[str, int] | None = None
+
+    def more(self) -> list[dict[str, Any]]:
+        """Oldest first. OSError: the log cannot be read."""
+        names = Log(self._folder, self._role).names
+        if self._read is None:
+            return self._newest(names)
+        found: list[dict[str, Any]] = []
+        oldest = min(map(_order, self._read), default=("", 0, 0, 0))
+        for name in names:
+            if _order(name) >= oldest:
+                found += self._rows(name, self._read)
+        # What is closed and read grows no more; the newest one stays as a mark.
+        self._read = {name: self._read[name] for name in names[-2:] if name in self._read}
+        return found
+
+    def _newest(self, names: list[str]) -> list[dict[str, Any]]:
+        self._read = {}
+        found: list[dict[str, Any]] = []
+        for name in reversed(names):
+            found[:0] = self._rows(name, self._read)
+            if len(found) >= self._most:
+                break
+        return found[max(0, len(found) - self._most) :]
+
+    def _rows(self, name: str, read: dict[str, int]) -> list[dict[str, Any]]:
+        segment = _open(self._folder, name)
+        if segment is None:
+            return []
+        with segment:
+            segment.seek(read.get(name, 0))
+            rows: deque[dict[str, Any]] = deque(maxlen=None if name in read else self._most or 1)
+            at = segment.tell()
+            while (line := segment.readline(LONGEST)).endswith(b"\n"):
+                at += len(line)
+                record = _record(line)
+                if record is not None and record["event"] in self._events:
+                    rows.append(record)
+            read[name] = at
+        return list(rows)
 
 
 def _order(name: str) -> tuple[str, int, int, int]:

@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Callable
 
 OK = 0
 FAILED = 1
@@ -40,8 +41,9 @@ class UsageError(OperatorError):
         super().__init__(what, right, hint=hint, code=USAGE)
 
 
-def report(error: BaseException) -> int:
-    """Tell the operator about the error on stderr; return the exit code."""
+def report(error: BaseException, say: Callable[[str], None] | None = None) -> int:
+    """Tell the operator about the error, on stderr or by `say`; return the exit code."""
+    say = say or _on_stderr
     if os.environ.get("SEALMQ_DEBUG") == "1":
         traceback.print_exception(error)
     if isinstance(error, KeyboardInterrupt):
@@ -52,10 +54,14 @@ def report(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     text, hint = _words(error)
-    print(f"sealmq: {text}", file=sys.stderr)
+    say(f"sealmq: {text}")
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        say(f"hint: {hint}")
     return error.code if isinstance(error, OperatorError) else FAILED
+
+
+def _on_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _words(error: BaseException) -> tuple[str, str | None]:

@@ -28,7 +28,7 @@ examples:
 
 Its connections end, and its label and all labels below get new epochs, so that what it holds opens
 nothing that is sealed from now on. What it could read before it can still read, if it kept it.
-Several at once: `disabled = true` in sealmq.toml for each, then one SIGHUP to `sealmq up`.
+Several at once: `disabled = true` in sealmq.toml for each, then one `sealmq reload SITE`.
 """
 ENABLE_EXAMPLES = """\
 examples:

@@ -21,6 +21,9 @@ from .errors import UsageError, report
 COMMANDS = (
     "init",
     "up",
+    "down",
+    "reload",
+    "log",
     "status",
     "doctor",
     "broker",
@@ -41,7 +44,7 @@ COMMANDS = (
 _EXAMPLES = """\
 examples:
   sealmq init factory --example factory    a site folder with a commented sealmq.toml
-  sealmq up factory                        key generator, broker and mediator, until Ctrl-C
+  sealmq up factory --detach               key generator, broker and mediator, in the background
   sealmq status factory                    are all three ready?
   sealmq sub factory --client monitor -t 'machine/+/temperature' --purpose service -v
   sealmq pub factory --client m1-temp-sensor -t machine/1/temperature -m 21.5

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .errors import UsageError
+from .errors import OK, UsageError, report
+
+if TYPE_CHECKING:
+    from sealmq.run.up import Options
+
+Say = Callable[[str], None]
 
 _EXAMPLES = """\
 examples:
   sealmq up factory
+  sealmq up factory --detach                    in the background; sealmq down factory ends it
+  sealmq up factory --wait                      the same, and well if it is up already
   sealmq up factory --broker mosquitto          a Mosquitto of the site's own, where it is installed
   sealmq up factory --broker mqtt://mediator@localhost:1884 --broker-password-file ~/broker.pw
   sealmq up factory --key-file /media/stick/factory.key
@@ -22,7 +30,12 @@ messages over restarts. An external broker is used as it is; let it accept media
 
 As root, with the users that `sealmq system-users` makes, each process runs as its own user.
 
-SIGTERM and Ctrl-C stop everything, SIGHUP reads sealmq.toml again.
+--detach comes back once the site serves, with exit code 0, or with the reason why it does not.
+What it writes stands in SITE/log/up.log (`sealmq log SITE`). --wait does the same, and waits for a
+site that somebody else has just started.
+
+SIGTERM, Ctrl-C and `sealmq down SITE` stop everything; SIGHUP and `sealmq reload SITE` read
+sealmq.toml again.
 """
 
 
@@ -32,6 +45,14 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "up", help="run a site: key generator, broker and mediator", epilog=_EXAMPLES
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
+    parser.add_argument(
+        "--detach", "-d", action="store_true", help="in the background; come back once it serves"
+    )
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="as --detach; a site that is up or starting already is waited for",
+    )
     parser.add_argument(
         "--broker",
         metavar="BROKER",
@@ -66,12 +87,45 @@ def run(args: argparse.Namespace) -> int:
             "--broker URL and --broker-port",
             "the port is that of the site's own broker: give one of the two",
         )
-    from sealmq.run.up import Options, bring_up
+    from sealmq.run.up import bring_up
 
-    options = Options(
+    if args.detach or args.wait:
+        return _background(args)
+    return bring_up(_options(args), _say, _tell)
+
+
+def _background(args: argparse.Namespace) -> int:
+    from sealmq.run import lock
+    from sealmq.run.background import SOMEBODY_ELSE, detach, until_serving
+    from sealmq.run.errors import AlreadyUp
+    from sealmq.run.up import MODULES, bring_up
+    from sealmq.site.layout import Layout
+
+    layout = Layout.open(args.site)
+
+    def work(say: Say, tell: Say, serves: Callable[[], None]) -> int:
+        try:
+            return bring_up(_options(args), say, tell, MODULES, serves)
+        except AlreadyUp as error:
+            return SOMEBODY_ELSE if args.wait else report(error, say)
+        except BaseException as error:
+            return report(error, say)
+
+    if not args.wait or lock.supervisor(layout.up_lock) is None:
+        code = detach(layout, work, _say, _tell)
+        if code != SOMEBODY_ELSE:
+            return code
+    until_serving(layout, args.site)
+    _tell(f"{args.site} is up")
+    return OK
+
+
+def _options(args: argparse.Namespace) -> Options:
+    from sealmq.run.up import Options
+
+    return Options(
         args.site, args.broker, args.broker_password_file, args.broker_port, args.key_file
     )
-    return bring_up(options, _say, _tell)
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,7 @@ method returns, and `on_change` is told after that.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -13,6 +14,7 @@ from sqlalchemy import Connection
 from sealmq.kgtypes import Applied
 from sealmq.order import Order
 from sealmq.site.canary import is_canary
+from sealmq.site.differences import differences
 from sealmq.site.model import Config
 from sealmq_spec.identity import Identity
 
@@ -67,6 +69,7 @@ class Kg:
             )
         with self._store.transaction() as tx:
             done = self._converge(tx, config)
+        done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None
         if done.changed:

@@ -200,6 +200,7 @@ def _told(done: Applied) -> dict[str, Any]:
             {"client": client, "label": label, "why": why} for client, label, why in done.left
         ],
         "epochs": [{"label": e.label, "epoch": e.epoch, "until": e.until} for e in done.epochs],
+        "differences": [row._asdict() for row in done.differences],
     }
 
 

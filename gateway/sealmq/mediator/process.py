@@ -20,7 +20,7 @@ from sealmq.families.registry import UnknownFamily
 from sealmq.families.registry import load as load_families
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
-from sealmq.site.config import Config, load
+from sealmq.site.config import Config, fingerprinted
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
@@ -41,12 +41,16 @@ _TELL_S = 3
 class Mediator:
     """The process: one hub, one listener, the tasks beside them."""
 
-    def __init__(self, layout: Layout, config: Config, hub: Hub, keys: KeySource) -> None:
+    def __init__(
+        self, layout: Layout, config: Config, digest: str, hub: Hub, keys: KeySource
+    ) -> None:
         self._layout, self._config, self._hub, self._keys = layout, config, hub, keys
         keys.before_fetch = hub.fetch_begins
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._serving: dict[str, object] = {}
+        # Which file is in force, for `sealmq reload`.
+        self._config_word = {"sha256": digest}
 
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT."""
@@ -87,7 +91,7 @@ class Mediator:
             )
         except OSError as error:
             raise SiteError(
-                f"cannot listen on {mediator.host}:{mediator.port}: {error.strerror or error}",
+                f"cannot listen on {mediator.host}:{mediator.port}: {_reason(error)}",
                 "is another broker there? change [mediator] listen in sealmq.toml",
             ) from None
         host, port = server.sockets[0].getsockname()[:2]
@@ -118,7 +122,11 @@ class Mediator:
 
     # What `sealmq status` reads, once this serves.
     def _tell(self) -> None:
-        news = {"journal": self._hub.journal.state(), "handover": handover(self._hub)}
+        news = {
+            "journal": self._hub.journal.state(),
+            "handover": handover(self._hub),
+            "config": self._config_word,
+        }
         if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
             self._serving.update(news)
             told = json.dumps(self._serving).encode()
@@ -137,7 +145,10 @@ class Mediator:
             await self._reload.wait()
             self._reload.clear()
             try:
-                await self._hub.reload(load(self._layout.config))
+                config, digest = fingerprinted(self._layout.config)
+                await self._hub.reload(config)
+                self._config_word = {"sha256": digest}
+                self._tell()
             except (SiteError, OSError) as error:
                 self._refused(error)
             except StoreError as error:
@@ -181,7 +192,7 @@ class Mediator:
 
 async def serve(layout: Layout, secrets: dict[str, object]) -> None:
     """Builds the parts in their order and runs them. Raises errors meant for the operator."""
-    config = load(layout.config)
+    config, digest = fingerprinted(layout.config)
     store = Store.open(layout.mediator_db)
     try:
         cache_key = bytes.fromhex(str(secrets["cache_key"]))
@@ -193,7 +204,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
             hub = await _hub(config, ring, store, audit, secrets["broker"], folder)
             hub.kg = kg
             try:
-                await Mediator(layout, config, hub, keys).run()
+                await Mediator(layout, config, digest, hub, keys).run()
             finally:
                 await hub.journal.close()
         finally:
@@ -225,6 +236,11 @@ async def _hub(
     hub = Hub(config, ring, engine, store, audit, address, journal)
     await hub.commit(list(records))
     return hub
+
+
+# The system's words: a loop puts its own around them.
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 
 def main(arguments: list[str] | None = None) -> int:

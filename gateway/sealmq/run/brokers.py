@@ -7,6 +7,8 @@ else can take it, and with it the password that a mediator sends there.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
@@ -102,9 +104,11 @@ class HeldPort:
 
 
 def _taken(host: str, port: int, error: OSError) -> RunError:
+    who = proc.listener(port) if error.errno == errno.EADDRINUSE else None
+    has_it = f"{who} listens there; " if who else ""
     return RunError(
-        f"the site's broker cannot have {host}:{port}: {error.strerror}",
-        "choose another --broker-port, or none for a free one",
+        f"the site's broker cannot have {host}:{port}: {os.strerror(error.errno or 0)}",
+        f"{has_it}choose another --broker-port, or none for a free one",
     )
 
 

@@ -1,7 +1,8 @@
 """One `sealmq up` a site: run/up.lock, held by the supervisor and by every process it starts.
 
 The processes inherit the lock, so that a new supervisor cannot start beside what a killed one has
-left behind; they get SIGTERM when it dies, and end soon.
+left behind; they get SIGTERM when it dies, and end soon. So they can also write into it: whoever
+signals the supervisor that it names looks first whether it is one.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
+import signal
+import stat
 import time
 from pathlib import Path
 
 from . import proc
-from .errors import AlreadyUp
+from .errors import AlreadyUp, RunError
 
 ORPHANS_S = 15.0
+# Ten seconds for each process, thirty for a Mosquitto, and some for a slow machine.
+DOWN_S = 90.0
 
 
 class SiteLock:
@@ -56,7 +62,7 @@ def _wait(fd: int, site: str) -> None:
         if pid is not None:
             raise AlreadyUp(
                 f"{site} is up already: `sealmq up` runs as process {pid}",
-                f"sealmq status {site}; `kill {pid}` stops it",
+                f"sealmq status {site}; `sealmq down {site}` stops it",
             )
         if time.monotonic() > end:
             raise AlreadyUp(
@@ -64,6 +70,95 @@ def _wait(fd: int, site: str) -> None:
                 "look for them: pgrep -af 'sealmq[.].*[.]process'",
             )
         time.sleep(0.05)
+
+
+def held(path: Path) -> bool:
+    """Whether a supervisor, or what one has left behind, holds the lock. OSError: we may not look.
+
+    What is no plain file holds nothing: others may write into run/.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def supervisor(path: Path) -> int | None:
+    """The `sealmq up` that holds the lock; None: there is none. OSError: we may not look.
+
+    What the lock names counts only if it runs as the lock's owner and has the lock open.
+    """
+    if not held(path):
+        return None
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        pid, file = _holder(fd), os.fstat(fd)
+    finally:
+        os.close(fd)
+    if pid is None or proc.uid_of(pid) != file.st_uid or not proc.has_open(pid, file):
+        return None
+    return pid
+
+
+def tell(path: Path, number: int) -> int | None:
+    """Signal the supervisor; a descriptor of it (pidfd), or None: there is none."""
+    pid = supervisor(path)
+    if pid is None:
+        return None
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    try:
+        # A number may be another process's by now; what we hold cannot become one.
+        if supervisor(path) == pid:
+            signal.pidfd_send_signal(pidfd, number)
+            return pidfd
+    except ProcessLookupError:
+        pass
+    except BaseException:
+        os.close(pidfd)
+        raise
+    os.close(pidfd)
+    return None
+
+
+def stop(path: Path, patience_s: float = DOWN_S) -> bool:
+    """End the site's `sealmq up` and what it has started; False: there was nothing to end.
+
+    RunError: something still runs after `patience_s`.
+    """
+    if not held(path):
+        return False
+    end = time.monotonic() + patience_s
+    told: int | None = None
+    try:
+        while held(path):
+            if told is None:
+                told = tell(path, signal.SIGTERM)
+            if time.monotonic() > end:
+                pid = supervisor(path)
+                who = f"`sealmq up` (process {pid}) runs" if pid else "processes of it run"
+                raise RunError(
+                    f"after {patience_s:g} s {who} still",
+                    f"kill -9 {pid}" if pid else "pgrep -af 'sealmq[.].*[.]process' finds them",
+                )
+            time.sleep(0.05)
+        if told is not None:  # its last words are written, its exit code is there
+            select.select([told], [], [], max(0.0, end - time.monotonic()))
+    finally:
+        if told is not None:
+            os.close(told)
+    return True
 
 
 def _holder(fd: int) -> int | None:

@@ -29,3 +29,12 @@ def watchdog_s() -> float | None:
     if not text.isdecimal() or int(text) == 0 or pid != str(os.getpid()):
         return None
     return int(text) / 2_000_000
+
+
+def in_journal() -> bool:
+    """Whether our stderr goes to systemd's journal (systemd.exec(5), JOURNAL_STREAM)."""
+    told = os.environ.get("JOURNAL_STREAM", "")
+    with contextlib.suppress(OSError):
+        found = os.fstat(2)
+        return told == f"{found.st_dev}:{found.st_ino}"
+    return False

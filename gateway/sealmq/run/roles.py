@@ -158,8 +158,13 @@ class Process:
         return clean
 
 
-def process_by_file(start: Start, layout: Layout, say: Say) -> Process:
-    """A process that writes run/<role>.json itself once it serves."""
+def process_by_file(
+    start: Start,
+    layout: Layout,
+    say: Say,
+    advice: Callable[[Sequence[str]], str | None] = lambda lines: None,
+) -> Process:
+    """A process that writes run/<role>.json itself once it serves. `advice`: as of Process."""
 
     async def serves(pid: int) -> str | None:
         told = ready.read(layout, start.role)
@@ -177,4 +182,4 @@ def process_by_file(start: Start, layout: Layout, say: Say) -> Process:
         files = (layout.mediator_db, layout.mediator_db.with_name(f"{layout.mediator_db.name}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    return Process(start, serves, ended, say, reads=reads)
+    return Process(start, serves, ended, say, reads=reads, advice=advice)

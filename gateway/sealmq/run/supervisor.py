@@ -23,13 +23,16 @@ _FDS = 65536
 
 
 class Supervisor:
-    """Runs the parts of one site. `shared_user` goes into run/up.json, for `sealmq status`."""
+    """Runs the parts of one site.
+
+    `shared_user` and `output` (where its lines go to) stand in run/up.json, for other commands.
+    """
 
     def __init__(
-        self, layout: Layout, parts: Sequence[Part], say: Say, *, shared_user: bool
+        self, layout: Layout, parts: Sequence[Part], say: Say, *, shared_user: bool, output: str
     ) -> None:
         self._layout, self._parts, self._say = layout, parts, say
-        self._shared_user = shared_user
+        self._shared_user, self._output = shared_user, output
         self._stop = asyncio.Event()
         self._signals = 0
         for part in parts:
@@ -117,6 +120,7 @@ class Supervisor:
             "pid": os.getpid(),
             "start": proc.start_of(os.getpid()),
             "shared_user": self._shared_user,
+            "output": self._output,
             "processes": {
                 part.name: {"pid": part.child.pid, "start": part.child.started}
                 for part in self._parts

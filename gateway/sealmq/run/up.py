@@ -7,8 +7,10 @@ that it needs. The broker's credentials are drawn anew at each start.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,11 @@ from sealmq.site import config as site_config
 from sealmq.site import masterkey
 from sealmq.site.layout import Layout, prepare
 
-from . import users
+from . import proc, users
 from .child import Identity, Start
 from .chosen import Chosen, choose
 from .lock import SiteLock
+from .notify import in_journal
 from .ready import read
 from .roles import Part, Say, process_by_file
 from .supervisor import Supervisor, harden
@@ -33,6 +36,8 @@ MODULES: Mapping[str, str] = {
     "mosquitto": "sealmq.broker.private",
 }
 ROLES = ("kg", "broker", "mediator")
+# Where what `up` writes goes to; `sealmq log` reads the first and names the second.
+_FILE, _JOURNAL, _TERMINAL = "file", "journal", "terminal"
 
 NOT_ENFORCED = "NOT ENFORCED: every denial is let through (enforce = false in sealmq.toml)"
 
@@ -56,10 +61,17 @@ class _Site:
     identities: Mapping[str, Identity]
 
 
-def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] = MODULES) -> int:
+def bring_up(
+    options: Options,
+    say: Say,
+    tell: Say,
+    modules: Mapping[str, str] = MODULES,
+    serves: Callable[[], None] | None = None,
+) -> int:
     """Run the site until a signal; 0 after a clean stop.
 
-    `say` gets log lines, `tell` the summary. Raises what keeps the site from running.
+    `say` gets log lines, `tell` the summary. `serves`: called behind the summary, in the
+    background. Raises what keeps the site from running.
     """
     layout = Layout.open(options.site)
     config = site_config.load(layout.config)
@@ -74,7 +86,7 @@ def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] =
     found = users.identities()
     users.check(found)
     prepare(layout)
-    lock = SiteLock.take(layout.run / "up.lock", options.site)
+    lock = SiteLock.take(layout.up_lock, options.site)
     try:
         users.give_back(layout, found)
         harden()
@@ -89,11 +101,18 @@ def bring_up(options: Options, say: Say, tell: Say, modules: Mapping[str, str] =
             say(f"WARNING: the policy is {NOT_ENFORCED}")
         broker.take(options.broker_port)
         parts = assemble(site, broker, lock, say, modules)
-        supervisor = Supervisor(layout, parts, say, shared_user=not found)
+        output = _FILE if serves else _JOURNAL if in_journal() else _TERMINAL
+        supervisor = Supervisor(layout, parts, say, shared_user=not found, output=output)
 
         def ready() -> None:
             for line in summary(site, broker):
                 tell(line)
+            if serves is None:
+                tell("Ctrl-C, or SIGTERM, stops it.")
+            else:
+                tell(f"  log                 {layout.up_log}")
+                tell(f"`sealmq down {options.site}` stops it.")
+                serves()
 
         return asyncio.run(supervisor.run(ready))
     finally:
@@ -122,7 +141,25 @@ def assemble(
     serving = broker.part(start, layout, say)
     cache_key = site.keys.mediator_cache.hex()
     mediator = start("mediator", {"cache_key": cache_key, "broker": broker.handed})
-    return kg, serving, process_by_file(mediator, layout, say)
+    return kg, serving, process_by_file(mediator, layout, say, _no_port)
+
+
+# What the mediator says when it cannot have its port.
+_NO_PORT = re.compile(r"cannot listen on (\S*):(\d+): (.*)")
+
+
+def _no_port(lines: Sequence[str]) -> str | None:
+    found = next((m for line in lines if (m := _NO_PORT.search(line))), None)
+    if found is None:
+        return None
+    _, port, reason = found.groups()
+    change = "[mediator] listen in sealmq.toml"
+    if reason != os.strerror(errno.EADDRINUSE):
+        return f"{change} names an address that this process cannot have"
+    who = proc.listener(int(port))
+    if who is None:
+        return f"`sudo ss -ltnp sport = :{port}` says who has it; stop that, or change {change}"
+    return f"{who} listens on port {port}: stop it, or change {change}"
 
 
 def summary(site: _Site, broker: Chosen) -> list[str]:
@@ -148,5 +185,4 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
         lines.append(
             "  POLICY              NOT ENFORCED: every denial is let through (enforce = false)"
         )
-    lines.append("Ctrl-C, or SIGTERM, stops it.")
     return lines

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from .agreed import agreed
@@ -45,6 +46,7 @@ __all__ = [
     "Mediator",
     "Policy",
     "Site",
+    "fingerprinted",
     "load",
     "loads",
 ]
@@ -52,11 +54,17 @@ __all__ = [
 
 def load(path: Path) -> Config:
     """Read and check a sealmq.toml. ConfigError: it is wrong; OSError: it cannot be read."""
+    return fingerprinted(path)[0]
+
+
+def fingerprinted(path: Path) -> tuple[Config, str]:
+    """As `load`, and the file's SHA-256 in hex, by which others know that it is the same one."""
+    raw = path.read_bytes()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = raw.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"it is not UTF-8: byte {error.start}") from None
-    return loads(text, path)
+    return loads(text, path), hashlib.sha256(raw).hexdigest()
 
 
 def loads(text: str, path: Path | None = None) -> Config:

@@ -84,6 +84,16 @@ class Layout:
     def kg_socket(self) -> Path:
         return self.run / "kg.sock"
 
+    @property
+    def up_lock(self) -> Path:
+        """Locked (flock) by `sealmq up` and all that it starts."""
+        return self.run / "up.lock"
+
+    @property
+    def up_log(self) -> Path:
+        """What `sealmq up` writes in the background; its folder is its own (0700)."""
+        return self.root / "log" / "up.log"
+
     def state_of(self, role: str) -> Path:
         """The folder that only this role's user reads: 0700, the broker's 0711 if users differ."""
         return self.state / role

@@ -1,0 +1,114 @@
+"""`sealmq reload SITE`: a running site takes over sealmq.toml as it stands now."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from .errors import OK, OperatorError
+
+if TYPE_CHECKING:
+    from sealmq.kglink import Applied
+    from sealmq.site.layout import Layout
+
+_EXAMPLES = """\
+examples:
+  sealmq reload factory
+  sealmq reload factory --json | jq -r '.differences[].key'
+
+After an edit of sealmq.toml by hand: says what has changed since it was read last, by key, or why
+the file is refused; then what was in force stays in force as a whole. Comes back when key generator
+and mediator have taken it over. SIGHUP to `sealmq up` (`systemctl reload`) does the same, and says
+what came of it in the log. Commands that edit sealmq.toml need no reload.
+
+exit codes: 0 taken over; 1 refused, or the site is not up
+"""
+_TAKEN_OVER_S = 30.0
+_POLL_S = 0.05
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "reload", help="take over an edited sealmq.toml, and say what changed", epilog=_EXAMPLES
+    )
+    parser.add_argument("site", metavar="SITE", help="the folder of a site that is up")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, hand over, wait, tell."""
+    from sealmq.kglink import KgError
+    from sealmq.run import lock
+    from sealmq.site.config import fingerprinted
+    from sealmq.site.errors import ConfigError
+    from sealmq.site.layout import Layout
+
+    layout = Layout.open(args.site)
+    try:
+        digest = fingerprinted(layout.config)[1]
+        if lock.supervisor(layout.up_lock) is None:
+            raise OperatorError(
+                f"{args.site} is not up; sealmq.toml has no mistake, and is read at the start",
+                hint=f"sealmq up {args.site} --detach",
+            )
+        done = asyncio.run(_keys(layout))
+    except (ConfigError, KgError) as error:
+        raise OperatorError(
+            f"sealmq.toml is not taken over: {error}; what was in force stays",
+            hint=getattr(error, "hint", None),
+        ) from None
+    told = lock.tell(layout.up_lock, signal.SIGHUP)
+    if told is not None:
+        os.close(told)
+    _wait(layout, digest, args.site)
+    _tell(done, args)
+    return OK
+
+
+async def _keys(layout: Layout) -> Applied:
+    from sealmq.kglink import KgClient
+
+    async with await KgClient.connect(layout.kg_socket) as kg:
+        return await kg.reload()
+
+
+def _wait(layout: Layout, digest: str, site: str) -> None:
+    """Until the mediator has this very file in force."""
+    from sealmq.run import ready
+
+    end = time.monotonic() + _TAKEN_OVER_S
+    while True:
+        word = (ready.read_json(layout.ready("mediator")) or {}).get("config")
+        if isinstance(word, dict) and word.get("sha256") == digest:
+            return
+        if time.monotonic() > end:
+            raise OperatorError(
+                f"the mediator has not taken sealmq.toml over in {_TAKEN_OVER_S:g} s",
+                hint=f"sealmq status {site}; sealmq log {site}",
+            )
+        time.sleep(_POLL_S)
+
+
+def _tell(done: Applied, args: argparse.Namespace) -> None:
+    from sealmq.run.logfile import printable
+
+    from . import keygen
+
+    if args.json:
+        rows = [{**row._asdict(), "at_next_start": row.at_next_start} for row in done.differences]
+        print(json.dumps({"differences": rows} | keygen.as_json(done)))
+        return
+    if not done.differences:
+        print("nothing has changed in sealmq.toml since it was read last")
+    for row in done.differences:
+        print(printable(row.words()))
+    for client, label, why in done.left:
+        print(f"{client} has left {label}: {why}")
+    if done.epochs:
+        keygen.say_epochs(done)
