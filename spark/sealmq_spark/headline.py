@@ -26,6 +26,7 @@ OF_LOG: Mapping[str, tuple[str, ...]] = {
             "disclosed",
             "labelled",
             "forged",
+            "old_keys",
             "replayed",
             "too_old",
             "malformed",
@@ -85,7 +86,7 @@ def _sums(name: str) -> dict[str, Column]:
             return {"labelled": F.count_if(F.col("event") == "topic-labelled")}
         case "refusals":
             words = {"forged": "forged", "replayed": "replayed", "malformed": "malformed"}
-            each = {**words, "too_old": "too old"}
+            each = {**words, "too_old": "too old", "old_keys": "old keys"}
             return {figure: _sum(count, f"class = '{word}'") for figure, word in each.items()}
         case "unenforced":
             return {"unenforced": _sum(count)}

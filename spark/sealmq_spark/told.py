@@ -54,7 +54,7 @@ def _findings(headline: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "disclosed", said(("disclosed", "messages to readers"))
         yield "labelled", f"{_n(headline['labelled'])} {_s('topic', headline['labelled'])}"
         refused = (("forged", "forged"), ("replayed", "replayed"), ("too_old", "too old"))
-        yield "refused", said(*refused, ("malformed", "malformed"))
+        yield "refused", said(*refused, ("old_keys", "with old keys"), ("malformed", "malformed"))
         clients = _s("client", headline["changed"])
         yield "changed", f"{_n(headline['changed'])} {clients} otherwise than before"
     if headline["passed"] is not None:

@@ -68,7 +68,7 @@ def none_of_them() -> Case:
     summary, shown = full()
     summary["tables"]["gaps"] = 0
     summary.update(exit=0, why=[], quarantined=0)
-    wrong = ("forged", "replayed", "too_old", "malformed", "changed", "failed", "flaky")
+    wrong = ("forged", "old_keys", "replayed", "too_old", "malformed", "changed", "failed", "flaky")
     for name in (*wrong, "regressions", "nonces_repeated", "denied", "unenforced"):
         summary["headline"][name] = 0
     lists = ("regressions", "flaky", "changed", "refusals", "refusals_time", "quarantine", "gaps")

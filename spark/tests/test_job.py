@@ -31,6 +31,7 @@ HEADLINE = {
     "disclosed": 10,
     "labelled": 1,
     "forged": 1,
+    "old_keys": 0,
     "replayed": 1,
     "too_old": 0,
     "malformed": 0,

@@ -85,6 +85,8 @@ def test_what_was_refused(spark: SparkSession) -> None:
         packet("mediator.publish.malformed", **who),
         record("connect-refused", peer=PEER, rule="mediator.connect.unauthentic", **WHY),
         record("connect-refused", peer=PEER, client="panel", rule="mediator.connect.behind", **WHY),
+        record("connect-refused", peer=PEER, rule="mediator.connect.ended", **WHY),
+        packet("mediator.control.ended"),
         record("deliver-denied", **who, rule="mediator.deliver.replay", count=8),
         folded("packet-refused", "mediator.publish.replay", 90, client="panel"),
         folded("connect-refused", "mediator.connect.unauthentic", 40),
@@ -109,6 +111,8 @@ def test_what_was_refused(spark: SparkSession) -> None:
             (SITE, HOUR, "panel", "malformed", "mediator.publish.malformed", 1),
             (SITE, HOUR, "", "forged", "mediator.control.unauthentic", 1),
             (SITE, HOUR, "", "forged", "mediator.connect.unauthentic", 41),
+            (SITE, HOUR, "", "old keys", "mediator.connect.ended", 1),
+            (SITE, HOUR, "", "old keys", "mediator.control.ended", 1),
             (SITE, HOUR, "", "malformed", "mqtt.Malformed", 1),
         ]
     )

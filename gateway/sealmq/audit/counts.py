@@ -5,6 +5,8 @@ A minute that has more keys than MAX_KEYS is written out early; its records then
 
 from __future__ import annotations
 
+from sealmq_spec.topics import matches
+
 from .events import EACH_CLIENT, EACH_MINUTE, Field
 
 MAX_KEYS = 10_000
@@ -18,6 +20,8 @@ FIELDS = {
     "folded": ("of", "client", "rule"),
 }
 """What a key holds behind the event; "" where the event has none."""
+
+_OF_READERS = ("delivered", "deliver-denied", "unenforced")
 
 Key = tuple[str, ...]
 
@@ -73,4 +77,12 @@ class Counts:
         if self.over(now_ms):
             self._singles = {}
             self._begin(now_ms)
+        return records
+
+    def part(self, filter: str) -> list[tuple[str, dict[str, Field]]]:
+        """`take` of deliveries alone, of topics that the filter matches; the minute goes on."""
+        about = [k for k in self._counts if k[0] in _OF_READERS and matches(filter, k[2])]
+        rest, self._counts = self._counts, {key: self._counts.pop(key) for key in about}
+        records = self.take(self.minute_ms)
+        self._counts = rest
         return records

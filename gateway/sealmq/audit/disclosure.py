@@ -16,9 +16,8 @@ from sealmq_spec.topics import matches
 
 from .counts import MINUTE_MS
 
-EVENTS = frozenset(
-    {"delivered", "command", "log-lost", "log-recovered", "start", "stop", "unenforced"}
-)
+LOG_ITSELF = frozenset({"log-lost", "log-recovered", "start", "stop"})
+EVENTS = LOG_ITSELF | {"delivered", "command", "unenforced"}
 # Rows, and reservations that are remembered: what bounds the memory.
 MOST_ROWS = 100_000
 MOST_FILTERS = 200_000
@@ -60,7 +59,36 @@ class Row:
     """At most TOPICS + 1 of them: then there are more."""
 
 
-class Disclosure:
+def changed(record: Mapping[str, Any]) -> tuple[str, str]:
+    """(RESERVE or RELEASE, filter) of a command that changed a reservation; else ("", "")."""
+    verb = record.get("detail", "").partition(" ")[0]
+    filter = record.get("topic", "")
+    mine = record["family"] == "purposes" and "reason" not in record
+    return (verb, filter) if mine and filter and verb in (RESERVE, RELEASE) else ("", "")
+
+
+class Gaps:
+    """What a log says of what it does not hold."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.torn_bytes = 0
+        self.killed = 0
+        """Starts after a run that did not end by itself: its last minute was not written down."""
+        self._runs = False
+
+    def log_itself(self, event: str, record: Mapping[str, Any], counts: bool) -> None:
+        """A record of LOG_ITSELF; counts: of the time that is asked for."""
+        if event in ("start", "stop"):
+            self.killed += event == "start" and self._runs and counts
+            self._runs = event == "start"
+        elif event == "log-lost":
+            self.lost += record["count"] if counts else 0
+        else:
+            self.torn_bytes += record["dropped_bytes"] if counts else 0
+
+
+class Disclosure(Gaps):
     """Fed with records in the order in which they were written; then `rows`.
 
     since, until: Unix ms; a minute counts if it overlaps. holds: who had made the reservation of a
@@ -76,16 +104,12 @@ class Disclosure:
         *,
         by_topic: bool = False,
     ) -> None:
+        super().__init__()
         self.rows: dict[Key, Row] = {}
-        self.lost = 0
-        self.torn_bytes = 0
-        self.killed = 0
-        """Starts behind a run that did not end by itself: its last minute was not written down."""
         self.unenforced = 0
         """Deliveries that policy denied, and `enforce = false` let through."""
         self.forgotten = 0
         """Reservations' changes that did not fit."""
-        self._runs = False
         self._since, self._until, self._holds = since_ms, until_ms, holds
         self._by_topic = by_topic
         # filter -> (at, by) of those made and (at, None) of those taken away, oldest first.
@@ -105,16 +129,7 @@ class Disclosure:
                 if record["question"] == "deliver" and self._asked_for(record):
                     self.unenforced += record["count"]
             else:
-                self._log_itself(event, record, self._since <= at_ms < self._until)
-
-    def _log_itself(self, event: str, record: Mapping[str, Any], counts: bool) -> None:
-        if event in ("start", "stop"):
-            self.killed += event == "start" and self._runs and counts
-            self._runs = event == "start"
-        elif event == "log-lost":
-            self.lost += record["count"] if counts else 0
-        else:
-            self.torn_bytes += record["dropped_bytes"] if counts else 0
+                self.log_itself(event, record, self._since <= at_ms < self._until)
 
     def _asked_for(self, record: Mapping[str, Any]) -> bool:
         minute: int = record["minute_ms"]
@@ -143,11 +158,8 @@ class Disclosure:
 
     def _changed(self, record: Mapping[str, Any]) -> None:
         """A reservation that was made or taken away."""
-        if record["family"] != "purposes" or "reason" in record:
-            return
-        verb = record.get("detail", "").partition(" ")[0]
-        filter = record.get("topic", "")
-        if verb not in (RESERVE, RELEASE) or not filter:
+        verb, filter = changed(record)
+        if not verb:
             return
         changes = self._changes.get(filter)
         if changes is None:

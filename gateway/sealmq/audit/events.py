@@ -29,6 +29,7 @@ TEXT: Mapping[str, int] = {
     "detail": 500,
     "family": 32,
     "label": 64,
+    "name": 64,
     "of": 32,
     "peer": 300,
     "purpose": 128,
@@ -53,14 +54,14 @@ NUMBERS = (
     "number",
     "pid",
 )
-FLAGS = ("clean", "enforce")
+FLAGS = ("clean", "enforce", "parted")
 LISTS = ("notes", "order")
 
 _WHY = ("rule", "reason")
 
 EVENTS: Mapping[str, Event] = {
     # The process.
-    "start": Event((), ("address", "enforce", "order", "pid", "version")),
+    "start": Event((), ("address", "enforce", "name", "order", "pid", "version")),
     "stop": Event((), ("reason",)),
     "config-reloaded": Event((), ("enforce", "order", "kseq", "reason")),
     "config-refused": Event(("reason",)),
@@ -92,7 +93,7 @@ EVENTS: Mapping[str, Event] = {
     "subscribe-refused": Event(("client", "topic", *_WHY), ("client_id", "peer")),
     "topic-labelled": Event(("client", "topic", "label"), ("rule",)),
     "topic-reset": Event(("topic",)),
-    "command": Event(("client", "family"), ("topic", "label", "detail", *_WHY)),
+    "command": Event(("client", "family"), ("topic", "label", "detail", "parted", *_WHY)),
     # Counted: one record a minute for each combination of the fields that are not numbers.
     "publish-accepted": Event(("client", "topic", "label", "count", "minute_ms")),
     "delivered": Event(("client", "topic", "label", "count", "minute_ms"), ("purpose", "under")),

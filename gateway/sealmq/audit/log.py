@@ -119,6 +119,14 @@ class Audit:
         """unenforced: what `enforce = false` let through, counted likewise."""
         self._count(("unenforced", client, topic, rule, question))
 
+    def part(self, filter: str) -> None:
+        """Writes what was counted of readers of these topics until now: in the log it then stands
+        before what changes for them, and not mixed with what comes after."""
+        now = self._now()
+        with self._lock:
+            self._turn(now)
+            self._put_counts(self._counts.part(filter), now)
+
     async def synced(self) -> None:
         """Returns when all that was written before is on disk (counts of this minute aside)."""
         loop = asyncio.get_running_loop()
@@ -153,7 +161,10 @@ class Audit:
             self._flush_counts(now)
 
     def _flush_counts(self, now: int) -> None:
-        for event, fields in self._counts.take(now):
+        self._put_counts(self._counts.take(now), now)
+
+    def _put_counts(self, counts: list[tuple[str, dict[str, Field]]], now: int) -> None:
+        for event, fields in counts:
             clean, wrong = check(event, fields)
             if clean is not None and not wrong:
                 self._put(event, clean, now)

@@ -13,10 +13,11 @@ examples:
   sealmq purposes show factory                            all reservations, presubscriptions, ...
   sealmq purposes explain factory machine/1/temperature   who may read it, for which purpose, why
   sealmq purposes report factory -t 'machine/#' --since 7d   who got it, for what, by whose leave
+  sealmq purposes history factory -t staff/badge             when it was withdrawn, and since then
   sealmq purposes set factory --client officer --mode fop   switch the mode, now
 
-show, explain and report only read, whether the site is up or down. Reservations are made with
-`sealmq reserve`, presubscriptions with `sealmq presubscribe`, or both in sealmq.toml.
+show, explain, report and history only read, whether the site is up or down. Reservations are made
+with `sealmq reserve`, presubscriptions with `sealmq presubscribe`, or both in sealmq.toml.
 """
 _SET_EXAMPLES = """\
 examples:
@@ -31,11 +32,11 @@ stands in gateway/PURPOSES.md. Only stewards may say it (stewards in sealmq.toml
 
 CONFIGURED = "configured"
 # The verbs with a module of their own.
-_VERBS = ("show", "explain", "report")
+_VERBS = ("show", "explain", "report", "history")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq purposes show|explain|report|set"""
+    """sealmq purposes show|explain|report|history|set"""
     from .acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
@@ -45,7 +46,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         epilog=_EXAMPLES,
     )
     verbs = parser.add_subparsers(
-        dest="verb", metavar="show|explain|report|set", required=True, help="what to do"
+        dest="verb", metavar="show|explain|report|history|set", required=True, help="what to do"
     )
     for verb in _VERBS:
         _module(verb).add(verbs)

@@ -75,16 +75,16 @@ def run(args: argparse.Namespace) -> int:
 
     checked_filter(args.topic)
     now_ms = time.time_ns() // 1_000_000
-    since, until = _moment(args.since, now_ms), FOREVER
+    since, until = moment_of(args.since, now_ms), FOREVER
     if args.until is not None:
-        until = _moment(args.until, now_ms)
+        until = moment_of(args.until, now_ms)
     if since >= min(until, now_ms + 60_000):
         raise UsageError("the report's time is over before it begins", "--since before --until")
     layout = Layout.open(args.site)
     log = Log(layout.audit("mediator"), "mediator")
     found = Disclosure(args.topic, since, until, _holds(layout), by_topic=args.by_topic)
     try:
-        with _bar(log.told) as progress:
+        with progress_bar(log.told) as progress:
             found.feed(log.records(EVENTS, progress))
     except TooMany:
         hint = "a narrower --topic, a shorter time" + (", no --by-topic" if args.by_topic else "")
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _moment(text: str, now_ms: int) -> int:
+def moment_of(text: str, now_ms: int) -> int:
     """Unix ms. UsageError."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
@@ -157,7 +157,7 @@ def _read_holds(layout: Layout, found: dict[str, Made], site: set[str]) -> None:
 
 
 @contextmanager
-def _bar(told: Told) -> Iterator[Callable[[Told], None] | None]:
+def progress_bar(told: Told) -> Iterator[Callable[[Told], None] | None]:
     """A bar on the terminal, once it takes longer than a moment."""
     if not sys.stderr.isatty():
         yield None

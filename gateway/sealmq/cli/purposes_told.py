@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sealmq.audit.disclosure import Disclosure, Key, Made, Row
+    from sealmq.audit.disclosure import Disclosure, Gaps, Key, Made, Row
     from sealmq.audit.reading import Log
 
 FOREVER = 1 << 62
@@ -79,6 +79,19 @@ def lines(args: argparse.Namespace, since: int, until: int, found: Disclosure) -
 
 def notes(since: int, found: Disclosure, log: Log) -> list[str]:
     """What somebody who relies on the report has to know."""
+    said = gaps(found, log, since)
+    if found.unenforced:
+        said.append(
+            f"{found.unenforced} deliveries were denied and went all the same, without a purpose: "
+            "[policy] enforce = false"
+        )
+    if found.forgotten:
+        said.append("too many reservations to say of each who made it")
+    return said
+
+
+def gaps(found: Gaps, log: Log, since: int = 0) -> list[str]:
+    """What the log does not hold, from `since` on."""
     from .tables import minute
 
     told = log.told
@@ -96,15 +109,8 @@ def notes(since: int, found: Disclosure, log: Log) -> list[str]:
     if found.killed:
         times = "once" if found.killed == 1 else f"{found.killed} times"
         said.append(f"the mediator was killed {times}; what it had counted in that minute is gone")
-    if found.unenforced:
-        said.append(
-            f"{found.unenforced} deliveries were denied and went all the same, without a purpose: "
-            "[policy] enforce = false"
-        )
     if told.vanished:
         said.append(f"{told.vanished} segments were taken away meanwhile")
-    if found.forgotten:
-        said.append("too many reservations to say of each who made it")
     return said
 
 

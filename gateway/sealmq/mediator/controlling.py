@@ -137,7 +137,10 @@ class Controlling:
 
         def told() -> None:
             if said is not None:
-                hub.audit.write("command", client=client, family=name, **said)
+                parted = "topic" in said or None
+                if parted:
+                    hub.audit.part(said["topic"])
+                hub.audit.write("command", client=client, family=name, parted=parted, **said)
 
         changed = asyncio.get_running_loop().create_future()
         rows = _rows(answer)
@@ -202,7 +205,9 @@ class Controlling:
                 self._asker, self._asking = None, False
         except KgError as error:
             if conn.state != "closed":
-                self._refuse(0, _SEAL_ERRORS.get(type(error), Unavailable)(str(error)))
+                refused = _SEAL_ERRORS.get(type(error), Unavailable)(str(error))
+                rule = "mediator.control.ended" if self._old(error, request) else ""
+                self._refuse(0, refused, rule)
             return
         conn.vouched(answer.client)
         conn.send(build.publish(CONTROL, answer.packet))
@@ -210,6 +215,13 @@ class Controlling:
             if conn.answered(answer.gen):
                 # It was due: however often labels are rekeyed, their clients may follow.
                 self._asks.clear()
+
+    # An enrolment of before `client rotate` asks under a secret that nobody has any more.
+    def _old(self, error: KgError, request: bytes) -> bool:
+        _, number, held, _, _ = get_ask(request)
+        client = self._conn.hub.ring.clients.get(number)
+        unproved = isinstance(error, KgUnauthentic)
+        return unproved and client is not None and held <= client.ended > 0
 
     def _refuse(self, ctr: int, error: SealError, rule: str = "") -> None:
         rule = rule or "mediator.control." + type(error).__name__.lower()

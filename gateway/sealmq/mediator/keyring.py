@@ -67,6 +67,11 @@ class Client:
         """
         return gen > self.ended
 
+    def ended_before(self, gen: int) -> bool:
+        """Whether there was such a generation and no proof under it is taken any more. Nobody can
+        verify one: its link root is gone."""
+        return gen <= self.ended or gen < min(self.links, default=0)
+
 
 class Keyring:
     """One snapshot. `inst` is this mediator's instance number."""

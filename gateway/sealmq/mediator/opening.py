@@ -38,6 +38,9 @@ async def open_session(conn: Connection, packet: Connect) -> None:
             _quarantine(conn, claim)
             return
         client, link = verify(packet, claim, hub.ring, hub.number, hub.links)
+    except Ruled as error:
+        _refuse(conn, packet, error, error.rule)
+        return
     except SealError as error:
         _refuse(conn, packet, error, "mediator.connect." + type(error).__name__.lower())
         return

@@ -99,6 +99,7 @@ class Mediator:
             "start",
             address=f"{host}:{port}",
             enforce=hub.engine.enforce,
+            name=self._layout.root.name,
             order=list(self._config.policy.order),
             pid=os.getpid(),
             version=__version__,

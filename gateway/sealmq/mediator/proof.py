@@ -13,6 +13,7 @@ from sealmq_spec.errors import Denied, Malformed, Unauthentic, Unsupported
 
 from .keyring import Client, Keyring
 from .link import Link, Links
+from .ruled import Ruled
 
 
 class Claim(NamedTuple):
@@ -79,6 +80,12 @@ def verify(
     if claim.suite != client.suite:
         raise Unsupported(f"suite {claim.suite}, the link's is {client.suite}")
     if claim.gen not in client.links:
+        if client.ended_before(claim.gen):
+            raise Ruled(
+                f"generation {claim.gen} of {client.name} has ended: its keys are of before a "
+                "`client rotate`, disable or newer keys, or it is forged",
+                "mediator.connect.ended",
+            )
         raise Unauthentic(f"provisioning generation {claim.gen} of {client.name} is not valid")
     link = links.find(claim.client, claim.gen, claim.boot, claim.salt)
     if link is None:

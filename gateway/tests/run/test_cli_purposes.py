@@ -467,11 +467,11 @@ def test_a_long_report_shows_that_it_goes_on(
     now = [100.0]
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr("sealmq.cli.purposes_report.time.monotonic", lambda: now[0])
-    with purposes_report._bar(Told()) as progress:
+    with purposes_report.progress_bar(Told()) as progress:
         assert progress is not None
         now[0] += seconds
         progress(Told(done=50, size=100))
     assert ("reading the audit log" in screen.getvalue()) == shown
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with purposes_report._bar(Told()) as progress:
+    with purposes_report.progress_bar(Told()) as progress:
         assert progress is None

@@ -12,6 +12,7 @@ CLASSES = {
     "behind": "replayed",
     "stale": "too old",
     "unauthentic": "forged",
+    "ended": "old keys",
     "malformed": "malformed",
 }
 """Last word of a rule of the mediator -> what it was (SPEC.md, section 11)."""
@@ -23,6 +24,9 @@ NO_ATTACK = {
     "ratelimited": "too many at a time",
     "unsupported": "a newer or another implementation",
     "nokey": "no root: policy in other words",
+    "full": "no place was left for one more connection",
+    "retained-full": "as many retained topics as one client or label may have",
+    "sessions-full": "as many kept sessions as one client may have",
     "changed": "the client was disabled or had new keys while it connected",
     "disabled": "a will of a client that was disabled, rotated or relabelled",
     "journal": "the journal could not be written",
@@ -39,7 +43,9 @@ _BY = ("site", "hour", "client", "class", "rule")
 def refusals(decided: DataFrame) -> DataFrame:
     """decisions -> site, hour, client, class, rule, count: what the mediator refused by CLASSES.
 
-    class: replayed, too old, forged, malformed. client: whose link it came over, "" before anybody
+    class: replayed, too old, forged, old keys, malformed. Old keys are what an enrolment of before
+    a `client rotate` has, or a board put back to an old state; nobody can verify them, so they may
+    be forged. client: whose link it came over, "" before anybody
     has proved anything; in rules `mediator.deliver.…` the reader that it was withheld from, for
     there it came from the broker.
     """

@@ -16,6 +16,7 @@ ALLOWED = Series("allowed", "blue", "circle")
 DENIED = Series("denied", "orange", "diamond")
 CLASSES = (
     Series("forged", "orange"),
+    Series("old keys", "blue"),
     Series("replayed", "pink"),
     Series("too old", "amber"),
     Series("malformed", "grey"),
@@ -174,7 +175,9 @@ def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
     return tag(
         "div",
         sentence(
-            strong("Refused"), f": {said}. What is forged or replayed nobody sent by mistake."
+            strong("Refused"),
+            f": {said}. What is forged or replayed nobody sent by mistake; old keys has an "
+            "enrolment of before a client rotate.",
         ),
         figure(
             "Refused packets over time",
