@@ -284,7 +284,8 @@ def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTE
     front = _front(bytes(payload[:M3_HEAD]) + tail_m3(site, topic), 0)
     same = _FRONTS + 2 + _TO_S2
     inners = {}
-    if plan and plan[_TOPIC] == topic and plan[0][_FRONTS + 2 : same] == payload[:_TO_S2]:
+    text = r._tails[topic][3]
+    if plan and plan[_TOPIC] == text and plan[0][_FRONTS + 2 : same] == payload[:_TO_S2]:
         inners = plan[_INNERS]
     head = bytes(payload[M3_HEAD : o + _TO_CTR])
     image = _front(bytes(payload[o : o + M1_HEAD]) + tail_m1(site, label, topic), _TO_CTR + 1)
@@ -297,7 +298,7 @@ def _prepare(ear: "list[Any]", topic: bytes = b"", payload: bytearray = _NO_BYTE
     uses = r._roots[(label, epoch)], r, (outer._s[3], state, window)
     plan = [words, outer._s[1].encrypt, outer._s[0].encrypt]
     plan += [inner._s[1].encrypt, inner._s[0].encrypt, None, None, None, None, None]
-    plan += [topic, label, sender, inners, uses]
+    plan += [text, label, sender, inners, uses]
     inners[_hash(head, b"")] = found[h] = plans[0] = plan
 
 

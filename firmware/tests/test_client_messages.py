@@ -46,7 +46,7 @@ for _ in range(5000):
     if got and c.refused: break
     c.check_msg()
 m = got[0]
-say(m.topic == b"machine/1/temperature", m.payload == b"21.5", m.label, m.sender, m.age, m.how)
+say(m.topic == "machine/1/temperature", m.payload == b"21.5", m.label, m.sender, m.age, m.how)
 say(len(got), c.refused)
 c.unsubscribe("machine/+/temperature")
 c.unsubscribe(b"machine/1/#")

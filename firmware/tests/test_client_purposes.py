@@ -216,7 +216,7 @@ c.connect()
 say(c.publish("t", b"x", qos=1))
 """,
         )
-        assert said[:3] == ["1 0", "0 0", "b'machine/1/temperature' b'21.5'"]
+        assert said[:3] == ["1 0", "0 0", "machine/1/temperature b'21.5'"]
         first, second, other = (
             "!AP/machine/%2B/temperature{care/nurse}",
             "!AP/a/%23{x%2Cy}",

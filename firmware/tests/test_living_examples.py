@@ -102,7 +102,7 @@ def test_what_a_boards_data_is_for(bits: str, tmp_path: Path) -> None:
         found = re.search(r"## Purposes\n.*?```python\n(.*?)```", text, re.S)
         assert found
         script = found[1].replace("/sealmq.json", str(b.enrolment))
-        assert b.run(bits, script, "") == ["b'machine/1/target' b'19'"]
+        assert b.run(bits, script, "") == ["machine/1/target b'19'"]
         assert [command for _, command, _ in b.peer.said("command")] == [
             "!RESERVE/machine/1/temperature{service,safety|staff-performance}",
             "!RESERVE/machine/1/temperature{}",

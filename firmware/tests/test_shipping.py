@@ -132,11 +132,11 @@ def test_it_can_be_made_again_byte_for_byte(built: Path, tmp_path: Path) -> None
     ("name", "script", "said"),
     [
         ("sensor", "from sealmq_device.living import Living" + PUBLISHES, ["False True"]),
-        ("display", RECEIVES, ["b'machine/1/t' b'21.5' {}"]),
+        ("display", RECEIVES, ["machine/1/t b'21.5' {}"]),
         ("asyncio", "from sealmq_device import aio\nsay(bool(aio.Client))", ["True"]),
         ("asyncio", ASYNC_PURPOSES, ["1 True"]),
         ("sensor-purposes", "from sealmq_device.living import Living" + RESERVES, ["None True"]),
-        ("display-purposes", PURPOSES, ["None 1", "b'machine/1/t' b'21.5' {}"]),
+        ("display-purposes", PURPOSES, ["None 1", "machine/1/t b'21.5' {}"]),
     ],
 )
 def test_a_set_has_what_its_board_needs(
@@ -300,7 +300,7 @@ def test_96_kilobytes_of_heap_are_enough(
     with board(tmp_path) as b:
         b.peer.on_ping = new_epoch
         said = b.run("32", RECEIVES + HANDS_OVER, heap="96k")
-    assert said[0] == "b'machine/1/t' b'21.5' {}"
+    assert said[0] == "machine/1/t b'21.5' {}"
     assert said[1] == "True 2 2 [b'21.5', b'after', b'again'] {}"
     assert b.peer.said("asked") == [(0,), (1,)]
     assert len(b.peer.said("publish")) == 3
@@ -314,7 +314,7 @@ def test_purposes_fit_into_96_kilobytes_beside_it(
     shipped(built, monkeypatch)
     with board(tmp_path) as b:
         said = b.run("32", PURPOSES + "import gc\ngc.collect()\nsay(gc.mem_free())", heap="96k")
-    assert said[:2] == ["None 1", "b'machine/1/t' b'21.5' {}"]
+    assert said[:2] == ["None 1", "machine/1/t b'21.5' {}"]
     assert int(said[2]) > 12_000, said[2]
 
 

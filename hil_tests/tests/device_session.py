@@ -38,7 +38,7 @@ inbox = []
 def got(m):
     inbox.append(
         {
-            "topic": m.topic.decode(),
+            "topic": m.topic,
             "payload": m.payload.decode(),
             "label": m.label,
             "sender": m.sender,

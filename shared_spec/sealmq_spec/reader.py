@@ -90,8 +90,9 @@ class Reader:
         self._now = {own.label: (own.epoch, 0, 0)} if own else {}
         self._outer: dict[Any, Any] = {}
         self._inner: dict[Any, Any] = {}
-        # By topic: label and what stands behind the headers in the associated data of m3 and m1.
-        self._tails: dict[bytes, tuple[int, bytes, bytes]] = {}
+        # By topic: label, what stands after the headers in the associated data of m3 and m1, and
+        # the topic as text.
+        self._tails: dict[bytes, tuple[int, bytes, bytes, str]] = {}
         while len(kept) > self.limit and self._make_room(True):
             pass
 
@@ -212,7 +213,7 @@ class Reader:
         tails = self._tails.get(topic)
         if tails is None or tails[0] != label:
             site = self.ident.site
-            tails = label, tail_m3(site, topic), tail_m1(site, label, topic)
+            tails = label, tail_m3(site, topic), tail_m1(site, label, topic), _text(topic)
         key = (label, epoch, inst)
         known = self._outer.get(key)
         outer = known or self._make_outer(roots, inst)
@@ -240,7 +241,7 @@ class Reader:
         s2: int,
         now: int,
         items: "dict[int, bytes]",
-        tails: "tuple[int, bytes, bytes]",
+        tails: "tuple[int, bytes, bytes, str]",
     ) -> Message:
         suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(payload, o, end)
         if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
@@ -277,7 +278,7 @@ class Reader:
         if how == RETAINED or kind == RETAINED:
             self._kept.mark((topic, sender), (since, boot, ctr))
         plain = bytes(payload[o + M1_HEAD : end - TAG])
-        return Message(topic, plain, label, sender, age, how, items)
+        return Message(tails[3], plain, label, sender, age, how, items)
 
     def _make_outer(self, roots: "Roots", inst: int) -> "Any":
         site = self.ident.site
@@ -329,6 +330,13 @@ class Reader:
         self.plans.clear()
         self.floor = max(self.floor, least[1])
         self.floor_s2 = max(self.floor_s2, least[0])
+
+
+def _text(topic: bytes) -> str:
+    try:
+        return topic.decode()
+    except ValueError:
+        raise Malformed("a topic that is no UTF-8: %r" % topic) from None
 
 
 # A full cache loses one entry for a new one.

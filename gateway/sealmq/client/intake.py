@@ -44,7 +44,7 @@ class Intake:
                 self.out += build.publish(CONTROL, self._session.fetch(label, mono))
                 self._missing.asked(label, self._session.ctr)
             return
-        message = Message.of(opened, packet.topic, packet.qos, packet.retain)
+        message = Message.of(opened, packet.qos, packet.retain)
         events.append(ev.Arrived(message, ack(packet)))
 
     def dismiss(self, packet: Publish, error: SealError, events: list[ev.Event]) -> None:

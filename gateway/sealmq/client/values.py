@@ -40,10 +40,10 @@ class Message:
     tlv: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, opened: Opened, topic: str, qos: int, retain: bool) -> Message:
+    def of(cls, opened: Opened, qos: int, retain: bool) -> Message:
         """From what the portable reader gives."""
         return cls(
-            topic,
+            opened.topic,
             opened.payload,
             opened.label,
             opened.sender,

@@ -137,7 +137,7 @@ class Actor:
             self.reserve(order["topic"], order["purposes"])
 
     def _got(self, m: "Any") -> None:
-        topic, text = m.topic.decode(), m.payload.decode()
+        topic, text = m.topic, m.payload.decode()
         say("read", topic=topic, text=text, label=m.label, sender=m.sender)
         if self.read:
             self.read(self, topic, text)
