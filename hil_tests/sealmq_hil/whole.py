@@ -84,6 +84,10 @@ def _benches(
     results: Results,
 ) -> list[Bench]:
     """Site and boards, running; the stack ends them."""
+    tools = Tools(folder, dict(rig.firmware), rig.wifi, settings.files)
+    boards = [_board(entry, rig, tools) for entry in entries]
+    for board in boards:
+        tools.client_files(board)  # told once, before anything starts, and not by each behaviour
     site = Site(folder, [entry.name for entry in entries], settings.broker, rig.gateway)
     pairs = Pairs(settings.out, results.run, site.numbers)
     site.book.on_pair = pairs.add
@@ -91,10 +95,8 @@ def _benches(
     stack.callback(site.stop)
     starting = _Aside(site.start)
     heavy = threading.Semaphore(settings.jobs)
-    tools = Tools(folder, dict(rig.firmware), rig.wifi, settings.files)
     benches = []
     parts = shares(settings.cuts, len(entries))
-    boards = [_board(entry, rig, tools) for entry in entries]
     for board, cuts in zip(boards, parts, strict=True):
         options = Options(cuts=cuts, seed=settings.seed)
         bench = Bench(board, site, results, tools, heavy, options)

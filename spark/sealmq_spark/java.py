@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LEAST = 17
+_EXTRA_HINT = "in the checkout: make install EXTRAS=spark, or pip install '.[spark]'"
 _JAVA_HINT = "install Java 17 or 21 (Debian: openjdk-17-jre-headless), or set JAVA_HOME to it"
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
@@ -27,7 +28,7 @@ _WORKERS_S = 60.0
 def check() -> None:
     """ReportError: no pyspark, no Java, or one that is too old."""
     if importlib.util.find_spec("pyspark") is None:
-        raise ReportError("pyspark is not installed here", hint="pip install 'sealmq[spark]'")
+        raise ReportError("pyspark is not installed here", hint=_EXTRA_HINT)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # spark-submit's Java runs already
     program = _java()

@@ -115,7 +115,7 @@ def test_without_pyspark_it_says_how_to_get_it(logs: Path, tmp_path: Path) -> No
     )
     words = [sys.executable, "-c", program, str(logs), "--out", str(tmp_path / "out")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "pip install 'sealmq[spark]'" in refused(done)
+    assert "make install EXTRAS=spark" in refused(done)
 
 
 def test_nothing_to_read_is_told(tmp_path: Path) -> None:

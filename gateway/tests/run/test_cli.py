@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,38 @@ def test_the_table_of_the_help_says_what_each_command_does(name: str) -> None:
     [sub] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     told = {a.dest: a.help for a in sub._choices_actions}
     assert told.get(name), f"{name} gives no help= to add_parser"
+
+
+@pytest.mark.parametrize(
+    ("words", "missing", "error", "hint"),
+    [
+        (["board", "build"], "littlefs", "the extra flash", "make install EXTRAS=flash"),
+        (["board", "flash"], "esptool", "the extra flash", "make install EXTRAS=flash"),
+        (["vboard", "new"], "serial", "the extra flash", "make install EXTRAS=flash"),
+        (["hil", "list"], "mpremote", "the extra flash", "make install EXTRAS=flash"),
+        (["report", "x"], "pyspark", "the extra spark", "make install EXTRAS=spark"),
+        (["vboard", "new"], "sealmq_vboard", "not in an installed gateway", "make setup"),
+        (["hil", "list"], "sealmq_hil", "not in an installed gateway", "make setup"),
+    ],
+)
+def test_a_command_whose_extra_is_missing_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    missing: str,
+    error: str,
+    hint: str,
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing else find(name)
+    )
+    assert cli.main(words) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith(f"sealmq: sealmq {words[0]} ")
+    assert error in told[0]
+    assert told[1].startswith("hint: ")
+    assert hint in told[1]
 
 
 def test_version() -> None:
