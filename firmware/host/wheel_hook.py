@@ -20,7 +20,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 _INSIDE = "sealmq_board/files"
 
 
-class WheelHook(BuildHookInterface[Any]):
+# hatchling is there while a wheel is built, and not where this is checked.
+class WheelHook(BuildHookInterface):  # type: ignore[misc]
     """Of hatchling; an editable install reads the checkout itself."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
