@@ -236,7 +236,7 @@ def _us(used: dict[str, int]) -> dict[str, float]:
 async def _lent(site: Path, count: int) -> list[Identity]:
     """Identities as the key generator lends them to the operator's own tools."""
     found = []
-    async with await KgClient.connect(site / "run" / "kg.sock") as kg:
+    async with await KgClient.connect(site / "run" / "kg" / "kg.sock") as kg:
         for number in range(count):
             enrolment, dump = await kg.lend(name(number))
             identity = Identity.from_enrolment(enrolment)

@@ -87,13 +87,13 @@ def short_path(path: str | os.PathLike[str]) -> Iterator[str]:
 def _may_serve(credentials: bytes, path: str | os.PathLike[str]) -> bool:
     """Whether the process behind the socket may be the site's key generator.
 
-    run/ is shared by the processes: while the key generator is away another one could listen in its
-    place. Root, the owner of the key generator's state, and we ourselves may.
+    Root, the owner of the key generator's state, and we ourselves may: nobody else has a say where
+    the socket stands, and this holds where somebody has.
     """
     uid = _CRED.unpack(credentials)[1]
     allowed = {0, os.geteuid()}
     with contextlib.suppress(OSError):
-        allowed.add((Path(path).absolute().parent.parent / "state" / "kg").stat().st_uid)
+        allowed.add((Path(path).absolute().parents[2] / "state" / "kg").stat().st_uid)
     return uid in allowed
 
 
@@ -107,12 +107,12 @@ class KgClient:
         self._kseq: int | None = None
         self._changes: dict[int | None, int] = {}
         self._changed = asyncio.Event()
-        self._lost: KgUnavailable | None = None
+        self._lost: KgError | None = None
         self._task = asyncio.create_task(self._read(), name="kg-link")
 
     @classmethod
     async def connect(cls, path: str | os.PathLike[str]) -> KgClient:
-        """Connect to run/kg.sock. KgUnavailable when nobody listens."""
+        """Connect to run/kg/kg.sock. KgUnavailable when nobody listens."""
         try:
             with short_path(path) as short:
                 async with asyncio.timeout(CALL_S):
@@ -303,12 +303,16 @@ class KgClient:
             self._changes[client] = int(frame["kseq"])
             self._changed.set()
             return
+        if frame.get("id") == 0 and frame.get("ok") is False:
+            # To no call of ours: we were sent away, or what we sent was no frame.
+            self._lost = _error(frame)
+            return
         done = self._calls.get(frame.get("id", 0))
         if done is not None and not done.done():
             done.set_result(frame)
 
-    def _end(self, error: KgUnavailable) -> None:
-        self._lost = error
+    def _end(self, error: KgError) -> None:
+        error = self._lost = self._lost or error
         self._changed.set()
         self._writer.close()
         for done in self._calls.values():
@@ -330,6 +334,10 @@ def _applied(got: Mapping[str, Any]) -> Applied:
 def _checked(frame: Mapping[str, Any]) -> dict[str, Any]:
     if frame.get("ok") is True:
         return dict(frame)
+    raise _error(frame)
+
+
+def _error(frame: Mapping[str, Any]) -> KgError:
     kind = KINDS.get(str(frame.get("code")), KgError)
     hint = frame.get("hint")
-    raise kind(str(frame.get("error", "refused")), hint if isinstance(hint, str) else None)
+    return kind(str(frame.get("error", "refused")), hint if isinstance(hint, str) else None)

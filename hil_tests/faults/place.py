@@ -148,7 +148,7 @@ class Place(Site):
             raise AssertionError(f"`sealmq up` has ended:\n{self.log()[-2000:]}")
         pids = self.pids()
         for role in ROLES:
-            told = _read(self.path / "run" / f"{role}.json")
+            told = _read(self.path / "run" / role / "ready.json")
             if told is None or told.get("ready") is not True:
                 return False
             own = self.external is not None and role == "broker"

@@ -178,7 +178,7 @@ class Cast:
 
     async def rekey(self, *labels: str, handover_s: int) -> None:
         """New epochs, as the operator asks the key generator for them."""
-        async with await KgClient.connect(self.site.path / "run" / "kg.sock") as kg:
+        async with await KgClient.connect(self.site.path / "run" / "kg" / "kg.sock") as kg:
             await kg.rekey(list(labels), handover_s)
 
     async def rekey_sometime(self, *labels: str, handover_s: int) -> None:

@@ -114,7 +114,7 @@ def test_what_a_visit_that_was_cut_off_has_left_is_taken_out(healthy: Site) -> N
 
 @ON_MOSQUITTO
 def test_there_is_one_doctor_at_a_time(healthy: Site) -> None:
-    folder = os.open(healthy.path / "run", os.O_RDONLY)
+    folder = os.open(healthy.path / ".doctor.lock", os.O_RDWR)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         done = sealmq("doctor", healthy.path)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from sealmq.site.reading import open_plain
 
 from .events import EVENTS, NUMBERS, TEXT, VERSION
 from .segment import CLOSED, OPEN
@@ -51,7 +54,9 @@ class Log:
             name = path.name.removesuffix(".open").removesuffix(CLOSED)
             if path.name in (name + CLOSED, name + OPEN) and _order(name)[0] == role:
                 try:
-                    found[name] = path.stat().st_size
+                    seen = path.lstat()
+                    if stat.S_ISREG(seen.st_mode):
+                        found[name] = seen.st_size
                 except FileNotFoundError:  # it is being renamed, and is found below
                     found.setdefault(name, 0)
         self._folder = folder
@@ -109,7 +114,7 @@ class Log:
 def _open(folder: Path, name: str) -> BinaryIO | None:
     for suffix in (OPEN, CLOSED):
         try:
-            return (folder / f"{name}{suffix}").open("rb", _BUFFER)
+            return open_plain(folder / f"{name}{suffix}", _BUFFER)
         except FileNotFoundError:
             continue
     return None

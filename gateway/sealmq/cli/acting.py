@@ -23,6 +23,7 @@ from sealmq.client import (
 )
 from sealmq.client.lent import LendRefused, lent_client
 from sealmq.families.purposes.settings import grammar
+from sealmq.plain import plain
 from sealmq.site.config import load
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import Denied, SealError
@@ -173,7 +174,7 @@ def check_values(
             if name is not None:
                 check_name(name)
     except SealError as error:
-        raise OperatorError(printable(str(error)), hint=f"sealmq {args.command} --help") from None
+        raise OperatorError(plain(str(error)), hint=f"sealmq {args.command} --help") from None
     except UnicodeEncodeError:
         raise OperatorError("what is not UTF-8 can be no filter and no purpose") from None
 
@@ -199,9 +200,4 @@ def told(error: ClientError | SealError) -> OperatorError:
     elif isinstance(error, TimedOut):
         code = TIMED_OUT
     hint = getattr(error, "hint", None) or HINTS.get(getattr(error, "rule", ""))
-    return OperatorError(printable(str(error)), hint=hint, code=code)
-
-
-def printable(text: str) -> str:
-    """Text of others, safe for a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return OperatorError(plain(str(error)), hint=hint, code=code)

@@ -11,12 +11,13 @@ from sealmq.families.conn import sub_matches
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.purposes.settings import grammar
 from sealmq.near import near
+from sealmq.plain import plain
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
 from .errors import FAILED, OK, UsageError
-from .policy_view import View, plain
+from .policy_view import View
 
 PURPOSES = "purposes"
 

@@ -114,10 +114,11 @@ def _elsewhere(layout: Layout) -> None:
 
 
 def _text(rows: Iterable[Row]) -> None:
-    from sealmq.run.logfile import printable, stamp
+    from sealmq.plain import plain
+    from sealmq.run.logfile import stamp
 
     for row in rows:
-        print(f"{stamp(row.at_ms / 1000)} {row.who:<9}{printable(row.text)}", flush=True)
+        print(f"{stamp(row.at_ms / 1000)} {row.who:<9}{plain(row.text)}", flush=True)
 
 
 def _json(rows: Iterable[Row]) -> None:

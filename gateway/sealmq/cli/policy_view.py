@@ -65,8 +65,3 @@ class View:
             conn.subscribed(subscribed, 0, now_ms)
         known = self.topics.get(topic)
         return conn.deliver(topic, "" if known is None else known.label, 0, now_ms)
-
-
-def plain(text: str) -> str:
-    """Text for a terminal: what is not printable is escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

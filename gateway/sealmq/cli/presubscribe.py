@@ -70,12 +70,14 @@ def _check(args: argparse.Namespace) -> None:
 
 
 async def _presubscribe(args: argparse.Namespace) -> int:
-    from .acting import printable, purposes_client
+    from sealmq.plain import plain
+
+    from .acting import purposes_client
 
     async with await purposes_client(args) as client:
         who = args.who or client.identity.name
         for filt in args.topic:
             await client.presubscribe(who, filt, None if args.remove else args.purpose)
             said = "no purpose any more" if args.remove else f"for {args.purpose}"
-            print(printable(f"{who} on {filt}: {said}"))
+            print(plain(f"{who} on {filt}: {said}"))
     return OK

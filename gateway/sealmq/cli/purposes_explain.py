@@ -157,7 +157,8 @@ def _openers(view: PurposesView, topic: str) -> list[str]:
 
 
 def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader]) -> list[str]:
-    from .policy_view import plain
+    from sealmq.plain import plain
+
     from .purposes_show import RESERVED, reserved
     from .tables import table
 

@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(view: PurposesView, filt: str | None) -> list[str]:
-    from .policy_view import plain
+    from sealmq.plain import plain
+
     from .tables import table
 
     mode, strict = view.setting("mode"), view.setting("strict")
@@ -92,7 +93,7 @@ def _lines(view: PurposesView, filt: str | None) -> list[str]:
 
 
 def _tree(view: PurposesView) -> list[str]:
-    from .policy_view import plain
+    from sealmq.plain import plain
 
     branches = list(view.branches())
     if not branches:
@@ -125,7 +126,8 @@ def _presub(p: Presub) -> tuple[str, ...]:
 
 
 def _said(setting: Setting) -> str:
-    from .policy_view import plain
+    from sealmq.plain import plain
+
     from .tables import moment
 
     return plain(f" (by {setting.by}, {moment(setting.at_ms)})") if setting.by else ""

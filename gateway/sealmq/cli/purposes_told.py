@@ -46,7 +46,8 @@ def _by(made: Made, under: str) -> str:
 
 def lines(args: argparse.Namespace, since: int, until: int, found: Disclosure) -> list[str]:
     """For people: a table, and what it comes to."""
-    from .policy_view import plain
+    from sealmq.plain import plain
+
     from .tables import minute, moment, table
 
     upto = f" up to {minute(until)}" if until != FOREVER else ""

@@ -96,7 +96,7 @@ def _wait(layout: Layout, digest: str, site: str) -> None:
 
 
 def _tell(done: Applied, args: argparse.Namespace) -> None:
-    from sealmq.run.logfile import printable
+    from sealmq.plain import plain
 
     from . import keygen
 
@@ -107,7 +107,7 @@ def _tell(done: Applied, args: argparse.Namespace) -> None:
     if not done.differences:
         print("nothing has changed in sealmq.toml since it was read last")
     for row in done.differences:
-        print(printable(row.words()))
+        print(plain(row.words()))
     for client, label, why in done.left:
         print(f"{client} has left {label}: {why}")
     if done.epochs:

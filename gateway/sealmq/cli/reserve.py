@@ -95,16 +95,18 @@ def _check(args: argparse.Namespace) -> None:
 
 
 async def _reserve(args: argparse.Namespace) -> int:
-    from .acting import printable, purposes_client
+    from sealmq.plain import plain
+
+    from .acting import purposes_client
 
     async with await purposes_client(args) as client:
         for filt in args.topic:
             if args.remove:
                 await client.release(filt)
-                print(f"{printable(filt)}: no reservation of clients any more")
+                print(f"{plain(filt)}: no reservation of clients any more")
             else:
                 await client.reserve(filt, args.aip, args.pip)
-                print(printable(f"{filt}: {in_words(args.aip, args.pip)}"))
+                print(plain(f"{filt}: {in_words(args.aip, args.pip)}"))
     return OK
 
 

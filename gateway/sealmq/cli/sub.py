@@ -146,21 +146,22 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 
 async def _receive(args: argparse.Namespace) -> int:
     from sealmq.client import Notice, Options, Refused
+    from sealmq.plain import plain
 
-    from .acting import client_of, grammar_of, printable, told
+    from .acting import client_of, grammar_of, told
 
     connected = False
 
     def on_state(what: str) -> None:
         # mosquitto_sub waits for a lost broker too; it is only silent about it.
         if connected:
-            print(f"sealmq: {printable(what)}", file=sys.stderr)
+            print(f"sealmq: {plain(what)}", file=sys.stderr)
 
     def on_notice(notice: Notice) -> None:
         # What was granted before may be refused after a reconnect.
         by = f" by rule {notice.rule}" if notice.rule else ""
         text = f"{notice.what or 'packet'} refused{by}: {notice.reason}"
-        print(f"sealmq: {printable(text)}", file=sys.stderr)
+        print(f"sealmq: {plain(text)}", file=sys.stderr)
 
     clean = not args.disable_clean_session
     options = Options(
@@ -179,7 +180,7 @@ async def _receive(args: argparse.Namespace) -> int:
         if args.debug:
             for filt, granted in zip(args.topic, answers, strict=True):
                 if isinstance(granted, int):
-                    print(f"sealmq: subscribed: {printable(filt)} (QoS {granted})", file=sys.stderr)
+                    print(f"sealmq: subscribed: {plain(filt)} (QoS {granted})", file=sys.stderr)
         connected = True
         count = 0
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from .policy_view import plain
+from sealmq.plain import plain
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "") -> list[str]:

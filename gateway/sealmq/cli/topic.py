@@ -8,10 +8,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from sealmq.plain import plain
 from sealmq.site.layout import Layout
 
 from .errors import OK
-from .policy_view import Topic, View, plain
+from .policy_view import Topic, View
 
 _EXAMPLES = """\
 examples:

@@ -82,7 +82,7 @@ class Plant:
         loop = asyncio.get_running_loop()
         end = loop.time() + _PATIENCE_S
         run_folder = self.places.site / "run"
-        while not (run_folder / "mediator.json").exists():
+        while not (run_folder / "mediator" / "ready.json").exists():
             self._check(loop.time() < end)
             await asyncio.sleep(0.1)
 

@@ -50,7 +50,7 @@ def _serving(layout: Layout, role: str) -> Ready:
 
 @asynccontextmanager
 async def _canaries(layout: Layout, mediator: Ready) -> AsyncIterator[list[Canary]]:
-    host, port = address(mediator.address, "run/mediator.json")
+    host, port = address(mediator.address, "run/mediator/ready.json")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced
     async with await KgClient.connect(layout.kg_socket) as kg:
         try:
@@ -90,7 +90,7 @@ async def _enter(canary: Canary) -> None:
 
 async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[Result]:
     writer, reader, stranger = canaries
-    host, port = address(broker.address, "run/broker.json")
+    host, port = address(broker.address, "run/broker/ready.json")
     outside = AtBroker(host, port, broker.tls)
     grammar = _grammar(config)
     inside = AtMediator(writer, reader, stranger, grammar)

@@ -6,8 +6,6 @@ A run that was cut off leaves them there; the next one takes them over, and out.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -27,6 +25,7 @@ from sealmq.site.canary import (
 )
 from sealmq.site.edit import edit, locked
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.layout import locked as layout_locked
 
 from .errors import DoctorError
 
@@ -37,17 +36,10 @@ Table = MutableMapping[str, Any]
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
     """One doctor a site."""
-    fd = os.open(layout.run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DoctorError(
-                "another `sealmq doctor` is at this site", "wait until it has ended"
-            ) from None
+    with layout_locked(layout, "doctor", patience_s=0) as ours:
+        if not ours:
+            raise DoctorError("another `sealmq doctor` is at this site", "wait until it has ended")
         yield
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """The key generator's unix socket: frames in, frames out; who asks is SO_PEERCRED's word.
 
-Every read is bounded and every frame has a deadline; what is garbage gets a clear error and touches
-nobody else. Operations run one after another in one thread, so an fsync never stalls the loop.
+Who has no role here is sent away at once. Each user has places of its own, and its connection that
+has been idle longest makes place for one more, so nobody keeps another one out. Every read is
+bounded and every frame has a deadline; what is garbage gets a clear error and touches nobody else.
+Operations run one after another in one thread, so an fsync never stalls the loop.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from sealmq.kglink import MAX_FRAME, short_path
@@ -25,7 +28,8 @@ from .ops import ADMIN, MEDIATOR, Ops, Peer
 log = logging.getLogger("sealmq.kg")
 
 _FRAME_S = 10.0
-_MAX_CONNECTIONS = 64
+# Of one user. Four have a role at most: we, the mediator's, root, and the site's owner.
+_MAX_CONNECTIONS = 16
 # A watcher that does not read its events is dropped before they pile up.
 _MAX_UNREAD = 1 << 20
 
@@ -35,11 +39,11 @@ class TooMuch(Exception):
 
 
 class Connection:
-    """One peer. `watching`: it gets change events."""
+    """One peer. `watching`: it gets change events. `busy`: an operation of its is under way."""
 
     def __init__(self, peer: Peer, writer: asyncio.StreamWriter) -> None:
         self.peer, self.writer = peer, writer
-        self.watching = False
+        self.watching = self.busy = False
 
     def send(self, frame: dict[str, Any]) -> None:
         """Queue a frame."""
@@ -51,24 +55,30 @@ class Connection:
 
 
 class Server:
-    """Serves `ops` on run/kg.sock. `worker` is the one thread in which they run."""
+    """Serves `ops` on run/kg/kg.sock. `worker` is the one thread in which they run."""
 
     def __init__(self, layout: Layout, ops: Ops, worker: ThreadPoolExecutor) -> None:
         self._layout, self._ops, self._worker = layout, ops, worker
-        self._connections: set[Connection] = set()
+        # Those of each user, the one that was idle longest first.
+        self._connections: dict[int, dict[Connection, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. Any local user may connect; what it may do is decided for each request."""
+        """Listen. Who may connect is decided then, what it may do for each request."""
         path = self._layout.kg_socket
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with short_path(path) as short:
             sock.bind(short)
-        os.chmod(path, 0o666)  # noqa: S103 - SO_PEERCRED decides
+        self._open_to_roles(path)
         self._server = await asyncio.start_unix_server(self._accept, sock=sock)
+
+    # The kernel keeps out whom it can; SO_PEERCRED decides in any case. Root needs no permission.
+    def _open_to_roles(self, path: Path) -> None:
+        others = {self._layout.root.stat().st_uid, self._layout.state_of("mediator").stat().st_uid}
+        os.chmod(path, 0o600 if others <= {0, os.geteuid()} else 0o666)
 
     async def stop(self) -> None:
         """Close everything; the socket's file is removed."""
@@ -85,7 +95,7 @@ class Server:
         event: dict[str, Any] = {"event": "changed", "kseq": kseq}
         if client is not None:
             event["client"] = client
-        for connection in self._connections:
+        for connection in [one for row in self._connections.values() for one in row]:
             if not connection.watching:
                 continue
             connection.send(event)
@@ -100,24 +110,54 @@ class Server:
         task.set_name("kg-connection")
         self._tasks.add(task)
         connection = Connection(_peer(writer, self._layout), writer)
+        uid = connection.peer.uid
+        row = self._connections.get(uid, {})
         try:
-            if len(self._connections) >= _MAX_CONNECTIONS:
-                connection.send(_refused(0, KgRefusal("too many connections")))
+            if not self._admit(connection, row):
                 return
-            self._connections.add(connection)
+            self._connections[uid] = row
+            row[connection] = None
             await self._serve(connection, reader)
         except (OSError, TimeoutError, TooMuch, asyncio.IncompleteReadError) as error:
             log.info("connection of pid %d ends: %s", connection.peer.pid, _reason(error))
         finally:
-            self._connections.discard(connection)
+            row.pop(connection, None)
+            if not row and self._connections.get(uid) is row:
+                del self._connections[uid]
             self._tasks.discard(task)
             writer.close()
 
+    def _admit(self, connection: Connection, row: dict[Connection, None]) -> bool:
+        peer = connection.peer
+        if not peer.roles:
+            log.info("user %s (pid %d) has no role here and was sent away", peer.user, peer.pid)
+            error = KgRefusal(
+                f"user {peer.user} has no role here",
+                "only root, the site's owner and its own processes may ask the key generator",
+            )
+            error.kind = "denied"
+            connection.send(_refused(0, error))
+            return False
+        if len(row) < _MAX_CONNECTIONS:
+            return True
+        for other in row:
+            if not other.busy and not other.watching:
+                other.writer.transport.abort()
+                row.pop(other)
+                return True
+        connection.send(_refused(0, KgRefusal(f"user {peer.user} has too many connections")))
+        return False
+
     async def _serve(self, connection: Connection, reader: asyncio.StreamReader) -> None:
+        row = self._connections[connection.peer.uid]
+        # Whoever connects has something to ask; between two questions it may take its time.
+        patience: float | None = _FRAME_S
         while True:
-            first = await reader.read(1)
+            async with asyncio.timeout(patience):
+                first = await reader.read(1)
             if not first:
                 return
+            patience = None
             async with asyncio.timeout(_FRAME_S):
                 size = int.from_bytes(first + await reader.readexactly(3), "big")
                 if size > MAX_FRAME:
@@ -126,9 +166,13 @@ class Server:
                     connection.send(_refused(0, error))
                     raise TooMuch(str(error))
                 body = await reader.readexactly(size)
+            connection.busy = True
             connection.send(await self._one(connection, body))
             async with asyncio.timeout(_FRAME_S):
                 await connection.writer.drain()
+            connection.busy = False
+            if connection in row:
+                row[connection] = row.pop(connection)
 
     async def _one(self, connection: Connection, body: bytes) -> dict[str, Any]:
         number = 0
@@ -172,7 +216,7 @@ def _refused(number: int, error: KgRefusal) -> dict[str, Any]:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
-        return f"half a frame, and nothing more in {_FRAME_S:.0f} s"
+        return f"no whole frame in {_FRAME_S:.0f} s"
     if isinstance(error, asyncio.IncompleteReadError):
         return "it closed in the middle of a frame"
     return str(error) or type(error).__name__

@@ -134,7 +134,7 @@ class Mediator:
             try:
                 write_atomically(self._layout.ready("mediator"), told, 0o644)
             except OSError as error:
-                log.error("run/mediator.json cannot be written: %s", error.strerror)
+                log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
 
     async def _watch_keys(self) -> None:
         async for ring in self._keys.watch(self._hub.kg, self._hub.set_kg):

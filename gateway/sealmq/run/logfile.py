@@ -12,6 +12,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from sealmq.plain import plain
+
 LARGEST = 4 << 20
 OLDER = ".1"
 
@@ -31,7 +33,7 @@ class LogFile:
 
     def write(self, line: str) -> None:
         """One line; what cannot be shown on a terminal is escaped."""
-        text = printable(line)
+        text = plain(line)
         with contextlib.suppress(OSError):
             self._rotate()
             os.write(self.fd, f"{stamp(time.time())} {text}\n".encode(errors="replace"))
@@ -51,11 +53,6 @@ def stamp(at_s: float) -> str:
     """UTC, to the millisecond, as text that sorts by time."""
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_s))
     return f"{whole}.{int(at_s * 1000) % 1000:03}Z"
-
-
-def printable(text: str) -> str:
-    """Text for a terminal: what is not printable is escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def when_ms(text: str) -> int | None:

@@ -1,13 +1,20 @@
-"""run/<role>.json: there once a process really serves, believed only while that process lives."""
+"""run/<role>/ready.json: there once a process really serves, believed only while it lives."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sealmq.plain import plain
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.site.reading import read_small
+
+_MOST = 65536
+# Of an address, and of what else it says in words.
+_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +43,18 @@ def read(layout: Layout, role: str) -> Ready | None:
         return None
     if pid is not None and (type(pid) is not int or pid <= 0):
         return None
-    kind, version = (x if isinstance(x, str) else None for x in map(told.get, ("kind", "version")))
+    kind, version = (
+        plain(x, _LONGEST) if isinstance(x, str) else None
+        for x in map(told.get, ("kind", "version"))
+    )
     return Ready(
-        role, pid, address, told.get("ready") is True, kind, version, told.get("tls") is True
+        role,
+        pid,
+        plain(address, _LONGEST),
+        told.get("ready") is True,
+        kind,
+        version,
+        told.get("tls") is True,
     )
 
 
@@ -58,14 +74,15 @@ def write(layout: Layout, ready: Ready, **more: Any) -> None:
 
 def forget(layout: Layout, role: str) -> None:
     """The role has ended."""
-    layout.ready(role).unlink(missing_ok=True)
+    # Whatever stands there: the folder is the role's.
+    with contextlib.suppress(OSError):
+        layout.ready(role).unlink()
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A small JSON object; None when there is none. Others may write into this folder."""
+    """A small JSON object; None when there is none. What it holds is another user's word."""
     try:
-        with path.open("rb") as file:
-            told = json.loads(file.read(65536))
-    except (OSError, ValueError):
+        told = json.loads(read_small(path, _MOST))
+    except (OSError, ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None

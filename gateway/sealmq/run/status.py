@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from sealmq.broker.errors import BrokerError
 from sealmq.broker.external import connack
 from sealmq.broker.target import Target
 from sealmq.kglink import short_path
+from sealmq.plain import plain
 from sealmq.site.layout import Layout
 
 from . import proc, ready
@@ -27,6 +29,8 @@ ROLES = ("kg", "broker", "mediator")
 PROBE_S = 3.0
 # Labels that are named when there are many.
 _NAMES = 5
+# Characters of what a role says in words.
+_LONGEST = 300
 _PROGRAMS = {"embedded": "embedded, amqtt {}", "mosquitto": "private Mosquitto {}"}
 
 
@@ -100,7 +104,7 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
             return ProcessStatus(role, note="nobody watches the broker: `sealmq up` has ended")
         if word.tls:
             # It lets nobody in without a certificate; the supervisor asks it with the mediator's.
-            note = await _tcp(word.address)
+            note = await _connect(asyncio.open_connection(*_split(word.address)))
         else:
             note = await _broker(word.address, embedded=False)
         if note is None and not word.ready:
@@ -138,9 +142,12 @@ def _journal(told: object) -> str | None:
     """What the mediator says of its journal; None where its broker is worth none."""
     if not isinstance(told, dict):
         return None
-    if told.get("failing"):
-        return f"QoS 1 and 2 are refused: {told['failing']}"
-    return f"journal: {int(told.get('bytes', 0)) // 1024} KiB that the broker may not have saved"
+    failing, size = told.get("failing"), told.get("bytes", 0)
+    if isinstance(failing, str) and failing:
+        return f"QoS 1 and 2 are refused: {plain(failing, _LONGEST)}"
+    if type(size) is not int or size < 0:
+        return "journal: the mediator says nothing that makes sense"
+    return f"journal: {size // 1024} KiB that the broker may not have saved"
 
 
 def _handover(told: object) -> str | None:
@@ -148,13 +155,14 @@ def _handover(told: object) -> str | None:
     if not isinstance(told, dict):
         return None
     labels = told.get("labels")
-    names = [str(name) for name in labels] if isinstance(labels, dict) else []
+    names = [plain(name, _LONGEST) for name in labels] if isinstance(labels, dict) else []
     parts = []
     if names:
         more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
         parts.append("epoch hand-over of " + ", ".join(names[:_NAMES]) + more)
-    if told.get("held"):
-        parts.append(f"connections that wait for a new epoch: {told['held']}")
+    held = told.get("held")
+    if type(held) is int and held > 0:
+        parts.append(f"connections that wait for a new epoch: {held}")
     return "; ".join(parts) or None
 
 
@@ -175,6 +183,11 @@ async def _broker(address: str, *, embedded: bool) -> str | None:
 
 async def _tcp(address: str) -> str | None:
     host, port = _split(address)
+    try:
+        # No role of ours says a name; to look one up may take long.
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return "it says no address that makes sense"
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced
     return await _connect(asyncio.open_connection(host, port))
 
@@ -205,4 +218,5 @@ async def _connect(connecting: Any) -> str | None:
 def _split(address: str) -> tuple[str, int]:
     """host:port or [host]:port; port 0, which takes no connection, when it is neither."""
     host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port) if port.isdecimal() else 0
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
+    return host.strip("[]"), number if number < 65536 else 0

@@ -6,8 +6,6 @@ time: the site's folder is locked meanwhile.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -19,21 +17,26 @@ from tomlkit.items import Comment, Table, Whitespace
 from sealmq.near import near
 
 from .config import Config, load, loads
-from .errors import ConfigError
+from .errors import ConfigError, SiteError
 from .layout import Layout, write_atomically
+from .layout import locked as layout_locked
 
 Document = tomlkit.TOMLDocument
+
+# For another command that edits.
+PATIENCE_S = 30.0
 
 
 @contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """Nobody else edits the site's files meanwhile."""
-    fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    """Nobody else edits the site's files meanwhile. SiteError: somebody does, and does not end."""
+    with layout_locked(layout, "edit", PATIENCE_S) as ours:
+        if not ours:
+            raise SiteError(
+                "another command edits sealmq.toml and does not end",
+                f"look who has {layout.lock_file('edit')} open: fuser -v",
+            )
         yield
-    finally:
-        os.close(fd)
 
 
 def edit(layout: Layout, change: Callable[[Document], None]) -> Config:

@@ -7,10 +7,14 @@ folder of its own, so that separate users can own them.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import grp
 import os
 import pwd
+import stat
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,12 +81,20 @@ class Layout:
 
     @property
     def run(self) -> Path:
-        """Sockets and readiness files (0755)."""
+        """The supervisor's; each role writes into a folder of its own there (0755)."""
         return self.root / "run"
+
+    def run_of(self, role: str) -> Path:
+        """Where this role, and nobody else, has its readiness file and its socket."""
+        return self.run / role
 
     @property
     def kg_socket(self) -> Path:
-        return self.run / "kg.sock"
+        return self.run_of("kg") / "kg.sock"
+
+    def lock_file(self, of: str) -> Path:
+        """Locked while something is done that takes turns, say "edit". See `locked`."""
+        return self.root / f".{of}.lock"
 
     @property
     def up_lock(self) -> Path:
@@ -99,8 +111,8 @@ class Layout:
         return self.state / role
 
     def ready(self, role: str) -> Path:
-        """run/<role>.json, there while the process really serves."""
-        return self.run / f"{role}.json"
+        """There while the process really serves. Of a broker the supervisor writes it."""
+        return self.run_of(role) / "ready.json"
 
     def audit(self, role: str) -> Path:
         """Segments of this role's audit log."""
@@ -134,35 +146,54 @@ def separate_users() -> dict[str, pwd.struct_passwd]:
 def prepare(layout: Layout) -> None:
     """Make the folders and set owners and modes. Idempotent; `init` and each `up` call it.
 
-    With separate users the group `sealmq` reads sealmq.toml and writes into run/, where the sticky
-    bit keeps the users from removing each other's files.
+    With separate users the group `sealmq` reads sealmq.toml. No role can write where another one,
+    or root, writes: below run/ each has a folder of its own.
     """
     users = separate_users()
     gid = group() if users else None
     _folder(layout.root, 0o755)
     _folder(layout.state, 0o711 if users else 0o700)
-    _folder(layout.run, 0o1775 if users else 0o755)
+    _folder(layout.run, 0o755)
     _folder(layout.root / "audit", 0o755)
     for role in ROLES:
         user = users.get(role)
         # A mediator looks when the broker has last written its state down.
         passed = users and role == "broker"
         _folder(layout.state_of(role), 0o711 if passed else 0o700, user)
+        _folder(layout.run_of(role), 0o755, user if role != "broker" else None)
         if role != "broker":
             _folder(layout.audit(role), 0o750, user)
-    if gid is not None:
-        os.chown(layout.run, -1, gid)
-        _hand_over(layout, users)
-        if layout.config.exists():
-            os.chown(layout.config, -1, gid)
+    if gid is not None and layout.config.exists():
+        os.chown(layout.config, -1, gid)
 
 
-# What an earlier run left in run/ belongs to whoever ran then; the sticky bit would keep it there.
-def _hand_over(layout: Layout, users: dict[str, pwd.struct_passwd]) -> None:
-    left = {layout.ready(role): role for role in users} | {layout.kg_socket: "kg"}
-    for path, role in left.items():
-        with contextlib.suppress(FileNotFoundError):
-            os.chown(path, users[role].pw_uid, users[role].pw_gid, follow_symlinks=False)
+@contextlib.contextmanager
+def locked(layout: Layout, of: str, patience_s: float) -> Iterator[bool]:
+    """Whether we have the lock, for the length of the block; False: somebody else has it still.
+
+    On a file that only root and the site's owner can open: whoever can open one can lock it, and
+    the site's folder is open to everybody.
+    """
+    path, owner = layout.lock_file(of), layout.root.stat()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(fd).st_uid != owner.st_uid and os.geteuid() == 0:
+            os.fchown(fd, owner.st_uid, owner.st_gid)
+        yield _lock(fd, patience_s)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, patience_s: float) -> bool:
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+        time.sleep(0.02)
 
 
 def _folder(path: Path, mode: int, user: pwd.struct_passwd | None = None) -> None:
@@ -180,13 +211,15 @@ def write_atomically(path: Path, data: bytes, mode: int) -> None:
 
     A file that is replaced keeps its owner and group, as far as we may set them.
     """
-    owner = path.stat() if path.exists() else None
+    owner = None
+    with contextlib.suppress(FileNotFoundError):
+        owner = path.lstat()
     fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
-            if owner is not None:
+            if owner is not None and stat.S_ISREG(owner.st_mode):
                 with contextlib.suppress(PermissionError):
                     os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
             os.fchmod(file.fileno(), mode)

@@ -1,4 +1,4 @@
-"""run/ is shared by the processes: a socket served by another user is not the key generator's."""
+"""A socket that another user serves is not the key generator's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _credentials(uid: int) -> bytes:
 
 def test_root_the_owner_and_we_ourselves_may_serve(tmp_path: Path) -> None:
     (tmp_path / "state" / "kg").mkdir(parents=True)
-    path = tmp_path / "run" / "kg.sock"
+    path = tmp_path / "run" / "kg" / "kg.sock"
     assert _may_serve(_credentials(0), path)
     assert _may_serve(_credentials(os.geteuid()), path)
     assert not _may_serve(_credentials(65534), path)

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from sealmq.kglink import (
     KgClient,
     KgDenied,
     KgUnauthentic,
-    KgUnavailable,
     KgUnknown,
     short_path,
 )
@@ -233,29 +231,28 @@ def test_half_frames_and_hang_ups_harm_nobody(shared: KgProcess) -> None:
     assert call(shared, ("status",))[0]["ok"] is True
 
 
-def test_too_many_connections(shared: KgProcess) -> None:
+def test_the_connection_that_was_idle_longest_makes_place_for_one_more(shared: KgProcess) -> None:
     path = shared.site.layout.kg_socket
-    peers = [Raw(path) for _ in range(64)]
-    for peer in peers:
+    watcher = Raw(path)
+    assert watcher.frame(b'{"op": "watch", "id": 1}')["ok"] is True
+    silent = [Raw(path) for _ in range(100)]
+    answers = call(shared, ("status",))
+    assert answers[0]["ok"] is True
+    assert watcher.frame(b'{"op": "status", "id": 2}')["ok"] is True
+    for _ in range(20):
+        peer = Raw(path)
         assert peer.frame(b'{"op": "status", "id": 1}')["ok"] is True
-    extra = Raw(path)
-    assert "too many connections" in extra.read()["error"]
-    for peer in peers:
+        silent.append(peer)
+    for peer in silent:
         peer.sock.close()
-    end = time.monotonic() + WAIT_S
-    while True:
-        try:
-            assert call(shared, ("status",))[0]["ok"] is True
-            break
-        except KgUnavailable:
-            assert time.monotonic() < end
+    watcher.sock.close()
 
 
 # --- who may --------------------------------------------------------------------------------------
 
 
-def ask_as(uid: int, path: Path, ops: list[str]) -> list[dict[str, Any]]:
-    """What a process of another user is told. SO_PEERCRED gives it away."""
+def told_as(uid: int, path: Path) -> str:
+    """What a process of another user is told that only connects. SO_PEERCRED gives it away."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:  # nothing of pytest may run on in here
@@ -263,17 +260,18 @@ def ask_as(uid: int, path: Path, ops: list[str]) -> list[dict[str, Any]]:
             os.setgroups([])
             os.setgid(uid)
             os.setuid(uid)
-            peer = Raw(path)
-            for op in ops:
-                answer = peer.frame(json.dumps({"op": op, "id": 1}).encode())
-                os.write(theirs, json.dumps(answer).encode() + b"\n")
+            try:
+                said = Raw(path).read()["code"]
+            except PermissionError:
+                said = "no permission to connect"
+            os.write(theirs, said.encode())
         finally:
             os._exit(0)
     os.close(theirs)
-    with os.fdopen(ours) as lines:
-        answers = [json.loads(line) for line in lines]
+    with os.fdopen(ours) as text:
+        told = text.read()
     os.waitpid(pid, 0)
-    return answers
+    return told
 
 
 OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "reload", "rekey", "enrol",
@@ -311,16 +309,21 @@ def test_without_a_role_every_operation_is_denied(site: MadeSite, kg: Kg) -> Non
     assert kg.snapshot() == before
 
 
-def test_another_user_may_nothing(shared: KgProcess) -> None:
+def test_a_user_without_a_role_is_sent_away_at_once(shared: KgProcess) -> None:
     if os.geteuid() != 0:
         return  # only root can become somebody else; the two tests above say the rest
-    for folder in shared.site.layout.root.parents:
+    for folder in shared.site.layout.kg_socket.parents:
         mode = folder.stat().st_mode
         if not mode & 0o001:  # pytest's own folders
             folder.chmod(mode | 0o001)
-    answers = ask_as(54321, shared.site.layout.kg_socket, OPS)
-    assert len(answers) == len(OPS)
-    assert {a["code"] for a in answers} == {"denied"}
+    path = shared.site.layout.kg_socket
+    assert told_as(54321, path) == "no permission to connect"
+    # Where the site's owner is another one than the key generator, the kernel cannot tell.
+    path.chmod(0o666)
+    for _ in range(100):
+        assert told_as(54321, path) == "denied"
+    assert call(shared, ("status",))[0]["ok"] is True
+    path.chmod(0o600)
 
 
 # --- live changes ---------------------------------------------------------------------------------

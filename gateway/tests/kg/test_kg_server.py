@@ -48,16 +48,18 @@ def test_a_frame_has_a_deadline(site: MadeSite, kg: Kg, monkeypatch: pytest.Monk
 
     async def run() -> None:
         async with serving(site, kg), asyncio.timeout(WAIT_S):
-            for part in (b"\x00", b"\x00\x00\x00", b"\x00\x00\x00\x10{"):
+            for part in (b"", b"\x00", b"\x00\x00\x00", b"\x00\x00\x00\x10{"):
                 reader, writer = await raw(site)
                 writer.write(part)
                 assert await reader.read() == b""
                 writer.close()
-            # one that says nothing may stay
+            # Between two questions it may take its time.
             reader, writer = await raw(site)
-            await asyncio.sleep(0.3)
-            writer.write(frame({"op": "status", "id": 3}))
-            assert await reader.readexactly(4)
+            for _ in range(2):
+                writer.write(frame({"op": "status", "id": 3}))
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                assert await reader.readexactly(size)
+                await asyncio.sleep(0.3)
             writer.close()
 
     asyncio.run(run())

@@ -93,7 +93,7 @@ class Plant:
         """Look at everything, and draw an instance number besides."""
 
         async def ask() -> None:
-            async with await KgClient.connect(self.site.root / "run" / "kg.sock") as kg:
+            async with await KgClient.connect(self.site.root / "run" / "kg" / "kg.sock") as kg:
                 self.issued.snapshot(await kg.snapshot())
                 self.drawn += 1
                 self.issued.only(self.drawn, "inst", (await kg.hello(1)).inst)

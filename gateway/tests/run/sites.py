@@ -81,8 +81,9 @@ class Site:
         return dict(row)
 
     def left(self) -> list[str]:
-        """What is left in run/ but the lock."""
-        return sorted(p.name for p in (self.root / "run").iterdir() if p.name != "up.lock")
+        """What is left below run/ but the lock, and folders."""
+        files = [p for p in (self.root / "run").rglob("*") if not p.is_dir()]
+        return sorted(p.name for p in files if p.name != "up.lock")
 
 
 @dataclass

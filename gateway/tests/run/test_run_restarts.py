@@ -127,7 +127,8 @@ def test_a_second_signal_does_not_wait(site: Site) -> None:
 def test_status_believes_no_stale_file(site: Site) -> None:
     up = site.up().ready()
     run = site.root / "run"
-    kept = {name: (run / name).read_text() for name in ("kg.json", "broker.json", "mediator.json")}
+    names = [f"{role}/ready.json" for role in ROLES]
+    kept = {name: (run / name).read_text() for name in names}
     told = json.loads((run / "up.json").read_text())
     assert up.end() == 0
     for name, text in kept.items():

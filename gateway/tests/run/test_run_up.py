@@ -169,7 +169,7 @@ def test_permissions(site: Site) -> None:
         assert mode("state") == 0o700
     for role in ROLES:
         assert mode(f"state/{role}") == 0o700
-        assert mode(f"run/{role}.json") == 0o644
+        assert mode(f"run/{role}/ready.json") == 0o644
     assert mode("run/up.lock") == 0o600
 
 

@@ -83,7 +83,7 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
             "list state/mediator",
             "read sealmq.toml",
             "trace mediator",
-            "write into run/",
+            "write into run/mediator/",
         ],
         # It keeps debuggers away from its memory even as its own user.
         "kg": [
@@ -91,8 +91,7 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
             "list audit/kg",
             "list state/kg",
             "read sealmq.toml",
-            "remove run/kg.sock",
-            "write into run/",
+            "remove run/kg/kg.sock",
         ],
     }
     assert told["code"] == 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
 from sealmq.site import edit
 from sealmq.site.config import ConfigError, load
-from sealmq.site.layout import Layout
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout, locked
 
 TEXT = """\
 # my site
@@ -80,7 +83,30 @@ def test_what_would_be_wrong_is_not_written(layout: Layout) -> None:
     assert caught.value.hint == "did you mean high?"
     assert caught.value.line is None
     assert layout.config.read_text() == TEXT
-    assert [p.name for p in layout.root.iterdir()] == ["sealmq.toml"]
+    assert sorted(p.name for p in layout.root.iterdir()) == [".edit.lock", "sealmq.toml"]
+
+
+def test_whoever_can_only_read_the_site_s_folder_stops_no_edit(layout: Layout) -> None:
+    folder = os.open(layout.root, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        edit.add_client(layout, "b", "high")
+    finally:
+        os.close(folder)
+    assert layout.lock_file("edit").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_edit_that_does_not_end_is_told_to_the_next(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with locked(layout, "edit", patience_s=0) as ours:
+        assert ours
+        with locked(layout, "edit", patience_s=0) as again:
+            assert not again
+        monkeypatch.setattr(edit, "PATIENCE_S", 0.1)
+        with pytest.raises(SiteError, match="does not end") as caught:
+            edit.add_client(layout, "b", "high")
+    assert ".edit.lock" in str(caught.value.hint)
 
 
 def test_a_file_that_is_wrong_already_is_left_alone(layout: Layout) -> None:

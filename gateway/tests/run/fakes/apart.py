@@ -90,7 +90,9 @@ def tries(site: Path, user: str, pids: dict[str, int], key: Path) -> list[str]:
         "write sealmq.toml": f"open({str(site / 'sealmq.toml')!r}, 'a')",
         "write into run/": f"open({str(site / 'run' / 'new')!r}, 'x'); "
         f"os.unlink({str(site / 'run' / 'new')!r})",
-        "remove run/kg.sock": f"os.unlink({str(site / 'run' / 'kg.sock')!r})",
+        "remove run/kg/kg.sock": f"os.unlink({str(site / 'run' / 'kg' / 'kg.sock')!r})",
+        "write into run/mediator/": f"open({str(site / 'run' / 'mediator' / 'new')!r}, 'x'); "
+        f"os.unlink({str(site / 'run' / 'mediator' / 'new')!r})",
     }
     for role, pid in pids.items():
         attempts[f"list state/{role}"] = f"os.listdir({str(state / role)!r})"
