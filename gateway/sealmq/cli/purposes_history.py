@@ -103,7 +103,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(topic: str, chosen: list[Change]) -> list[str]:
-    from .policy_view import plain
+    from sealmq.plain import plain
+
     from .tables import table
 
     if not chosen:
