@@ -54,6 +54,8 @@ def test_what_was_delivered_before_a_withdrawal_and_withheld_after_it_is_told_to
         if reader is not None:
             reader.kill()
             reader.wait()
+    # By this reports name the site.
+    assert site.audit("start", role="mediator")[0]["name"] == site.path.name
     made, gone = changes()
     assert (made["change"], gone["change"]) == ("reserve", "release")
     assert made["until_ms"] == gone["at_ms"]

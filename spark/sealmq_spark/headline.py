@@ -43,7 +43,7 @@ OF_LOG: Mapping[str, tuple[str, ...]] = {
 
 def of_logs(frames: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | None]:
     """Rows of each log ("kept audit"), its first and last instant in ms ("began audit", "ended
-    audit") of those from CLOCK_SET_MS to before_ms, and how many sites there are ("sites")."""
+    audit") of those from CLOCK_SET_MS to before_ms."""
     found = []
     for name in LOGS:
         figures = {f"kept {name}": F.count("*")}
@@ -51,10 +51,25 @@ def of_logs(frames: Mapping[str, DataFrame], before_ms: int) -> dict[str, int | 
             at = F.col("at_ms") if name != "audit" else F.coalesce("minute_ms", "at_ms")
             known = F.when(at.between(CLOCK_SET_MS, before_ms), at)
             figures |= {f"began {name}": F.min(known), f"ended {name}": F.max(known)}
-        if name == "audit":
-            figures["sites"] = F.count_distinct("site")
         found.append(_figures(frames[name], figures))
     return _collected(found)
+
+
+def site_names(audit: DataFrame) -> dict[str, str]:
+    """Of each site of the log, by its number: the name that its processes said last; the number
+    too where sites have one name, and alone where none was said."""
+    said = F.when(F.col("event") == "start", F.col("name"))
+    newest = F.max_by(said, F.when(said.isNotNull(), F.col("at_ms")))
+    found = audit.groupBy("site").agg(newest.alias("name")).orderBy("site").collect()
+    names = [row["name"] for row in found]
+    return {
+        row["site"]: row["site"]
+        if row["name"] is None
+        else row["name"]
+        if names.count(row["name"]) == 1
+        else f"{row['name']} ({row['site']})"
+        for row in found
+    }
 
 
 def of_tables(tables: Mapping[str, DataFrame], empty: Iterable[str] = ()) -> dict[str, int | None]:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from . import outputs, tables
 from .errors import FOUND, OK
 from .found import shown as readable
-from .headline import KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables
+from .headline import KEYS_REPEATED, LOGS, OF_LOG, of_logs, of_tables, site_names
 from .ingest import ingest
 from .page import render
 from .progress import Steps
@@ -50,7 +50,7 @@ def run(spark: SparkSession, logs: Sequence[str], out: Path, steps: Steps | None
         made, found = _measured(spark, settled, folder, steps)
         with steps.step("page"):
             summary = _summary(spark, logs, settled, found)
-            lists = _shown(settled, made, found)
+            lists = _shown(settled, made, found, summary["sites"])
             summary["why"] = _why(lists, found)
             summary["exit"] = FOUND if summary["why"] else OK
             summary["seconds"] = dict(steps.seconds)
@@ -74,12 +74,17 @@ def _measured(
     return made, found
 
 
-def _shown(settled: Settled, made: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Rows]:
+def _shown(
+    settled: Settled,
+    made: Mapping[str, Any],
+    found: Mapping[str, Any],
+    sites: Mapping[str, str],
+) -> dict[str, Rows]:
     rows = {name: found[f"rows {name}"] for name in made}
     rows["quarantine"] = sum(settled.quarantined.values())
     span = Span(found["began audit"], found["ended audit"])
     logs = {name: getattr(settled, name) for name in LOGS}
-    return shown(made, logs, settled.quarantine, rows, span, found["sites"])
+    return shown(made, logs, settled.quarantine, rows, span, sites)
 
 
 def _summary(
@@ -95,6 +100,7 @@ def _summary(
         "made": _time(_now_ms()),
         "versions": _versions(spark),
         "master": spark.sparkContext.master,
+        "sites": site_names(settled.audit) if kept["audit"] else {},
         "logs": [readable(str(Path(each).absolute())) for each in logs],
         "lines": settled.lines + kept["bench"],
         "kept": kept,

@@ -71,7 +71,8 @@ def look(logs: Sequence[str], out: Path) -> Found:
             raise ReportError(
                 "there are only segments that are still being written (.open)",
                 "reports read closed ones",
-                hint="a segment is closed when it is full or its process ends",
+                hint="the gateway closes a segment five minutes after it began, and when it ends: "
+                "again in five minutes",
             )
         raise ReportError(
             f"nothing to read in {', '.join(logs)}",

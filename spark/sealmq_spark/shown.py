@@ -47,12 +47,13 @@ def shown(
     quarantine: DataFrame,
     rows: Mapping[str, int],
     span: Span,
-    sites: int,
+    sites: Mapping[str, str],
 ) -> dict[str, Rows]:
-    """All lists of the page. rows: of each table and of `quarantine`; empty ones cost nothing."""
+    """All lists of the page. rows: of each table and of `quarantine`; empty ones cost nothing.
+    sites: their names, by number."""
     there = {name: frame for name, frame in tables.items() if rows.get(name)}
-    if sites > 1:
-        there = {name: _with_site(frame) for name, frame in there.items()}
+    if len(sites) > 1:
+        there = {name: _with_site(frame, sites) for name, frame in there.items()}
     found: dict[str, Rows] = {}
     found |= _traffic(there, span)
     found |= _officer(there, span)
@@ -70,14 +71,16 @@ NAMES = (
 )  # fmt: skip
 
 
-def _with_site(frame: DataFrame) -> DataFrame:
-    """Clients, topics, labels and processes are a site's own: where there are several, its number
+def _with_site(frame: DataFrame, sites: Mapping[str, str]) -> DataFrame:
+    """Clients, topics, labels and processes are a site's own: where there are several, its name
     stands before them."""
     if "site" not in frame.columns:
         return frame
     names = [name for name in ("client", "topic", "label", "role") if name in frame.columns]
+    pairs = [F.lit(text) for pair in sites.items() for text in pair]
+    site = F.coalesce(F.create_map(*pairs)[F.col("site")], F.col("site"))
     whole: dict[str, Column] = {
-        name: F.when(F.col(name) == "", "").otherwise(F.concat_ws(": ", "site", name))
+        name: F.when(F.col(name) == "", "").otherwise(F.concat_ws(": ", site, name))
         for name in names
     }
     return frame.withColumns(whole)

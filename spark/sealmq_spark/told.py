@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import outputs
+from .page import words
 
 _REASONS = 8
 _LOGS = {"audit": "audit", "hil": "rig", "nonce": "nonces", "bench": "bench rows"}
@@ -38,6 +39,8 @@ def _rows(summary: Mapping[str, Any], size: str) -> Iterator[tuple[str, str]]:
         yield "", f"{_n(count)}  {reason}"
     if summary["began"]:
         yield "from, to", f"{summary['began']}, {summary['ended']}"
+        age = words.age(summary["ended"], summary["made"])
+        yield "newest line", f"{age.replace(words.GAP, ' ')} before this report"
     yield from _findings(summary["headline"])
 
 

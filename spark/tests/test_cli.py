@@ -125,6 +125,7 @@ def test_nothing_to_read_is_told(tmp_path: Path) -> None:
     (empty / "mediator-1-5-1.jsonl.open").write_text("")
     said = refused(report(empty, "--out", tmp_path / "out"))
     assert "still being written (.open)" in said
+    assert "five minutes after it began" in said
     assert not (tmp_path / "out").exists()
 
 

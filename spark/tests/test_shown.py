@@ -21,12 +21,12 @@ DECISIONS = (
 
 
 def lists(
-    spark: SparkSession, span: Span, sites: int = 1, **tables: Any
+    spark: SparkSession, span: Span, sites: dict[str, str] | None = None, **tables: Any
 ) -> dict[str, list[dict[str, Any]]]:
     nothing = spark.createDataFrame([], "commit string, at_ms bigint")
     bad = spark.createDataFrame([], "file string, reason string, raw string, count bigint")
     rows = dict.fromkeys(tables, 1)
-    return shown(tables, {"hil": nothing}, tables.pop("quarantine", bad), rows, span, sites)
+    return shown(tables, {"hil": nothing}, tables.pop("quarantine", bad), rows, span, sites or {})
 
 
 def decisions(spark: SparkSession, hours: int, clients: int) -> Any:
@@ -98,7 +98,7 @@ def test_gaps_are_added_up_by_what_is_missing(spark: SparkSession) -> None:
     ]
     text = "site string, at string, role string, event string, what string, count bigint"
     frame = spark.createDataFrame(rows, text).withColumn("at", F.to_timestamp("at"))
-    found = lists(spark, Span(None, None), 2, gaps=frame)["gaps"]
+    found = lists(spark, Span(None, None), {"aa": "aa", "bb": "bb"}, gaps=frame)["gaps"]
     assert [(row["role"], row["count"], row["times"]) for row in found] == [
         ("aa: mediator", 71, 2),
         ("bb: mediator", 5, 1),
@@ -113,9 +113,10 @@ def test_names_of_several_sites_are_told_apart(spark: SparkSession) -> None:
     one = decisions(spark, 1, 1)
     both = one.unionByName(one.withColumn("site", F.lit("bb")))
     span = Span(NOON, NOON)
-    names = [row["client"] for row in lists(spark, span, 2, decisions=both)["decisions_client"]]
-    assert sorted(names) == ["aa: c000", "bb: c000"]
-    (merged,) = lists(spark, span, 1, decisions=both)["decisions_client"]
+    sites = {"aa": "factory", "bb": "bb"}
+    found = lists(spark, span, sites, decisions=both)["decisions_client"]
+    assert sorted(row["client"] for row in found) == ["bb: c000", "factory: c000"]
+    (merged,) = lists(spark, span, {"aa": "factory"}, decisions=both)["decisions_client"]
     assert merged["client"] == "c000"
 
 

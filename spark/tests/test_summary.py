@@ -62,7 +62,7 @@ def test_tables_are_not_new_before_the_page_is(
     for name in ("ingest", "settle", "_shown"):
         monkeypatch.setattr(job, name, nothing)
     monkeypatch.setattr(job, "_measured", lambda *_: ({}, {}))
-    monkeypatch.setattr(job, "_summary", lambda *_: {"headline": CLEAN})
+    monkeypatch.setattr(job, "_summary", lambda *_: {"headline": CLEAN, "sites": {}})
     monkeypatch.setattr(job, "_why", lambda *_: [])
     monkeypatch.setattr(job, "render", ended)
     with pytest.raises(KeyboardInterrupt):

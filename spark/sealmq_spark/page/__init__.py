@@ -17,16 +17,17 @@ from .traffic import Shown
 # None: nothing is to be said, and nobody misses it.
 Section = Callable[[Mapping[str, Any], Shown], Markup | None]
 
+# First what the gateway's people come for; then what the rig's and the benches' do.
 _SECTIONS: tuple[tuple[str, str, Section], ...] = (
+    ("decisions", "Decisions", traffic.decisions),
+    ("refusals", "Replays and forgeries", traffic.refusals),
+    ("disclosures", "Disclosures", officer.disclosures),
+    ("gaps", "Gaps in the logs", alarms.gaps),
+    ("unenforced", "Not enforced", traffic.unenforced),
+    ("changed", "Changed clients", traffic.changed),
+    ("labelling", "Labelling", officer.labelling),
     ("regressions", "Regressions", alarms.regressions),
     ("nonces", "Nonces", alarms.nonces),
-    ("gaps", "Gaps in the logs", alarms.gaps),
-    ("decisions", "Decisions", traffic.decisions),
-    ("unenforced", "Not enforced", traffic.unenforced),
-    ("refusals", "Replays and forgeries", traffic.refusals),
-    ("changed", "Changed clients", traffic.changed),
-    ("disclosures", "Disclosures", officer.disclosures),
-    ("labelling", "Labelling", officer.labelling),
     ("costs", "Costs", costs.costs),
     ("stages", "Latency by stage", rig.stages),
     ("behaviours", "Boards and behaviours", rig.behaviours),

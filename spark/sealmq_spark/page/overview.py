@@ -27,11 +27,15 @@ class Tile:
 
 
 def masthead(summary: Mapping[str, Any]) -> Markup:
-    """Title, and what the logs span."""
-    began, ended = summary.get("began"), summary.get("ended")
+    """Title, of which sites, what the logs span, and how old their newest line was."""
+    began, ended, made = summary.get("began"), summary.get("ended"), summary.get("made")
     span = f"Logs from {words.when(began)} to {words.when(ended)} UTC" if began else "No times"
-    made = f"made {words.when(summary.get('made'))} UTC"
-    return tag("header", tag("h1", "SealMQ report"), tag("p", f"{span}; {made}. ", _LOCAL))
+    age = words.age(ended, made)
+    newest = f", the newest line {age} old" if age else ""
+    names = [named(str(name), 64) for name in (summary.get("sites") or {}).values()]
+    of = [": ", *(part for name in names for part in (name, ", "))][:-1] if names else []
+    said = f"{span}; made {words.when(made)} UTC{newest}. "
+    return tag("header", tag("h1", "SealMQ report", of), tag("p", said, _LOCAL))
 
 
 _LOCAL = "All times are UTC."
@@ -82,21 +86,21 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
     passed, failed = headline.get("passed"), headline.get("failed")
     gaps = (summary.get("tables") or {}).get("gaps")
     return [
+        _plain("denied", denied, "decisions", f"{share} of all" if share else ""),
+        _counted("forged", headline.get("forged"), "refusals", "look", "refused"),
+        _counted("replayed", headline.get("replayed"), "refusals", "look", "refused"),
+        _plain("disclosed", headline.get("disclosed"), "disclosures", "messages to readers"),
+        _counted("not enforced", headline.get("unenforced"), "unenforced", "look", "let pass"),
+        _counted("changed clients", headline.get("changed"), "changed", "look"),
+        # Its section is there when it has something to say.
+        *([_counted("gaps in the logs", gaps, "gaps", "look")] if gaps else []),
+        _plain("labelled", headline.get("labelled"), "labelling", "topics"),
         _counted("regressions", headline.get("regressions"), "regressions", "bad"),
         _counted("nonces used twice", headline.get("nonces_repeated"), "nonces", "bad",
                  _of(headline.get("nonces"), "pairs")),
-        # Its section is there when it has something to say.
-        *([_counted("gaps in the logs", gaps, "gaps", "look")] if gaps else []),
-        _counted("forged", headline.get("forged"), "refusals", "look", "refused"),
-        _counted("replayed", headline.get("replayed"), "refusals", "look", "refused"),
-        _counted("not enforced", headline.get("unenforced"), "unenforced", "look", "let pass"),
-        _counted("changed clients", headline.get("changed"), "changed", "look"),
         _counted("failed", failed, "behaviours", "look", _of(passed, "passed", "")),
         _counted("flaky", headline.get("flaky"), "flaky", "look"),
         _counted("quarantined", quarantined, "quarantine", "look", "lines no contract has"),
-        _plain("denied", denied, "decisions", f"{share} of all" if share else ""),
-        _plain("disclosed", headline.get("disclosed"), "disclosures", "messages to readers"),
-        _plain("labelled", headline.get("labelled"), "labelling", "topics"),
     ]  # fmt: skip
 
 

@@ -161,3 +161,9 @@ def when(text: str | None, seconds: bool = False) -> str:
     if at is None:
         return DASH
     return at.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def age(at: str | None, then: str | None) -> str:
+    """How long before `then` that was; "" where one is not known."""
+    a, b = instant(at), instant(then)
+    return duration(max(0, (b - a).total_seconds() * 1000)) if a and b else ""

@@ -135,7 +135,7 @@ def test_the_audit_finds_what_is_broken(browser: Browser) -> None:
             "main.innerHTML = window.whole;"
             "const svg = main.querySelector('svg.plot'), mark = svg.querySelector('.mark');"
             "const [text, other] = svg.querySelectorAll('text');"
-            "const name = main.querySelector('.rows tbody .name');"
+            "const name = main.querySelector('#regressions .rows tbody .name');"
             "const cell = main.querySelector('.data td:last-child');"
             "const figure = main.querySelector('figure'), section = figure.closest('section');"
             + change

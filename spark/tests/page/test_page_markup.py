@@ -119,7 +119,7 @@ def test_what_a_wrong_clock_dated_is_shown_without_its_time() -> None:
 def test_gaps_stand_near_the_top_and_only_where_there_are_any() -> None:
     summary, shown = case("full")
     html = page.render(summary, shown)
-    places = [html.index(f'<section id="{name}"') for name in ("nonces", "gaps", "decisions")]
+    places = [html.index(f'<section id="{name}"') for name in ("disclosures", "gaps", "unenforced")]
     assert places == sorted(places)
     for text in ("4,096", "message bytes", "journal-dropped", "log-recovered", "disk was full"):
         assert text in html[places[1] : places[2]]
@@ -134,6 +134,28 @@ def test_gaps_stand_near_the_top_and_only_where_there_are_any() -> None:
     summary, shown = case("well")
     summary["tables"]["gaps"], shown["gaps"] = 1, case("full")[1]["gaps"][:1]
     assert "Worth a look: gaps in the logs." in page.render(summary, shown)
+
+
+def test_what_the_gateway_refused_and_disclosed_stands_before_the_rig_s_findings() -> None:
+    html = page.render(*case("full"))
+    first = ("decisions", "refusals", "disclosures", "regressions", "nonces", "costs")
+    places = [html.index(f'<section id="{name}"') for name in first]
+    tiles = [html.index(f'<span class="what">{name}') for name in ("denied", "forged", "disclosed")]
+    bench = [html.index(f'<span class="what">{name}') for name in ("regressions", "nonces")]
+    assert places == sorted(places)
+    assert max(tiles) < min(bench)
+
+
+def test_the_page_says_which_sites_and_how_old_its_newest_line_was() -> None:
+    summary, shown = case("full")
+    summary["sites"] = {"000000aa": "factory", "000000bb": "<hall>"}
+    summary["ended"], summary["made"] = "2026-11-21T05:58:00Z", "2026-11-21T07:28:00Z"
+    head = page.render(summary, shown).partition("</header>")[0]
+    assert "factory" in head
+    assert "&lt;hall&gt;" in head
+    assert re.search(r"the newest line 1\.5\sh old", head)
+    summary["ended"] = None
+    assert "newest line" not in page.render(summary, shown)
 
 
 def test_all_well_is_said() -> None:

@@ -1,0 +1,31 @@
+"""Sites are shown by the names that their processes say at their start."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyspark.sql import SparkSession
+
+from audit_table import NOON, record, table
+from sealmq_spark.headline import site_names
+
+
+def test_a_site_has_its_newest_name_and_its_number_where_it_has_none_or_a_namesake(
+    spark: SparkSession,
+) -> None:
+    later = NOON + timedelta(hours=1)
+    records = [
+        record("start", site="000000aa", name="old"),
+        record("start", at=later, site="000000aa", name="factory"),
+        record("start", at=later + timedelta(hours=1), site="000000aa"),
+        record("start", site="000000bb"),
+        record("start", site="000000cc", name="lab"),
+        record("stop", site="000000dd"),
+        record("start", site="000000dd", name="lab"),
+    ]
+    assert site_names(table(spark, records)) == {
+        "000000aa": "factory",
+        "000000bb": "000000bb",
+        "000000cc": "lab (000000cc)",
+        "000000dd": "lab (000000dd)",
+    }
