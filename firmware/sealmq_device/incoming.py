@@ -165,6 +165,9 @@ class Incoming(Joined):
         if op == OP_RECORD:
             self._reads().add(said)
         elif op == OP_RECEIPT:
+            said = self._denied
+            if said is not None and said[0] == _WHAT_PUBLISH and s.receipted(said[1]):
+                self._denied = None  # a receipt beats a notice (SPEC.md 4.4)
             self._daily()
         elif op == OP_TIME:
             if s.clock_conflict and not conflict:
@@ -191,14 +194,11 @@ class Incoming(Joined):
             self._denied = said
             if said[0] == _WHAT_CONTROL:
                 self._doubt = said  # nothing acknowledges a command
-        elif not said[1] and said[0] == _WHAT_PUBLISH and self._awaited:
-            self._doubt = said
         elif not said[1] and said[0] == _WHAT_CONTROL and self._asking:
             self._doubt = said
 
-    # A PUBLISH whose tag did not verify is not acknowledged (SPEC.md 4.4): ours was changed on its
-    # way, or another was put beside it. The stored packet can be sent again. And a request for
-    # roots may be refused.
+    # A command, or a request for roots, may be refused. A PUBLISH that did not verify says nothing
+    # about ours: if it was, the connection ends and what is stored is sent again (SPEC.md 4.5).
     def _check(self) -> None:
         said = self._doubt
         if said is not None:

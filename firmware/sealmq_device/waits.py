@@ -4,8 +4,6 @@ import asyncio
 
 from micropython import const
 
-from sealmq_spec.errors import from_notice
-
 from . import client
 
 _TYPING = False
@@ -17,7 +15,6 @@ if _TYPING:
     from .incoming import Notice
 
 _LAST_CTR = const(0xFFFFFD)
-_WHAT_PUBLISH = const(1)
 _WRONG_EPOCH = const(6)
 
 
@@ -65,38 +62,40 @@ class Core(client.Client):
         client.Client._acked(self, first, body)
         if len(body) > 1:
             wait = self.waits.pop(first << 16 | body[0] << 8 | body[1], None)
-            if wait is not None:
-                wait.end(body)
+            if wait is None:
+                return
+            if wait.got is None or self.receipted(wait.ctr):
+                wait.got = body
+            elif wait.got[2] == _WRONG_EPOCH:
+                self.outdated.append(wait)
+                return
+            wait.event.set()
 
     def _noticed(self, said: "Notice") -> None:
         ctr = said[1]
         if ctr:
             for wait in list(self.waits.values()):
                 if wait.ctr == ctr:
-                    del self.waits[wait.key]
                     wait.got = said
-                    if said[2] == _WRONG_EPOCH and wait.raw:
-                        self.outdated.append(wait)
-                    else:
+                    # A receipt may still say more; the PUBACK comes last (SPEC.md 4.5).
+                    if not wait.raw:
+                        del self.waits[wait.key]
                         wait.event.set()
-        elif said[0] == _WHAT_PUBLISH:
-            # Which of them it is about is not known (SPEC.md 4.4): all can be sent again.
-            self.fail(from_notice(said), True)
         client.Client._noticed(self, said)
 
     def _deliver(self, message: "Message") -> None:
         client.Client._deliver(self, message)
         pulse(self.mail)
 
-    # Ends all waits, or those for a PUBACK, without one. What they sent is kept for resend().
-    def fail(self, error: Exception, published: bool = False) -> None:
+    # Ends all waits. What they sent is kept for resend().
+    def fail(self, error: Exception) -> None:
         for wait in list(self.waits.values()):
-            if wait.raw or not published:
-                del self.waits[wait.key]
+            del self.waits[wait.key]
+            if wait.got is None:
                 if wait.raw:
                     self._keep(wait.ctr, wait.pid, wait.raw)
                 wait.error = error
-                wait.event.set()
+            wait.event.set()
 
     # Under way again, or not to be.
     def told(self) -> None:

@@ -29,7 +29,7 @@ from sealmq.mediator.journal import Journal
 from sealmq.mediator.publishing import Publishing
 from sealmq.mediator.retained import Retained
 from sealmq.mediator.upstream import BrokerAddress
-from sealmq.mediator.wrap import open_m2, seal_m3
+from sealmq.mediator.wrap import open_m2, seal_m3, verify_m2
 from sealmq.mqtt import Puback, Publish
 from sealmq.order import Order
 from sealmq.site.config import loads
@@ -138,9 +138,9 @@ class Bench:
         raw = TOPIC.encode()
         m2 = self.messages()[0].payload
         client = self.world.ring.clients[SENSOR]
-        body = open_m2(
-            self.publisher.link, self.world.ring, client, raw, m2, 2, NOW_MS // 1000
-        ).body
+        link = self.publisher.link
+        verified = verify_m2(link, raw, m2, 2)
+        body = open_m2(link, self.world.ring, client, verified, 2, NOW_MS // 1000).body
         m3 = seal_m3(self.world.ring, label, self.hub.order, 0, raw, body, NOW_MS)
         delivering = Delivering(self.reader)
         delivering.begin()

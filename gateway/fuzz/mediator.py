@@ -22,6 +22,7 @@ from sealmq.mediator.wrap import (
     rewrap,
     seal_m3,
     tag_of,
+    verify_m2,
 )
 from sealmq.mqtt import Connect, Decoder, MqttError, build
 from sealmq.order import Order
@@ -106,7 +107,8 @@ class Fuzz(Target):
         if draw.number() % 8 == 7:
             topic, flags = draw.pick(TOPICS), draw.number()
         ring, who = self._ring, self._ring.clients[7]
-        opened = open_m2(link, ring, who, topic, m2, flags, NOW, (40,), draw.number() % 2 == 1)
+        verified = verify_m2(link, topic, m2, flags & 7)
+        opened = open_m2(link, ring, who, verified, flags, NOW, (40,), draw.number() % 2 == 1)
         if opened.kind == 2:
             fired(opened.body, opened.start, opened.tlv, NOW * 1000)
         link.look(opened.ctr, 1)

@@ -125,7 +125,7 @@ class Scene:
             self.subscribing.restore(self.conn.kept_subs.rows)
 
     def _refuse(
-        self, what: int, ctr: int, error: SealError, rule: str, topic: str, event: str
+        self, what: int, error: SealError, rule: str, event: str = "", topic: str = ""
     ) -> None:
         self.refused.append((rule, topic))
 

@@ -237,6 +237,14 @@ def answer(raw: RawClient) -> tuple[int, bytes]:
         raw.control(got)
 
 
+def last_words(raw: RawClient) -> list[tuple[int, int, int, str]]:
+    """The notices up to the connection's end, before which nothing else may come."""
+    while (got := raw.wire.read()) is not None:
+        assert got[1][2:5] == CONTROL, f"{got} where the end was due"
+        raw.control(got)
+    return notices(raw)
+
+
 def pid_of(n: int) -> bytes:
     """A packet id's two bytes."""
     return n.to_bytes(2, "big")

@@ -53,6 +53,7 @@ class EvilPath:
         folder.mkdir(parents=True)
         file = folder / "sealmq.json"
         file.write_text(json.dumps(told))
+        file.chmod(0o600)  # the CLI takes no other
         return file
 
     def honest(self) -> None:

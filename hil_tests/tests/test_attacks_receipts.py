@@ -83,7 +83,9 @@ def test_receipts_of_another_session_and_connection(
 def test_a_message_that_the_network_changed(
     evil: EvilScene, path: EvilPath, enrolment: Path
 ) -> None:
-    """Not acknowledged: the stored packet goes out again, and arrives once."""
+    """Not acknowledged, and the connection ends: the stored packet goes out in the next one, and
+    arrives once.
+    """
 
     def bend(line: Between, first: int, body: bytes) -> Packets:
         if first & 0xF6 == 0x32:
@@ -92,34 +94,44 @@ def test_a_message_that_the_network_changed(
 
     with device(enrolment) as sensor:
         path.up = bend
-        with pytest.raises(DeviceError, match="Unauthentic"):
+        with pytest.raises(DeviceError, match="OSError"):
             sensor.do("send", topic=TOPIC.decode(), payload="bent")
         path.honest()
+        sensor.connect()
         sensor.do("resend")
         sensor.publish(TOPIC.decode(), "next")
     heard = evil.heard()
     assert heard == [(TOPIC, b"bent", LIVE), (TOPIC, b"next", LIVE)]
 
 
+@pytest.mark.parametrize("first", [0x30, 0x32])
 def test_a_notice_that_the_network_provoked(
-    evil: EvilScene, path: EvilPath, enrolment: Path
+    evil: EvilScene, path: EvilPath, enrolment: Path, first: int
 ) -> None:
-    """A packet injected beside the client's own does not make it give up its own."""
+    """A packet injected beside the client's own does not make it give up its own.
 
-    def inject(line: Between, first: int, body: bytes) -> Packets:
-        if first & 0xF6 != 0x32:
-            return [(first, body)]
-        at = 4 + int.from_bytes(body[:2], "big")
-        noise = body[: at + 9] + bytes(len(body) - at - 9)
-        return [(first, noise), (first, body)]
+    One with QoS 1 ends the connection, as its end by any other means would.
+    """
+
+    def inject(line: Between, got: int, body: bytes) -> Packets:
+        if got & 0xF6 != 0x32:
+            return [(got, body)]
+        at = 2 + int.from_bytes(body[:2], "big")
+        front = body[: at + 2] if first & 6 else body[:at]
+        noise = front + body[at + 2 : at + 11] + bytes(len(body) - at - 11)
+        return [(first, noise), (got, body)]
 
     with device(enrolment) as sensor:
         path.up = inject
-        # It cannot tell whose the refused packet was, and keeps its own.
-        with pytest.raises(DeviceError, match="Unauthentic"):
-            sensor.do("send", topic=TOPIC.decode(), payload="mine")
-        path.honest()
-        sensor.do("resend")
+        if first & 6:
+            with pytest.raises(DeviceError, match="OSError"):
+                sensor.do("send", topic=TOPIC.decode(), payload="mine")
+            path.honest()
+            sensor.connect()
+            sensor.do("resend")
+        else:
+            ctr = sensor.do("send", topic=TOPIC.decode(), payload="mine")["ctr"]
+            assert sensor.do("ask", ctr=ctr, seconds=30)["receipted"]
     assert evil.heard() == [(TOPIC, b"mine", LIVE)]
 
 

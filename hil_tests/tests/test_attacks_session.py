@@ -23,6 +23,7 @@ from attack_scene import (
     answer,
     garbage,
     hand_over,
+    last_words,
     notices,
     pid_of,
     scene,
@@ -79,7 +80,8 @@ def _foreign(raw: RawClient, pid: int) -> bytes:
 
 def test_a_refused_packet_leaves_its_id_to_an_honest_message(stage: Scene, raw: RawClient) -> None:
     raw.wire.send(publish(TOPIC, garbage(1, 0), QOS2, 7))
-    assert raw.barrier() == []
+    assert [n[1:3] for n in last_words(raw)] == [(0, UNAUTHENTIC)]
+    again(raw, 0)
     hand_over(raw, raw.seal(TOPIC, b"behind garbage", flags=4), 7)
     raw.wire.send(_foreign(raw, 7))
     assert answer(raw) == (0x50, pid_of(7))
@@ -87,15 +89,18 @@ def test_a_refused_packet_leaves_its_id_to_an_honest_message(stage: Scene, raw: 
     assert [p for _, p, _ in stage.heard()] == [b"behind garbage", b"behind a refusal"]
 
 
-def test_garbage_under_an_id_that_is_under_way_changes_nothing(
+def test_garbage_under_an_id_that_is_under_way_is_not_acknowledged(
     stage: Scene, raw: RawClient
 ) -> None:
-    raw.wire.send(publish(TOPIC, raw.seal(TOPIC, b"under way", flags=4), QOS2, 7))
+    """The connection ends; the honest message comes through in the next one."""
+    sealed = raw.seal(TOPIC, b"under way", flags=4)
+    low = raw.session.ctr
+    raw.wire.send(publish(TOPIC, sealed, QOS2, 7))
     assert answer(raw) == (0x50, pid_of(7))
     raw.wire.send(publish(TOPIC, garbage(2, 0), QOS2, 7))
-    assert raw.barrier() == []
-    raw.wire.send(packet(0x62, pid_of(7)))
-    assert answer(raw) == (0x70, pid_of(7))
+    assert [n[1:3] for n in last_words(raw)] == [(0, UNAUTHENTIC)]
+    again(raw, low)
+    hand_over(raw, sealed, 7, QOS2 | DUP)
     assert [payload for _, payload, _ in stage.heard()] == [b"under way"]
 
 

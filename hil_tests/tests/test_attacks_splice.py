@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from attack_scene import LIVE, QOS1, TOPIC, notices
+from attack_scene import LIVE, QOS1, TOPIC, again, last_words, notices
 from evil_scene import EvilScene
 from evil_seals import Sender, m1, m3, m3_head, now_of, opened, outer
 from wire import RawClient, publish
@@ -86,8 +86,14 @@ def test_the_network_moves_a_publish(
 ) -> None:
     before = len(evil.evil.published)
     raw.wire.send(publish(topic, raw.seal(TOPIC, b"21.5"), first, 1))
-    assert raw.barrier() == []
-    assert [n[3] for n in notices(raw)] == ["mediator.publish.unauthentic"]
+    if first & 6:
+        # Not acknowledged: it may be the client's own, which it sends again when it is back.
+        told = last_words(raw)
+        again(raw, 0)
+    else:
+        assert raw.barrier() == []
+        told = notices(raw)
+    assert [n[3] for n in told] == ["mediator.publish.unauthentic"]
     assert evil.heard() == []
     # The teller's last word is all that went to the broker.
     assert len(evil.evil.published) == before + 1

@@ -10,7 +10,7 @@ import os
 import pytest
 from sealmq_spec.const import CLEAR, RETAINED, WILL
 
-from attack_scene import LIVE, QOS1, TOPIC, answer, notices, pid_of
+from attack_scene import LIVE, QOS1, TOPIC, again, answer, last_words, notices, pid_of
 from evil_scene import EvilScene
 from wire import CONTROL, RawClient, packet, publish, text
 
@@ -64,7 +64,11 @@ def test_a_client_clears_what_is_retained_without_a_seal(
     evil.caught(STATE, b"shut", raw, QOS1 | 1)
     before = len(evil.evil.published)
     raw.wire.send(publish(STATE, b"", first, 9))
-    assert raw.barrier() == []
+    if first & 6:
+        assert [n[:3] for n in last_words(raw)] == [(1, 0, 1)]
+        again(raw, 0)
+    else:
+        assert raw.barrier() == []
     assert evil.evil.retained[STATE] != b""
     # Nor with the seal of something else.
     raw.wire.send(publish(STATE, raw.seal(STATE, b"full", 1, CLEAR), 0x31))

@@ -1,4 +1,4 @@
-"""PUBLISH up to an honest mediator (§3.2, §6.1, steps 1 to 3), and what comes back (§4.4).
+"""PUBLISH up to an honest mediator (§3.2, §6.1, steps 1 to 4), and what comes back (§4.4).
 
 Here the attacker is the network, which also forges PUBACKs on both sides of the mediator's back: to
 the client. Time is in steps of W. The client restarts once.
@@ -45,7 +45,7 @@ class Publishing(World):
         "m2-binds-topic": "m2's associated data has the topic (§3.2)",
         "m2-binds-flags": "m2's associated data has QoS and RETAIN (§3.2)",
         "m2-window": "a ctr counts once (§6.1, step 2)",
-        "s1-fresh": "s1 is within W at QoS 0, within life above (§6.1, step 3)",
+        "s1-fresh": "s1 is within W at QoS 0, within life above (§6.1, step 4)",
         "m2-of-session": "salt enters the link key and m2's nonce (§2, §3.2)",
         "retained-order-up": "a retained message below the newest passed is refused (§6.1)",
         "receipt": "a client that doubts its network believes receipts, not PUBACKs (§4.4)",

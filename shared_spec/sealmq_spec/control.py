@@ -5,6 +5,8 @@ import struct
 from .aead import check_tag, seal, tag, unseal
 from .b64 import b64u, unb64u
 from .const import (
+    CCM,
+    CHACHA,
     CONTROL,
     DOWN,
     DOWN_HEAD,
@@ -86,6 +88,8 @@ def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, 
     if (n == _PROOF_CHARS) != (gen == 0):
         raise Malformed("a tag comes with gen > 0 and only then: gen %d" % gen)
     flags, conn, low = t[0] & 15, t[8] << 16 | t[9], t[10] << 16 | t[11]
+    if t[0] >> 4 not in (CCM, CHACHA):
+        raise Unsupported("suite %d in the proof" % (t[0] >> 4))
     if flags & ~(WANT_KG_TIME | FRESH_TOKENS):
         raise Unsupported("flags %d in the proof" % flags)
     if not gen and (flags or conn or low):

@@ -48,6 +48,7 @@ if _TYPING:
     from typing import Any
 
 _TOPICS = 16
+_WHAT_PUBLISH = 1
 _KNOWN = (TLV_KG_TIME,)
 _KG_ALONE = KGTIME_LEN + 3  # a block that holds KG time and nothing else, the usual one
 _KIND_INNER = N_INNER[0]
@@ -190,8 +191,9 @@ class Session(BootSession):
     # --- what comes in on !c1 ---
 
     # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code,
-    # rule, reason); epoch -> (label, epoch, kseq, end); record -> bytes; time -> ms; reply -> (ctr,
-    # bytes). Unknown ops -> (op, None). o: where the packet begins.
+    # rule, reason), ctr 0 for a PUBLISH that a receipt has confirmed; epoch -> (label, epoch, kseq,
+    # end); record -> bytes; time -> ms; reply -> (ctr, bytes). Unknown ops -> (op, None). o: where
+    # the packet begins.
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
         return self.down_in(bytearray(packet), mono, o)
 
@@ -215,7 +217,10 @@ class Session(BootSession):
             self.top, self.mask = control.get_receipt(body)
             return op, (self.top, self.mask)
         if op == OP_NOTICE:
-            return op, control.get_notice(body)
+            said = control.get_notice(body)
+            if said[0] == _WHAT_PUBLISH and self.receipted(said[1]):
+                said = (_WHAT_PUBLISH, 0) + said[2:]  # a receipt beats a notice
+            return op, said
         if op == OP_EPOCH:
             return op, self._epoch(body)
         if op == OP_RECORD:

@@ -167,6 +167,15 @@ def _m2(cases: Cases) -> None:
     good("utf8-topic", "a topic in UTF-8", c, topic=UTF8)
     good("will", "a will: untimed, QoS 1", c, flags=2, kind=WILL, t_pub=0)
     good("label-other-suite", "label of suite 2 on a link of suite 1", client(1, 2))
+    # It verifies, so its refusal is the client's own and can be named (4.5).
+    good("reserved-topic", "a reserved topic, refused behind the tag", c, flags=2, topic=b"$SYS/x")
+    good(
+        "topic-1025",
+        "a topic of 1,025 bytes, refused behind the tag",
+        c,
+        flags=2,
+        topic=LONG + b"x",
+    )
 
     inner = m1(c, TOPIC, PLAIN, 5, T)
     packet = m2(c, TOPIC, inner, 5, T, 2, b"\x00")

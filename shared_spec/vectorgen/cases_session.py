@@ -6,7 +6,7 @@ from .case import Cases, Json
 from .cases_envelopes import NAMES, T
 from .control import down, proof_head, up, welcome
 from .envelopes import CLEAR, RETAINED, WILL
-from .model import Order, client, rnd, tlv, u
+from .model import Client, Order, client, rnd, tlv, u
 from .session_steps import (
     MS,
     Talk,
@@ -136,6 +136,7 @@ def _in(t: Talk) -> None:
     notice = u(3, 1) + u(1, 1) + u(20, 3) + u(5, 1) + u(9, 1) + text
     says2 = [1, 20, 5, "labels.rp", "the topic has another label"]
     t.tell("notice", "4.4", "a notice", c, *ready(c), hear(down(c, order(6), 1, notice), 3, says2))
+    _receipt_and_notice(t, c)
     wrong = down(c, order(6), 1, notice[:9])
     t.tell("notice-cut", "4.4", "a notice that is cut", c, *ready(c), refuse(wrong, "malformed"))
     unknown = down(c, order(6), 1, b"\x70abc")
@@ -185,6 +186,43 @@ def _in(t: Talk) -> None:
         *ready(c),
         refuse(down(c, order(6), 1, body), "malformed"),
     )
+
+
+def _receipt_and_notice(t: Talk, c: Client) -> None:
+    """What a receipt has shown is delivered, whatever a notice says (4.4)."""
+    shown, not_shown = 20, 19
+    receipt = b"\x02" + u(shown, 3) + u(0b101, 8)
+    taken = hear(down(c, order(6), 1, receipt), 2, [shown, u(0b101, 8).hex()])
+
+    def notice(seq: int, what: int, ctr: int, told: int, conn: int = 1) -> Json:
+        body = u(3, 1) + u(what, 1) + u(ctr, 3) + u(4, 1) + u(4, 1) + b"rule" + b"it came before"
+        packet = down(c, order(seq), conn, body)
+        return hear(
+            packet, 3, [what, told, 4, "rule", "it came before"], 9500 if conn > 1 else 1500
+        )
+
+    def yes(ctr: int) -> Json:
+        return {"do": "receipted", "ctr": ctr, "out": {"yes": True}}
+
+    for name, what, steps in (
+        ("receipt-then-notice", "a notice behind the receipt of its ctr names nobody",
+         [taken, notice(7, 1, shown, 0), yes(shown)]),
+        ("receipt-then-notice-lower", "likewise of an earlier ctr that the receipt shows",
+         [taken, notice(7, 1, 18, 0), yes(18)]),
+        ("notice-then-receipt", "a notice before the receipt of its ctr: the receipt counts",
+         [notice(5, 1, shown, shown), taken, yes(shown)]),
+        ("receipt-of-another", "a notice of a ctr that the receipt does not show",
+         [taken, notice(7, 1, not_shown, not_shown)]),
+        ("receipt-then-notice-above", "a notice of a ctr above the receipt's top",
+         [taken, notice(7, 1, shown + 1, shown + 1)]),
+        ("receipt-then-notice-command", "a receipt says nothing of a control packet of that ctr",
+         [taken, notice(7, 4, shown, shown)]),
+        ("receipt-then-notice-nobody", "a notice that names nobody", [taken, notice(7, 1, 0, 0)]),
+    ):  # fmt: skip
+        t.tell(name, "4.4", what, c, *ready(c), *steps)
+    welcomed = hear(down(c, order(1), 2, welcome(MS + 8000, top=shown, mask=1)), 1, 0, 9500)
+    steps = [*ready(c), *connect(c, 2, 1, mono=9000), welcomed, notice(2, 1, shown, 0, 2)]
+    t.tell("welcome-then-notice", "4.4", "the receipt in a welcome counts likewise", c, *steps)
 
 
 def add(cases: Cases) -> None:

@@ -15,7 +15,7 @@ from sealmq_spec.session import Session
 
 from . import events as ev
 from .bell import Bell
-from .errors import ConnectionLost, refusal
+from .errors import ConnectionLost, Refused, refusal
 from .inbox import Inbox
 from .values import Notice, Options
 from .waiters import Waiters
@@ -40,6 +40,9 @@ class Desk:
         self.replies: Waiters[bytes] = Waiters(self.bell)
         self.notices: deque[Notice] = deque(maxlen=_NOTICES)
         self._on_notice = on_notice
+        # Messages that a notice refuses, by ctr, until their acknowledgement comes: up to then a
+        # receipt may say that they were accepted, and beats the notice (SPEC.md 4.4).
+        self._refused: dict[int, Refused] = {}
 
     def waits(self) -> bool:
         """Whether an operation waits for an answer."""
@@ -55,9 +58,14 @@ class Desk:
                 log.debug("refused on %s: %s", event.topic, event.error)
                 return event.ack
             case ev.Acked():
+                self._settle(event.ctr)
                 self.acks.resolve(event.ctr, None)
             case ev.Removed():
                 self.grants.resolve(event.ctr, 0)
+            case ev.Pong():
+                # A receipt that was owed came before it. QoS 0 has no other answer.
+                for ctr in [c for c in self._refused if self.acks.subject(c) is None]:
+                    self._settle(ctr)
             case ev.Replied():
                 self.replies.resolve(event.ctr, event.data)
             case ev.Granted():
@@ -94,6 +102,8 @@ class Desk:
 
     def fail(self, error: Exception) -> None:
         """No answer will come any more to what waits now."""
+        for ctr in list(self._refused):
+            self._settle(ctr)
         for waiters in (self.acks, self.grants, self.receipts, self.replies):
             waiters.fail(error)
         self.bell.ring()
@@ -102,6 +112,16 @@ class Desk:
         for ctr in self.receipts:
             if session.receipted(ctr):
                 self.receipts.resolve(ctr, None)
+        for ctr in list(self._refused):
+            if session.receipted(ctr):
+                del self._refused[ctr]
+
+    # Nothing more will say that a refused message was accepted.
+    def _settle(self, ctr: int) -> None:
+        error = self._refused.pop(ctr, None)
+        if error is not None:
+            self.acks.reject(ctr, error)
+            self.receipts.reject(ctr, error)
 
     def _granted(self, event: ev.Granted) -> None:
         if event.code != _REFUSED:
@@ -119,7 +139,12 @@ class Desk:
             if subject is not None:
                 somebody = True
                 error = refusal(notice.what, subject, notice.code, notice.rule, notice.reason)
-                waiters.reject(notice.ctr, error)
+                if notice.what == "publish":
+                    self._refused[notice.ctr] = error
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(_NOTICE_S, self._settle, notice.ctr)
+                else:
+                    waiters.reject(notice.ctr, error)
         if not somebody:
             self.notices.append(notice)
             if self._on_notice is not None:

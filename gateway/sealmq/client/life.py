@@ -29,7 +29,7 @@ from .errors import (
 )
 from .randomness import mono_ms, new_nonce
 from .state import own_epoch
-from .values import Options
+from .values import Notice, Options
 
 log = logging.getLogger("sealmq.client")
 
@@ -261,7 +261,7 @@ class Life:
                     self.outdated(core.session.epoch_seen)
                 elif isinstance(event, ev.Told):
                     self._door.refused(opened, event.notice)
-                    if event.notice.what == "publish" and event.notice.code == Stale.code:
+                    if _is_stale(event.notice):
                         self._doubt_clock()
                 elif isinstance(event, ev.Answer):
                     await self._door.answered(opened, event.packet)
@@ -367,6 +367,11 @@ def final(error: ClientError | SealError) -> bool:
 
 # Filters in one SUBSCRIBE.
 FILTERS = 50
+
+
+def _is_stale(notice: Notice) -> bool:
+    """Whether a message of this client's was sealed by a wrong clock, it seems."""
+    return notice.what == "publish" and notice.ctr > 0 and notice.code == Stale.code
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

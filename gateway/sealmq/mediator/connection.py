@@ -43,6 +43,7 @@ from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
 from .link import Link
 from .opening import open_session
 from .publishing import Publishing
+from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
 from .strangers import source_of
 from .subscribing import Subscribing
 from .telling import Telling
@@ -52,13 +53,11 @@ Handler = Callable[[Any], Work]
 
 _CONTROL = CONTROL.decode()
 
-PUBLISH, SUBSCRIBE, UNSUBSCRIBE, CONTROL_PACKET, SESSION = 1, 2, 3, 4, 5
 _EVENTS = {
+    CONNECT: "connect-refused",
     PUBLISH: "publish-refused",
     SUBSCRIBE: "subscribe-refused",
     UNSUBSCRIBE: "subscribe-refused",
-    CONTROL_PACKET: "packet-refused",
-    SESSION: "packet-refused",
 }
 
 
@@ -151,8 +150,7 @@ class Connection(Channel):
             return self.controlling.provision(packet)
         else:
             error = SealError("only provisioning before there are keys")
-            self.refuse(SESSION, 0, error, rule="mediator.quarantine")
-            self.close("quarantine")
+            self.refuse(QUARANTINE, error, "mediator.quarantine")
         return None
 
     def _publish(self, packet: Publish) -> Work:
@@ -173,22 +171,39 @@ class Connection(Channel):
         self.send(build.publish(CONTROL, self.link.down(order, self.conn_no, body)))
 
     def refuse(
-        self, what: int, ctr: int, error: SealError, rule: str, topic: str = "", event: str = ""
+        self,
+        what: int,
+        error: SealError,
+        rule: str,
+        acknowledge: Callable[[], None] = lambda: None,
+        qos: int = 0,
+        event: str = "",
+        **about: str | None,
     ) -> None:
-        """One audit record and, once there is a link, one notice;
-        `error` says what arrived and what was expected.
+        """Answers a refused packet as the table in refusals.py has it: one audit record, a notice
+        once there is a link, the acknowledgement, the end of the connection.
+
+        `error` says what arrived and what was expected, and has the packet's counter if that has
+        verified. `about`: fields of the audit record.
         """
+        row = TABLE[what, qos > 0][proof_of(error)]
+        # Also behind the connection's end: a packet may have waited for the disk.
+        known = what != CONNECT and self.policy_conn is not None
         self.hub.audit.write(
-            event or _EVENTS[what],
-            # Also behind the connection's end: a packet may have waited for the disk.
-            client=self.client.name if self.policy_conn is not None else None,
+            event or _EVENTS.get(what, "packet-refused"),
+            client=self.client.name if known else None,
             peer=self.peer,
-            topic=topic or None,
             rule=rule,
             reason=str(error)[:500],
+            **about,
         )
         if self.state == "open":
+            ctr = error.ctr if row.named else 0
             self.down(control.notice(what, ctr, error.code, rule, str(error)))
+        if row.acknowledged:
+            acknowledge()
+        if row.ends:
+            self.close(f"refused: {rule}")
 
     def broken(self, error: ProtocolError) -> None:
         """The client broke MQTT: one record, the CONNACK code where MQTT has one, the end."""

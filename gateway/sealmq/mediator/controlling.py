@@ -43,13 +43,14 @@ from sealmq_spec.provision import get_ask
 from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
+from . import refusals
+from .refusals import QUARANTINE, of, rule_of
 from .strangers import source_of
 from .wrap import tag_of
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-_CONTROL_PACKET = 4
 # Header, body of at most 16,384 bytes, tag (SPEC.md 9).
 _MAX_UP = M2_HEAD + 16_384 + TAG
 # Provisioning requests of one connection, and in how many seconds (SPEC.md 7.2).
@@ -91,7 +92,7 @@ class Controlling:
             self._conn.link.mark(ctr, tag_of(packet.payload)).done = True
             return self._operation(ctr, body)
         except SealError as error:
-            self._refuse(ctr, error)
+            self._refuse(of(error, ctr))
         return None
 
     def _operation(self, ctr: int, body: bytes) -> Work:
@@ -127,11 +128,11 @@ class Controlling:
         try:
             name = family.decode()
         except UnicodeDecodeError:
-            self._refuse(ctr, Malformed("a family's name is ASCII"))
+            self._refuse(of(Malformed("a family's name is ASCII"), ctr))
             return
         answer = await self._judged(name, body)
         if isinstance(answer, Verdict):
-            self._refuse(ctr, Denied(answer.reason), answer.rule)
+            self._refuse(of(Denied(answer.reason), ctr), answer.rule)
             return
         said, client = answer.audit, conn.client.name
 
@@ -148,7 +149,7 @@ class Controlling:
         try:
             await hub.commit(list(answer.records), told)
         except StoreUnavailable as error:
-            self._refuse(ctr, Unavailable(str(error)), "mediator.command.unavailable")
+            self._refuse(of(Unavailable(str(error)), ctr), "mediator.command.unavailable")
             return
         finally:
             for row in rows:
@@ -186,7 +187,7 @@ class Controlling:
             if self._asking:
                 raise RateLimited("a provisioning request while another one is under way")
         except SealError as error:
-            self._refuse(0, error)
+            self._refuse(error)
             return None
         work = self._provision(packet.payload)
         if self._conn.state != "open":
@@ -207,7 +208,7 @@ class Controlling:
             if conn.state != "closed":
                 refused = _SEAL_ERRORS.get(type(error), Unavailable)(str(error))
                 rule = "mediator.control.ended" if self._old(error, request) else ""
-                self._refuse(0, refused, rule)
+                self._refuse(refused, rule)
             return
         conn.vouched(answer.client)
         conn.send(build.publish(CONTROL, answer.packet))
@@ -223,11 +224,9 @@ class Controlling:
         unproved = isinstance(error, KgUnauthentic)
         return unproved and client is not None and held <= client.ended > 0
 
-    def _refuse(self, ctr: int, error: SealError, rule: str = "") -> None:
-        rule = rule or "mediator.control." + type(error).__name__.lower()
-        self._conn.refuse(_CONTROL_PACKET, ctr, error, rule)
-        if self._conn.state == "quarantine":
-            self._conn.close("refused in quarantine")
+    def _refuse(self, error: SealError, rule: str = "") -> None:
+        packet = QUARANTINE if self._conn.state == "quarantine" else refusals.CONTROL
+        self._conn.refuse(packet, error, rule or rule_of("control", error))
 
 
 def _rows(answer: Proposal) -> set[tuple[str, str]]:

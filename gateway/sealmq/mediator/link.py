@@ -12,14 +12,15 @@ from hmac import compare_digest
 
 from sealmq.aead import Aead, make
 from sealmq_spec import control
-from sealmq_spec.const import RECEIPT_EVERY, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from sealmq_spec.const import MAX_TOPIC, RECEIPT_EVERY, USE_CONTROL, USE_DOWN, USE_PUBLISH
 from sealmq_spec.envelope import tail_m2
-from sealmq_spec.errors import Replay, TooLarge, Unsupported
+from sealmq_spec.errors import Replay, SealError, TooLarge, Unsupported
 from sealmq_spec.keys import link_key
 from sealmq_spec.topics import split_token
 from sealmq_spec.window import NEW, OLD, WIDTH, Window
 
 from .keyring import Client
+from .refusals import Repeated, of
 
 _FILTERS = 1024
 _BOOTS = 4
@@ -27,19 +28,21 @@ _TAILS = 64
 
 
 class Sent:
-    """A packet that was accepted.
+    """A packet that was let through, or that was refused for good.
 
-    `done`: nothing is left to forward; the broker has acknowledged it, QoS 2 to the end. `where` is
-    the connection on which it is under way, and `also` holds packet ids under which it came again.
-    `seq`: its number in the journal until the broker has it for good (PUBACK, PUBCOMP).
+    `refused`: by what and by which rule, None if it was let through. `done`: nothing is left to
+    forward; the broker has acknowledged it, QoS 2 to the end. `where` is the connection on which it
+    is under way, and `also` holds packet ids under which it came again. `seq`: its number in the
+    journal until the broker has it for good (PUBACK, PUBCOMP).
     """
 
-    __slots__ = ("also", "ctr", "done", "seq", "tag", "where")
+    __slots__ = ("also", "ctr", "done", "refused", "seq", "tag", "where")
 
     def __init__(self, ctr: int, tag: bytes) -> None:
         self.ctr = ctr
         self.tag = tag
         self.done = False
+        self.refused: tuple[SealError, str] | None = None
         self.where: object = None
         self.seq = 0
         self.also: list[int] = []
@@ -99,9 +102,11 @@ class Link:
         """What stands behind m2's header in its associated data."""
         tail = self._tails.get((topic, flags))
         if tail is None:
+            tail = tail_m2(self.site, self.client, self.mediator, flags, topic)
+            if len(topic) > MAX_TOPIC:
+                return tail
             if len(self._tails) >= _TAILS:
                 self._tails.clear()
-            tail = tail_m2(self.site, self.client, self.mediator, flags, topic)
             self._tails[topic, flags] = tail
         return tail
 
@@ -115,28 +120,33 @@ class Link:
         control.check_connect(self._control, self.site, self.mediator, self.salt, conn, raw, tag)
 
     def again(self, ctr: int, tag: bytes) -> Sent | None:
-        """The same packet, accepted before; compared in constant time."""
+        """The same packet, which came before. Ask only behind a verified tag: it covers what this
+        does not compare, topic and flags.
+        """
         sent = self.seen.get(ctr)
         return sent if sent is not None and compare_digest(sent.tag, tag) else None
 
     def look(self, ctr: int, low: int) -> None:
-        """Raises Replay unless ctr is new (SPEC.md 6.1, step 2). Ask only behind a verified tag."""
+        """Raises Repeated unless ctr is new (SPEC.md 6.1, step 2). Only behind a verified tag."""
         if ctr < low:
-            raise Replay(f"counter {ctr} is below {low}, the lowest that this connection announced")
+            text = f"counter {ctr} is below {low}, the lowest that this connection announced"
+            raise of(Repeated(text), ctr)
         state = self.window.look(ctr)
         if state == OLD:
-            raise Replay(f"counter {ctr} lies more than {WIDTH} below {self.window.top}")
+            text = f"counter {ctr} lies more than {WIDTH} below {self.window.top}"
+            raise of(Repeated(text), ctr)
         if state != NEW:
-            raise Replay(f"counter {ctr} came before with another packet")
+            raise of(Repeated(f"counter {ctr} came before"), ctr)
 
     def command(self, ctr: int) -> None:
         """Raises Replay for a command older than one that came: it would overwrite that."""
         if ctr < self.commanded:
-            raise Replay(f"a newer command came before, with counter {self.commanded}")
+            text = f"a newer command came before, with counter {self.commanded}"
+            raise of(Replay(text), ctr)
         self.commanded = ctr
 
     def mark(self, ctr: int, tag: bytes) -> Sent:
-        """Lets ctr through. Only behind a verified tag and a policy that allows."""
+        """ctr is used up. Only behind a verified tag, once the packet is judged."""
         self.window.mark(ctr)
         sent = Sent(ctr, tag)
         self.seen[ctr] = sent
@@ -175,12 +185,14 @@ class Link:
         )
         ctr = int.from_bytes(ctr_bytes, "big")
         if ctr < low:
-            raise Replay(f"token {ctr} is below {low}, the lowest that this connection announced")
+            text = f"token {ctr} is below {low}, the lowest that this connection announced"
+            raise of(Repeated(text), ctr)
         last = self._filters.get(plain)
         if last is not None and ctr < last[1]:
-            raise Replay(f"token {ctr} for {plain!r} is older than its last one, {last[1]}")
+            text = f"token {ctr} for {plain!r} is older than its last one, {last[1]}"
+            raise of(Repeated(text), ctr)
         if last is None and len(self._filters) >= _FILTERS:
-            raise TooLarge(f"{_FILTERS} filters in one boot session; no more are taken")
+            raise of(TooLarge(f"{_FILTERS} filters in one boot session; no more are taken"), ctr)
         self._filters[plain] = (op, ctr, tag)
         return plain, ctr
 

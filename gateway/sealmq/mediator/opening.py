@@ -6,6 +6,7 @@ A peer that fails learns a CONNACK code and nothing else; the audit log holds th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sealmq.broker.promises import NotPromised, check_publish, check_session
@@ -18,6 +19,7 @@ from sealmq_spec.provision import time_nonce
 from sealmq_spec.tlv import pack
 
 from .proof import Claim, Newest, claim_of, is_behind, verify
+from .refusals import CONNECT, rule_of
 from .rooms import NoPlace
 from .ruled import Ruled
 from .upstream import BrokerAddress, BrokerAway, Upstream
@@ -42,7 +44,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         _refuse(conn, packet, error, error.rule)
         return
     except SealError as error:
-        _refuse(conn, packet, error, "mediator.connect." + type(error).__name__.lower())
+        _refuse(conn, packet, error, rule_of("connect", error))
         return
     conn.client, conn.link, conn.conn_no = client, link, claim.conn
     conn.low, conn.token_low = claim.low, claim.token_low
@@ -70,7 +72,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
         hub.audit.write(event, client=client.name, reason=str(error)[:500])
         _end(conn, _UNAVAILABLE)
     except SealError as error:
-        _refuse(conn, packet, error, "mediator.will." + type(error).__name__.lower())
+        _refuse(conn, packet, error, rule_of("will", error))
 
 
 def _ask(conn: Connection) -> None:
@@ -109,14 +111,8 @@ def _quarantine(conn: Connection, claim: Claim) -> None:
 def _refuse(
     conn: Connection, packet: Connect, error: SealError, rule: str, code: int = _NOT_AUTHORISED
 ) -> None:
-    conn.hub.audit.write(
-        "connect-refused",
-        peer=conn.peer,
-        client_id=packet.client_id[:100] or None,
-        rule=rule,
-        reason=str(error)[:500],
-    )
-    _end(conn, code)
+    answer = partial(conn.send, build.connack(False, code))
+    conn.refuse(CONNECT, error, rule, answer, client_id=packet.client_id[:100] or None)
 
 
 def _end(conn: Connection, code: int) -> None:

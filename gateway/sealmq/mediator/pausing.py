@@ -20,13 +20,13 @@ from sealmq_spec.errors import SealError, Unavailable
 
 from .answers import Answers, OwnIds
 from .joints import NONE, Joint, Joints, Raw
+from .refusals import SUBSCRIBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .connection import Connection
 
-_SUBSCRIBE = 2
 REFUSED = 0x80
 # Orders of the mediator's own that one connection may have under way.
 _ORDERS = 64
@@ -191,4 +191,4 @@ class Pausing:
     def _tell(self, joint: Joint, rule: str, words: str) -> None:
         for raw in joint.raws:
             error = Unavailable(words)
-            self._conn.refuse(_SUBSCRIBE, 0, error, rule, raw, "subscribe-refused")
+            self._conn.refuse(SUBSCRIBE, error, rule, topic=raw)

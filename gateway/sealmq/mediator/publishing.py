@@ -11,24 +11,33 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from sealmq.broker.promises import check_publish
-from sealmq.families.api import CutTlv, PutTlv, SealTo
+from sealmq.families.api import CutTlv, PutTlv
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Publish, build
 from sealmq.store import StoreUnavailable
 from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, QUEUED, U24
-from sealmq_spec.errors import Denied, Malformed, Replay, SealError, Unavailable
+from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.tlv import pack
 from sealmq_spec.topics import check_topic
 
 from .link import Sent
+from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .underway import Underway
-from .wrap import Opened, open_m2, seal_m3, tag_of
+from .wrap import Opened, Verified, open_m2, seal_m3, tag_of, verify_m2
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-_PUBLISH = 1
-_RULE = "mediator.publish."
+
+def check_name(topic: str, raw: bytes) -> None:
+    """Refuses a topic on which no client may publish, whatever the policy says (SPEC.md 4.3, 9).
+
+    Ask only behind a verified tag: so the refusal is the client's own, and can be named.
+    """
+    if topic[0] in "$!@":
+        raise Denied(f"topics that begin with {topic[0]} are reserved")
+    if len(raw) > MAX_TOPIC:
+        check_topic(topic)
 
 
 class Publishing:
@@ -43,26 +52,23 @@ class Publishing:
         conn = self._conn
         now_ms = conn.hub.now_ms()
         payload = packet.payload
+        flags = packet.qos << 1 | packet.retain
+        ctr = 0
         try:
-            if packet.topic[0] in "$!@":
-                raise Denied(f"topics that begin with {packet.topic[0]} are reserved")
-            if len(packet.topic_raw) > MAX_TOPIC:
-                check_topic(packet.topic)
             if not payload:
                 raise Malformed("an empty payload carries no envelope; a sealed `clear` deletes")
+            verified = verify_m2(conn.link, packet.topic_raw, payload, flags)
+            ctr = verified.ctr
             tag = tag_of(payload)
-            sent = conn.link.again(int.from_bytes(payload[2:5], "big"), tag)
+            sent = conn.link.again(ctr, tag)
             if sent is not None:
-                self._again(packet, sent, now_ms)
+                self._again(packet, verified, sent, now_ms)
                 return None
-            opened = self.open(packet, now_ms)
-            try:
-                conn.link.look(opened.ctr, conn.low)
-            except SealError as error:
-                error.ctr = opened.ctr
-                raise
+            conn.link.look(ctr, conn.low)
+            check_name(packet.topic, packet.topic_raw)
+            opened = self._open(verified, flags, now_ms)
         except SealError as error:
-            self._refuse(packet, error, _RULE + type(error).__name__.lower())
+            self._refuse(packet, of(error, ctr))
             return None
         decision = self.ask(packet, opened, now_ms)
         if decision.allow and decision.label is not None:
@@ -70,20 +76,19 @@ class Publishing:
         self._finish(packet, opened, tag, decision, now_ms)
         return None
 
-    def open(self, packet: Publish, now_ms: int, will_bit: int = 0, again: bool = False) -> Opened:
-        """What m2 says; will_bit: 0x80 for a will; again: it came before. Raises SealError."""
+    def open_will(self, packet: Publish, now_ms: int) -> Opened:
+        """What the m2 of a will says. Raises SealError."""
+        flags = packet.qos << 1 | packet.retain
+        verified = verify_m2(self._conn.link, packet.topic_raw, packet.payload, flags)
+        check_topic(packet.topic)
+        check_name(packet.topic, packet.topic_raw)
+        return self._open(verified, flags | 0x80, now_ms)
+
+    def _open(self, verified: Verified, flags: int, now_ms: int, again: bool = False) -> Opened:
         conn = self._conn
-        return open_m2(
-            conn.link,
-            conn.hub.ring,
-            conn.client,
-            packet.topic_raw,
-            packet.payload,
-            packet.qos << 1 | packet.retain | will_bit,
-            now_ms // 1000,
-            conn.hub.known_tlv,
-            again,
-        )
+        now = now_ms // 1000
+        known = conn.hub.known_tlv
+        return open_m2(conn.link, conn.hub.ring, conn.client, verified, flags, now, known, again)
 
     def ask(self, packet: Publish, opened: Opened, now_ms: int) -> Decision:
         """The policy's question `publish`."""
@@ -107,8 +112,7 @@ class Publishing:
             await conn.hub.label_topic(conn.policy, decision, now_ms)
         except (StoreUnavailable, Unavailable) as error:
             event = "store-unavailable" if isinstance(error, StoreUnavailable) else ""
-            told = _of(opened, Unavailable(str(error)))
-            self._refuse(packet, told, "mediator.publish.unavailable", event)
+            self._refuse(packet, of(Unavailable(str(error)), opened.ctr), event=event)
             return
         if conn.state == "open":
             self._finish(packet, opened, tag, self.ask(packet, opened, now_ms), now_ms)
@@ -119,11 +123,11 @@ class Publishing:
         conn = self._conn
         if not decision.allow or decision.label is not None:
             reason = "the topic could not be labelled" if decision.allow else decision.reason
-            self._refuse(packet, _of(opened, Denied(reason)), decision.rule)
+            self._refuse(packet, of(Denied(reason), opened.ctr), decision.rule)
             return
         full = conn.hub.journal.refuses(conn.client.number) if packet.qos else None
         if full is not None:
-            self._refuse(packet, _of(opened, Unavailable(full)), "mediator.publish.journal")
+            self._refuse(packet, of(Unavailable(full), opened.ctr), "mediator.publish.journal")
             return
         broker = conn.hub.broker
         try:
@@ -136,8 +140,7 @@ class Publishing:
                 number = conn.client.number
                 conn.hub.retained_bytes.check(decision.topic, number, len(payload))
         except SealError as error:
-            rule = error.rule or _RULE + type(error).__name__.lower()
-            self._refuse(packet, _of(opened, error), rule)
+            self._refuse(packet, of(error, opened.ctr))
             return
         sent = conn.link.mark(opened.ctr, tag)
         self._forward(packet, sent, opened, decision, raw, payload)
@@ -216,14 +219,15 @@ class Publishing:
 
     # The same packet again (SPEC.md 6.1, step 2): acknowledged, and forwarded only if the broker it
     # was on its way to cannot have it any more.
-    def _again(self, packet: Publish, sent: Sent, now_ms: int) -> None:
+    def _again(self, packet: Publish, verified: Verified, sent: Sent, now_ms: int) -> None:
         conn = self._conn
         packet_id = packet.packet_id
-        if not packet.qos:
-            raise _numbered(Replay(f"counter {sent.ctr} came before"), sent.ctr)
-        if sent.ctr < conn.low:
-            text = f"counter {sent.ctr} is below {conn.low}, which this connection announced"
-            raise _numbered(Replay(text), sent.ctr)
+        if not packet.qos or sent.ctr < conn.low:
+            text = f"counter {sent.ctr} came before, or is below {conn.low}, which this connection"
+            raise Repeated(f"{text} announced")
+        if sent.refused is not None:
+            self._refuse(packet, *sent.refused)
+            return
         if sent.done:
             self.underway.end_here(packet)
             return
@@ -246,50 +250,51 @@ class Publishing:
                 conn.close("a message that is under way in a newer connection of this session")
                 return
             where.close("the boot session goes on in a newer connection")
-        opened = self.open(packet, now_ms, again=True)
+        opened = self._open(verified, packet.qos << 1 | packet.retain, now_ms, again=True)
         decision = self.ask(packet, opened, now_ms)
         if not decision.allow or decision.label is not None:
-            raise _of(opened, Denied(decision.reason))
+            raise Denied(decision.reason)
         full = conn.hub.journal.refuses(conn.client.number)
         if full is not None:
-            raise _of(opened, Unavailable(full))
-        try:
-            if packet.retain:
-                self._check_retained(opened, decision)
-            raw, payload = self._sealed(packet, opened, decision, now_ms)
-        except SealError as error:
-            raise _of(opened, error) from None
+            raise Unavailable(full)
+        if packet.retain:
+            self._check_retained(opened, decision)
+        raw, payload = self._sealed(packet, opened, decision, now_ms)
         self._forward(packet, sent, opened, decision, raw, payload)
 
-    def _refuse(self, packet: Publish, error: SealError, rule: str, event: str = "") -> None:
+    def _refuse(self, packet: Publish, error: SealError, rule: str = "", event: str = "") -> None:
         conn = self._conn
+        rule = rule or rule_of("publish", error)
         event = event or _EVENT_OF_CODE.get(error.code, "publish-refused")
-        conn.refuse(_PUBLISH, error.ctr, error, rule, packet.topic[:200], event)
-        if conn.hub.config.mediator.on_denied == "disconnect":
-            conn.close(f"refused: {rule}")
-            return
-        if not error.ctr:
-            # Nobody knows whose packet it was: an acknowledgement could meet another one.
-            return
-        if packet.qos and self.underway.holds(packet.packet_id) is not None:
-            # An answer to this packet would be taken for one to the message under way.
-            conn.close(f"refused under a packet id that is in use: {rule}")
-        else:
-            self.underway.end_here(packet)
+        first = proof_of(error) is Proof.FIRST
+        hangs_up = first and conn.hub.config.mediator.on_denied == "disconnect"
+        # What comes again to a site that hangs up would never be acknowledged: there it may go well
+        # once the store is back.
+        if first and not (hangs_up and isinstance(error, Unavailable)):
+            self._ends(packet, error, rule)
+
+        def acknowledge() -> None:
+            if hangs_up:
+                conn.close(f"refused: {rule}")
+            elif packet.qos and self.underway.holds(packet.packet_id) is not None:
+                # An answer to this packet would be taken for one to the message under way.
+                conn.close(f"refused under a packet id that is in use: {rule}")
+            else:
+                self.underway.end_here(packet)
+
+        topic = packet.topic[:200]
+        conn.refuse(PUBLISH, error, rule, acknowledge, packet.qos, event, topic=topic)
+
+    # The client is told so: if it comes again, from whomever, it stays refused.
+    def _ends(self, packet: Publish, error: SealError, rule: str) -> None:
+        link = self._conn.link
+        tag = tag_of(packet.payload)
+        sent = link.again(error.ctr, tag) or link.mark(error.ctr, tag)
+        sent.refused = error, rule
 
 
 # Malformed, unauthentic, stale, replay: nothing that a policy has judged.
 _EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
-
-
-# A refusal of a packet whose own tag has verified: its notice may name the counter (SPEC.md 4.4).
-def _of(opened: Opened, error: SealError) -> SealError:
-    return _numbered(error, opened.ctr)
-
-
-def _numbered(error: SealError, ctr: int) -> SealError:
-    error.ctr = ctr
-    return error
 
 
 def with_duties(opened: Opened, decision: Decision) -> bytes:
@@ -302,6 +307,4 @@ def with_duties(opened: Opened, decision: Decision) -> bytes:
             items[duty.type] = duty.value
         elif isinstance(duty, CutTlv):
             items.pop(duty.type, None)
-        elif isinstance(duty, SealTo):
-            raise Unavailable("sealing to a link or a grant is not offered by this mediator")
     return pack(sorted(items.items())) + opened.body[opened.start :]

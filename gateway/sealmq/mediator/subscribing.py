@@ -12,24 +12,25 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from sealmq.broker.promises import NotPromised, check_group, check_publish
+from sealmq.broker.promises import check_group, check_publish
 from sealmq.families.engine import Decision
 from sealmq.families.shared import GROUP, inner
 from sealmq.mqtt import Suback, Subscribe, Unsuback, Unsubscribe, build
 from sealmq.store import KeptSub
 from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, Malformed, SealError
+from sealmq_spec.errors import Denied, SealError
 from sealmq_spec.topics import check_filter, matches
 
+from . import refusals
 from .channel import Work
 from .joints import NONE, Joint, Raw
 from .pausing import REFUSED, Pausing
+from .refusals import of, rule_of
 from .ruled import Ruled
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-_SUBSCRIBE, _UNSUBSCRIBE = 2, 3
 _TOKEN = TOKEN.decode().rstrip("/")
 _PUBLIC = "@sm1/"
 _PENDING = 64
@@ -117,7 +118,7 @@ class Subscribing:
             try:
                 decision, raw, filt = self._allowed(text, qos)
             except SealError as error:
-                self._refuse(_SUBSCRIBE, error, text)
+                self._refuse(refusals.SUBSCRIBE, error, text)
                 continue
             if decision is None:
                 places.append(_Place(at, raw, qos))
@@ -152,8 +153,7 @@ class Subscribing:
                 raise Ruled(decision.reason, decision.rule)
             at = self._at(decision)
         except SealError as error:
-            error.ctr = ctr
-            raise
+            raise of(error, ctr) from None
         if decision.overridden:
             conn.hub.audit.count_unenforced(conn.client.name, filt, decision.rule, "subscribe")
         return decision, filt, at
@@ -256,8 +256,8 @@ class Subscribing:
                 filt, ctr = conn.link.token(UNSUBSCRIBE, 0, text, conn.token_low)
                 onward += self._leave(filt, joints)
             except SealError as error:
-                error.ctr = ctr
-                self._refuse(_UNSUBSCRIBE, error, text)
+                error.ctr = error.ctr or ctr
+                self._refuse(refusals.UNSUBSCRIBE, error, text)
                 continue
             left.append(filt)
         answer = partial(conn.send, build.unsuback(packet.packet_id))
@@ -304,11 +304,9 @@ class Subscribing:
         self._pausing.unsubacks.came(packet.packet_id, None)
 
     def _refuse(self, what: int, error: SealError, text: str) -> None:
-        rule = error.rule if isinstance(error, Ruled | NotPromised) else ""
-        rule = rule or "mediator.subscribe." + type(error).__name__.lower()
-        ctr = 0 if isinstance(error, Malformed) else error.ctr
+        rule = rule_of("subscribe", error)
         event = "packet-refused" if 0 < error.code < 5 else "subscribe-refused"
-        self._conn.refuse(what, ctr, error, rule, _without_token(text), event)
+        self._conn.refuse(what, error, rule, event=event, topic=_without_token(text) or None)
 
 
 # What the audit log shows: the token is of no use to its readers.

@@ -14,7 +14,6 @@ from sealmq_spec.const import M2_HEAD, TAG, WILL
 from sealmq_spec.envelope import get_m1
 from sealmq_spec.errors import Denied
 from sealmq_spec.tlv import span, unpack
-from sealmq_spec.topics import check_topic, is_reserved
 from sealmq_spec.window import check_fresh, life_s
 
 from .publishing import with_duties
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .hub import Hub
 
-_WILL_BIT = 0x80
-
 
 async def accept_will(conn: Connection, will: Will) -> WillRecord:
     """Judges a will with its CONNECT; labels its topic; stores it. Raises SealError,
@@ -34,11 +31,8 @@ async def accept_will(conn: Connection, will: Will) -> WillRecord:
     """
     hub = conn.hub
     now_ms = hub.now_ms()
-    raw = check_topic(will.topic)
-    if is_reserved(will.topic):
-        raise Denied("a will on a reserved topic")
-    packet = Publish(will.topic, raw, will.payload, will.qos, will.retain)
-    opened = conn.publishing.open(packet, now_ms, _WILL_BIT)
+    packet = Publish(will.topic, will.topic.encode(), will.payload, will.qos, will.retain)
+    opened = conn.publishing.open_will(packet, now_ms)
     decision = conn.publishing.ask(packet, opened, now_ms)
     if decision.allow and decision.label is not None:
         await hub.label_topic(conn.policy, decision, now_ms)

@@ -45,6 +45,7 @@ from sealmq_spec.window import check_fresh, life_s
 
 from .keyring import Client, Keyring, Label
 from .link import Link
+from .refusals import of
 
 # Types below are the protocol's own: only mediators and the key generator set them.
 FIRST_FAMILY_TLV = 32
@@ -64,32 +65,45 @@ class Opened(NamedTuple):
     current: bool = True
 
 
-def open_m2(
-    link: Link,
-    ring: Keyring,
-    client: Client,
-    topic: bytes,
-    payload: bytes,
-    flags: int,
-    now: int,
-    known_tlv: tuple[int, ...] = (),
-    again: bool = False,
-) -> Opened:
-    """Steps 3 and 4 of SPEC.md 6.1.
+class Verified(NamedTuple):
+    """An m2 whose tag has verified on its topic, with its flags; nothing in it is judged yet."""
 
-    flags: RETAIN and QoS bits of PUBLISH; for a will with bit 7 set. again: it was let through
-    before, so its epoch may be over by now. Raises SealError.
-    """
+    ctr: int
+    s1: int
+    body: bytes
+
+
+def verify_m2(link: Link, topic: bytes, payload: bytes, flags: int) -> Verified:
+    """Step 1 of SPEC.md 6.1. flags: RETAIN and QoS bits of PUBLISH. Raises SealError."""
     suite, ctr, s1 = get_m2(payload)
     if suite != link.suite:
         raise Unsupported(f"suite {suite} on a link of suite {link.suite}")
-    is_will = bool(flags & 0x80)
-    flags &= 7
     tail = link.tail(topic, flags)
     nonce = nonce_link(link.salt, payload)
     body = link.publish.open(nonce, payload[M2_HEAD:], payload[:M2_HEAD] + tail)
     if body is None:
         raise Unauthentic("m2: the tag does not verify")
+    return Verified(ctr, s1, body)
+
+
+def open_m2(
+    link: Link,
+    ring: Keyring,
+    client: Client,
+    verified: Verified,
+    flags: int,
+    now: int,
+    known_tlv: tuple[int, ...] = (),
+    again: bool = False,
+) -> Opened:
+    """Step 4 of SPEC.md 6.1.
+
+    flags: as in verify_m2; for a will with bit 7 set. again: it was let through before, so its
+    epoch may be over by now. Raises SealError, with the packet's counter.
+    """
+    ctr, s1, body = verified
+    is_will = bool(flags & 0x80)
+    flags &= 7
     try:
         tlv: dict[int, bytes] = {}
         start = 1
@@ -105,8 +119,7 @@ def open_m2(
             label = ring.labels[client.label]
             raise WrongEpoch(f"not the epoch of {label.name}, which is {label.epoch}: provision")
     except SealError as error:
-        error.ctr = ctr  # the packet's own tag has verified: a notice may name it
-        raise
+        raise of(error, ctr) from None
     return Opened(ctr, s1, kind, life, body, start, tlv, current)
 
 

@@ -22,6 +22,7 @@ from sealmq.client import (
 )
 from sealmq.mqtt import Publish, Pubrel
 from sealmq_spec.const import U24
+from sealmq_spec.envelope import get_m2
 from sealmq_spec.errors import (
     Denied,
     Malformed,
@@ -511,5 +512,31 @@ def test_a_stale_message_of_ours_makes_us_look_at_the_clock_once() -> None:
             await client.publish("b", b"2", qos=1, confirm=5)
             assert client.connected
         assert {boot for _, boot, _ in peer.boots} == {1, 2}
+
+    play(story)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("order", ["receipt, notice", "notice, receipt"])
+def test_a_receipt_beats_a_notice(qos: int, order: str) -> None:
+    """Whichever comes first: what a receipt shows was delivered."""
+
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            link = peer.link
+            acknowledge = link._acknowledge
+
+            def both(packet: Publish) -> None:
+                ctr = get_m2(packet.payload)[1]
+                for word in order.split(", "):
+                    if word == "receipt":
+                        link.receipt()
+                    else:
+                        link.notice(1, ctr, 4, "mediator.publish.replay", "it came before")
+                acknowledge(packet)
+
+            link._acknowledge = both  # type: ignore[method-assign]
+            await client.publish("a", b"x", qos=qos, confirm=5)
+        assert [p.payload for p in peer.published] == [b"x"]
 
     play(story)

@@ -38,7 +38,7 @@ class Scene:
         self.asked.append((family, body))
         return Verdict(False, "toy.no", "toys are put away")
 
-    def _refuse(self, what: int, ctr: int, error: SealError, rule: str) -> None:
+    def _refuse(self, what: int, error: SealError, rule: str) -> None:
         self.refused.append((rule, str(error)))
 
     def work(self, body: bytes) -> asyncio.Task[None]:

@@ -7,7 +7,16 @@ from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sea
 
 from sealmq.aead import make
 from sealmq.mediator.link import Link
-from sealmq.mediator.wrap import Opened, is_fresh, look_m3, open_m2, open_m3, rewrap, seal_m3
+from sealmq.mediator.wrap import (
+    Opened,
+    is_fresh,
+    look_m3,
+    open_m2,
+    open_m3,
+    rewrap,
+    seal_m3,
+    verify_m2,
+)
 from sealmq.order import Order
 from sealmq_spec import errors
 from sealmq_spec.const import CLEAR, LIVE, QUEUED, RETAINED, USE_PUBLISH, WILL
@@ -31,7 +40,8 @@ def opened(
 ) -> Opened:
     link = link or world.link(session)
     client = world.ring.clients[session.ident.client]
-    return open_m2(link, world.ring, client, topic.encode(), payload, flags, now)
+    verified = verify_m2(link, topic.encode(), payload, flags & 7)
+    return open_m2(link, world.ring, client, verified, flags, now)
 
 
 @pytest.mark.parametrize("suites", [(1, 1, 1), (2, 2, 2), (1, 2, 2), (2, 1, 1)])

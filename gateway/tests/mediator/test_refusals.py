@@ -1,0 +1,73 @@
+"""The table by which refusals are answered is the one of SPEC.md 4.5, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sealmq.mediator.refusals import (
+    CONNECT,
+    CONTROL,
+    PUBLISH,
+    QUARANTINE,
+    SUBSCRIBE,
+    TABLE,
+    UNSUBSCRIBE,
+    Proof,
+    Repeated,
+    Row,
+    of,
+    proof_of,
+    rule_of,
+)
+from sealmq_spec.errors import Denied, SealError
+
+SPEC = Path(__file__).parents[3] / "shared_spec" / "SPEC.md"
+_PACKETS = {
+    "CONNECT": (CONNECT, False),
+    "any other, in quarantine": (QUARANTINE, False),
+    "PUBLISH, QoS 0": (PUBLISH, False),
+    "PUBLISH, QoS 1 and 2": (PUBLISH, True),
+    "SUBSCRIBE, each filter": (SUBSCRIBE, False),
+    "UNSUBSCRIBE, each filter": (UNSUBSCRIBE, False),
+    "PUBLISH on `!c1`": (CONTROL, False),
+}
+
+
+def _specified() -> dict[tuple[int, bool], dict[Proof, Row]]:
+    text = SPEC.read_text().partition("### 4.5 Refusals")[2].partition("\n## 5")[0]
+    table: dict[tuple[int, bool], dict[Proof, Row]] = {}
+    for line in text.splitlines():
+        if not line.startswith("| ") or line.startswith("| packet |"):
+            continue
+        packet, known, ctr, acknowledgement, connection = (
+            cell.strip() for cell in line.strip("|").split("|")
+        )
+        row = Row(ctr == "its own", acknowledgement != "none", connection == "ends")
+        proofs = list(Proof) if known == "anything" else [Proof(known)]
+        for proof in proofs:
+            table.setdefault(_PACKETS[packet], {})[proof] = row
+    return table
+
+
+def test_the_mediator_s_table_is_the_spec_s() -> None:
+    assert _specified() == TABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "proof"),
+    [
+        (Denied("x"), Proof.NONE),
+        (Repeated("x"), Proof.NONE),
+        (of(Repeated("x"), 7), Proof.REPEATED),
+        (of(Denied("x"), 7), Proof.FIRST),
+    ],
+)
+def test_what_is_known_of_a_packet(error: SealError, proof: Proof) -> None:
+    assert proof_of(error) is proof
+
+
+def test_a_repeat_is_told_as_replay() -> None:
+    assert rule_of("publish", Repeated("x")) == "mediator.publish.replay"
+    assert Repeated("x").code == 4
