@@ -137,7 +137,7 @@ class Tail:
         oldest = min(map(_order, self._read), default=("", 0, 0, 0))
         for name in names:
             if _order(name) >= oldest:
-                found += self._rows(name, self._read)
+                found += self._rows(name, self._read, None)
         # What is closed and read grows no more; the newest one stays as a mark.
         self._read = {name: self._read[name] for name in names[-2:] if name in self._read}
         return found
@@ -146,18 +146,18 @@ class Tail:
         self._read = {}
         found: list[dict[str, Any]] = []
         for name in reversed(names):
-            found[:0] = self._rows(name, self._read)
+            found[:0] = self._rows(name, self._read, self._most)
             if len(found) >= self._most:
                 break
         return found[max(0, len(found) - self._most) :]
 
-    def _rows(self, name: str, read: dict[str, int]) -> list[dict[str, Any]]:
+    def _rows(self, name: str, read: dict[str, int], most: int | None) -> list[dict[str, Any]]:
         segment = _open(self._folder, name)
         if segment is None:
             return []
         with segment:
             segment.seek(read.get(name, 0))
-            rows: deque[dict[str, Any]] = deque(maxlen=None if name in read else self._most or 1)
+            rows: deque[dict[str, Any]] = deque(maxlen=most)
             at = segment.tell()
             while (line := segment.readline(LONGEST)).endswith(b"\n"):
                 at += len(line)
