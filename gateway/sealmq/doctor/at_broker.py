@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sealmq.broker import issuing
 from sealmq.broker.credentials import PROBE_PREFIX
-from sealmq.broker.errors import BrokerError, Unreachable
+from sealmq.broker.errors import Closed, Unreachable, Untrusted
 from sealmq.broker.peer import Peer
 from sealmq.broker.target import Target
 from sealmq_spec.const import USER
@@ -60,17 +60,13 @@ class AtBroker:
             async with Peer(target, name, timeout_s=_WAIT_S, context=context) as peer:
                 if peer.code:
                     return f"CONNACK {peer.code}"
-        except Unreachable as error:
-            return _how(error)
+        except Untrusted as error:
+            return f"no CONNACK: {error}"
+        except Closed:
+            return "hung up on"
+        except Unreachable as error:  # no connection, no answer: that says nothing about who may
+            raise Untried(str(error)) from None
         raise Failed(f"it is let in at {target.address}: {REACHES}")
-
-
-# TLS itself or a closed connection is a refusal; no connection at all says nothing about who may.
-def _how(error: BrokerError) -> str:
-    text = str(error)
-    if "TLS" in text or "closed" in text:
-        return "no CONNACK: " + text.partition(": ")[2] if "TLS" in text else "hung up on"
-    raise Untried(text)
 
 
 # The doctor is an attacker here: whom it speaks to is of no interest.
