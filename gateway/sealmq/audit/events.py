@@ -121,6 +121,21 @@ LIMITED = frozenset(
 )
 """What a peer can cause at will: beyond EACH_MINUTE of one kind, only counted (`folded`)."""
 
+URGENT = frozenset(
+    {
+        "client-left",
+        "command",
+        "config-reloaded",
+        "epoch",
+        "keys-changed",
+        "keys-restored",
+        "store-unavailable",
+        "topic-reset",
+    }
+)
+"""What is written with a full disk, too, before what else waits: who was put out, and who withdrew
+what."""
+
 EACH_MINUTE = 600
 EACH_CLIENT = 60
 """Likewise, of those that name one client."""

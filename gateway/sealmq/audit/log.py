@@ -15,8 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from sealmq.site.reserve import Reserve
+
 from .counts import Counts, Key
-from .events import LIMITED, ROLES, VERSION, Field, check
+from .events import LIMITED, ROLES, URGENT, VERSION, Field, check
 from .segment import Segment, recover
 
 log = logging.getLogger("sealmq.audit")
@@ -52,11 +54,13 @@ class Audit:
         segment_ms: int = 300_000,
         strict: bool = False,
         now: Callable[[], int] = clock,
+        spare: Path | None = None,
     ) -> None:
         """Closes what a dead process of the role has left open in `dir`.
 
         A segment is closed at `segment_bytes` or `segment_ms`. `strict`: a record that is not one
-        of the schema raises AuditError; else it is logged as `log-fault`.
+        of the schema raises AuditError; else it is logged as `log-fault`. `spare`: where there is
+        space for what has to be written with a full disk, too.
         """
         if role not in ROLES or len(site) != 8 or set(site) - set("0123456789abcdef"):
             raise AuditError(f"no role or no site: {role!r}, {site!r}")
@@ -66,6 +70,9 @@ class Audit:
         self._began = _unused(dir, f"{role}-{inst:08d}", now())
         self._lines = self._files = self._lost = 0
         self._done = 0
+        # Written before others that had come before them.
+        self._early = 0
+        self._reserve = None if spare is None else Reserve(spare)
         self._waiting: deque[Line] = deque()
         self._counts = Counts(now())
         self._lock = threading.Lock()
@@ -200,6 +207,8 @@ class Audit:
     # The thread
 
     def _run(self) -> None:
+        if self._reserve is not None:
+            self._reserve.fill()
         while True:
             with self._lock:
                 if not self._waiting and not self._closing:
@@ -209,6 +218,8 @@ class Audit:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
                 if batch:
+                    if self._reserve is not None:
+                        self._reserve.ordinary()
                     self._store(batch)
                     self._stored(batch)
                     batch = []
@@ -239,6 +250,9 @@ class Audit:
     def _stored(self, batch: list[Line]) -> None:
         with self._lock:
             self._done += len(batch)
+            if not self._waiting:
+                self._done += self._early
+                self._early = 0
             if self._lost:
                 clean, _ = check("log-lost", {"count": self._lost})
                 self._lost = 0
@@ -262,7 +276,29 @@ class Audit:
         self.error = error.strerror or str(error)
         with self._lock:
             self._waiting.extendleft(reversed(batch))
+        self._store_urgent()
+        with self._lock:
             self._wake.wait_for(lambda: self._closing, RETRY_S)
+
+    def _store_urgent(self) -> None:
+        """What must not wait until there is space again."""
+        if self._reserve is None:
+            return
+        with self._lock:
+            urgent = [line for line in self._waiting if line["event"] in URGENT]
+            if urgent:
+                self._waiting = deque(ln for ln in self._waiting if ln["event"] not in URGENT)
+        if not urgent:
+            return
+        self._reserve.urgent()
+        try:
+            self._store(urgent)
+        except OSError:
+            with self._lock:
+                self._waiting.extendleft(reversed(urgent))
+            return
+        with self._lock:
+            self._early += len(urgent)
 
     def _leave(self) -> None:
         if self._segment is not None:

@@ -130,12 +130,14 @@ AUDITED = frozenset({"topic", "label", "rule", "reason", "detail"})
 class Proposal:
     """What a command would change: commit `records`, audit, apply, then send `reply`.
 
-    `audit`: fields of the record `command`, out of AUDITED; texts.
+    `audit`: fields of the record `command`, out of AUDITED; texts. `urgent`: it takes something
+    away, so that it has to pass with a full disk, too.
     """
 
     records: tuple[Record, ...] = ()
     audit: Mapping[str, str] | None = None
     reply: bytes = b""
+    urgent: bool = False
 
 
 class ClientPolicy(Protocol):

@@ -77,7 +77,8 @@ class Process:
             loop.call_soon_threadsafe(self._changed, kseq, client)
 
         kg = Kg(self._store, self._config, on_change=on_change)
-        audit = Audit(self._layout.audit("kg"), "kg", kg.inst, self._config.site.id.hex())
+        folder, spare = self._layout.audit("kg"), self._layout.state_of("kg")
+        audit = Audit(folder, "kg", kg.inst, self._config.site.id.hex(), spare=spare)
         try:
             made_s = self._store.news()
             if made_s is not None:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from sealmq.site.layout import Layout, sync_folder
+from sealmq.site.reserve import Reserve
 from sealmq_spec.const import U24
 
 from . import schema
@@ -51,6 +52,8 @@ class KgStore:
 
     def __init__(self, engine: Engine, vault: Vault | None, lock: int | None, clock: Clock) -> None:
         self._engine, self._vault, self._lock, self._clock = engine, vault, lock, clock
+        # None in a reader.
+        self._reserve: Reserve | None = None
 
     def __repr__(self) -> str:
         return "<KgStore>"
@@ -71,6 +74,7 @@ class KgStore:
             raise StoreBroken(f"{path} is there already", "it is never overwritten") from None
         lock = _take_lock(path.with_name("lock"))
         store = cls(_engine(path), vault, lock, clock)
+        store._reserve = Reserve(path.parent)
         with store.transaction() as tx:
             schema.metadata.create_all(tx)
             for name, value in (
@@ -89,6 +93,7 @@ class KgStore:
         """Open for writing. StoreBusy: another process has it; StoreBroken: it is not this one."""
         must_exist(path)
         store = cls(_engine(path), Vault(key, site), _take_lock(path.with_name("lock")), clock)
+        store._reserve = Reserve(path.parent)
         try:
             store._check(site)
         except BaseException:
@@ -139,12 +144,24 @@ class KgStore:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
         """All or nothing; on disk at the end. Database errors come without their parameters."""
+        if self._reserve is not None:
+            self._reserve.urgent()
         try:
             with self._engine.begin() as tx:
                 yield tx
         except (DBAPIError, sqlite3.Error) as error:
             reason = str(getattr(error, "orig", None) or error)
             raise StoreBroken(f"kg.db: {reason}") from None
+        if self._reserve is not None and not self._reserve.whole:
+            self._checkpoint()
+
+    # What is in the file already: then the next transaction begins the WAL anew, and takes no more
+    # space.
+    def _checkpoint(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            raw = self._engine.raw_connection()
+            raw.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            raw.close()
 
     def news(self) -> int | None:
         """Unix time of the backup that this store is from; once after a restore, then None."""
@@ -246,6 +263,7 @@ def _engine(path: Path, readonly: bool = False) -> Engine:
         )
         raw.execute("PRAGMA trusted_schema=OFF")
         if not readonly:
+            raw.execute("PRAGMA temp_store=MEMORY")  # the disk may be full
             for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 raw.execute(f"PRAGMA {setting}")
         return raw

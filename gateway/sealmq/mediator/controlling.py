@@ -147,7 +147,7 @@ class Controlling:
         rows = _rows(answer)
         hub.changing.update(dict.fromkeys(rows, changed))
         try:
-            await hub.commit(list(answer.records), told)
+            await hub.commit(list(answer.records), told, answer.urgent)
         except StoreUnavailable as error:
             self._refuse(of(Unavailable(str(error)), ctr), "mediator.command.unavailable")
             return

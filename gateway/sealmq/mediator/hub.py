@@ -176,14 +176,17 @@ class Hub:
         self.audit.write("family-fault", family=family, question=question, reason=reason)
 
     async def commit(
-        self, records: list[StoreRecord], told: Callable[[], None] | None = None
+        self,
+        records: list[StoreRecord],
+        told: Callable[[], None] | None = None,
+        urgent: bool = False,
     ) -> None:
         """Makes records durable, says so (`told`), then lets the families index what really holds:
         when this returns, nothing is judged by what was before.
 
         Raises StoreUnavailable.
         """
-        held = await self.store.commit(records)
+        held = await self.store.commit(records, urgent)
         if told is not None:
             told()
         self.apply([h.record for h in held])
@@ -271,7 +274,7 @@ class Hub:
         if queues[0] != queues[1]:
             log.warning("[limits] queue_messages and queue_kib are taken over at the next start")
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
-        await self.commit(list(reloaded.records))
+        await self.commit(list(reloaded.records), urgent=True)
         self.config = config
         self.retained_bytes.most = config.limits.retained_mib << 20
         self.journal.most = config.limits.journal_mib << 20

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from sealmq.site.layout import sync_folder
+from sealmq.site.reserve import leave
 
 _OUTER = struct.Struct(">II")
 _INNER = struct.Struct(">QBH")
@@ -81,6 +82,7 @@ class Segment:
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             sync_folder(self.path.parent)
+        leave(self.path.parent)
         at = 0
         view = memoryview(data)
         while at < len(data):

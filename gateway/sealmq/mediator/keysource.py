@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from sealmq.kglink import KgClient, KgError, KgUnavailable
-from sealmq.store import CacheBlob, Store
+from sealmq.store import CacheBlob, Store, StoreError
 
 from .keyring import Keyring, SnapshotError
 
@@ -83,7 +83,11 @@ class KeySource:
         self.before_fetch()
         self._snapshot = await kg.snapshot()
         ring = Keyring(self._site, self._inst, self._snapshot)
-        await self._keep()
+        try:
+            await self._keep()
+        except StoreError as error:
+            # The copy is for a key generator that is away. New keys, and who is out, count now.
+            log.error("the copy of the key generator's snapshot is an old one: %s", error)
         return ring
 
     async def renew(self) -> Keyring | None:

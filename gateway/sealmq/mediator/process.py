@@ -199,7 +199,8 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         cache_key = bytes.fromhex(str(secrets["cache_key"]))
         keys = KeySource(layout.kg_socket, config.mediator.number, store, cache_key)
         ring, kg = await keys.start()
-        audit = Audit(layout.audit("mediator"), "mediator", ring.inst, ring.site.hex())
+        where, spare = layout.audit("mediator"), layout.state_of("mediator")
+        audit = Audit(where, "mediator", ring.inst, ring.site.hex(), spare=spare)
         try:
             folder = layout.state_of("mediator") / "journal"
             hub = await _hub(config, ring, store, audit, secrets["broker"], folder)

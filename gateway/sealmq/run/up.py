@@ -19,6 +19,7 @@ from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey
 from sealmq.site.layout import Layout, prepare
+from sealmq.site.reserve import Reserve
 
 from . import proc, users
 from .child import Identity, Start
@@ -86,6 +87,7 @@ def bring_up(
     found = users.identities()
     users.check(found)
     prepare(layout)
+    Reserve(layout.root).fill()
     lock = SiteLock.take(layout.up_lock, options.site)
     try:
         users.give_back(layout, found)

@@ -20,6 +20,7 @@ from .config import Config, load, loads
 from .errors import ConfigError, SiteError
 from .layout import Layout, write_atomically
 from .layout import locked as layout_locked
+from .reserve import Reserve
 
 Document = tomlkit.TOMLDocument
 
@@ -55,6 +56,7 @@ def edit(layout: Layout, change: Callable[[Document], None]) -> Config:
             error.line = None  # a line of the text that is not written
             raise
         mode = layout.config.stat().st_mode & 0o777
+        Reserve(layout.root).urgent()
         write_atomically(layout.config, new.encode(), mode)
         return config
 

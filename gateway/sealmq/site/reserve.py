@@ -1,8 +1,8 @@
 """Space kept back on the disk, so that a full one stops neither revocation nor withdrawn consent.
 
-Ordinary writers of ours stop while there is still some room; for others, who do not, files of
-this folder hold more. What is urgent gives such a file up, and the next ordinary one with much room
-makes it again.
+Our ordinary writers stop while there is still some room. For writers that are not ours, and stop at
+nothing, files of this folder hold more. What is urgent gives such files up until it has room, and
+they are made again when there is plenty.
 """
 
 from __future__ import annotations
@@ -19,60 +19,61 @@ from .layout import sync_folder
 LEAVE = 1024 * 1024
 WANT = 256 * 1024
 FILE = 256 * 1024
-FILES = 4
+FILES = 8
 
 
-def free(folder: Path) -> int:
+def room(folder: Path) -> int:
     """Bytes that a user without privileges may still write there."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
-class Reserve:
-    """Of one folder, and of one process at a time. `space`: see `free`."""
+def leave(folder: Path, space: Callable[[Path], int] = room) -> None:
+    """Before what may wait is written. Raises OSError (ENOSPC) when it has to."""
+    if space(folder) < LEAVE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def __init__(self, folder: Path, space: Callable[[Path], int] = free) -> None:
+
+class Reserve:
+    """Of one folder and one user; several threads may have one each. `space`: as `room`."""
+
+    def __init__(self, folder: Path, space: Callable[[Path], int] = room) -> None:
         self._folder, self._space = folder, space
         self._files = [folder / f"reserve-{n}" for n in range(FILES)]
-        self._whole = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all its files are there."""
+        return all(path.exists() for path in self._files)
 
     def fill(self) -> None:
-        """Makes the files that are missing, as far as there is room beyond what is left free."""
-        for path in self._files:
-            if path.exists():
-                continue
-            if self._room() < LEAVE + 2 * FILE:
-                return
-            try:
-                _make(path)
-            except OSError:
-                return
-        self._whole = True
+        """Makes what is missing, as far as there is plenty of room."""
+        with contextlib.suppress(OSError):
+            for path in self._files:
+                if not path.exists():
+                    if self._space(self._folder) < LEAVE + 2 * FILE:
+                        return
+                    _make(path)
 
     def ordinary(self) -> None:
         """Before what may wait is written. Raises OSError (ENOSPC) when it has to."""
-        room = self._room()
-        if room < LEAVE:
-            self._whole = False
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if not self._whole:
+        leave(self._folder, self._space)
+        if not self.whole:
             self.fill()
 
     def urgent(self) -> None:
-        """Before what must not wait is written: makes room, as far as there is any."""
-        for path in self._files:
-            if self._room() >= WANT:
-                return
-            with contextlib.suppress(OSError):
-                path.unlink()
-                self._whole = False
-                sync_folder(self._folder)
-
-    def _room(self) -> int:
-        try:
-            return self._space(self._folder)
-        except OSError:
-            return LEAVE  # whoever writes will see
+        """Before what must not wait is written: makes room, as far as that is possible."""
+        with contextlib.suppress(OSError):
+            free = self._space(self._folder)
+            if free >= LEAVE and not self.whole:
+                self.fill()
+            for path in self._files:
+                if free >= WANT:
+                    return
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+                    sync_folder(self._folder)
+                free = self._space(self._folder)
 
 
 def _make(path: Path) -> None:
@@ -80,7 +81,6 @@ def _make(path: Path) -> None:
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, FILE)
-        os.fsync(fd)
         os.rename(draft, path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -6,6 +6,7 @@ SQLite's own; SQLAlchemy's would carry the values.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -18,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from sealmq.site.layout import sync_folder
+from sealmq.site.reserve import Reserve
 
 from . import tables
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
@@ -30,6 +32,7 @@ def create(path: Path, busy_s: float) -> Engine:
     """Open for reading and writing, or make it (0600); the format is checked."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        Reserve(path.parent).urgent()  # its -wal and -shm are made anew
         engine = _engine(f"file:{quote(str(path.absolute()))}", busy_s, "BEGIN IMMEDIATE")
         event.listen(engine, "connect", _durable)
         with engine.begin() as conn:
@@ -64,6 +67,16 @@ def readonly(path: Path, busy_s: float) -> Engine:
     return engine
 
 
+def checkpoint(conn: Connection) -> None:
+    """Brings the WAL into the file as far as readers let it, so that the next commit begins it
+    anew and takes no more space.
+    """
+    raw = conn.connection.driver_connection
+    if raw is not None:
+        with contextlib.suppress(sqlite3.Error):
+            raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
 def translate(error: DBAPIError, path: Path) -> StoreError:
     """SQLite's words as an error of ours."""
     origin = error.orig
@@ -86,6 +99,7 @@ def _engine(uri: str, busy_s: float, begin: str) -> Engine:
 
 
 def _durable(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA temp_store=MEMORY")  # the disk may be full
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     [(mode,)] = connection.execute("PRAGMA journal_mode").fetchall()

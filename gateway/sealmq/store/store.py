@@ -87,13 +87,15 @@ class Store(Reader):
         """
         return cls(database.create(path, busy_s), path, queue)
 
-    async def commit(self, records: Sequence[StoreRecord]) -> list[Held]:
+    async def commit(self, records: Sequence[StoreRecord], urgent: bool = False) -> list[Held]:
         """All or nothing, on disk (fsync) when this returns; one Held for each record, in order.
+
+        `urgent`: with a full disk, too, as far as space kept back for it reaches.
 
         Commits complete in the order of submission. StoreUnavailable: nothing of it is kept, later
         ones may pass. Cancelling does not take a commit back.
         """
-        job = Job(records, asyncio.get_running_loop())
+        job = Job(records, asyncio.get_running_loop(), urgent)
         self._writer.submit(job)
         return await job.future
 

@@ -15,21 +15,40 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DatabaseError, DataError, DBAPIError, IntegrityError
 
+from sealmq.families.records import ResetDone, TopicReset
+from sealmq.site.reserve import Reserve
+
 from . import tables
-from .database import translate
+from .database import checkpoint, translate
 from .errors import StoreError, StoreUnavailable
-from .records import Held, StoreRecord
+from .records import (
+    CacheBlob,
+    Held,
+    KeptGone,
+    KeptSubGone,
+    KeptSubs,
+    SessionMark,
+    StoreRecord,
+    WillGone,
+)
 
 GROUP = 512
+
+# What is written with a full disk, too: what takes something away, and without which nobody could
+# connect to do so, or keys would be late. None of it grows with what a client does.
+URGENT = (CacheBlob, KeptGone, KeptSubGone, KeptSubs, ResetDone, SessionMark, TopicReset, WillGone)
 
 
 class Job:
     """One submission and who waits for it."""
 
-    __slots__ = ("failed", "future", "held", "loop", "records")
+    __slots__ = ("failed", "future", "held", "loop", "records", "urgent")
 
-    def __init__(self, records: Sequence[StoreRecord], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, records: Sequence[StoreRecord], loop: asyncio.AbstractEventLoop, urgent: bool = False
+    ) -> None:
         self.records = tuple(records)
+        self.urgent = urgent or all(isinstance(record, URGENT) for record in self.records)
         self.loop = loop
         self.future: asyncio.Future[list[Held]] = loop.create_future()
         self.held: list[Held] = []
@@ -52,6 +71,7 @@ class Writer:
         self._engine = engine
         self._path = path
         self._room = queue
+        self._reserve = Reserve(path.parent)
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closed = False
@@ -77,10 +97,22 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        self._reserve.fill()
         while group := self._take():
-            self._commit(group)
+            self._commit(self._with_room(group))
             self._tell(group)
         self._drop()
+
+    def _with_room(self, group: list[Job]) -> list[Job]:
+        """Those that may be written; on a full disk the urgent ones, and the others fail."""
+        try:
+            self._reserve.ordinary()
+        except OSError as error:
+            full = StoreUnavailable(f"the disk is full: {error.strerror}")
+            self._fail([job for job in group if not job.urgent], full)
+            group = [job for job in group if job.urgent]
+            self._reserve.urgent()
+        return group
 
     def _take(self) -> list[Job]:
         """All that waits, as far as a group goes; empty at the end."""
@@ -90,6 +122,8 @@ class Writer:
             return [self._jobs.popleft() for _ in range(min(GROUP, len(self._jobs)))]
 
     def _commit(self, group: list[Job]) -> None:
+        if not group:
+            return
         try:
             self._transaction(group)
         except Exception as error:  # whoever waits must hear of it, and the thread must live on
@@ -109,6 +143,8 @@ class Writer:
         with self._conn.begin():
             for job in group:
                 job.held = [tables.write(self._conn, record) for record in job.records]
+        if not self._reserve.whole:
+            checkpoint(self._conn)
 
     def _fail(self, group: list[Job], error: Exception) -> None:
         if isinstance(error, DBAPIError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from jsonschema import Draft202012Validator
 from audit.audit_lines import Clock, read, schema, short, validator
 from sealmq.audit import Audit, AuditError
 from sealmq.audit import events as table
+from sealmq.site.reserve import Reserve
 
 MINUTE = 60_000
 
@@ -204,6 +206,37 @@ def test_a_flood_is_folded_into_a_count(audit: Audit, tmp_path: Path, clock: Clo
         "count": 50,
         "minute_ms": start,
     } in lines
+
+
+def test_on_a_full_disk_who_was_put_out_is_written_and_the_rest_later(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = 0
+    monkeypatch.setattr("sealmq.audit.log.RETRY_S", 0.01)
+    monkeypatch.setattr("sealmq.audit.log.Reserve", lambda at: Reserve(at, lambda _: space))
+    audit = Audit(tmp_path, "kg", 7, "00c0ffee", strict=True, now=clock, spare=tmp_path / "spare")
+
+    def written() -> list[str]:
+        lines = "".join(path.read_text() for path in tmp_path.glob("*.jsonl*")).splitlines()
+        return [json.loads(line)["event"] for line in lines]
+
+    def until(events: list[str]) -> None:
+        for _ in range(1000):
+            if written() == events:
+                return
+            time.sleep(0.01)
+        assert written() == events
+
+    audit.write("start")
+    audit.write("client-left", client="c", label="l", reason="disabled")
+    until(["client-left"])
+    audit.write("stop")
+    audit.write("command", client="c", family="purposes")
+    until(["client-left", "command"])
+    space = 1 << 30
+    until(["client-left", "command", "start", "stop"])
+    asyncio.run(asyncio.wait_for(audit.synced(), 10))
+    audit.close()
 
 
 def test_a_flood_of_one_client_leaves_the_others_their_records(

@@ -102,7 +102,10 @@ def _reserve(
         return deny(rules.FULL, f"at most {state.settings.limit}, {WILD} of them with wildcards")
     new = Reservation(filt, aip, pip, who.client, right.label)
     detail = f"{RESERVE} aip={','.join(sorted(new.aip))} pip={','.join(sorted(new.pip))}"
-    return _proposal(records.reservation(new, now_ms), filt, right.rule, detail)
+    own = state.own(filt)
+    allowed, prohibited = (own.aip, own.pip) if own is not None else (frozenset(), frozenset())
+    narrows = set(new.aip) <= set(allowed) and set(prohibited) <= set(new.pip)
+    return _proposal(records.reservation(new, now_ms), filt, right.rule, detail, narrows)
 
 
 def _full(state: State, who: Who, filt: str) -> bool:
@@ -118,7 +121,7 @@ def _release(state: State, who: Who, filt: str) -> Answer:
     right = _changes(state, who, filt)
     if not right.allow:
         return deny(right.rule, right.reason)
-    return _proposal(records.released(filt), filt, right.rule, RELEASE)
+    return _proposal(records.released(filt), filt, right.rule, RELEASE, urgent=True)
 
 
 def _unknown(state: State, purposes: Iterable[str], now_ms: int) -> Verdict | None:
@@ -157,7 +160,7 @@ def _presubscribe(state: State, who: Who, client: str, filt: str, ap: str, now_m
         return deny(rules.FULL, f"at most {state.settings.limit}")
     row = records.presubscription(client, filt, ap, who.client, now_ms)
     rule = rules.BY_ITSELF if client == who.client else rules.BY_STEWARD
-    return _proposal(row, filt, rule, f"presubscribe {client} {ap}".rstrip())
+    return _proposal(row, filt, rule, f"presubscribe {client} {ap}".rstrip(), urgent=not ap)
 
 
 def _stewards(what: str, who: Who) -> str:
@@ -177,11 +180,13 @@ def _set(state: State, who: Who, name: str, value: str, now_ms: int) -> Answer:
     return _proposal(row, "", rules.BY_STEWARD, f"set {name} {value or 'as sealmq.toml says'}")
 
 
-def _proposal(row: FamilyRecord, topic: str, rule: str, detail: str) -> Proposal:
+def _proposal(
+    row: FamilyRecord, topic: str, rule: str, detail: str, urgent: bool = False
+) -> Proposal:
     audit = {"rule": rule, "detail": detail}
     if topic:
         audit["topic"] = topic
-    return Proposal((row,), audit)
+    return Proposal((row,), audit, urgent=urgent)
 
 
 # Questions
