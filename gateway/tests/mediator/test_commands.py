@@ -92,7 +92,7 @@ class Disk:
     def now_ms(self) -> int:
         return NOW_MS
 
-    async def commit(self, records: list[FamilyRecord], told: object) -> None:
+    async def commit(self, records: list[FamilyRecord], told: object, urgent: bool) -> None:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append(written)
         await written
