@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import HOWS, Ask, Question, Sub, Who
-from .duties import CutTlv, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
+from .duties import EXECUTED, CutTlv, Duties, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
 from .facts import UnknownFact
 from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 
@@ -24,9 +24,11 @@ __all__ = [
     "Change",
     "CutTlv",
     "Dep",
+    "Duties",
     "Duty",
     "Family",
     "FamilyConfigError",
+    "FamilyError",
     "FamilyRecord",
     "Follow",
     "KgPart",
@@ -44,10 +46,12 @@ __all__ = [
     "Sub",
     "TopicLabel",
     "TopicReset",
+    "UnfitFamily",
     "UnknownFact",
     "Verdict",
     "Who",
     "allow",
+    "check_family",
     "deny",
 ]
 
@@ -95,6 +99,18 @@ def allow(
 def deny(rule: str, reason: str, *, until: int = FOREVER, deps: tuple[Dep, ...] = ()) -> Verdict:
     """A verdict that ends the question. `reason` is told to the client: at most 200 bytes."""
     return Verdict(False, rule, reason, until, deps)
+
+
+class FamilyError(LookupError):
+    """A family in `[policy] order` cannot be loaded. `hint` is for the operator."""
+
+    def __init__(self, name: str, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.name, self.hint = name, hint
+
+
+class UnfitFamily(FamilyError):
+    """The family declares a duty that this mediator does not do."""
 
 
 class FamilyConfigError(ValueError):
@@ -208,6 +224,8 @@ class Family:
     """Every rule id that its verdicts use, with one plain line for `explain`."""
     tlvs: ClassVar[frozenset[int]] = frozenset()
     """TLV types (without the critical bit) that it understands."""
+    duties: ClassVar[Duties] = {}
+    """What its verdicts may ask of the mediator, by question: out of duties.EXECUTED."""
     opens: ClassVar[bool] = False
     """Whether `deliver` needs tlv, sender, message_id or age_ms, which lie inside the envelope."""
 
@@ -250,3 +268,20 @@ class Family:
     def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
         """Plain lines that say more than the rule's own."""
         return ()
+
+
+def check_family(family: type[Family] | Family) -> None:
+    """UnfitFamily unless this mediator does all that the family may ask of it.
+
+    A duty that nobody does would be dropped, and the message delivered without it.
+    """
+    for question, duties in family.duties.items():
+        for duty in sorted(duties - EXECUTED.get(question, frozenset()), key=lambda d: d.__name__):
+            does = ", ".join(sorted(d.__name__ for d in EXECUTED.get(question, ())))
+            raise UnfitFamily(
+                family.name,
+                f"the policy family {family.name!r} asks for {duty.__name__} on {question}, which "
+                f"this gateway does not do",
+                f"on {question} it does {does or 'nothing of that kind'}: take {family.name!r} out "
+                "of [policy] order, or install a gateway that does it",
+            )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sealmq_spec.const import MAX_TOPIC, REF_GRANT, REF_LINK, U24
+from sealmq_spec.const import MAX_TOPIC
 
 from .api import (
     FOREVER,
@@ -14,19 +14,20 @@ from .api import (
     CutTlv,
     Dep,
     Duty,
+    Family,
     Follow,
     LabelTopic,
     PutTlv,
     Question,
     Rewrite,
-    SealTo,
 )
 from .ask import Who
+from .duties import EXECUTED
 
 ENGINE = "engine"
 
 RULES: Mapping[str, str] = {
-    "engine.bad-duty": "A family asked for a duty that the mediator does not know or cannot do.",
+    "engine.bad-duty": "A family asked for a duty that it has not declared or nobody can do.",
     "engine.bad-proposal": "A family's command proposed records that are not its own.",
     "engine.bad-verdict": "A family's answer was no verdict, or by a rule that no table holds.",
     "engine.duty-conflict": "Two families asked for duties that exclude each other.",
@@ -90,19 +91,13 @@ class Refused(Exception):
         self.until = until
 
 
-_DUTIES: Mapping[Question, tuple[type, ...]] = {
-    "connect": (PutTlv,),
-    "publish": (LabelTopic, Rewrite, PutTlv, CutTlv, SealTo),
-    "subscribe": (Rewrite, Follow),
-    "deliver": (Rewrite, PutTlv, CutTlv, SealTo),
-}
-
-
-def check_duty(question: Question, duty: Duty, who: Who) -> None:
-    """Refused (engine.bad-duty) unless the mediator can do this duty for this question."""
-    if type(duty) not in _DUTIES[question]:
-        name = type(duty).__name__
-        raise Refused("engine.bad-duty", f"{name} is no duty of {question}", FOREVER)
+def check_duty(family: Family, question: Question, duty: Duty, who: Who) -> None:
+    """Refused (engine.bad-duty) unless the family has declared this duty for this question, the
+    mediator does it, and can.
+    """
+    if type(duty) not in family.duties.get(question, ()) or type(duty) not in EXECUTED[question]:
+        text = f"{type(duty).__name__} is no duty that {family.name} declares for {question}"
+        raise Refused("engine.bad-duty", text, FOREVER)
     if not _can_be_done(duty, who):
         raise Refused("engine.bad-duty", f"{type(duty).__name__} with values that cannot be done")
 
@@ -119,8 +114,6 @@ def _can_be_done(duty: object, who: Who) -> bool:
             return _family_tlv(kind)
         case Follow():
             return True
-        case SealTo(ref, int(number)):
-            return ref in (REF_LINK, REF_GRANT) and 0 < number <= U24
         case _:
             return False
 

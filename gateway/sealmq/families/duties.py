@@ -1,12 +1,17 @@
 """What a verdict may ask of the mediator: a closed set.
 
-A family only names a duty; the mediator does it. One outside the set, or with values that the wire
-cannot carry, turns the verdict into a deny (engine.bad-duty).
+A family only names a duty; the mediator does it. A family says beforehand which ones it may name
+(Family.duties), and one that names what this mediator does not do (EXECUTED) is not loaded. A duty
+that was not declared, or has values that the wire cannot carry, turns the verdict into a deny
+(engine.bad-duty).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from .ask import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +65,14 @@ class Follow:
 
 
 Duty = LabelTopic | Rewrite | PutTlv | CutTlv | SealTo | Follow
+
+Duties = Mapping[Question, frozenset[type[Duty]]]
+"""Duties by the question that they answer."""
+
+EXECUTED: Duties = {
+    "connect": frozenset(),
+    "publish": frozenset({LabelTopic, Rewrite, PutTlv, CutTlv}),
+    "subscribe": frozenset({Rewrite, Follow}),
+    "deliver": frozenset(),
+}
+"""What this mediator does, by the question that it is asked for: publishing.py, subscribing.py."""

@@ -11,7 +11,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from .api import AUDITED, Dep, Family, FamilyRecord, Policy, Proposal, Record, Seen, Verdict, deny
+from .api import (
+    AUDITED,
+    Dep,
+    Family,
+    FamilyRecord,
+    Policy,
+    Proposal,
+    Record,
+    Seen,
+    Verdict,
+    check_family,
+    deny,
+)
 from .ask import Ask, Who
 from .cache import Cache, Slot
 from .conn import Conn, sub_matches
@@ -55,10 +67,15 @@ class Engine:
         enforce: bool = True,
         on_fault: OnFault | None = None,
     ) -> None:
-        """`on_fault(family, question, error)` hears of defects in families (for log and audit)."""
+        """`on_fault(family, question, error)` hears of defects in families (for log and audit).
+
+        UnfitFamily for a family that asks for what the mediator does not do.
+        """
         names = [family.name for family in order]
         if len(set(names)) != len(names) or ENGINE in names:
             raise ValueError(f"every family stands once in the order: {', '.join(names)}")
+        for family in order:
+            check_family(family)
         self.order = tuple(order)
         self.enforce = enforce
         self.facts = Facts()

@@ -130,9 +130,16 @@ class Judge:
             if verdict.purpose and not self._trace.purpose:
                 self._trace.purpose, self._trace.under = verdict.purpose, verdict.under
             for duty in verdict.duties:
-                check_duty(ask.question, duty, ask.who)
+                self._check(family, ask, duty)
             merge_duties(duties, verdict.duties)
         return None
+
+    def _check(self, family: Family, ask: Ask, duty: Duty) -> None:
+        try:
+            check_duty(family, ask.question, duty, ask.who)
+        except Refused as refused:
+            self._on_fault(family.name, ask.question, ValueError(refused.reason))
+            raise
 
     def _answer(self, family: Family, question: Question, ask: Ask) -> Verdict:
         try:

@@ -9,22 +9,24 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 
-from .api import Family
+from .api import Family, FamilyError, check_family
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-class UnknownFamily(LookupError):
-    """The order names a family that is not installed. `hint` is for the operator."""
+class UnknownFamily(FamilyError):
+    """The order names a family that is not installed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"[policy] order names {name!r}; there is no such policy family")
-        self.name = name
-        self.hint = 'the families are folders of sealmq/families; order = ["labels"] is the default'
+        super().__init__(
+            name,
+            f"[policy] order names {name!r}; there is no such policy family",
+            'the families are folders of sealmq/families; order = ["labels"] is the default',
+        )
 
 
 def load(order: Sequence[str]) -> list[Family]:
-    """A fresh instance of each family, in this order. UnknownFamily."""
+    """A fresh instance of each family, in this order. UnknownFamily, UnfitFamily."""
     return [_family(name)() for name in order]
 
 
@@ -40,4 +42,5 @@ def _family(name: str) -> type[Family]:
         raise UnknownFamily(name) from None
     if not (isinstance(found, type) and issubclass(found, Family) and found.name == name):
         raise UnknownFamily(name)
+    check_family(found)
     return found

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sealmq import __version__
 from sealmq.audit import Audit
+from sealmq.families.api import FamilyError
 from sealmq.families.engine import Engine
-from sealmq.families.registry import UnknownFamily
 from sealmq.families.registry import load as load_families
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
@@ -260,7 +260,7 @@ def main(arguments: list[str] | None = None) -> int:
         run = uvloop.run
     try:
         run(serve(Layout.open(Path(arguments[0])), receive()))
-    except (SiteError, StoreError, NoKeys, BadHandOver, UnknownFamily, KeyError) as error:
+    except (SiteError, StoreError, NoKeys, BadHandOver, FamilyError, KeyError) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1
     return 0

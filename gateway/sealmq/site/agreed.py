@@ -39,9 +39,12 @@ def agreed(config: Config, text: str, path: Path | None = None) -> Config:
 
 def _ordered(config: Config) -> list[Family]:
     from sealmq.families import registry
+    from sealmq.families.api import UnfitFamily
 
     try:
         return registry.load(config.policy.order)
+    except UnfitFamily as error:
+        raise ConfigError(str(error), error.hint, key="policy.order") from None
     except registry.UnknownFamily as error:
         tables = [name for name in config.families if name != error.name]
         meant = closest(error.name, tables)

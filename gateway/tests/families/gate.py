@@ -13,6 +13,7 @@ from sealmq.families.api import (
     FOREVER,
     Ask,
     Dep,
+    Duties,
     Family,
     FamilyRecord,
     Follow,
@@ -49,6 +50,7 @@ class Gate(Family):
         "gate.shut": "The purpose is shut.",
         "gate.none": "No purpose is said.",
     }
+    duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
 
     def __init__(self) -> None:
         self.shut: set[str] = set()

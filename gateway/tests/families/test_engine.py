@@ -14,16 +14,21 @@ from sealmq.families.api import (
     NEVER,
     Ask,
     CutTlv,
+    Duties,
     Duty,
     Family,
+    Follow,
     LabelTopic,
     PutTlv,
+    Question,
     Rewrite,
     SealTo,
+    UnfitFamily,
     Verdict,
     allow,
     deny,
 )
+from sealmq.families.duties import EXECUTED
 from sealmq.families.engine import Decision, Engine
 
 TOPIC = "machine/1/temperature"
@@ -36,6 +41,7 @@ class Fake(Family):
 
     rules: ClassVar[dict[str, str]] = {"fake.yes": "Yes.", "fake.no": "No."}
     name = "fake"
+    duties: ClassVar[Duties] = EXECUTED
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -63,18 +69,22 @@ def no(until: int = FOREVER) -> Answer:
 
 def refused(answer: Answer, question: str = "publish") -> str:
     """The rule by which the labels family's allow became a deny."""
-    site = Site(FACTORY, Fake(answer))
+    got = asked(Site(FACTORY, Fake(answer)), question)
+    assert not got.allow
+    assert got.duties == ()
+    assert not got.plain
+    return got.rule
+
+
+def asked(site: Site, question: str) -> Decision:
+    """What the site says to the sensor."""
     ask: dict[str, Callable[[], Decision]] = {
         "connect": lambda: site.connect(SENSOR),
         "publish": lambda: site.publish(SENSOR, TOPIC),
         "subscribe": lambda: site.subscribe(SENSOR, TOPIC),
         "deliver": lambda: site.deliver(SENSOR, TOPIC, "m1-temp"),
     }
-    got = ask[question]()
-    assert not got.allow
-    assert got.duties == ()
-    assert not got.plain
-    return got.rule
+    return ask[question]()
 
 
 def test_the_first_deny_wins_and_ends_the_question() -> None:
@@ -90,10 +100,10 @@ def test_the_first_deny_wins_and_ends_the_question() -> None:
 
 def test_allows_are_merged() -> None:
     one = yes(PutTlv(40, b"a"), CutTlv(41), until=9000, deps=(("one",), ("both",)))
-    two = yes(SealTo(1, 7), PutTlv(40, b"a"), until=8000, deps=(("both",),))
+    two = yes(CutTlv(42), PutTlv(40, b"a"), until=8000, deps=(("both",),))
     got = Site(FACTORY, Fake(one), Other(two)).publish(SENSOR, TOPIC)
     assert (got.allow, got.rule, got.family) == (True, "labels.publish.same-label", "labels")
-    assert got.duties == (PutTlv(40, b"a"), CutTlv(41), SealTo(1, 7))
+    assert got.duties == (PutTlv(40, b"a"), CutTlv(41), CutTlv(42))
     assert got.deps == (("topic", TOPIC), ("one",), ("both",))
     assert got.until == 8000
     assert not got.plain
@@ -163,10 +173,12 @@ class Novel:
         (CutTlv(1), "publish"),
         (LabelTopic("m1-ctrl"), "publish"),  # not a label of the client
         (LabelTopic("m1-temp"), "deliver"),
-        (SealTo(0, 5), "deliver"),
-        (SealTo(1, 0), "deliver"),
-        (SealTo(1, 1 << 24), "deliver"),
-        (SealTo(1, 5), "subscribe"),
+        (SealTo(1, 5), "publish"),
+        (SealTo(1, 5), "deliver"),
+        (PutTlv(40, b"a"), "deliver"),
+        (CutTlv(40), "deliver"),
+        (Rewrite("x"), "deliver"),
+        (PutTlv(40, b"a"), "connect"),
         (Rewrite(""), "publish"),
         (Rewrite("x" * 1025), "publish"),
         (Rewrite("x"), "connect"),
@@ -177,11 +189,38 @@ def test_a_duty_that_cannot_be_done_denies(duty: Any, question: str) -> None:
     assert refused(yes(duty), question) == "engine.bad-duty"
 
 
+@pytest.mark.parametrize("question", EXECUTED)
+def test_a_duty_that_the_family_has_not_declared_denies_and_is_a_fault(question: Question) -> None:
+    class Silent(Fake):
+        duties: ClassVar[Duties] = {}
+
+    for kind in (Follow(), PutTlv(40, b"a"), Rewrite("x")):
+        site = Site(FACTORY, Silent(yes(kind)))
+        got = asked(site, question)
+        assert (got.allow, got.rule, got.duties) == (False, "engine.bad-duty", ())
+        assert [(name, at) for name, at, _ in site.faults] == [("fake", question)]
+
+
+@pytest.mark.parametrize("question", EXECUTED)
+@pytest.mark.parametrize("duty", [LabelTopic, Rewrite, PutTlv, CutTlv, SealTo, Follow])
+def test_a_family_that_asks_for_what_nobody_does_is_not_loaded(
+    duty: type[Duty], question: Question
+) -> None:
+    class Asking(Fake):
+        duties: ClassVar[Duties] = {question: frozenset({duty})}
+
+    if duty in EXECUTED[question]:
+        Engine([Asking(yes())])
+        return
+    with pytest.raises(UnfitFamily, match=f"fake.*{duty.__name__} on {question}") as caught:
+        Engine([Asking(yes())])
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("one", "two"),
     [
         (PutTlv(40, b"a"), PutTlv(40, b"b")),
-        (SealTo(1, 5), SealTo(1, 6)),
         (Rewrite("a"), Rewrite("b")),
     ],
 )

@@ -18,6 +18,7 @@ from ..api import (
     Change,
     CreationPolicy,
     Dep,
+    Duties,
     Family,
     LabelTopic,
     Policy,
@@ -43,6 +44,7 @@ class Labels(Family):
 
     name: ClassVar[str] = "labels"
     rules: ClassVar[Mapping[str, str]] = rules.RULES
+    duties: ClassVar[Duties] = {"publish": frozenset({LabelTopic})}
 
     def __init__(self) -> None:
         self._config: Policy | None = None

@@ -20,6 +20,7 @@ from ..api import (
     Ask,
     Change,
     Dep,
+    Duties,
     Duty,
     Family,
     Follow,
@@ -72,6 +73,7 @@ class PurposesFamily(Family):
 
     name: ClassVar[str] = "purposes"
     rules: ClassVar[Mapping[str, str]] = rules.RULES
+    duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
 
     def __init__(self) -> None:
         self.state = State()

@@ -12,6 +12,7 @@ from sealmq.families.api import (
     Ask,
     Change,
     Dep,
+    Duties,
     Family,
     FamilyRecord,
     Parsed,
@@ -39,6 +40,7 @@ class Toy(Family):
         "toy.command": "The toy family knows one command only.",
     }
     tlvs: ClassVar[frozenset[int]] = frozenset({40})
+    duties: ClassVar[Duties] = {"publish": frozenset({PutTlv})}
     opens: ClassVar[bool] = True
 
     def __init__(self) -> None:
