@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from run.sites import gone
+from run.sites import Site, gone, sealmq
 from sealmq.run import lock, proc
 from sealmq.run.errors import RunError
 from sealmq.run.logfile import LARGEST, LogFile
@@ -79,3 +79,16 @@ def test_the_log_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "log" / "up.log").symlink_to(target)
     with pytest.raises(OSError, match="symbolic links"):
         LogFile(tmp_path / "log" / "up.log")
+
+
+@pytest.mark.parametrize("under_systemd", [True, False])
+def test_the_log_of_a_site_says_where_up_writes_to(site: Site, under_systemd: bool) -> None:
+    err = site.root.parent / "site-0.err"
+    err.touch()
+    found = err.stat()
+    stream = f"{found.st_dev}:{found.st_ino}" if under_systemd else "1:1"
+    site.up(env={"JOURNAL_STREAM": stream}).ready()
+    done = sealmq("log", str(site.root))
+    assert done.returncode == 0
+    told = "journalctl -u sealmq@site" if under_systemd else "where it was started"
+    assert told in done.stderr
