@@ -36,28 +36,31 @@ class AtMediator:
     async def subscribe(self) -> None:
         """Before the tries."""
         for canary in (self.writer, self.reader, self.stranger):
-            if not await canary.subscribe(self.filter(ALL)):
-                raise Broken(f"{canary.name} may not subscribe to {ALL}")
+            await self._listen(canary)
 
     async def drain(self) -> None:
-        """Before each try: nothing of the one before is left to hear.
+        """Before each try: all three are connected, and nothing of the one before is left to hear.
 
-        Nor is a connection that it has cost, say by a replayed CONNECT that was let in.
+        A try may cost a connection: the mediator hangs up on what does not verify.
         """
-        try:
-            await self.last()
-        except Broken:
-            self.writer, self.reader, self.stranger = (
-                canary.again() for canary in (self.writer, self.reader, self.stranger)
-            )
-            await self.connect()
-            await self.last()
+        self.writer = await self._connected(self.writer)
+        self.reader = await self._connected(self.reader)
+        self.stranger = await self._connected(self.stranger)
+        await self.last()
 
-    async def connect(self) -> None:
-        """All three, anew."""
-        for canary in (self.writer, self.reader, self.stranger):
-            await canary.connect()
-        await self.subscribe()
+    async def _listen(self, who: Canary) -> None:
+        if not await who.subscribe(self.filter(ALL)):
+            raise Broken(f"{who.name} may not subscribe to {ALL}")
+
+    async def _connected(self, who: Canary) -> Canary:
+        """It, or the same one with a new connection where it has lost its own."""
+        if await who.pinged():
+            return who
+        who.close()
+        again = who.again()
+        await again.connect()
+        await self._listen(again)
+        return again
 
     def close(self) -> None:
         """Hang up."""
@@ -67,6 +70,9 @@ class AtMediator:
     # A last word tells that all before it has come.
     async def last(self) -> list[tuple[str, bytes | None]]:
         """What the reader heard until now: (topic, payload)."""
+        # The writer alone may come back: with a new connection of the reader's, what it was sent
+        # during the try would be lost, and with it what the try is about.
+        self.writer = await self._connected(self.writer)
         last = os.urandom(8)
         await self.honest_publish(self.writer, LOW_TOPIC, last)
         await self.writer.heard(last)
@@ -229,6 +235,7 @@ class AtMediator:
             if kept not in found:
                 raise Failed("an empty message that nobody has sealed clears a retained one")
         finally:
+            writer = self.writer = await self._connected(self.writer)
             m2 = writer.seal(LOW_TOPIC, b"", retain=True, kind=CLEAR)
             await writer.publish(LOW_TOPIC, m2, retain=True)
         return rule or "no acknowledgement"
