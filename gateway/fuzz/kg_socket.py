@@ -74,6 +74,7 @@ class Fuzz(Target):
             "op", "id", "hello", "snapshot", "answer", "time", "watch", "confirm", "reload",
             "rekey", "enrol", "lend", "clients", "labels", "status", "mediator", "at", "kseq",
             "packet", "client", "nonce", "suite", "gen", "handover_s", "below", "names", "low", "a",
+            "reopen", "store",
         )
     )  # fmt: skip
 
@@ -154,7 +155,8 @@ class Fuzz(Target):
         who = bytes.fromhex(e["site"]), bytes.fromhex(e["ps"]), e["suite"], e["client"]
         ask = provision.ask(make, *who, 0, 1, b"N" * 16, e["mediator"]["number"])
         calls: list[dict[str, Any]] = [
-            {"op": "hello", "mediator": 1},
+            {"op": "hello", "mediator": 1, "store": "00" * 16},
+            {"op": "reopen"},
             {"op": "snapshot"},
             {"op": "snapshot", "at": 3, "kseq": 1},
             {"op": "answer", "packet": ask.hex()},

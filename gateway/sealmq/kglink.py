@@ -153,9 +153,9 @@ class KgClient:
 
     # --- what a mediator asks -------------------------------------------------------------------
 
-    async def hello(self, mediator: int) -> Hello:
-        """Introduce this mediator; draws a new inst."""
-        got = await self._call("hello", mediator=mediator)
+    async def hello(self, mediator: int, store: bytes) -> Hello:
+        """Introduce this mediator and the store that it keeps (16 bytes); draws a new inst."""
+        got = await self._call("hello", mediator=mediator, store=store.hex())
         return Hello(bytes.fromhex(got["site"]), int(got["inst"]))
 
     async def snapshot(self) -> dict[str, Any]:
@@ -225,6 +225,10 @@ class KgClient:
                 "rekey", wait=RELOAD_S, labels=labels, handover_s=handover_s, below=below
             )
         )
+
+    async def reopen(self) -> bool:
+        """Let a closed site go on with what the mediator's store holds; False: it was open."""
+        return bool((await self._call("reopen"))["reopened"])
 
     async def enrol(self, client: str) -> dict[str, Any]:
         """The enrolment of a client (SPEC.md 7.1). It holds the client's secret."""

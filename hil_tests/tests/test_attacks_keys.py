@@ -130,8 +130,8 @@ def _stays_out(raw: RawClient) -> None:
 
 def test_nor_behind_a_restored_key_generator(scene: EvilScene) -> None:
     """Backup, revocation, restore: neither key, number nor kid comes back, and it stays out."""
-    backup = scene.site.path.parent / "kg.backup"
-    ordered(scene, "kg", "backup", scene.site.path, backup)
+    backup = scene.site.path.parent / "site.backup"
+    ordered(scene, "backup", scene.site.path, backup)
     operator = anew(scene, "m1-arm-operator")
     ordered(scene, "client", "disable", scene.site.path, "m1-arm-operator")
     assert operator.wire.closed()
@@ -141,7 +141,7 @@ def test_nor_behind_a_restored_key_generator(scene: EvilScene) -> None:
     had = held_by(operator, public(scene)) | held_by(between, public(scene))
     before = public(scene)
     scene.stop()
-    ordered(scene, "kg", "restore", scene.site.path, backup)
+    ordered(scene, "restore", scene.site.path, backup)
     scene.start()
     new = {say(scene, TOPIC, "m1-temp-sensor", b"restored")}
     seen = public(scene)

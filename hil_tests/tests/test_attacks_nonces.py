@@ -165,12 +165,12 @@ def _live(scene: EvilScene, board: Board, tmp_path: Path) -> None:
         scene.set_clock(seconds)
         again(f"clock{seconds}-{len(powered)}")
     # Keys that change, and a key generator that was put back.
-    backup = tmp_path / "kg.backup"
-    _ordered("kg", "backup", site.path, backup)
+    backup = tmp_path / "site.backup"
+    _ordered("backup", site.path, backup)
     _ordered("rekey", site.path, "--label", "m1-temp")
     again("rekeyed")
     scene.stop()
-    _ordered("kg", "restore", site.path, backup)
+    _ordered("restore", site.path, backup)
     scene.start()
     again("restored")
 

@@ -66,6 +66,8 @@ EVENTS: Mapping[str, Event] = {
     "config-reloaded": Event((), ("enforce", "order", "kseq", "reason")),
     "config-refused": Event(("reason",)),
     "policy-off": Event(("reason",)),
+    "site-closed": Event(("reason",)),
+    "site-reopened": Event((), ("user",)),
     "store-unavailable": Event(("reason",), ("client", "peer", "rule", "topic")),
     "store-back": Event(),
     "journal-dropped": Event(("count",)),

@@ -78,5 +78,7 @@ def _print(status: Any) -> None:
         console.print(
             "POLICY NOT ENFORCED: every denial is let through (enforce = false)", style="bold red"
         )
+    for closed in filter(None, (process.closed for process in status.processes)):
+        console.print(Text(f"THE SITE IS CLOSED: {closed}; see: sealmq reopen --help", "bold red"))
     if status.note:
         console.print(Text(status.note, "bold red"))

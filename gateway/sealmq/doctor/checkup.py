@@ -36,6 +36,11 @@ async def examine(layout: Layout) -> list[Result]:
     """Every try's result. DoctorError, ConfigError, KgError: it could not even begin."""
     config = load(layout.config)
     mediator, broker = _serving(layout, "mediator"), _serving(layout, "broker")
+    closed = (ready.read_json(layout.ready("mediator")) or {}).get("closed")
+    if closed:
+        raise DoctorError(
+            f"the site is closed and delivers nothing: {closed}", "see: sealmq reopen --help"
+        )
     with alone(layout):
         async with _canaries(layout, mediator) as canaries:
             return await _tries(config, canaries, broker)

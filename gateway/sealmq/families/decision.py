@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sealmq_spec.const import MAX_TOPIC
@@ -25,11 +25,15 @@ from .ask import Who
 from .duties import EXECUTED
 
 ENGINE = "engine"
+CLOSED = "engine.closed"
+CLOSED_REASON = "the site lost what it knew of labels and consent; its operator has to reopen it"
 
 RULES: Mapping[str, str] = {
     "engine.bad-duty": "A family asked for a duty that it has not declared or nobody can do.",
     "engine.bad-proposal": "A family's command proposed records that are not its own.",
     "engine.bad-verdict": "A family's answer was no verdict, or by a rule that no table holds.",
+    "engine.closed": "Labels and reservations may be lost: nothing is delivered, no topic gets a "
+    "label and no command changes anything until an operator runs `sealmq reopen`.",
     "engine.duty-conflict": "Two families asked for duties that exclude each other.",
     "engine.exception": "A family failed on the question; what it cannot judge is denied.",
     "engine.no-command": "The family takes no commands.",
@@ -89,6 +93,33 @@ class Refused(Exception):
         self.rule = rule
         self.reason = reason
         self.until = until
+
+
+RECORDS = "@sm1/"
+
+
+def when_closed(decision: Decision) -> Decision:
+    """The decision while the site is closed: a delivery of what a label protects, and the label of
+    a new topic, are denied whatever the families say. Public records carry no label.
+    """
+    delivers = decision.question == "deliver" and not decision.topic.startswith(RECORDS)
+    if not decision.allow or not (delivers or decision.label is not None):
+        return decision
+    vote = Vote(ENGINE, CLOSED, CLOSED_REASON)
+    return replace(
+        decision,
+        allow=False,
+        rule=CLOSED,
+        reason=CLOSED_REASON,
+        family=ENGINE,
+        duties=(),
+        label=None,
+        plain=False,
+        overridden=False,
+        votes=(*decision.votes, vote),
+        purpose="",
+        under="",
+    )
 
 
 def check_duty(family: Family, question: Question, duty: Duty, who: Who) -> None:

@@ -27,7 +27,16 @@ from .api import (
 from .ask import Ask, Who
 from .cache import Cache, Slot
 from .conn import Conn, sub_matches
-from .decision import ENGINE, RULES, Decision, Refused, Vote
+from .decision import (
+    CLOSED,
+    CLOSED_REASON,
+    ENGINE,
+    RULES,
+    Decision,
+    Refused,
+    Vote,
+    when_closed,
+)
 from .facts import Facts
 from .following import Following, Key
 from .judge import Judge, OnFault, Trace
@@ -39,6 +48,8 @@ OFF = (
     "never run a site like this"
 )
 
+
+REOPEN = "nothing is delivered and no topic gets a label before `sealmq reopen`"
 
 LOOKED_AT = 256
 """Cached verdicts of a connection that are looked at one by one when a subscription changes."""
@@ -78,6 +89,7 @@ class Engine:
             check_family(family)
         self.order = tuple(order)
         self.enforce = enforce
+        self.closed = ""
         self.facts = Facts()
         self.trace = Trace(self.facts)
         self.cache = Cache(cache_size)
@@ -178,6 +190,11 @@ class Engine:
         self.cache.clear()
         self.following.everything()
 
+    def close_site(self, reason: str) -> None:
+        """Nothing that a label or consent protects is opened while `reason` is not ""."""
+        self.closed = reason
+        self._all_gone()
+
     # Connections
 
     def who(self, client: str, number: int = 0) -> Who:
@@ -212,6 +229,8 @@ class Engine:
         decision = self._judge.decide(ask)
         if not decision.allow and not self.enforce:
             decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
+        if self.closed:
+            decision = when_closed(decision)
         if ask.now_ms < decision.until:
             self.cache.put(slot, key, ask.label, decision)
         return decision
@@ -253,6 +272,8 @@ class Engine:
             self._fault(family, "command", error)
             return deny("engine.exception", f"{family} failed on the command")
         if isinstance(got, Proposal):
+            if got.records and self.closed:
+                return deny(CLOSED, CLOSED_REASON)
             if not all(_own(record, family) for record in got.records):
                 return deny("engine.bad-proposal", f"{family} proposed what is not its own")
             if not AUDITED.issuperset(got.audit or ()):
@@ -300,7 +321,8 @@ class Engine:
     @property
     def warnings(self) -> list[str]:
         """What has to be said loudly at start, at reload and in status."""
-        return [] if self.enforce else [OFF]
+        closed = [f"THE SITE IS CLOSED: {self.closed}; {REOPEN}"] if self.closed else []
+        return closed if self.enforce else [*closed, OFF]
 
     # Defects
 

@@ -18,7 +18,7 @@ from sealmq.site.differences import differences
 from sealmq.site.model import Config
 from sealmq_spec.identity import Identity
 
-from . import rows, snapshot
+from . import closing, rows, snapshot
 from .converge import Converge
 from .errors import Bad, Denied, Unknown
 from .provide import Answered, Provider
@@ -119,6 +119,15 @@ class Kg:
         self._known(mediator)
         return self._config.site.id, self._store.take_inst()
 
+    def meet(self, store: bytes) -> str:
+        """A mediator comes with this store. Why the site is closed because of that, or ""."""
+        with self._store.transaction() as tx:
+            if not closing.meet(tx, store):
+                return ""
+            kseq, reason = self._store.rise(tx), closing.closed(tx)
+        self._changed(kseq, None)
+        return reason
+
     def _known(self, mediator: int) -> None:
         number = self._config.mediator.number
         if mediator != number:
@@ -167,6 +176,19 @@ class Kg:
         return snapshot.link_list(found.get(number, []))
 
     # --- for the operator -------------------------------------------------------------------------
+
+    def reopen(self) -> bool:
+        """Let a closed site go on with what its mediator's store holds; False: it was not closed.
+
+        Proofs that were recorded while it was closed end as well.
+        """
+        with self._store.transaction() as tx:
+            if not closing.reopen(tx):
+                return False
+            closing.end_links(tx)
+            kseq = self._store.rise(tx)
+        self._changed(kseq, None)
+        return True
 
     def enrol(self, name: str) -> dict[str, Any]:
         """The enrolment of a client (SPEC.md 7.1). It holds the secret: never log it."""

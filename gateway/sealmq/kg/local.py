@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sealmq.site import masterkey
-from sealmq.site.layout import Layout
+from sealmq.site.layout import Layout, give_back
 from sealmq.site.model import Config
 
 from .core import Kg
 from .seal import Vault
-from .store import KgStore, give_back
+from .store import KgStore
 
 
 def create(layout: Layout, config: Config, key: bytes) -> None:

@@ -16,6 +16,7 @@ from sealmq.site.config import load
 from sealmq.site.errors import ConfigError
 from sealmq_spec.const import ASK_LEN, U24
 
+from .closing import STORE_BYTES
 from .core import Kg
 from .errors import Bad, Denied, Unknown
 
@@ -76,7 +77,11 @@ class Ops:
 
     def hello(self, peer: Peer, f: Fields) -> dict[str, Any]:
         number = _number(f, "mediator", 1, U24)
+        store = _hex(f, "store", STORE_BYTES)
         site, inst = self._kg.hello(number)
+        closed = self._kg.meet(store)
+        if closed:
+            self._event("site-closed", reason=closed)
         peer.mediator = number
         return {"site": site.hex(), "inst": inst}
 
@@ -152,6 +157,12 @@ class Ops:
             )
         return done
 
+    def reopen(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        reopened = self._kg.reopen()
+        if reopened:
+            self._event("site-reopened", user=peer.user)
+        return {"reopened": reopened}
+
     def enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
         name = _checked_name(f.get("client"))
         enrolment = self._kg.enrol(name)
@@ -183,6 +194,7 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "confirm": (MEDIATOR, Ops.confirm),
     "reload": (ADMIN, Ops.reload),
     "rekey": (ADMIN, Ops.rekey),
+    "reopen": (ADMIN, Ops.reopen),
     "enrol": (ADMIN, Ops.enrol),
     "lend": (ADMIN, Ops.lend),
     "clients": (ADMIN, Ops.clients),

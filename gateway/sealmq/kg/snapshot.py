@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sealmq.site.model import Config
 from sealmq_spec.keys import topic_key
 
-from . import rows
+from . import closing, rows
 from .errors import Changed
 from .rows import EpochRow, LabelRow, LinkRow
 from .store import KgStore, counter
@@ -30,6 +30,7 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
         return {
             "site": config.site.id.hex(),
             "kseq": counter(tx, "kseq"),
+            "closed": closing.closed(tx),
             "labels": [_label(store, tx, config, r, epochs) for r in labels.values()],
             "order": [[labels[h].number, labels[n].number] for h, n in config.strict_pairs()],
             "clients": [
@@ -101,7 +102,7 @@ def piece(whole: dict[str, Any], at: int, kseq: int | None) -> dict[str, Any]:
     """The entries from number `at` on, over all lists, and `next` when more follow."""
     if kseq is not None and kseq != whole["kseq"]:
         raise Changed("the keys have changed; begin anew")
-    out = {"site": whole["site"], "kseq": whole["kseq"]}
+    out = {name: whole[name] for name in ("site", "kseq", "closed")}
     start, room = at, PIECE
     total = 0
     for name in _LISTS:

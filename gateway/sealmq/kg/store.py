@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, delete, event, insert,
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from sealmq.site.layout import Layout, sync_folder
+from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 from sealmq_spec.const import U24
 
@@ -89,11 +89,17 @@ class KgStore:
         return store
 
     @classmethod
-    def open(cls, path: Path, key: bytes, site: bytes, clock: Clock = clock_ms) -> KgStore:
-        """Open for writing. StoreBusy: another process has it; StoreBroken: it is not this one."""
+    def open(
+        cls, path: Path, key: bytes, site: bytes, clock: Clock = clock_ms, *, held: bool = False
+    ) -> KgStore:
+        """Open for writing. StoreBusy: another process has it; StoreBroken: it is not this one.
+
+        held: the caller has the lock (hold).
+        """
         must_exist(path)
-        store = cls(_engine(path), Vault(key, site), _take_lock(path.with_name("lock")), clock)
-        store._reserve = Reserve(path.parent)
+        lock = None if held else _take_lock(path.with_name("lock"))
+        store = cls(_engine(path), Vault(key, site), lock, clock)
+        store._reserve = None if held else Reserve(path.parent)
         try:
             store._check(site)
         except BaseException:
@@ -242,14 +248,14 @@ def must_exist(path: Path) -> None:
         )
 
 
-def give_back(layout: Layout) -> None:
-    """What root has made here belongs to the folder's owner, who must be able to open it again."""
-    if os.geteuid() != 0:
-        return
-    folder = layout.kg_db.parent
-    owner = folder.stat()
-    for path in folder.iterdir():
-        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+@contextlib.contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Nobody has the store open meanwhile, whether there is one or not. StoreBusy."""
+    lock = _take_lock(path.with_name("lock"))
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _engine(path: Path, readonly: bool = False) -> Engine:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sealmq.audit import Audit
-from sealmq.families.engine import Conn, Decision, Engine
+from sealmq.families.engine import OFF, Conn, Decision, Engine
 from sealmq.families.following import Key
 from sealmq.families.records import Record, TopicLabel
 from sealmq.kglink import KgError
@@ -291,7 +291,8 @@ class Hub:
         """Says loudly, in the log and in the audit, what weakens this site."""
         for warning in self.engine.warnings:
             log.warning("%s", warning)
-            self.audit.write("policy-off", reason=warning)
+            event = "policy-off" if warning == OFF else "site-closed"
+            self.audit.write(event, reason=warning)
 
     # --- keys ---
 
@@ -335,10 +336,23 @@ class Hub:
         if ring.inst != self.order.inst:
             self.order = Order(ring.inst)
         before, self.ring = self.ring, ring
+        if ring.closed != self.engine.closed:
+            self._close_site(ring.closed)
         for connection in list(self.connections):
             connection.keys_changed(before)
         self.spawn(self.sessions.sweep(), "old sessions")
         self.asking.news()
+
+    # Whoever is connected begins anew: what was refused, or delivered, is asked for once more.
+    def _close_site(self, reason: str) -> None:
+        self.engine.close_site(reason)
+        if reason:
+            self.warn()
+        else:
+            log.warning("the site was reopened")
+            self.audit.write("site-reopened")
+        for connection in list(self.connections):
+            connection.stop("the site was closed" if reason else "the site was reopened")
 
     def set_kg(self, kg: KgClient | None) -> None:
         """The key generator came or went."""

@@ -89,6 +89,8 @@ class Keyring:
 
     def _read(self, snapshot: Mapping[str, Any]) -> None:
         self.kseq = int(snapshot["kseq"])
+        # Why nothing may be opened, or "" (kg/stores.py).
+        self.closed = str(snapshot.get("closed", ""))
         self.labels: dict[int, Label] = {}
         self._ek: dict[tuple[int, int], bytes] = {}
         for row in snapshot["labels"]:

@@ -41,6 +41,7 @@ class KeySource:
 
     def __init__(self, socket: Path, mediator: int, store: Store, cache_key: bytes) -> None:
         self._socket, self._mediator, self._store = socket, mediator, store
+        self._identity = store.identity
         self._cipher = ChaCha20Poly1305(cache_key)
         self._site = b""
         self._inst = 0
@@ -74,11 +75,11 @@ class KeySource:
         """
         if kg is not self._greeted:
             # Each connection says hello: provisioning requests are bound to the number it says.
-            hello = await kg.hello(self._mediator)
+            hello = await kg.hello(self._mediator, self._identity)
             self._greeted, self._site = kg, hello.site
             self._reserve = [*self._reserve, hello.inst][-_RESERVE:]
         while len(self._reserve) < _RESERVE + (not self._inst):
-            self._reserve.append((await kg.hello(self._mediator)).inst)
+            self._reserve.append((await kg.hello(self._mediator, self._identity)).inst)
         self._inst = self._inst or self._reserve.pop(0)
         self.before_fetch()
         self._snapshot = await kg.snapshot()

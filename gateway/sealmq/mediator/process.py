@@ -123,10 +123,11 @@ class Mediator:
 
     # What `sealmq status` reads, once this serves.
     def _tell(self) -> None:
-        news = {
+        news: dict[str, object] = {
             "journal": self._hub.journal.state(),
             "handover": handover(self._hub),
             "config": self._config_word,
+            "closed": self._hub.engine.closed,
         }
         if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
             self._serving.update(news)
@@ -234,6 +235,7 @@ async def _hub(
         enforce=config.policy.enforce,
         on_fault=fault,
     )
+    engine.close_site(ring.closed)
     records = engine.load(config, store.records())
     hub = Hub(config, ring, engine, store, audit, address, journal)
     await hub.commit(list(records))

@@ -49,8 +49,9 @@ class Sessions:
         """
         key = client.number, client_id
         held = self._kept.get(key)
-        if held is not None and held <= client.ended and not clean:
-            await self._end(key, held)
+        if not clean and (held is None or held <= client.ended):
+            # None: the broker has none, but where the store was lost, or is an older one again.
+            await self._end(key, held or 0)
         known = key in self._kept
         if not clean and not known:
             self._check_room(client)

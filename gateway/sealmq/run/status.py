@@ -39,6 +39,7 @@ class ProcessStatus:
     """One role. `note` says why it is not ready, or what is remarkable.
 
     kind: of a broker, embedded, mosquitto or external; version: its program's, where we know it.
+    closed: of a mediator, why it opens nothing.
     """
 
     role: str
@@ -49,6 +50,7 @@ class ProcessStatus:
     note: str | None = None
     kind: str | None = None
     version: str | None = None
+    closed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,10 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
             notes = [
                 n for n in (_journal(told.get("journal")), _handover(told.get("handover"))) if n
             ]
-            return ProcessStatus(role, pid, word.address, True, user, "; ".join(notes) or None)
+            closed = told.get("closed")
+            closed = closed if isinstance(closed, str) and closed else None
+            note = "; ".join(notes) or None
+            return ProcessStatus(role, pid, word.address, True, user, note, closed=closed)
     return ProcessStatus(role, pid, word.address, note is None, user, note)
 
 

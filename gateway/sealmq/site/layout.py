@@ -206,6 +206,18 @@ def _folder(path: Path, mode: int, user: pwd.struct_passwd | None = None) -> Non
             os.chown(entry, user.pw_uid, user.pw_gid, follow_symlinks=False)
 
 
+def give_back(layout: Layout) -> None:
+    """What root has made in a role's folder belongs to its owner, who must be able to open it."""
+    if os.geteuid() != 0:
+        return
+    for role in ("kg", "mediator"):
+        folder = layout.state_of(role)
+        if folder.is_dir():
+            owner = folder.stat()
+            for path in folder.iterdir():
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 def write_atomically(path: Path, data: bytes, mode: int) -> None:
     """Write, fsync, rename, fsync the folder: the old file or the new one, never a half.
 

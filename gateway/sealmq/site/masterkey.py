@@ -35,6 +35,7 @@ class RoleKeys:
 
     kg: bytes = field(repr=False)
     mediator_cache: bytes = field(repr=False)
+    backup: bytes = field(repr=False)
 
 
 def credential() -> Path | None:
@@ -127,7 +128,11 @@ def derive(content: bytes, salt: bytes) -> RoleKeys:
     """The role keys (RFC 7914, RFC 5869). salt: 16 bytes."""
     # hashlib's own memory limit is just below what these parameters take.
     master = hashlib.scrypt(content, salt=salt, n=_N, r=_R, p=_P, maxmem=64 << 20, dklen=32)
-    return RoleKeys(_role(master, b"sealmq kg"), _role(master, b"sealmq mediator cache"))
+    return RoleKeys(
+        kg=_role(master, b"sealmq kg"),
+        mediator_cache=_role(master, b"sealmq mediator cache"),
+        backup=_role(master, b"sealmq backup"),
+    )
 
 
 def _role(master: bytes, info: bytes) -> bytes:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sqlite3
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, delete, event, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -21,7 +22,7 @@ from sqlalchemy.pool import NullPool
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 
-from . import tables
+from . import left, tables
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
 from .metadata import metadata
 
@@ -39,6 +40,8 @@ def create(path: Path, busy_s: float) -> Engine:
             metadata.create_all(conn)
             row = insert(tables.meta).values(key="format", value=tables.FORMAT)
             conn.execute(row.on_conflict_do_nothing())
+            own = insert(tables.meta).values(key=tables.IDENTITY, value=secrets.token_hex(16))
+            conn.execute(own.on_conflict_do_nothing())
             _check(conn, path)
         sync_folder(path.parent)
     except OSError as error:
@@ -75,6 +78,28 @@ def checkpoint(conn: Connection) -> None:
     if raw is not None:
         with contextlib.suppress(sqlite3.Error):
             raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def set_identity(path: Path, identity: bytes) -> None:
+    """Make a copy of a store one of its own, for a site that is restored.
+
+    Sealed keys go, whose instance numbers are used up, and wills, whose connections are over.
+    """
+    engine = create(path, busy_s=2.0)
+    try:
+        with engine.begin() as conn:
+            row = insert(tables.meta).values(key=tables.IDENTITY, value=identity.hex())
+            conn.execute(
+                row.on_conflict_do_update(
+                    index_elements=[tables.meta.c.key], set_={"value": row.excluded.value}
+                )
+            )
+            conn.execute(delete(tables.cache))
+            conn.execute(delete(left.wills))
+    except DBAPIError as error:
+        raise translate(error, path) from error
+    finally:
+        engine.dispose()
 
 
 def translate(error: DBAPIError, path: Path) -> StoreError:

@@ -59,6 +59,11 @@ class Reader:
         """A sealed blob, or None."""
         return self._read(lambda conn: tables.read_cache(conn, name))
 
+    @property
+    def identity(self) -> bytes:
+        """Which store this is: 16 bytes, drawn when it was made. b"" of an older version."""
+        return self._read(tables.read_identity)
+
     def close(self) -> None:
         self._engine.dispose()
 

@@ -40,6 +40,9 @@ from .records import (
 )
 
 FORMAT = "1"
+# Of meta: 16 random bytes in hex, drawn when the file is made. By them the key generator notices
+# that a store was lost and begun anew.
+IDENTITY = "store"
 
 meta = Table(
     "meta",
@@ -187,6 +190,12 @@ def read_records(conn: Connection) -> list[Record]:
 def read_sessions(conn: Connection) -> dict[int, SessionMark]:
     """The marks by client number."""
     return {row.client: SessionMark(*row) for row in conn.execute(select(sessions))}
+
+
+def read_identity(conn: Connection) -> bytes:
+    """Which store this is; b"" in a file of an older version."""
+    found = conn.scalar(select(meta.c.value).where(meta.c.key == IDENTITY))
+    return bytes.fromhex(found or "")
 
 
 def read_cache(conn: Connection, name: str) -> bytes | None:

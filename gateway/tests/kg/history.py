@@ -15,11 +15,11 @@ from typing import Any
 
 from kg.helpers import Device, MadeSite, own
 from sealmq.aead import make
+from sealmq.backup.make import backup
+from sealmq.backup.restore import restore
 from sealmq.kg import rows
-from sealmq.kg.backup import backup
 from sealmq.kg.core import Kg
 from sealmq.kg.errors import Unauthentic, Unknown
-from sealmq.kg.restore import restore
 from sealmq.kg.store import KgStore, counter
 from sealmq.site.config import NONE, load
 from sealmq_spec import provision
@@ -270,7 +270,8 @@ class World:
     def backup(self) -> None:
         """While it runs."""
         path = self.folder / f"{len(self.backups)}.backup"
-        backup(self.site.layout, self.id, path, self.clock)
+        now_s = self.clock() // 1000
+        backup(self.site.layout, self.id, self.site.key_file, path, lambda: now_s)
         self.backups.append(path)
 
     def restore(self) -> None:
@@ -296,8 +297,8 @@ class World:
         elif lost == "folder":
             shutil.rmtree(self.site.layout.kg_db.parent)
             self.site.layout.salt.unlink()
-        layout, config = self.site.layout, load(self.site.layout.config)
-        done = restore(layout, config, chosen, clock=self.clock)
+        layout = self.site.layout
+        done = restore(layout, chosen, clock=self.clock)
         assert done.kseq > self.issued.kseq
         for name, rotation in done.drawn.items():
             self.clients[name]["rotation"] = rotation

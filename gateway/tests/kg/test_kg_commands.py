@@ -258,7 +258,7 @@ def test_mediators_hear_of_it(site: MadeSite) -> None:
     async def story() -> None:
         async with await KgClient.connect(site.layout.kg_socket) as kg:
             device = Device(await kg.enrol("monitor"))
-            await kg.hello(1)
+            await kg.hello(1, bytes(16))
             device.accept((await kg.answer(device.ask())).packet)
             await kg.confirm(device.ident.client, 1)
             changes = kg.changes()

@@ -58,7 +58,9 @@ def call(process: KgProcess, *ops: tuple[Any, ...]) -> list[Any]:
 def test_provisioning_through_the_socket(process: KgProcess) -> None:
     (enrolment,) = call(process, ("enrol", "m1-temp-sensor"))
     device = Device(enrolment)
-    hello, answer, snapshot = call(process, ("hello", 1), ("answer", device.ask()), ("snapshot",))
+    hello, answer, snapshot = call(
+        process, ("hello", 1, bytes(16)), ("answer", device.ask()), ("snapshot",)
+    )
     assert hello.site == device.ident.site
     device.accept(answer.packet)
     client = next(c for c in snapshot["clients"] if c["number"] == device.ident.client)
@@ -85,11 +87,11 @@ def test_refusals_have_types(shared: KgProcess) -> None:
     request = bytearray(genuine)
     request[-1] ^= 1
     cases: list[tuple[Any, ...]] = [
-        (KgUnauthentic, "does not verify", ("hello", 1), ("answer", bytes(request))),
+        (KgUnauthentic, "does not verify", ("hello", 1, bytes(16)), ("answer", bytes(request))),
         (KgBad, "answer comes behind hello", ("answer", bytes(request))),
         (KgBad, "answer comes behind hello", ("snapshot",), ("answer", genuine)),
         (KgBad, "43 bytes in hex", ("answer", b"short")),
-        (KgUnknown, "mediator 2", ("hello", 2)),
+        (KgUnknown, "mediator 2", ("hello", 2, bytes(16))),
         (KgUnknown, "no client nobody", ("enrol", "nobody")),
         (KgUnknown, "client 99", ("time", 99, bytes(16), 1)),
         (KgUnknown, "no generation 9", ("confirm", 1, 9)),
@@ -114,7 +116,7 @@ def test_kill_9_between_answers_never_repeats_inst(site: MadeSite) -> None:
             if device is None:
                 device = Device(call(process, ("enrol", "monitor"))[0])
             for _ in range(2):
-                hello, answer = call(process, ("hello", 1), ("answer", device.ask()))
+                hello, answer = call(process, ("hello", 1, bytes(16)), ("answer", device.ask()))
                 device.accept(answer.packet)
                 nonces.add(answer.packet[2:14])
                 insts.append(hello.inst)
@@ -130,7 +132,7 @@ def test_kill_9_between_answers_never_repeats_inst(site: MadeSite) -> None:
 def test_an_answer_that_left_is_on_disk(site: MadeSite) -> None:
     with running(site) as process:
         device = Device(call(process, ("enrol", "monitor"))[0])
-        _, answer = call(process, ("hello", 1), ("answer", device.ask()))
+        _, answer = call(process, ("hello", 1, bytes(16)), ("answer", device.ask()))
         process.kill()
     device.accept(answer.packet)
     with running(site) as process:
@@ -274,8 +276,8 @@ def told_as(uid: int, path: Path) -> str:
     return told
 
 
-OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "reload", "rekey", "enrol",
-       "lend", "clients", "labels", "status"]  # fmt: skip
+OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "reload", "rekey", "reopen",
+       "enrol", "lend", "clients", "labels", "status"]  # fmt: skip
 
 
 def test_who_may_what(site: MadeSite) -> None:
@@ -349,7 +351,7 @@ def test_client_add_takes_effect_live(
             names = [c["name"] for c in (await kg.snapshot())["clients"]]
             assert names[-1] == "new"
             device = Device(json.loads((tmp_path / "new.sealmq.json").read_text()))
-            await kg.hello(1)
+            await kg.hello(1, bytes(16))
             answer = await kg.answer(device.ask())
             device.accept(answer.packet)
             async with asyncio.timeout(WAIT_S):
@@ -493,7 +495,7 @@ def test_audit_names_what_was_done_and_no_secret(site: MadeSite) -> None:
     with running(site) as process:
         (enrolment,) = call(process, ("enrol", "monitor"))
         device = Device(enrolment)
-        ops: list[tuple[Any, ...]] = [("hello", 1), ("answer", device.ask())]
+        ops: list[tuple[Any, ...]] = [("hello", 1, bytes(16)), ("answer", device.ask())]
         _, answer, _ = call(process, *ops, ("lend", "m1-temp-sensor"))
         device.accept(answer.packet)
     text = "".join(p.read_text() for p in site.layout.audit("kg").iterdir())

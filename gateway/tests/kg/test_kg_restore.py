@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import sqlite3
 import stat
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +18,16 @@ import pytest
 
 from kg.helpers import Device, MadeSite, make_site, own, running
 from kg.test_kg_store import scan, secrets_of
+from sealmq.backup.make import backup
+from sealmq.backup.restore import restore
+from sealmq.backup.sealed import BackupError
 from sealmq.cli.main import main
 from sealmq.kg import lift
-from sealmq.kg import restore as restoring
-from sealmq.kg.backup import backup
 from sealmq.kg.core import Kg
-from sealmq.kg.errors import Bad, Denied, StoreBroken, StoreBusy
+from sealmq.kg.errors import Bad, StoreBroken, StoreBusy
 from sealmq.kg.lift import Issued
-from sealmq.kg.restore import restore
-from sealmq.kg.store import KgStore
+from sealmq.kg.store import KgStore, hold
+from sealmq.store import Store
 
 DAY_S = 86400
 NOW_S = 1_800_000_000
@@ -31,24 +35,46 @@ NOW_S = 1_800_000_000
 
 @pytest.fixture
 def saved(site: MadeSite, store: KgStore, kg: Kg, tmp_path: Path) -> Path:
-    """A backup of a site with a provisioned client; the store is closed."""
+    """A backup of a site with a provisioned client, and a mediator that has come with its store;
+    the stores are closed.
+    """
     device = Device(kg.enrol("monitor"))
     device.accept(kg.answer(device.ask(), 1)[0].packet)
     kg.confirm(device.ident.client, 1)
+    mediator = Store.open(site.layout.mediator_db)
+    kg.meet(mediator.identity)
+    mediator.close()
     path = tmp_path / "saved"
-    backup(site.layout, site.config.site.id, path)
+    backup(site.layout, site.config.site.id, site.key_file, path)
     store.close()
     return path
 
 
-def state(site: MadeSite) -> dict[str, Any]:
-    """Rows of kg.db, and the files beside it."""
-    rows = {}
-    with sqlite3.connect(site.layout.kg_db) as db:
-        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
-            rows[table] = sorted(map(repr, db.execute(f"SELECT * FROM {table}")))  # noqa: S608
+def of_the_keys_alone(site: MadeSite, folder: Path) -> Path:
+    """As `sealmq kg backup` wrote it, before there was a backup of the whole site."""
+    path = folder / "keys-alone"
+    with sqlite3.connect(site.layout.kg_db) as db, sqlite3.connect(path) as copy:
+        db.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        notes = [("backup-made", NOW_S.to_bytes(8, "big"))]
+        notes.append(("backup-salt", site.layout.salt.read_bytes()))
+        copy.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", notes)
+        copy.execute("DELETE FROM meta WHERE name = 'mediator-store'")
+    copy.close()
     db.close()
-    files = sorted(p.name for p in site.layout.kg_db.parent.iterdir())
+    return path
+
+
+def state(site: MadeSite) -> dict[str, Any]:
+    """Rows of the stores, and the files beside them."""
+    rows = {}
+    for path in (site.layout.kg_db, site.layout.mediator_db):
+        with sqlite3.connect(path) as db:
+            for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                found = db.execute(f"SELECT * FROM {table}")  # noqa: S608
+                rows[path.name, table] = sorted(map(repr, found))
+        db.close()
+    files = sorted(str(p.relative_to(site.layout.state)) for p in site.layout.state.rglob("*"))
     return {"rows": rows, "files": files, "toml": site.layout.config.read_text()}
 
 
@@ -61,14 +87,13 @@ def test_a_backup_reveals_nothing_and_is_one_file(
     kg.lend("monitor")
     folder = tmp_path / "stick"
     folder.mkdir()
-    size = backup(site.layout, site.config.site.id, folder / "b")
+    made = backup(site.layout, site.config.site.id, site.key_file, folder / "b")
     assert [p.name for p in folder.iterdir()] == ["b"]
     assert stat.S_IMODE((folder / "b").stat().st_mode) == 0o600
-    assert (folder / "b").stat().st_size == size
+    assert (folder / "b").stat().st_size == made.size
     assert scan(folder, secrets_of(store, key)) == []
-    with sqlite3.connect(folder / "b") as db:
-        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        assert db.execute("SELECT count(*) FROM links").fetchone() == (1,)
+    assert b"monitor" not in (folder / "b").read_bytes()
+    assert list(site.layout.state.glob("backup-*")) == []
 
 
 def test_a_backup_overwrites_nothing_and_lies_outside(
@@ -78,12 +103,12 @@ def test_a_backup_overwrites_nothing_and_lies_outside(
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name in ("mine", "link"):
-        with pytest.raises(Denied, match="is there already"):
-            backup(site.layout, number, tmp_path / name)
-    with pytest.raises(Denied, match="inside the site"):
-        backup(site.layout, number, site.layout.root / "state" / "b")
-    with pytest.raises(StoreBroken, match="not of site 00000000"):
-        backup(site.layout, bytes(4), tmp_path / "b")
+        with pytest.raises(BackupError, match="is there already"):
+            backup(site.layout, number, site.key_file, tmp_path / name)
+    with pytest.raises(BackupError, match="inside the site"):
+        backup(site.layout, number, site.key_file, site.layout.root / "state" / "b")
+    with pytest.raises(BackupError, match="not of site 00000000"):
+        backup(site.layout, bytes(4), site.key_file, tmp_path / "b")
     assert (tmp_path / "mine").read_text() == "mine"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine", "site"]
 
@@ -101,14 +126,14 @@ def test_a_backup_that_has_no_place(
     site: MadeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "stick"
-    with pytest.raises(Denied, match="stick is no folder") as refused:
-        backup(site.layout, site.config.site.id, folder / "b")
+    with pytest.raises(BackupError, match="stick is no folder") as refused:
+        backup(site.layout, site.config.site.id, site.key_file, folder / "b")
     assert refused.value.hint is not None
     assert f"mkdir -p {folder}" in refused.value.hint
     folder.mkdir()
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Full))
-    with pytest.raises(StoreBroken, match=f"^{folder}: no space is left for the backup$"):
-        backup(site.layout, site.config.site.id, folder / "b")
+    with pytest.raises(BackupError, match="no space is left for a copy of the key generator"):
+        backup(site.layout, site.config.site.id, site.key_file, folder / "b")
     assert list(folder.iterdir()) == []
 
 
@@ -116,8 +141,8 @@ def test_a_backup_of_a_store_that_is_torn(site: MadeSite, tmp_path: Path) -> Non
     whole = site.layout.kg_db.read_bytes()
     for content in (b"", b"x" * 5000, whole[: len(whole) // 2]):
         site.layout.kg_db.write_bytes(content)
-        with pytest.raises(StoreBroken):
-            backup(site.layout, site.config.site.id, tmp_path / "b")
+        with pytest.raises(BackupError):
+            backup(site.layout, site.config.site.id, site.key_file, tmp_path / "b")
         assert sorted(p.name for p in tmp_path.iterdir()) == ["site"]
 
 
@@ -127,36 +152,38 @@ def test_a_backup_of_a_store_that_is_torn(site: MadeSite, tmp_path: Path) -> Non
 def test_what_is_no_backup(site: MadeSite, saved: Path, tmp_path: Path) -> None:
     whole, before = saved.read_bytes(), state(site)
     wrong = {
-        "empty": (b"", "no backup"),
-        "text": (b"hello" * 500, "no backup"),
-        "cut": (whole[: len(whole) * 2 // 3], "no backup|damaged"),
-        "cut early": (whole[:2000], "no backup|damaged"),
-        "raw": (site.layout.kg_db.read_bytes(), "not made by `sealmq kg backup`"),
+        "empty": (b"", "is no backup"),
+        "text": (b"hello" * 500, "is no backup"),
+        "head": (whole[:60], "is no backup"),
+        "cut": (whole[: len(whole) * 2 // 3], "is damaged|does not open"),
+        "longer": (whole + b"x", "is damaged"),
+        "a piece less": (whole[:76] + whole[76 + 65536 + 16 :], "does not open"),
+        "raw": (site.layout.kg_db.read_bytes(), "not made by `sealmq backup`"),
     }
     for name, (content, what) in wrong.items():
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(StoreBroken, match=what):
-            restore(site.layout, site.config, path)
+        with pytest.raises(BackupError, match=what):
+            restore(site.layout, path)
     with pytest.raises(FileNotFoundError):
-        restore(site.layout, site.config, tmp_path / "nothing")
+        restore(site.layout, tmp_path / "nothing")
     assert state(site) == before
 
 
-def test_every_page_that_is_torn_is_noticed_or_harmless(
-    site: MadeSite, saved: Path, tmp_path: Path
-) -> None:
-    """Zeroed pages: either refused, or what is restored is whole (the page held nothing)."""
+def test_every_byte_counts(site: MadeSite, saved: Path, tmp_path: Path) -> None:
+    """Of the header, of each piece and of their tags: one bit, and nothing is touched."""
     whole, before = saved.read_bytes(), state(site)
-    noticed = 0
-    for at in range(0, len(whole), 4096):
-        torn = tmp_path / "torn"
-        torn.write_bytes(whole[:at] + bytes(4096) + whole[at + 4096 :])
-        with pytest.raises(StoreBroken):
-            restore(site.layout, site.config, torn)
-        noticed += 1
-        assert state(site) == before
-    assert noticed > 10
+    torn = tmp_path / "torn"
+    places = [*range(0, 76, 5), *range(76, len(whole), len(whole) // 20), len(whole) - 1]
+    for at in places:
+        torn.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+        with pytest.raises((BackupError, StoreBroken)):
+            restore(site.layout, torn)
+    for at in range(0, len(whole), len(whole) // 20):
+        torn.write_bytes(whole[:at])
+        with pytest.raises(BackupError):
+            restore(site.layout, torn)
+    assert state(site) == before
 
 
 @pytest.mark.parametrize(
@@ -168,9 +195,15 @@ def test_every_page_that_is_torn_is_noticed_or_harmless(
     ],
 )
 def test_one_bit_of_a_secret_is_another(
-    table: str, what: str, site: MadeSite, saved: Path, capsys: pytest.CaptureFixture[str]
+    table: str,
+    what: str,
+    site: MadeSite,
+    saved: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """SQLite's own check sees nothing of it: each secret is opened before the old store goes."""
+    saved = of_the_keys_alone(site, tmp_path)
     with sqlite3.connect(saved) as db:
         row, blob = db.execute(f"SELECT rowid, secret FROM {table} LIMIT 1").fetchone()  # noqa: S608
         changed = blob[:-20] + bytes((blob[-20] ^ 1,)) + blob[-19:]
@@ -178,7 +211,7 @@ def test_one_bit_of_a_secret_is_another(
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
     before = state(site)
-    assert main(["kg", "restore", str(site.layout.root), str(saved)]) == 1
+    assert main(["restore", str(site.layout.root), str(saved)]) == 1
     told = capsys.readouterr().err
     assert re.search(f"{re.escape(str(saved))} is damaged: {what}.*{table}.secret", told), told
     assert "hint: nothing was changed; restore another backup" in told
@@ -188,11 +221,11 @@ def test_one_bit_of_a_secret_is_another(
 def test_the_way_back_is_told(
     site: MadeSite, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["kg", "restore", str(site.layout.root)]
+    command = ["restore", str(site.layout.root)]
     assert main([*command, str(saved)]) == 0
     lines = capsys.readouterr().out.splitlines()
     undo = next(line for line in lines if line.startswith("to undo: sealmq "))
-    assert undo.endswith("kg.db.replaced")
+    assert undo.endswith("state/replaced.backup")
     assert main(undo.split()[3:]) == 0
     # nothing was there before, or nothing that can be read: there is no way back to it
     for content in (None, b"torn"):
@@ -202,22 +235,26 @@ def test_the_way_back_is_told(
         capsys.readouterr()
         assert main([*command, str(saved)]) == 0
         assert "to undo" not in capsys.readouterr().out
+    assert site.layout.kg_db.with_name("kg.db.replaced").read_bytes() == b"torn"
 
 
 def test_of_another_site_or_with_another_key(site: MadeSite, saved: Path, tmp_path: Path) -> None:
     other = make_site(tmp_path / "other")
-    before = state(other)
-    with pytest.raises(StoreBroken, match=f"backup of site {site.config.site.id.hex()}, this one"):
-        restore(other.layout, other.config, saved)
-    assert state(other) == before
+    with pytest.raises(BackupError, match="does not open: it was sealed under another key"):
+        restore(other.layout, saved)
+    text = site.layout.config.read_text()
+    site.edit(f'id = "{site.config.site.id.hex()}"', 'id = "01020304"')
+    with pytest.raises(BackupError, match="this one is 01020304"):
+        restore(site.layout, saved)
+    site.layout.config.write_text(text)
     before = state(site)
     (tmp_path / "key").write_text("another key of this length")
     (tmp_path / "key").chmod(0o600)
-    with pytest.raises(StoreBroken, match="this key does not open"):
-        restore(site.layout, site.config, saved, tmp_path / "key")
+    with pytest.raises(BackupError, match="does not open: it was sealed under another key"):
+        restore(site.layout, saved, tmp_path / "key")
     site.layout.salt.write_bytes(bytes(16))
-    with pytest.raises(StoreBroken, match="is another one than the backup's"):
-        restore(site.layout, site.config, saved)
+    with pytest.raises(BackupError, match="is another one than the backup's"):
+        restore(site.layout, saved)
     assert state(site) == before
 
 
@@ -226,15 +263,15 @@ def test_while_the_site_runs(
 ) -> None:
     with running(site) as process:
         with pytest.raises(StoreBusy):
-            restore(site.layout, site.config, saved)
-        assert main(["kg", "restore", str(site.layout.root), str(saved)]) == 1
+            restore(site.layout, saved)
+        assert main(["restore", str(site.layout.root), str(saved)]) == 1
         assert "another process has the key generator's store open" in capsys.readouterr().err
         assert process.popen.poll() is None
         # a backup is no trouble
-        assert main(["kg", "backup", str(site.layout.root), str(tmp_path / "new")]) == 0
-        assert main(["kg", "backup", str(site.layout.root), str(tmp_path / "new")]) == 1
+        assert main(["backup", str(site.layout.root), str(tmp_path / "new")]) == 0
+        assert main(["backup", str(site.layout.root), str(tmp_path / "new")]) == 1
         assert "is there already" in capsys.readouterr().err
-    assert main(["kg", "restore", str(site.layout.root), str(tmp_path / "new"), "--json"]) == 0
+    assert main(["restore", str(site.layout.root), str(tmp_path / "new"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (said["labels"], said["enrol"], said["out"]) == (10, [], [])
 
@@ -242,7 +279,7 @@ def test_while_the_site_runs(
 def test_a_clock_that_is_behind(site: MadeSite, saved: Path) -> None:
     before = state(site)
     with pytest.raises(StoreBroken, match=r"clock is \d+ s behind"):
-        restore(site.layout, site.config, saved, clock=lambda: 1_000_000_000)
+        restore(site.layout, saved, clock=lambda: 1_000_000_000)
     assert state(site) == before
 
 
@@ -250,28 +287,83 @@ def test_what_sealmq_toml_cannot_have_is_refused(site: MadeSite, saved: Path) ->
     site.edit("m1-temp = []", 'm1-temp = { over = [], suite = "chacha" }')
     before = state(site)
     with pytest.raises(Bad, match="its keys were made for suite ccm"):
-        restore(site.layout, site.config, saved)
+        restore(site.layout, saved)
     assert state(site) == before
 
 
-@pytest.mark.parametrize("at", ["_copy", "_renew", "_put_aside", "replace"])
-def test_cut_off_anywhere_the_old_store_is_there(
-    at: str, site: MadeSite, saved: Path, monkeypatch: pytest.MonkeyPatch
+class Killed(BaseException):
+    """As by SIGKILL: nothing of ours catches it."""
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_killed_at_any_step_the_old_site_is_there_or_the_new_one_or_it_opens_nothing(
+    at: int, site: MadeSite, saved: Path, key: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = state(site)
+    """Steps are what changes a name: renames, links, files that are taken away."""
+    before, count = state(site), 0
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
+    def dying(name: str) -> Any:
+        real = getattr(os, name)
 
+        def one(*words: Any, **more: Any) -> Any:
+            nonlocal count
+            if str(site.layout.root) in "".join(map(str, words)):
+                if count == at:
+                    raise Killed
+                count += 1
+            return real(*words, **more)
+
+        return one
+
+    done = False
     with monkeypatch.context() as patch:
-        patch.setattr(os if at == "replace" else restoring, at, die)
-        with pytest.raises(KeyboardInterrupt):
-            restore(site.layout, site.config, saved)
+        for name in ("replace", "rename", "link"):
+            patch.setattr(os, name, dying(name))
+        try:
+            restore(site.layout, saved)
+            done = True
+        except Killed:
+            pass
+    after = state(site)
+    store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
+    kg, mediator = Kg(store, site.config), Store.open(site.layout.mediator_db)
+    old = after["rows"]["kg.db", "epochs"] == before["rows"]["kg.db", "epochs"]
+    swapped = after["rows"]["mediator.db", "meta"] != before["rows"]["mediator.db", "meta"]
+    closed = bool(kg.meet(mediator.identity))
+    mediator.close()
+    store.close()
+    assert closed == (old and swapped)
+    assert not done or (swapped and not old)
+    assert restore(site.layout, saved).closed == ""
+
+
+@pytest.mark.parametrize("room", [0, 20_000, 100_000, 200_000])
+def test_a_disk_that_is_full_changes_nothing(room: int, site: MadeSite, saved: Path) -> None:
+    before = state(site)
+    command = [sys.executable, "-m", "sealmq.cli", "restore", str(site.layout.root), str(saved)]
+    limits = (room, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+    )
+    if done.returncode == 0:
+        assert room == 200_000
+        return
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
     after = state(site)
     assert after["rows"] == before["rows"]
     assert after["toml"] == before["toml"]
-    assert set(after["files"]) <= set(before["files"]) | {"kg.db.replaced", "restored"}
-    assert restore(site.layout, site.config, saved).labels == 10
+    assert restore(site.layout, saved).labels == 10
+
+
+def test_two_at_once_are_refused(site: MadeSite, saved: Path) -> None:
+    with hold(site.layout.kg_db), pytest.raises(StoreBusy):
+        restore(site.layout, saved)
 
 
 # --- restore: what is there afterwards ------------------------------------------------------------
@@ -285,41 +377,42 @@ def test_on_a_machine_that_has_nothing_else(
     root.mkdir(parents=True)
     (root / "sealmq.toml").write_text(site.layout.config.read_text())
     fresh = MadeSite(type(site.layout).of(root), site.key_file)
-    done = restore(fresh.layout, fresh.config, saved)
+    done = restore(fresh.layout, saved)
     assert (done.labels, done.drawn, done.out) == (10, {}, [])
     assert fresh.kg_key == key
     for path in (fresh.layout.kg_db, fresh.layout.salt):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     files = {p.name for p in fresh.layout.kg_db.parent.iterdir()}
     assert {f for f in files if not f.startswith("reserve-")} == {"kg.db", "lock", "restored"}
+    assert list(fresh.layout.state.glob("backup-*")) == []
     with running(fresh) as process:
         assert process.popen.poll() is None
 
 
-def test_confirmed_links_stay_and_pending_ones_go(
+def test_all_link_roots_end_and_clients_provision_anew(
     site: MadeSite, store: KgStore, kg: Kg, key: bytes, tmp_path: Path
 ) -> None:
+    """The mediator's store goes back, and does not know which proofs it has seen since."""
     device = Device(kg.enrol("monitor"))
     device.accept(kg.answer(device.ask(), 1)[0].packet)
     kg.confirm(device.ident.client, 1)
     pending = Device(kg.enrol("m1-temp-sensor"))
     pending.accept(kg.answer(pending.ask(), 1)[0].packet)
     kg.answer(device.ask(), 1)
-    backup(site.layout, site.config.site.id, tmp_path / "b")
+    backup(site.layout, site.config.site.id, site.key_file, tmp_path / "b")
     store.close()
-    restore(site.layout, site.config, tmp_path / "b")
+    restore(site.layout, tmp_path / "b")
     store = KgStore.open(site.layout.kg_db, key, site.config.site.id)
     kg = Kg(store, site.config)
-    links = {c["name"]: c["links"] for c in kg.snapshot()["clients"]}
-    assert [(k["gen"], k["epoch"], k["km"]) for k in links["monitor"]] == [
-        (1, 1, device.ident.km.hex())
-    ]
-    assert links["m1-temp-sensor"] == []
+    clients = {c["name"]: c for c in kg.snapshot()["clients"]}
+    assert [c["links"] for c in clients.values()] == [[]] * len(clients)
+    assert clients["monitor"]["ended"] > device.ident.gen
     for one in (device, pending):
         before = (one.ident.gen, one.ident.kseq, own(one).epoch)
         one.accept(kg.answer(one.ask(), 1)[0].packet)
         after = (one.ident.gen, one.ident.kseq, own(one).epoch)
         assert all(new > old for new, old in zip(after, before, strict=True))
+        assert one.ident.gen > clients[one.ident.name]["ended"]
     # its old epoch is still good for what is retained
     label = next(r for r in kg.snapshot()["labels"] if r["name"] == "monitor")
     assert label["previous"]["epoch"] == 1
@@ -348,9 +441,9 @@ def test_sealmq_toml_is_the_truth_about_who_is_in(
     store, kg = opened()
     kg.apply(site.config)
     rotated, late = kg.enrol("m1-temp-sensor")["ps"], kg.enrol("late")
-    backup(site.layout, number, tmp_path / "second")
+    backup(site.layout, number, site.key_file, tmp_path / "second")
     store.close()
-    done = restore(site.layout, site.config, saved)
+    done = restore(site.layout, saved)
     assert done.drawn == {"m1-temp-sensor": 2, "late": 1}
     assert done.out == ["m1-arm-operator", "monitor"]
     assert site.config.clients["late"].rotation == 1
@@ -364,7 +457,7 @@ def test_sealmq_toml_is_the_truth_about_who_is_in(
     assert kg.enrol("late")["client"] > late["client"] + 1024
     store.close()
     # a backup that knows both with the secrets of before: they are not taken up again
-    done = restore(site.layout, site.config, tmp_path / "second")
+    done = restore(site.layout, tmp_path / "second")
     assert done.drawn == {"m1-temp-sensor": 3, "late": 2}
 
 
@@ -380,11 +473,11 @@ def test_undone(site: MadeSite, saved: Path, key: bytes) -> None:
     site.edit("[topics]", 'late = { label = "m1-temp" }\n\n[topics]')
     first = enrolled()
     text = site.layout.config.read_text()
-    assert restore(site.layout, site.config, saved).drawn == {"late": 1}
+    assert restore(site.layout, saved).drawn == {"late": 1}
     assert enrolled()["ps"] != first["ps"]
     site.layout.config.write_text(text)
-    replaced = site.layout.kg_db.with_name("kg.db.replaced")
-    assert restore(site.layout, site.config, replaced).drawn == {}
+    replaced = site.layout.state / "replaced.backup"
+    assert restore(site.layout, replaced).drawn == {}
     assert enrolled() == first
 
 
@@ -430,7 +523,7 @@ def test_above_what_is_there_and_what_the_last_restore_began_with() -> None:
 def test_twice_at_once_with_the_store_past_reading(site: MadeSite, saved: Path, key: bytes) -> None:
     """The second begins above what the first may have issued, bursts of changes included."""
     now = NOW_S * 1000
-    first = restore(site.layout, site.config, saved, clock=lambda: now)
+    first = restore(site.layout, saved, clock=lambda: now)
     store = KgStore.open(site.layout.kg_db, key, site.config.site.id, lambda: now)
     kg = Kg(store, site.config, clock=lambda: now)
     last = kg.rekey(["m1-temp"], 0, False)
@@ -439,7 +532,7 @@ def test_twice_at_once_with_the_store_past_reading(site: MadeSite, saved: Path, 
     assert last.kseq == first.kseq + 100
     store.close()
     site.layout.kg_db.write_bytes(b"torn")
-    restore(site.layout, site.config, saved, clock=lambda: now + 60_000)
+    restore(site.layout, saved, clock=lambda: now + 60_000)
     store = KgStore.open(site.layout.kg_db, key, site.config.site.id, lambda: now)
     kg = Kg(store, site.config, clock=lambda: now)
     assert kg.status()["kseq"] > last.kseq
@@ -460,6 +553,6 @@ def test_a_file_of_the_last_restore_that_is_not_ours(site: MadeSite, saved: Path
     path = site.layout.kg_db.with_name("restored")
     for content in ("", "[]", '{"epoch": 3}', '{"epoch": "x"}', "\0\0"):
         path.write_text(content)
-        assert restore(site.layout, site.config, saved).labels == 10
+        assert restore(site.layout, saved).labels == 10
     told = lift.from_json(json.loads(path.read_text()))
     assert told is not None

@@ -114,7 +114,7 @@ def test_a_defect_of_ours_says_nothing_of_what_it_worked_on(
 def test_calls_overlap(site: MadeSite, kg: Kg) -> None:
     async def run() -> None:
         async with serving(site, kg), await KgClient.connect(site.layout.kg_socket) as link:
-            hellos = await asyncio.gather(*(link.hello(1) for _ in range(20)))
+            hellos = await asyncio.gather(*(link.hello(1, bytes(16)) for _ in range(20)))
             assert len({h.inst for h in hellos}) == 20
 
     asyncio.run(run())

@@ -194,7 +194,11 @@ def test_a_slow_disk_holds_the_client_back(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Any:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    async def nothing(_: Sessions, key: tuple[int, str], gen: int) -> None:
+        """What the broker may keep of before the store is ended there."""
+
+    monkeypatch.setattr(Sessions, "_end_at_broker", nothing)
     store = Store.open(tmp_path / "mediator.db", busy_s=0.05)
     tasks: list[asyncio.Task[None]] = []
 

@@ -21,7 +21,7 @@ class Kg:
     def __init__(self) -> None:
         self.greeted: list[int] = []
 
-    async def hello(self, mediator: int) -> Hello:
+    async def hello(self, mediator: int, store: bytes) -> Hello:
         Kg.insts += 1
         self.greeted.append(mediator)
         return Hello(b"site", Kg.insts)
@@ -33,6 +33,8 @@ class Kg:
 
 class Nowhere:
     """A store that takes everything."""
+
+    identity = bytes(16)
 
     async def commit(self, records: list[Any]) -> None:
         return

@@ -49,6 +49,7 @@ NOT_COUNTED = {
         "a client's life, by the operator's hand",
     ),
     **dict.fromkeys(("keys-changed", "keys-restored", "epoch"), "keys"),
+    **dict.fromkeys(("site-closed", "site-reopened"), "the whole site, by a loss and an operator"),
     **dict.fromkeys(("log-recovered", "log-lost", "log-fault"), "the log itself"),
 }
 """The other events of the contract, and why they are no decisions."""
