@@ -44,6 +44,7 @@ from sealmq_spec.const import (
     OP_ASK_TIME,
     OP_COMMAND,
     OP_FETCH,
+    OP_NAMES,
     SUBSCRIBE,
     TAG,
     TLV_FIRED,
@@ -206,6 +207,10 @@ class Knobs:
         self.pong = True
         self.records = True
         self.fetches = True
+        # Names by number, labels and clients alike; None: it knows no such question.
+        self.names: dict[int, str] | None = {
+            LABEL: "top", OTHER: "low", CLIENT: "app", WRITER: "writer",
+        }  # fmt: skip
         # CONNACK codes and answers to come first, one a connection.
         self.first_connacks: list[int] = []
         self.spoil_answer = False
@@ -226,6 +231,8 @@ class Peer:
         self.published: list[Published] = []
         # Families' commands: (family, body).
         self.commands: list[tuple[str, bytes]] = []
+        # (label, client) whose names were asked for, by question.
+        self.asked_names: list[list[tuple[int, int]]] = []
         self.highest = (0, 0, 0)
         self.salts: dict[tuple[int, int], bytes] = {}
         # (gen, boot, salt) -> what outlives a connection.
@@ -532,6 +539,15 @@ class Link:
                 self.record()
             elif label != OTHER:
                 self.notice(4, control.up_header(payload)[1], 5, "fetch", "nothing leads there")
+        elif body[0] == OP_NAMES:
+            ctr = control.up_header(payload)[1]
+            numbers = [int.from_bytes(body[i : i + 3], "big") for i in range(1, len(body), 3)]
+            self.peer.asked_names.append(list(zip(numbers[::2], numbers[1::2], strict=True)))
+            if self.knobs.names is None:
+                self.notice(4, ctr, 10, "mediator.control.unsupported", "an older mediator")
+            else:
+                texts = (self.knobs.names.get(n, "").encode() for n in numbers)
+                self.down(b"\x07" + u24(ctr) + b"".join(bytes((len(t),)) + t for t in texts))
         elif body[0] == OP_COMMAND:
             ctr, end = control.up_header(payload)[1], 2 + body[1]
             family = body[2:end].decode()

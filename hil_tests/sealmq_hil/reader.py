@@ -76,7 +76,10 @@ class Reader:
             try:
                 row = json.loads(line)
                 message = Message(
-                    time.monotonic(), row["topic"], row.get("payload", ""), int(row["sender"])
+                    time.monotonic(),
+                    row["topic"],
+                    row.get("payload", ""),
+                    int(row["sender_number"]),
                 )
             except (ValueError, KeyError, TypeError):
                 continue

@@ -311,8 +311,9 @@ def test_json_says_who_and_how(sides: tuple[Ours, Theirs]) -> None:
     out, _ = process.communicate(timeout=PROGRAM_S)
     first, second = (json.loads(line) for line in out.splitlines())
     assert (first["topic"], first["payload"], first["how"]) == (TOPIC, "21.5", "live")
-    assert first["sender"] > 0
-    assert first["label"] >= 16
+    assert (first["sender"], first["label"]) == ("m1-temp-sensor", "m1-temp")
+    assert first["sender_number"] > 0
+    assert first["label_number"] >= 16
     assert (second["payload_hex"], second["payloadlen"]) == ("ff", 1)
 
 

@@ -118,6 +118,6 @@ def test_the_library_s_samples_run_as_they_stand_and_wait_for_a_gateway_that_is_
             assert publishing.wait(60) == 0
             with running(program, tmp_path) as reading:
                 assert reading.stdout is not None
-                assert reading.stdout.readline().startswith("hall/temperature b'21.5'")
+                assert reading.stdout.readline().startswith("hall/temperature b'21.5' thermometer")
         finally:
             site.down()

@@ -255,6 +255,8 @@ def _as_json(message: Any) -> dict[str, Any]:
         "retain": message.retain,
         "label": message.label,
         "sender": message.sender,
+        "label_number": message.label_number,
+        "sender_number": message.sender_number,
         "age": message.age,
         "how": message.how.name.lower(),
         "received": round(time.time(), 3),

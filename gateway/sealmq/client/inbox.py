@@ -8,6 +8,7 @@ between two messages must not wait for an acknowledgement that it keeps itself f
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from .bell import Bell
 from .values import Message
@@ -34,6 +35,9 @@ class Inbox:
         self._messages.append(message)
         self._bytes += _size(message)
         self._bell.ring()
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
 
     def pop(self) -> Message:
         """The oldest message; IndexError when there is none."""

@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sealmq.mqtt import build
-from sealmq_spec.errors import WrongEpoch
+from sealmq_spec.errors import SealError, WrongEpoch
 
 from .boot import Boots
 from .core import Core
 from .desk import Desk
-from .errors import Closed, ConnectionLost, Refused, Unconfirmed
+from .errors import ClientError, Closed, ConnectionLost, Refused, Unconfirmed
 from .life import Life
 from .limit import Limit
+from .names import Names
 from .randomness import mono_ms
 from .state import own_epoch
 from .values import Message, Options
 
 _PING_AGAIN_S = 1.0
+# A message waits so long for its sender's name.
+_NAMES_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Operations:
     def __init__(self, boots: Boots, desk: Desk, life: Life, options: Options) -> None:
         self._boots, self._desk, self._life, self._options = boots, desk, life, options
         self._gate = asyncio.Lock()
+        self._names = Names()
+        self._naming = asyncio.Lock()
 
     # --- publish ---------------------------------------------------------------------------------
 
@@ -189,10 +194,26 @@ class Operations:
         """The next message; raises what ended the client once all are taken."""
         inbox, life = self._desk.inbox, self._life
         async with Limit(within, "receive"):
-            await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
-        if not inbox and life.error is not None:
-            raise life.error
-        return inbox.pop()
+            while True:
+                await self._desk.bell.until(lambda: bool(inbox) or life.error is not None)
+                if not inbox and life.error is not None:
+                    raise life.error
+                first = next(iter(inbox))
+                if life.core is None or not self._names.missing([first], mono_ms()):
+                    return self._names.named(inbox.pop())
+                # It stays where it is until its names are there, or nobody tells them.
+                await self._ask_names()
+
+    async def _ask_names(self) -> None:
+        async with self._naming:
+            pairs = self._names.missing(self._desk.inbox, mono_ms())
+            if not pairs:
+                return
+            try:
+                body = self._names.question(pairs)
+                self._names.answer(pairs, await self.command("names", body, True, _NAMES_S))
+            except (ClientError, SealError):
+                self._names.failed(pairs, mono_ms())
 
     # --- inside ----------------------------------------------------------------------------------
 

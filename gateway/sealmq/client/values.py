@@ -25,19 +25,23 @@ class How(enum.IntEnum):
 class Message:
     """A message that verified under both layers (SPEC.md 6.2).
 
-    label, sender: numbers of the publisher's label and of the publisher. age: seconds since it was
-    published, by verified time; may be slightly negative. tlv: what policy families added.
+    label, sender: names of the publisher's label and of the publisher, as the mediator tells them;
+    "#" and the number where it does not. label_number, sender_number: what the message proves.
+    age: seconds since it was published, by verified time; may be slightly negative. tlv: what
+    policy families added.
     """
 
     topic: str
     payload: bytes = field(repr=False)
-    label: int
-    sender: int
+    label: str
+    sender: str
     age: int
     how: How
     qos: int = 0
     retain: bool = False
     tlv: dict[int, bytes] = field(default_factory=dict, repr=False)
+    label_number: int = 0
+    sender_number: int = 0
 
     @classmethod
     def of(cls, opened: Opened, qos: int, retain: bool) -> Message:
@@ -45,13 +49,15 @@ class Message:
         return cls(
             opened.topic,
             opened.payload,
-            opened.label,
-            opened.sender,
+            f"#{opened.label}",
+            f"#{opened.sender}",
             opened.age,
             How(opened.how),
             qos,
             retain,
             opened.tlv,
+            opened.label,
+            opened.sender,
         )
 
 

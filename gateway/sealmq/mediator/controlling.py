@@ -22,6 +22,7 @@ from sealmq_spec.const import (
     OP_ASK_TIME,
     OP_COMMAND,
     OP_FETCH,
+    OP_NAMES,
     OP_RECORD,
     OP_REPLY,
     OP_TIME,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 _MAX_UP = M2_HEAD + 16_384 + TAG
 # Provisioning requests of one connection, and in how many seconds (SPEC.md 7.2).
 _ASKS, _ASKS_S = 5, 60
+# Lengths of a question for names: 1 to 32 pairs of label and client.
+_PAIRS = range(7, 1 + 6 * 32 + 1, 6)
 
 Work = Coroutine[Any, Any, None] | None
 
@@ -108,12 +111,24 @@ class Controlling:
             for record in dict.fromkeys([*records, *ring.old_records(label)]):
                 self._conn.down(bytes((OP_RECORD,)) + record)
             return None
+        if op == OP_NAMES and len(body) in _PAIRS:
+            self._names(ctr, body)
+            return None
         if op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
             self._conn.link.command(ctr)
             return self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :])
-        if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND):
+        if op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND, OP_NAMES):
             raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
         raise Unsupported(f"control operation {op:#x} of {len(body)} bytes")
+
+    def _names(self, ctr: int, body: bytes) -> None:
+        conn, out = self._conn, bytearray()
+        for at in range(1, len(body), 6):
+            label, number = (int.from_bytes(body[i : i + 3], "big") for i in (at, at + 3))
+            for name in conn.hub.ring.names(conn.client.label, label, number):
+                raw = name.encode()
+                out += bytes((len(raw),)) + raw
+        conn.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + bytes(out))
 
     async def _time(self, nonce_c: bytes) -> None:
         conn = self._conn

@@ -187,6 +187,19 @@ class Keyring:
         key = outer_key(self.site, label.suite, label.number, epoch, inst, ek)
         return make(label.suite, key)
 
+    def reads(self, reader: int, label: int) -> bool:
+        """Whether a client at label `reader` can open what is sealed for `label`."""
+        return reader == label or (reader, label) in self.records
+
+    def names(self, reader: int, label: int, number: int) -> tuple[str, str]:
+        """Names of a label and of a client for a client at label `reader`; "" where it could read
+        nothing of them, so that it learns of nobody who is beside or above it."""
+        of, client = self.labels.get(label), self.clients.get(number)
+        return (
+            of.name if of is not None and self.reads(reader, label) else "",
+            client.name if client is not None and self.reads(reader, client.label) else "",
+        )
+
     def records_for(self, reader: int, label: int, epoch: int = 0) -> list[bytes]:
         """What opens `label` for a client at label `reader`; `epoch`: an older one of m1, if known.
 

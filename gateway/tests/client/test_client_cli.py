@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from client_peer import OTHER, Peer, play, until
+from client_peer import Peer, play, until
 
 
 @dataclass
@@ -193,7 +193,7 @@ def test_sub_prints_what_verifies_and_counts_the_rest(tmp_path: Path) -> None:
         done = await end(process)
         assert done.code == 0
         first, second = (json.loads(line) for line in done.out.splitlines())
-        assert (first["payload"], first["label"], first["how"]) == ("one", OTHER, "live")
+        assert (first["payload"], first["label"], first["how"]) == ("one", "low", "live")
         assert (second["payload_hex"], second["how"]) == (b"\xfftwo".hex(), "retained")
         assert "subscribed: a (QoS 0)" in done.err
         assert "Malformed 1, Replay 1" in done.err

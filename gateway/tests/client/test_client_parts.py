@@ -86,7 +86,7 @@ def test_a_bell_wakes_all_who_wait() -> None:
 
 def test_inbox_limits_by_number_and_by_bytes() -> None:
     def message(size: int) -> Message:
-        return Message("t", bytes(size), 16, 1, 0, How.LIVE)
+        return Message("t", bytes(size), "16", "1", 0, How.LIVE)
 
     inbox = Inbox(2, 10_000, Bell())
     assert inbox.admits(False)

@@ -45,7 +45,8 @@ def test_a_message_of_a_lower_label_is_opened_with_its_record(
             link.deliver("m/1/t", peer.m3("m/1/t", payload), qos, pid=7 if qos else 0)
             message = await next_message(client)
             assert message.payload == payload
-            assert (message.topic, message.label, message.sender) == ("m/1/t", OTHER, WRITER)
+            assert (message.topic, message.label, message.sender) == ("m/1/t", "low", "writer")
+            assert (message.label_number, message.sender_number) == (OTHER, WRITER)
             assert (message.how, message.qos, message.retain) == (How.LIVE, qos, False)
             assert -1 <= message.age <= 2
             assert not client.refused
@@ -61,7 +62,7 @@ def test_own_messages_come_back() -> None:
             await client.subscribe("a/#")
             await client.publish("a/b", b"me", qos=1)
             message = await next_message(client)
-            assert (message.payload, message.label) == (b"me", LABEL)
+            assert (message.payload, message.label_number) == (b"me", LABEL)
 
     play(story)
 
