@@ -88,6 +88,29 @@ say(await slow, c.unacked)
 
 
 @every
+@pytest.mark.parametrize("order", ["receipt, notice", "notice, receipt"])
+def test_a_receipt_beats_a_notice(interpreter: str, order: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            for word in order.split(", "):
+                if word == "receipt":
+                    c.tell(control.receipt(ctr, 1))
+                else:
+                    c.notice(1, ctr, 4, "mediator.publish.replay", "it came before")
+            c.send(0x40, c.publish_pid)
+            return True
+
+        b.peer.on_publish = on_publish
+        script = """
+await c.connect()
+say(await c.publish("t", b"x", qos=1), c.receipted(1), c.unacked)
+"""
+        assert run(b, interpreter, script) == ["1 True {}"]
+
+
+@every
 def test_a_cancelled_publish_disturbs_no_other(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         b.provision()

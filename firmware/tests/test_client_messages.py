@@ -9,7 +9,7 @@ import pytest
 from device_script import INTERPRETERS, Board, board
 from peer_connection import Connection
 from peer_site import Site
-from sealmq_spec import const
+from sealmq_spec import const, control
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 suites = pytest.mark.parametrize("suite", [const.CCM, const.CHACHA])
@@ -93,6 +93,25 @@ def test_a_notice_counts_even_if_the_connection_ends(
         told(b, 1, code, "so it is")
         script = "c.connect()\ncaught(c.publish, 't', b'x', qos=1)\nsay(c.unacked, c.sock)"
         assert b.run(interpreter, script) == [f"{name} labels.writer so it is", "{} None"]
+
+
+@every
+@pytest.mark.parametrize("order", ["receipt, notice", "notice, receipt"])
+def test_a_receipt_beats_a_notice(interpreter: str, order: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            for word in order.split(", "):
+                if word == "receipt":
+                    c.tell(control.receipt(ctr, 1))
+                else:
+                    c.notice(1, ctr, 4, "mediator.publish.replay", "it came before")
+            c.send(0x40, c.publish_pid)
+            return True
+
+        b.peer.on_publish = on_publish
+        script = "c.connect()\nsay(c.publish('t', b'x', qos=1), c.receipted(1), c.unacked)"
+        assert b.run(interpreter, script) == ["1 True {}"]
 
 
 @every
