@@ -14,7 +14,7 @@ from attack_scene import DUP, LIVE, QOS1, QOS2, TOPIC, again, answer, last_words
 from devices import device
 from evil_path import Between, EvilPath, Packets, is_control
 from evil_scene import EvilScene
-from running_site import sealmq
+from running_site import sealmq, until
 from wire import CONTROL, RawClient, Wire, connect, mono, packet, publish, text
 
 MALFORMED, UNAUTHENTIC, STALE, REPLAY, DENIED, UNSUPPORTED = 1, 2, 3, 4, 5, 10
@@ -31,12 +31,14 @@ def raw(evil: EvilScene) -> RawClient:
     return made
 
 
-def _delivered(raw: RawClient, first: int = QOS1) -> bytes:
+def _delivered(evil: EvilScene, raw: RawClient, first: int = QOS1) -> bytes:
     """An m2 that the broker has, of this first byte. No receipt has shown it to the client, which
     would believe no notice then.
     """
+    before = len(evil.evil.seen(TOPIC))
     sealed = raw.seal(TOPIC, b"mine", first & 7, RETAINED if first & 1 else LIVE)
     raw.wire.send(publish(TOPIC, sealed, first, 1))
+    until("the message at the broker", lambda: len(evil.evil.seen(TOPIC)) > before)
     if first & 6:
         assert answer(raw) == (PUBACK, pid_of(1))
     assert notices(raw) == []
@@ -48,7 +50,7 @@ def _delivered(raw: RawClient, first: int = QOS1) -> bytes:
 
 @pytest.mark.parametrize("first", [0x30, 0x31], ids=["qos 0", "qos 0, retained"])
 def test_a_copy_at_qos_0_names_nobody(evil: EvilScene, raw: RawClient, first: int) -> None:
-    sealed = _delivered(raw)
+    sealed = _delivered(evil, raw)
     raw.wire.send(publish(TOPIC, sealed, first))
     assert raw.barrier() == []
     assert [n[:3] for n in notices(raw)] == [(1, 0, UNAUTHENTIC)]
@@ -59,14 +61,14 @@ def test_a_copy_at_qos_0_names_nobody(evil: EvilScene, raw: RawClient, first: in
 def test_a_copy_at_another_qos_or_retained_is_not_acknowledged(
     evil: EvilScene, raw: RawClient, first: int
 ) -> None:
-    sealed = _delivered(raw)
+    sealed = _delivered(evil, raw)
     raw.wire.send(publish(TOPIC, sealed, first, 2))
     assert [n[:3] for n in last_words(raw)] == [(1, 0, UNAUTHENTIC)]
     assert evil.heard() == [(TOPIC, b"mine", LIVE)]
 
 
 def test_a_copy_on_another_topic_is_not_acknowledged(evil: EvilScene, raw: RawClient) -> None:
-    sealed = _delivered(raw)
+    sealed = _delivered(evil, raw)
     raw.wire.send(publish(ELSEWHERE, sealed, QOS1 | DUP, 2))
     assert [n[:3] for n in last_words(raw)] == [(1, 0, UNAUTHENTIC)]
     assert evil.heard() == [(TOPIC, b"mine", LIVE)]
@@ -77,7 +79,7 @@ def test_the_same_bytes_again_at_qos_0_name_nobody(
     evil: EvilScene, raw: RawClient, seconds: int
 ) -> None:
     """Nor when they are too old by then: the client would begin a new boot session."""
-    sealed = _delivered(raw, 0x30)
+    sealed = _delivered(evil, raw, 0x30)
     heard = evil.heard()
     if seconds:
         # Its own clock goes on meanwhile, too.
@@ -96,7 +98,7 @@ def test_the_same_bytes_again_at_qos_0_name_nobody(
 def test_the_same_bytes_again_at_qos_1_are_acknowledged_without_a_notice(
     evil: EvilScene, raw: RawClient
 ) -> None:
-    sealed = _delivered(raw)
+    sealed = _delivered(evil, raw)
     raw.wire.send(publish(TOPIC, sealed, QOS1 | DUP, 7))
     assert answer(raw) == (PUBACK, pid_of(7))
     assert notices(raw) == []
