@@ -290,6 +290,8 @@ class Publishing:
         link = self._conn.link
         tag = tag_of(packet.payload)
         sent = link.again(error.ctr, tag) or link.mark(error.ctr, tag)
+        # Its frames would keep the packet.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
         sent.refused = error, rule
 
 
