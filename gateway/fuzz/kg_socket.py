@@ -135,6 +135,7 @@ class Fuzz(Target):
         reader.feed_data(body)
         reader.feed_eof()
         connection = Connection(peer, cast(asyncio.StreamWriter, writer))
+        vars(self._server)["_connections"][peer.uid] = {connection: None}
         try:
             await vars(Server)["_serve"](self._server, connection, reader)
         except (TooMuch, asyncio.IncompleteReadError):
