@@ -16,6 +16,7 @@ import socket
 import sys
 from typing import Any
 
+from sealmq import logs
 from sealmq.run import secrets
 from sealmq.run.errors import BadHandOver, RunError
 
@@ -32,23 +33,9 @@ _SPARE_FDS = 64
 log = logging.getLogger("sealmq.broker")
 
 
-class _Line(logging.Formatter):
-    """One line a record, of bounded length, without tracebacks: those can hold message bytes."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        if not os.environ.get("SEALMQ_DEBUG"):
-            record.exc_info = record.exc_text = record.stack_info = None
-        text = super().format(record)[:2000].replace("\n", " | ")
-        return text if record.levelno <= logging.INFO else f"{record.levelname.lower()}: {text}"
-
-
 def quiet_logs() -> None:
     """Ours from INFO on, amqtt's from WARNING on, to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line("%(message)s"))
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(logging.WARNING)
+    logs.begin(level=logging.WARNING)
     log.setLevel(logging.DEBUG if os.environ.get("SEALMQ_DEBUG") else logging.INFO)
 
 

@@ -75,6 +75,8 @@ def _print(results: list[Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from sealmq.plain import plain
+
     words = {
         True: Text("holds ", "green"),
         False: Text("FAILED", "bold red"),
@@ -84,7 +86,7 @@ def _print(results: list[Any]) -> None:
     wide = max(len(result.name) for result in results)
     for result in results:
         word = words[result.ok]
-        console.print(Text.assemble(result.name.ljust(wide + 2), word, "  ", result.reason))
+        console.print(Text.assemble(result.name.ljust(wide + 2), word, "  ", plain(result.reason)))
     failed = sum(result.ok is False for result in results)
     untried = sum(result.ok is None for result in results)
     if failed:

@@ -13,6 +13,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from sealmq.plain import plain
+
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -54,9 +56,9 @@ def report(error: BaseException, say: Callable[[str], None] | None = None) -> in
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     text, hint = _words(error)
-    say(f"sealmq: {text}")
+    say(f"sealmq: {plain(text)}")
     if hint:
-        say(f"hint: {hint}")
+        say("hint: " + "\n".join(map(plain, hint.split("\n"))))
     return error.code if isinstance(error, OperatorError) else FAILED
 
 

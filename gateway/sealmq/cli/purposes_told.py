@@ -144,7 +144,12 @@ def as_json(
 
 
 def write_csv(found: Disclosure) -> None:
-    """For a spreadsheet: ISO times, and nothing that it could take for a formula."""
+    """For a spreadsheet: ISO times, nothing that it could take for a formula, one line a row.
+
+    What is not printable is escaped, also in a file: nobody reads it byte by byte.
+    """
+    from sealmq.plain import plain
+
     from .tables import utc
 
     def iso(at_ms: int) -> str:
@@ -158,4 +163,5 @@ def write_csv(found: Disclosure) -> None:
         at = "" if key.made.at_ms is None else iso(key.made.at_ms)
         times = iso(row.first_ms), iso(row.last_ms)
         cells = (*texts, at, _topics(key, row), *times, str(row.count))
-        out.writerow(f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells)
+        shown = [plain(cell) for cell in cells]
+        out.writerow(f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in shown)

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from sealmq.plain import plain
+
 from .errors import OK, OperatorError
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ In a site with purposes each of them needs --purpose, or a presubscription (seal
 The payload is printed with a line end behind it, with -v the topic before it. An empty payload
 prints nothing, with -v "topic (null)". Ctrl-C ends it with exit code 0. Filters that are refused
 are told on stderr; when all are, it ends.
+
+On a terminal what is not printable is escaped, but for line ends and tabs in payloads. Into a file
+or a pipe go the bytes as they came, as with mosquitto_sub; --json tells topic and payload apart
+whatever they hold.
 
 """
 
@@ -146,7 +152,6 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 
 async def _receive(args: argparse.Namespace) -> int:
     from sealmq.client import Notice, Options, Refused
-    from sealmq.plain import plain
 
     from .acting import client_of, grammar_of, told
 
@@ -230,16 +235,22 @@ def _no_session(args: argparse.Namespace) -> str:
 
 def _print(args: argparse.Namespace, message: Any) -> None:
     out = sys.stdout.buffer
+    # A terminal would obey it. Into a file or a pipe go the bytes as they came.
+    topic, payload = message.topic, message.payload
+    if out.isatty():
+        topic = plain(topic)
+        text = payload.decode(errors="backslashreplace")
+        payload = "".join(c if c in "\n\t" else plain(c) for c in text).encode()
     end = b"" if args.no_eol else b"\n"
     if args.json:
         out.write(json.dumps(_as_json(message)).encode() + b"\n")
     elif args.verbose:
-        if message.payload:
-            out.write(message.topic.encode() + b" " + message.payload + end)
+        if payload:
+            out.write(topic.encode() + b" " + payload + end)
         elif end:
-            out.write(message.topic.encode() + b" (null)" + end)
-    elif message.payload:
-        out.write(message.payload + end)
+            out.write(topic.encode() + b" (null)" + end)
+    elif payload:
+        out.write(payload + end)
     out.flush()
 
 

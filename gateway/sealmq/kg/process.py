@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from sealmq import logs
 from sealmq.audit import Audit, AuditError
 from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
@@ -127,7 +128,7 @@ class Process:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    logging.basicConfig(format="kg: %(message)s", level=logging.INFO)
+    logs.begin("kg: ")
     os.umask(0o077)
     _close_memory()
     if len(arguments) != 1:

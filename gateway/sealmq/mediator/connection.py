@@ -30,7 +30,7 @@ from sealmq.mqtt import (
 from sealmq.store import WillRecord
 from sealmq_spec import control
 from sealmq_spec.const import CONTROL
-from sealmq_spec.errors import SealError
+from sealmq_spec.errors import SealError, Unavailable
 
 from .channel import Channel, Work
 from .controlling import Controlling
@@ -52,6 +52,7 @@ from .upstream import Upstream
 Handler = Callable[[Any], Work]
 
 _CONTROL = CONTROL.decode()
+_UNAVAILABLE = "not possible just now; the gateway's log says why"
 
 _EVENTS = {
     CONNECT: "connect-refused",
@@ -199,7 +200,9 @@ class Connection(Channel):
         )
         if self.state == "open":
             ctr = error.ctr if row.named else 0
-            self.down(control.notice(what, ctr, error.code, rule, str(error)))
+            # What goes wrong inside the gateway is for its log: reasons name files.
+            said = _UNAVAILABLE if isinstance(error, Unavailable) else str(error)
+            self.down(control.notice(what, ctr, error.code, rule, said))
         if row.acknowledged:
             acknowledge()
         if row.ends:

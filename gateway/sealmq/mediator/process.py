@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from sealmq import __version__
+from sealmq import __version__, logs
 from sealmq.audit import Audit
 from sealmq.families.api import FamilyError
 from sealmq.families.engine import Engine
@@ -250,7 +250,7 @@ def _reason(error: OSError) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    logging.basicConfig(format="mediator: %(message)s", level=logging.INFO)
+    logs.begin("mediator: ")
     os.umask(0o077)
     if len(arguments) != 1:
         print("usage: python -m sealmq.mediator.process SITE", file=sys.stderr)

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sealmq.logs import OF_ALL, Budget, left_out
+from sealmq.plain import plain
+
 from . import proc, secrets
 
 _LAST_LINES = 20
@@ -80,6 +83,7 @@ class Child:
         self._hush = start.hush
         self._loop = asyncio.get_running_loop()
         self._partial = b""
+        self._budget = Budget(OF_ALL)
         self._popen = _spawn(start)
         self.pid = self._popen.pid
         self.started = proc.start_of(self.pid)
@@ -159,10 +163,12 @@ class Child:
             self._partial = b""
 
     def _line(self, raw: bytes) -> None:
-        text = raw[:_LONGEST_LINE].decode(errors="replace").rstrip()
-        text = "".join(c if c.isprintable() else "?" for c in text).removeprefix(f"{self.role}: ")
+        text = plain(raw[:_LONGEST_LINE].decode(errors="replace").rstrip(), _LONGEST_LINE)
+        text = text.removeprefix(f"{self.role}: ")
         self.lines.append(text)
-        if not self._hush(text):
+        if left := self._budget.over():
+            self._say(f"{self.role}: {left_out(left)}")
+        if not self._hush(text) and self._budget.pass_on(""):
             self._say(f"{self.role}: {text}")
 
 

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import pwd
+import stat
 from pathlib import Path
 
 from .agreed import agreed
@@ -59,12 +62,43 @@ def load(path: Path) -> Config:
 
 def fingerprinted(path: Path) -> tuple[Config, str]:
     """As `load`, and the file's SHA-256 in hex, by which others know that it is the same one."""
-    raw = path.read_bytes()
+    with path.open("rb") as file:
+        _check_writers(os.fstat(file.fileno()), path)
+        raw = file.read()
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"it is not UTF-8: byte {error.start}") from None
     return loads(text, path), hashlib.sha256(raw).hexdigest()
+
+
+# Whoever can write the policy decides everything; ssh takes its own configuration no other way.
+def _check_writers(found: os.stat_result, path: Path) -> None:
+    folder = path.parent.stat()
+    owners = {0, os.geteuid(), folder.st_uid}
+    if found.st_uid not in owners:
+        raise ConfigError(
+            f"it belongs to user {found.st_uid}, who is neither root nor the site's owner",
+            f"look at what it says, and then: sudo chown --reference {path.parent} {path}",
+        )
+    for what, one in ((path, found), (path.parent, folder)):
+        mode = stat.S_IMODE(one.st_mode)
+        if mode & stat.S_ISVTX and what is path.parent:
+            continue  # nobody puts another file in the place of one that is not his
+        # A group that is its owner's own has nobody else in it.
+        who = "everybody" if mode & stat.S_IWOTH else f"group {one.st_gid}"
+        if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and one.st_gid != _own_group(one.st_uid)):
+            raise ConfigError(
+                f"{who} may write {'it' if what is path else 'its folder'} (mode {mode:04o})",
+                f"look at what it says, and then: chmod go-w {what}",
+            )
+
+
+def _own_group(uid: int) -> int | None:
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return None
 
 
 def loads(text: str, path: Path | None = None) -> Config:

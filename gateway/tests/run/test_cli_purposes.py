@@ -351,6 +351,7 @@ def test_a_site_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 MINUTE = 60_000
 LATER = "; the present minute is written down when it is over"
 NOON = 1_767_268_800_000  # 2026-01-01 12:00
+EVIL = "machine/2/\x1b[2J\u202etemperature"
 
 
 @pytest.fixture
@@ -364,7 +365,7 @@ def logged(site: Path) -> Path:
         now[0] = NOON + minute * MINUTE + 5
         for _ in range(minute + 1):
             audit.count_delivered("monitor", TEMPERATURE, "m1-temp", "control", TEMPERATURE)
-        audit.count_delivered("=monitor", "machine/2/temperature", "m2-temp", "repair", "machine/#")
+        audit.count_delivered("=monitor", EVIL, "m2-temp", "repair", "machine/#")
     now[0] = NOON + 10 * MINUTE
     audit.write("command", topic=TEMPERATURE, detail="release", **told)
     audit.close()
@@ -379,7 +380,7 @@ def test_the_report(logged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0] == "who got machine/#, since 2026-01-01 12:00Z"
     assert [line.split() for line in lines[2:5]] == [
         "CLIENT PURPOSE UNDER RESERVED BY AT TOPIC FIRST LAST MESSAGES".split(),
-        "=monitor repair machine/# sealmq.toml - machine/2/temperature "
+        "=monitor repair machine/# sealmq.toml - machine/2/\\x1b[2J\\u202etemperature "
         "2026-01-01 12:00Z 2026-01-01 12:02Z 3".split(),
         f"monitor control {TEMPERATURE} m1-temp-sensor 2026-01-01 12:00:00Z {TEMPERATURE} "
         "2026-01-01 12:00Z 2026-01-01 12:02Z 6".split(),
@@ -412,6 +413,8 @@ def test_the_report_as_csv_is_safe_in_a_spreadsheet(
     row = dict(zip(first, found[0], strict=True))
     assert (row["client"], row["reserved_by"], row["at"]) == ("'=monitor", "sealmq.toml", "")
     assert row["first"] == "2026-01-01T12:00:00Z"
+    assert "machine/2/\\x1b[2J\\u202etemperature" in "".join(found[0] + found[1])
+    assert all(c.isprintable() for c in "".join(lines))
     assert [r[-1] for r in found] == ["3", "6"]
 
 
