@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from families.factory import FACTORY, Site
 from families.gate import Gate
+from sealmq.broker.promises import BrokerTakes
 from sealmq.mediator.hub import Hub
 from sealmq.mediator.keptsubs import KeptSubs
 from sealmq.mediator.subscribing import Subscribing
@@ -88,6 +89,7 @@ class Scene:
         self._tasks: list[asyncio.Task[None]] = []
         self._client = Decoder(1 << 20, "client")
         self.hub: Any = SimpleNamespace(
+            broker_takes=BrokerTakes(),
             engine=self.engine,
             broker=BrokerAddress("", 0, shared=shared),
             store=self.disk,

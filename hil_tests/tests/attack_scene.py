@@ -68,13 +68,13 @@ class Mosquitto:
 
 
 @contextmanager
-def mosquitto(folder: Path) -> Iterator[Mosquitto]:
-    """Mosquitto, running."""
+def mosquitto(folder: Path, *lines: str) -> Iterator[Mosquitto]:
+    """Mosquitto, running, with these lines more in its configuration."""
     program = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
     assert program, "mosquitto is missing: make setup"
     port = free_port()
     config = folder / "mosquitto.conf"
-    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+    config.write_text("\n".join([f"listener {port} 127.0.0.1", "allow_anonymous true", *lines, ""]))
     with subprocess.Popen([program, "-c", str(config)], stderr=subprocess.DEVNULL) as process:
         try:
             yield Mosquitto(port, process.pid)

@@ -71,6 +71,7 @@ EVENTS: Mapping[str, Event] = {
     "store-unavailable": Event(("reason",), ("client", "peer", "rule", "topic")),
     "store-back": Event(),
     "journal-dropped": Event(("count",)),
+    "message-set-aside": Event(("topic", "reason"), ("client",)),
     "broker-away": Event(("reason",), ("client", "address")),
     "broker-back": Event((), ("address",)),
     "kg-away": Event(("reason",)),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sealmq.site.model import Limits
 
-from .credentials import Credentials
+from .credentials import PROBE_PREFIX, Credentials
 from .errors import BrokerError
 
 # 1.x knows neither $7$ password hashes nor acknowledges in the order that MQTT asks for.
@@ -177,5 +177,7 @@ _ORDINARY = re.compile(
     r"\d*:? ?(mosquitto version \S+ (starting|running|terminating)|Config loaded from |Opening "
     r"|New connection from |New client connected |Saving in-memory database"
     r"|Warning: Mosquitto should not be run as root"
+    # A mediator tries what the broker takes.
+    rf"|Client {PROBE_PREFIX}"
     r"|Client \S+ (disconnected\.|closed its connection\.|already connected, closing old))"
 )

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from sealmq.mqtt.text import discouraged_fault
 from sealmq_spec.errors import Unsupported
 
 SESSION = "broker.promise.persistent-session"
 SHARED = "broker.promise.shared-subscription"
 RETAINED = "broker.promise.retained"
 QOS = "broker.promise.qos"
+CHARACTERS = "mqtt.characters"
+LEVELS = "broker.takes.levels"
+LENGTH = "broker.takes.length"
+SIZE = "broker.takes.size"
 
 CURE = '`sealmq up --broker mosquitto`, or [broker] kind = "mosquitto", keeps them'
 
@@ -82,3 +87,72 @@ def check_publish(retained: bool, most: int, retain: bool, qos: int) -> None:
         raise NotPromised("the site's broker retains no messages", RETAINED)
     if qos > most:
         raise NotPromised(f"the site's broker knows no QoS above {most}", QOS)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTakes:
+    """The most that a broker takes; on more it hangs up, or drops it without a word.
+
+    levels, filter_levels: of a topic and of a filter. length: bytes of a topic or filter.
+    client_id: bytes of a client identifier. packet: bytes of a whole PUBLISH. characters: whether
+    it takes those that MQTT advises against. What stands here is for a broker that cannot be tried.
+    """
+
+    levels: int = 100
+    filter_levels: int = 100
+    length: int = 1024
+    client_id: int = 256
+    packet: int = 256 * 1024
+    characters: bool = False
+
+    def check_topic(self, topic: str, length: int) -> None:
+        """At PUBLISH and of a will's topic: NotPromised for what the broker does not take, or what
+        not every broker does (SPEC.md 9). `length`: in bytes.
+        """
+        _check_characters("the topic has", topic)
+        self._check(topic, length, self.levels, "topic")
+
+    def check_filter(self, filt: str) -> None:
+        """At SUBSCRIBE and UNSUBSCRIBE, of the filter as it goes to the broker."""
+        _check_characters("the filter has", filt)
+        self._check(filt, len(filt.encode()), self.filter_levels, "filter")
+
+    def check_size(self, packet: int) -> None:
+        """Of a PUBLISH as it goes to the broker, `packet` bytes in all."""
+        if packet > self.packet:
+            raise NotPromised(
+                f"the site's broker takes messages of {self.packet} bytes, not of {packet}", SIZE
+            )
+
+    def check_client_id(self, given: str, at_broker: str) -> None:
+        """At CONNECT: the identifier that the client gave, and what the broker would see."""
+        _check_characters("the client identifier has", given)
+        size = len(at_broker.encode())
+        if size > self.client_id:
+            most = max(0, self.client_id - size + len(given.encode()))
+            raise NotPromised(
+                f"the site's broker takes client identifiers of {most} bytes at most here", LENGTH
+            )
+
+    def takes(self, topic: str, packet: int) -> bool:
+        """Whether the broker should take this; nothing is said of what other brokers do."""
+        length = len(topic.encode())
+        if length > self.length or topic.count("/") >= self.levels or packet > self.packet:
+            return False
+        return self.characters or discouraged_fault(topic) is None
+
+    def _check(self, text: str, length: int, levels: int, what: str) -> None:
+        if text.count("/") >= levels:
+            raise NotPromised(
+                f"the site's broker takes {levels} levels in a {what}, not {text.count('/') + 1}",
+                LEVELS,
+            )
+        if length > self.length:
+            raise NotPromised(
+                f"the site's broker takes a {what} of {self.length} bytes, not of {length}", LENGTH
+            )
+
+
+def _check_characters(what: str, text: str) -> None:
+    if fault := discouraged_fault(text):
+        raise NotPromised(f"{what} {fault}", CHARACTERS)

@@ -1,7 +1,8 @@
-"""The mediator's own broker connection: public records as retained messages, wills, and whether the
-broker is there.
+"""The mediator's own broker connection: public records as retained messages, and whether the broker
+is there.
 
-It reconnects for ever; whatever it published retained is published again after a broker's loss
+All clients depend on it, so nothing that a client has made goes over it (messages.py). It
+reconnects for ever; whatever it published retained is published again after a broker's loss
 (SPEC.md 8).
 """
 
@@ -11,14 +12,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
+from sealmq.mqtt import Packet, PacketIds, Puback, build
 
 from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S
 from .upstream import BrokerAddress, BrokerAway, Upstream
 
 log = logging.getLogger("sealmq.mediator")
-
-_IN_FLIGHT = 64
 
 
 class HouseConnection:
@@ -41,16 +40,22 @@ class HouseConnection:
         self._upstream: Upstream | None = None
         self._ids = PacketIds()
         self._acks: dict[int, asyncio.Future[None]] = {}
-        self._slots = asyncio.Semaphore(_IN_FLIGHT)
         self._lost = asyncio.Event()
         self._stale = asyncio.Event()
         self.ready = asyncio.Event()
         self.losses = 0
+        # Why nobody can connect; None while `up`.
+        self.away: str | None = "the broker has not answered yet"
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there, though it may not have back what it lost."""
+        return self._upstream is not None and self._upstream.up
 
     @property
     def up(self) -> bool:
         """Whether the broker is there, as far as this connection knows, and has what it lost."""
-        return self._upstream is not None and self._upstream.up and self.ready.is_set()
+        return self.connected and self.ready.is_set()
 
     def republish(self) -> None:
         """What `retained` gives has changed."""
@@ -64,6 +69,7 @@ class HouseConnection:
                 await self._hold()
                 wait = 0.1
             except BrokerAway as error:
+                self.away = str(error)
                 if wait == 0.1:
                     log.warning("%s; trying again", error)
             self.ready.clear()
@@ -77,7 +83,8 @@ class HouseConnection:
         self._upstream, self._ids, self._acks = upstream, PacketIds(), {}
         try:
             self._seen(None)
-            await self._back()
+            self.away = "the broker is tried, and what it may have lost is published again"
+            await self._beating(upstream, self._back())
             self._stale.set()
             while upstream.up:
                 await self._next(upstream)
@@ -90,6 +97,19 @@ class HouseConnection:
             upstream.close()
             self._upstream = None
             self._give_up()
+
+    # What takes long must not end for want of a sign of life from us.
+    async def _beating(self, upstream: Upstream, work: Awaitable[None]) -> None:
+        async def beat() -> None:
+            while upstream.up:
+                await asyncio.sleep(KEEPALIVE_UPSTREAM_S)
+                upstream.beat()
+
+        beats = asyncio.create_task(beat(), name="house")
+        try:
+            await work
+        finally:
+            beats.cancel()
 
     # Publishes when something changed, beats when nothing did, returns at once when the broker is
     # lost.
@@ -110,35 +130,31 @@ class HouseConnection:
         self._stale.clear()
         # A broker that retains nothing may hang up on who tries; clients get records by op 5 too.
         for topic, payload in list(self._retained()) if self._address.retained else []:
-            await self.publish(topic.encode(), payload, min(1, self._address.qos), True)
+            await self._publish(topic.encode(), payload, min(1, self._address.qos))
         self.ready.set()
+        self.away = None
 
-    async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        """Publishes and, at QoS 1 and 2, waits for the end of the handshake. Raises BrokerAway."""
+    async def _publish(self, topic: bytes, payload: bytes, qos: int) -> None:
         upstream = self._upstream
         if upstream is None or not upstream.up:
             raise BrokerAway("the broker is away")
         if qos == 0:
-            upstream.send(build.publish(topic, payload, 0, retain))
+            upstream.send(build.publish(topic, payload, 0, True))
             return
-        async with self._slots:
-            packet_id = self._ids.take()
-            ack: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._acks[packet_id] = ack
-            upstream.send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
-            try:
-                async with asyncio.timeout(OPENING_S):
-                    await ack
-            except TimeoutError:
-                raise BrokerAway("the broker did not acknowledge") from None
-            finally:
-                self._acks.pop(packet_id, None)
-                self._ids.release(packet_id)
+        packet_id = self._ids.take()
+        ack = self._acks[packet_id] = asyncio.get_running_loop().create_future()
+        upstream.send(build.publish(topic, payload, qos, True, packet_id=packet_id))
+        try:
+            async with asyncio.timeout(OPENING_S):
+                await ack
+        except TimeoutError:
+            raise BrokerAway("the broker did not acknowledge") from None
+        finally:
+            self._acks.pop(packet_id, None)
+            self._ids.release(packet_id)
 
     def _packet(self, packet: Packet) -> None:
-        if isinstance(packet, Pubrec) and self._upstream is not None:
-            self._upstream.send(build.pubrel(packet.packet_id))
-        elif isinstance(packet, Puback | Pubcomp):
+        if isinstance(packet, Puback):
             ack = self._acks.get(packet.packet_id)
             if ack is not None and not ack.done():
                 ack.set_result(None)
@@ -146,6 +162,7 @@ class HouseConnection:
     def _gone(self, reason: str) -> None:
         log.warning("broker lost: %s", reason)
         self.losses += 1
+        self.away = reason
         self.ready.clear()
         self._seen(reason)
         self._lost.set()

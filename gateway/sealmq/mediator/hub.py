@@ -15,17 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sealmq.audit import Audit
+from sealmq.broker.promises import BrokerTakes
 from sealmq.families.engine import OFF, Conn, Decision, Engine
 from sealmq.families.following import Key
 from sealmq.families.records import Record, TopicLabel
 from sealmq.kglink import KgError
 from sealmq.order import Order
+from sealmq.plain import plain
 from sealmq.site.config import Config
 from sealmq.store import Store, StoreRecord
 from sealmq_spec.const import RECORD, TLV_FIRED, WINDOW_S
 from sealmq_spec.errors import Unavailable
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
+from .aside import Aside
 from .asking import Asking
 from .clock import Clock
 from .house import HouseConnection
@@ -33,12 +36,14 @@ from .journal import Journal
 from .keyring import Keyring
 from .limits import FOLLOWED, Places
 from .link import Links
+from .messages import MessageConnection
 from .proof import Newest
 from .replay import Replay
 from .retained import Retained, RetainedBytes
 from .rooms import Rooms
 from .sessions import Sessions
 from .strangers import Strangers
+from .trying import try_broker
 from .upstream import BrokerAddress
 from .willkeeper import WillKeeper
 
@@ -109,6 +114,13 @@ class Hub:
         self.house = HouseConnection(
             broker, name, self._public, self._broker_seen, self._broker_back
         )
+        # What the broker takes; tried before anybody is let in.
+        self.broker_takes = BrokerTakes()
+        self._tried = False
+        self.messages = MessageConnection(
+            broker, f"{name}/messages", lambda: self.broker_takes, lambda: self.house.losses
+        )
+        self.aside = Aside(None if journal is None else journal.with_name("aside"))
         self.sessions = Sessions(self)
         self.wills = WillKeeper(self)
 
@@ -302,10 +314,36 @@ class Hub:
         else:
             self.audit.write("broker-away", reason=reason[:500])
             self.journal.broker_lost()
+            self.messages.close()
 
     async def _broker_back(self) -> None:
-        await Replay(self, self.house.publish).run()
+        if not self._tried:
+            self.broker_takes = await try_broker(self.broker)
+            self._tried = True
+        await Replay(self, self.messages.publish).run()
         self.spawn(self.sessions.sweep(), "old sessions")
+
+    async def set_aside(
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        client: int | None,
+        reason: str,
+    ) -> None:
+        """A message that the broker does not take is not published, now nor later. `client`: the
+        number of the one that made it.
+        """
+        known = self.ring.clients.get(client) if client is not None else None
+        name = known.name if known is not None else None if client is None else str(client)
+        text = topic.decode()
+        whose = name or "a client"
+        log.error("set aside: a message of %s on %s: %s", whose, plain(text, 200), reason)
+        self.audit.write("message-set-aside", client=name, topic=text, reason=reason[:500])
+        # The broker may not be what it was when it was tried.
+        self._tried = False
+        await self.aside.put(topic, payload, qos, retain, name, reason)
 
     def _journal_told(self, reason: str | None) -> None:
         if reason is None:

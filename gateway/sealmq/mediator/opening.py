@@ -22,7 +22,7 @@ from .proof import Claim, Newest, claim_of, is_behind, verify
 from .refusals import CONNECT, rule_of
 from .rooms import NoPlace
 from .ruled import Ruled
-from .upstream import BrokerAddress, BrokerAway, Upstream
+from .upstream import BrokerAway, Upstream
 from .wills import accept_will
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def open_session(conn: Connection, packet: Connect) -> None:
     conn.vouched(client.number)
     conn.policy_conn = hub.engine.connection(hub.engine.who(client.name, client.number))
     try:
-        _check_promises(hub.broker, packet)
+        _check_promises(conn, packet)
         _ask(conn)
         await _commit(conn, packet, claim)
         if packet.will is not None:
@@ -81,9 +81,13 @@ def _ask(conn: Connection) -> None:
         raise Ruled(decision.reason, decision.rule)
 
 
-# What the broker would not keep is refused, not lost without a word.
-def _check_promises(broker: BrokerAddress, packet: Connect) -> None:
+# What the broker would not keep is refused, not lost without a word; what it would hang up on too.
+def _check_promises(conn: Connection, packet: Connect) -> None:
+    hub = conn.hub
+    broker = hub.broker
     check_session(broker.keeps_sessions, packet.clean_session)
+    at_broker = hub.sessions.upstream_id(conn.client.number, packet.client_id)
+    hub.broker_takes.check_client_id(packet.client_id, at_broker)
     if packet.will is not None:
         check_publish(broker.retained, broker.qos, packet.will.retain, packet.will.qos)
 

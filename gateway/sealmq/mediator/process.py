@@ -36,6 +36,8 @@ from .upstream import BrokerAddress
 log = logging.getLogger("sealmq.mediator")
 
 _TELL_S = 3
+# For the broker, and all that is published again, before this serves without it.
+_BROKER_S = 10.0
 
 
 class Mediator:
@@ -67,17 +69,19 @@ class Mediator:
             asyncio.create_task(hub.wills.run(), name="wills"),
         ]
         ended = asyncio.create_task(self._stop.wait(), name="stop")
+        ready = asyncio.create_task(hub.house.ready.wait(), name="broker")
         try:
             await asyncio.wait(
-                [asyncio.create_task(hub.house.ready.wait(), name="broker"), ended],
-                return_when=asyncio.FIRST_COMPLETED,
+                [ready, ended], timeout=_BROKER_S, return_when=asyncio.FIRST_COMPLETED
             )
+            if not ready.done() and not ended.done():
+                log.warning("nobody can connect yet: %s", hub.house.away)
             await self._serve(tasks, ended)
         finally:
             self._layout.ready("mediator").unlink(missing_ok=True)
-            for task in [*tasks, ended]:
+            for task in [*tasks, ended, ready]:
                 task.cancel()
-            await asyncio.gather(*tasks, ended, return_exceptions=True)
+            await asyncio.gather(*tasks, ended, ready, return_exceptions=True)
 
     async def _serve(self, tasks: list[asyncio.Task[None]], ended: asyncio.Task[bool]) -> None:
         if self._stop.is_set():
@@ -123,9 +127,14 @@ class Mediator:
 
     # What `sealmq status` reads, once this serves.
     def _tell(self) -> None:
+        hub = self._hub
+        stuck = [[name, key[1][:100]] for key, name in hub.sessions.stuck.items()]
         news: dict[str, object] = {
-            "journal": self._hub.journal.state(),
-            "handover": handover(self._hub),
+            "journal": hub.journal.state(),
+            "handover": handover(hub),
+            "away": hub.house.away,
+            "aside": hub.aside.state(),
+            "stuck": {"count": len(stuck), "some": stuck[:3]} if stuck else None,
             "config": self._config_word,
             "closed": self._hub.engine.closed,
         }
@@ -172,7 +181,8 @@ class Mediator:
             if self._hub.clock_fell():
                 await self._follow_clock()
             self._hub.journal.tick()
-            if round(loop.time()) % _TELL_S == 0:
+            away = self._hub.house.away
+            if round(loop.time()) % _TELL_S == 0 or away != self._serving.get("away"):
                 self._tell()
             now = loop.time()
             for connection in list(self._hub.connections):

@@ -15,18 +15,24 @@ from sealmq.families.api import CutTlv, PutTlv
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Publish, build
 from sealmq.store import StoreUnavailable
-from sealmq_spec.const import CLEAR, LIVE, MAX_TOPIC, QUEUED, U24
+from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, QUEUED, U24
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.tlv import pack
 from sealmq_spec.topics import check_topic
 
 from .link import Sent
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .trying import PUBLISH_HEAD
 from .underway import Underway
 from .wrap import Opened, Verified, open_m2, seal_m3, tag_of, verify_m2
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+# What m3 is longer than m2, where no family adds to it.
+_GROWS = M3_HEAD - M2_HEAD
+# The TLV of the time at which a will fired.
+_FIRED = 8
 
 
 def check_name(topic: str, raw: bytes) -> None:
@@ -66,6 +72,7 @@ class Publishing:
                 return None
             conn.link.look(ctr, conn.low)
             check_name(packet.topic, packet.topic_raw)
+            self._check_taken(packet, _GROWS)
             opened = self._open(verified, flags, now_ms)
         except SealError as error:
             self._refuse(packet, of(error, ctr))
@@ -76,12 +83,19 @@ class Publishing:
         self._finish(packet, opened, tag, decision, now_ms)
         return None
 
+    # What the broker does not take is refused before anything is labelled, stored or acknowledged.
+    def _check_taken(self, packet: Publish, grows: int) -> None:
+        takes, raw = self._conn.hub.broker_takes, packet.topic_raw
+        takes.check_topic(packet.topic, len(raw))
+        takes.check_size(PUBLISH_HEAD + len(raw) + len(packet.payload) + grows)
+
     def open_will(self, packet: Publish, now_ms: int) -> Opened:
         """What the m2 of a will says. Raises SealError."""
         flags = packet.qos << 1 | packet.retain
         verified = verify_m2(self._conn.link, packet.topic_raw, packet.payload, flags)
         check_topic(packet.topic)
         check_name(packet.topic, packet.topic_raw)
+        self._check_taken(packet, _GROWS + _FIRED)
         return self._open(verified, flags | 0x80, now_ms)
 
     def _open(self, verified: Verified, flags: int, now_ms: int, again: bool = False) -> Opened:
@@ -139,6 +153,8 @@ class Publishing:
             if packet.retain:
                 number = conn.client.number
                 conn.hub.retained_bytes.check(decision.topic, number, len(payload))
+            if decision.duties:
+                self._check_taken(packet, len(payload) - len(packet.payload))
         except SealError as error:
             self._refuse(packet, of(error, opened.ctr))
             return

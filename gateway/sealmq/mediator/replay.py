@@ -16,6 +16,7 @@ from sealmq_spec.const import QUEUED, WILL
 from sealmq_spec.errors import SealError
 
 from .journal_file import Entry, Segment
+from .messages import NotTaken
 from .upstream import BrokerAway
 from .wrap import look_m3, open_m3, rewrap
 
@@ -31,7 +32,9 @@ Publish = Callable[[bytes, bytes, int, bool], Awaitable[None]]
 
 
 class Replay:
-    """`publish`: topic, payload, QoS, RETAIN; returns when the broker has it, raises BrokerAway."""
+    """`publish`: topic, payload, QoS, RETAIN; returns when the broker has it, raises BrokerAway and
+    NotTaken. What the broker does not take is set aside, and the rest goes on.
+    """
 
     def __init__(self, hub: Hub, publish: Publish) -> None:
         self._hub, self._publish = hub, publish
@@ -100,10 +103,13 @@ class Replay:
         hub = self._hub
         topic = entry.topic.decode()
         now_ms = hub.now_ms()
+        if hub.aside.holds(entry.topic, entry.payload):
+            self._left_out += 1
+            return
         if not entry.payload:
             if last and not hub.retained.newer(topic, entry.ms + 1, 0):
                 self._retained[topic] = hub.order.next(now_ms)
-                await self._publish(entry.topic, b"", 1, True)
+                await self._again(entry, b"", 1, True, None)
             return
         try:
             seen = look_m3(hub.ring, entry.payload)
@@ -120,5 +126,18 @@ class Replay:
             hub.retained.passed(topic, *order, origin=(seen.s2, seen.seq))
         elif not entry.qos:
             return
+        await self._again(entry, payload, entry.qos, retain, inside.sender)
+
+    async def _again(
+        self, entry: Entry, payload: bytes, qos: int, retain: bool, sender: int | None
+    ) -> None:
+        try:
+            await self._publish(entry.topic, payload, qos, retain)
+        except NotTaken as error:
+            self._left_out += 1
+            # As it stands in the journal, so that it is known when it comes again.
+            await self._hub.set_aside(
+                entry.topic, entry.payload, qos, entry.retain, sender, str(error)
+            )
+            return
         self._sent += 1
-        await self._publish(entry.topic, payload, entry.qos, retain)

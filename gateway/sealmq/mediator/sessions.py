@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from sealmq.plain import plain
 from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
 from .keyring import Client
@@ -25,6 +26,8 @@ log = logging.getLogger("sealmq.mediator")
 
 Key = tuple[int, str]
 
+_AGAIN_S = 30.0
+
 
 class Sessions:
     """What the store knows of them, and their end."""
@@ -33,6 +36,9 @@ class Sessions:
         self._hub = hub
         self._kept = {(row.client, row.client_id): row.gen for row in hub.store.kept()}
         self._ending: dict[Key, asyncio.Task[None]] = {}
+        # What should have ended at the broker and has not: the client's name.
+        self.stuck: dict[Key, str] = {}
+        self._later: asyncio.TimerHandle | None = None
 
     def upstream_id(self, client: int, client_id: str) -> str:
         """The client identifier at the broker: no two sites or clients share one."""
@@ -101,20 +107,54 @@ class Sessions:
             self._hub.spawn(self._forget((client, client_id), gen), f"session of {client}")
 
     async def sweep(self) -> None:
-        """Ends at the broker what belongs to generations that are over."""
-        if self._hub.kg is None:
+        """Ends at the broker what belongs to generations that are over, each session by itself.
+
+        One that cannot be ended is named, and tried again.
+        """
+        hub = self._hub
+        if hub.kg is None:
             return  # an old copy of the keys does not know of everybody
         for key, gen in list(self._kept.items()):
-            client = self._hub.ring.clients.get(key[0])
-            if client is not None and gen > client.ended and not client.disabled:
-                continue
-            if self._kept.get(key) != gen:
+            if not hub.house.connected:
+                return  # begun anew when the broker is back
+            if self._kept.get(key) != gen or not self._is_over(key, gen):
                 continue
             try:
                 await self._end(key, gen)
             except (BrokerAway, StoreError) as error:
-                log.info("a session of client %d is not ended yet: %s", key[0], error)
-                return
+                if hub.house.connected:
+                    self._stuck(key, str(error))
+        # Ended since, or not to be ended any more.
+        for key in [key for key in self.stuck if not self._is_over(key, self._kept.get(key))]:
+            del self.stuck[key]
+        self._try_again()
+
+    def _is_over(self, key: Key, gen: int | None) -> bool:
+        client = self._hub.ring.clients.get(key[0])
+        if gen is None:
+            return False
+        return client is None or gen <= client.ended or client.disabled
+
+    def _stuck(self, key: Key, reason: str) -> None:
+        if key in self.stuck:
+            return
+        hub = self._hub
+        client = hub.ring.clients.get(key[0])
+        name = client.name if client is not None else str(key[0])
+        self.stuck[key] = name
+        text = f"its session '{plain(key[1], 100)}' is not ended at the broker yet: {reason}"
+        log.warning("client %s: %s; tried again every %d s", name, text, int(_AGAIN_S))
+        hub.audit.write("broker-away", client=name, reason=text[:500])
+
+    def _try_again(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self.stuck:
+            loop = asyncio.get_running_loop()
+            self._later = loop.call_later(
+                _AGAIN_S, lambda: self._hub.spawn(self.sweep(), "old sessions")
+            )
 
     # Once at a time for each session: a second connection would throw the first one out.
     async def _end(self, key: Key, gen: int) -> None:

@@ -142,6 +142,7 @@ class Subscribing:
             check_filter(filt)
             conn.kept_subs.check(filt)
             if filt.startswith(_PUBLIC):
+                conn.hub.broker_takes.check_filter(filt)
                 check_publish(conn.hub.broker.retained, 0, retain=True, qos=0)
                 self._public.add(filt)
                 return None, filt, filt
@@ -162,6 +163,7 @@ class Subscribing:
     # had sent it.
     def _at(self, decision: Decision) -> str:
         check_filter(decision.topic)
+        self._conn.hub.broker_takes.check_filter(decision.topic)
         if decision.topic[0] in "!@":
             raise Denied(f"filters that begin with {decision.topic[0]} are reserved")
         return self._grouped(decision.topic)
@@ -291,6 +293,7 @@ class Subscribing:
         conn.policy.unsubscribed(filt)
         if joint is None:
             plain = conn.policy.parse("subscribe", filt)
+            conn.hub.broker_takes.check_filter(plain or "")
             at = self._grouped(plain) if plain else ""
             return [at] if at and self._pausing.joints.at(at) is None else []
         joints.append(joint)

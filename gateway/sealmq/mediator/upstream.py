@@ -1,4 +1,4 @@
-"""The mediator's connections to the broker: one for each client, and one of its own (SPEC.md 4.3).
+"""The mediator's connections to the broker: one for each client, and its own (SPEC.md 4.3).
 
 An MQTT 3.1.1 client at packet level, asyncio around the sans-IO codec. It judges nothing; packets
 go to `on_packet`.
@@ -94,7 +94,7 @@ class Upstream(asyncio.Protocol):
     """One connection.
 
     `on_packet` gets every packet but CONNACK and PINGRESP, and may be replaced; `on_lost` is called
-    once, with the reason.
+    once, with the reason; `on_pong` at each PINGRESP.
     """
 
     def __init__(
@@ -102,8 +102,10 @@ class Upstream(asyncio.Protocol):
         on_packet: Callable[[Packet], None],
         on_lost: Callable[[str], None],
         on_pressure: Callable[[bool], None] = lambda full: None,
+        on_pong: Callable[[], None] = lambda: None,
     ) -> None:
         self.on_packet, self._on_lost, self._on_pressure = on_packet, on_lost, on_pressure
+        self._on_pong = on_pong
         self._decoder = Decoder(MAX_PACKET, "client")
         self._transport: asyncio.Transport | None = None
         self._connack: asyncio.Future[Connack] = asyncio.get_running_loop().create_future()
@@ -144,7 +146,9 @@ class Upstream(asyncio.Protocol):
         if isinstance(packet, Connack):
             if not self._connack.done():
                 self._connack.set_result(packet)
-        elif not isinstance(packet, Pingresp):
+        elif isinstance(packet, Pingresp):
+            self._on_pong()
+        else:
             self.on_packet(packet)
 
     def pause_writing(self) -> None:

@@ -16,6 +16,7 @@ from sealmq.store import StoreError, WillRecord
 from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
+from .messages import NotTaken
 from .upstream import BrokerAway
 from .wills import Fired, judge, seal
 
@@ -85,7 +86,7 @@ class WillKeeper:
         try:
             it = judge(hub, will, policy, now_ms)
             policy.close(now_ms)
-            await self._deliver(will, it)
+            taken = await self._deliver(will, it)
         except SealError as error:
             policy.close(now_ms)
             hub.audit.write(
@@ -97,12 +98,14 @@ class WillKeeper:
                 reason=str(error)[:500],
             )
         else:
-            label = hub.ring.labels[will.label].name
-            hub.audit.count_accepted(name, it.topic, label)
+            if taken:
+                label = hub.ring.labels[will.label].name
+                hub.audit.count_accepted(name, it.topic, label)
         await self._forget(will)
 
     # The broker may be away, for long: sealed anew for each try, as long as its life lasts.
-    async def _deliver(self, will: WillRecord, it: Fired) -> None:
+    # Whether it took it.
+    async def _deliver(self, will: WillRecord, it: Fired) -> bool:
         hub = self._hub
         topic = it.topic.encode()
         while True:
@@ -116,14 +119,18 @@ class WillKeeper:
             if will.qos:
                 seq = hub.journal.append(topic, payload, will.qos, will.retain, will.client)
             try:
-                await hub.house.publish(topic, payload, will.qos, will.retain)
+                await hub.messages.publish(topic, payload, will.qos, will.retain)
+            except NotTaken as error:
+                reason = f"will: {error}"
+                await hub.set_aside(topic, payload, will.qos, will.retain, will.client, reason)
+                return False
             except BrokerAway:
                 await asyncio.sleep(_RETRY_S)
                 await hub.house.ready.wait()
             else:
                 await hub.journal.safe(seq)
                 if hub.house.losses == losses:
-                    return
+                    return True
             finally:
                 hub.journal.acked(seq)
 

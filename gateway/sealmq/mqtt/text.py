@@ -6,6 +6,8 @@ our caller's is for the parser or the encoder to say. Matching topics is not don
 
 from __future__ import annotations
 
+import re
+
 _SHOWN = 64
 
 
@@ -53,3 +55,23 @@ def filter_fault(topic_filter: str) -> str | None:
                     "'+' is alone in its level [MQTT-4.7.1-3]"
                 )
     return string_fault(topic_filter)
+
+
+# Controls and noncharacters: "SHOULD NOT include", and who receives one MAY close the connection.
+_DISCOURAGED = re.compile(
+    "[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef"
+    + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
+    + "]"
+)
+
+
+def discouraged_fault(text: str) -> str | None:
+    """A character for which a receiver may hang up, as Mosquitto does (MQTT section 1.5.3)."""
+    # None of them is printable, and nearly all texts are: a tenth of the time.
+    found = None if text.isprintable() else _DISCOURAGED.search(text)
+    if found is None:
+        return None
+    return (
+        f"U+{ord(found[0]):04X} at character {found.start()}; controls and noncharacters, at which "
+        "a broker may hang up, are not taken [MQTT section 1.5.3]"
+    )

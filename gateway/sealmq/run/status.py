@@ -133,13 +133,18 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
         note = await _tcp(word.address)
         if note is None:
             told = ready.read_json(layout.ready("mediator")) or {}
+            away = told.get("away")
             notes = [
-                n for n in (_journal(told.get("journal")), _handover(told.get("handover"))) if n
+                f"nobody can connect: {_shown(away)}" if away else None,
+                _aside(told.get("aside")),
+                _stuck(told.get("stuck")),
+                _journal(told.get("journal")),
+                _handover(told.get("handover")),
             ]
             closed = told.get("closed")
             closed = closed if isinstance(closed, str) and closed else None
-            note = "; ".join(notes) or None
-            return ProcessStatus(role, pid, word.address, True, user, note, closed=closed)
+            note = "; ".join(n for n in notes if n) or None
+            return ProcessStatus(role, pid, word.address, not away, user, note, closed=closed)
     return ProcessStatus(role, pid, word.address, note is None, user, note)
 
 
@@ -153,6 +158,41 @@ def _journal(told: object) -> str | None:
     if type(size) is not int or size < 0:
         return "journal: the mediator says nothing that makes sense"
     return f"journal: {size // 1024} KiB that the broker may not have saved"
+
+
+def _aside(told: object) -> str | None:
+    """Messages that the broker did not take, and whose the newest is."""
+    if not isinstance(told, dict):
+        return None
+    newest = told.get("newest")
+    of = ""
+    if isinstance(newest, dict):
+        of = f", the newest of {_shown(newest.get('client'))} on {_shown(newest.get('topic'))}"
+    return (
+        f"messages set aside, which the broker did not take: {_number(told.get('count'))} in "
+        f"{_shown(told.get('folder'))}{of}; delete what is not needed"
+    )
+
+
+def _stuck(told: object) -> str | None:
+    """Sessions of clients that are gone, which the broker still has."""
+    if not isinstance(told, dict):
+        return None
+    some = told.get("some")
+    rows = (
+        [r for r in some if isinstance(r, list) and len(r) == 2] if isinstance(some, list) else []
+    )
+    names = ", ".join(f"{_shown(session)} of {_shown(client)}" for client, session in rows)
+    many = _number(told.get("count"))
+    return f"old sessions that are not ended at the broker yet: {many}, {names}"
+
+
+def _number(told: object) -> int:
+    return told if type(told) is int else 0
+
+
+def _shown(text: object) -> str:
+    return plain(str(text), _LONGEST)
 
 
 def _handover(told: object) -> str | None:

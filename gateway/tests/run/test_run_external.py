@@ -173,7 +173,7 @@ def test_its_loss_is_seen_and_its_return(
     until(lambda: "Connection refused" in up.err.read_text(), "the loss to be told")
     guarded.start()
     until(lambda: "is there again" in up.err.read_text(), "the return to be told")
-    assert site.status()["code"] == 0
+    until(lambda: site.status()["code"] == 0, "the mediator to be let in again")
     assert up.end() == 0
 
 

@@ -41,7 +41,15 @@ NOT_COUNTED = {
         "the process, or the end of a connection; what it denied has a record of its own",
     ),
     **dict.fromkeys(
-        ("broker-away", "broker-back", "kg-away", "kg-back", "journal-dropped", "handover-missed"),
+        (
+            "broker-away",
+            "broker-back",
+            "handover-missed",
+            "journal-dropped",
+            "kg-away",
+            "kg-back",
+            "message-set-aside",
+        ),
         "something cannot be reached or kept: nobody has decided it",
     ),
     **dict.fromkeys(

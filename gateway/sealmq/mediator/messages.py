@@ -1,0 +1,212 @@
+"""The mediator's connection for messages that clients have left to it: wills, and what the journal
+publishes again.
+
+Nothing that others need goes over it: what the broker hangs up on ends this connection alone. Then
+all that was under way goes out once more, one message at a time. One that ends its connection twice
+in a row, while the broker lets us in before and after and has kept the mediator's own connection,
+is to blame and is not tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from sealmq.broker.promises import BrokerTakes
+from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
+
+from .limits import LINGER_S, OPENING_S
+from .trying import PUBLISH_HEAD
+from .upstream import BrokerAddress, BrokerAway, Upstream
+
+# Brokers have a limit of their own on what is under way: 20 is Mosquitto's.
+_IN_FLIGHT = 16
+_TRIES = 2
+
+
+class NotTaken(Exception):
+    """The broker does not take this message. Its text says why we think so."""
+
+
+class _Ended(Exception):
+    """The connection ended, or fell silent, before the broker had the message."""
+
+
+class MessageConnection:
+    """`takes` gives what the broker takes; `losses`, how often it was lost altogether."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        client_id: str,
+        takes: Callable[[], BrokerTakes],
+        losses: Callable[[], int],
+    ) -> None:
+        self._address, self._client_id = address, client_id
+        self._takes, self._losses = takes, losses
+        self._wire: _Wire | None = None
+        self._opening = asyncio.Lock()
+        self._slots = asyncio.Semaphore(_IN_FLIGHT)
+        # One at a time goes what was under way when the connection ended.
+        self._alone = asyncio.Lock()
+        self._suspects = 0
+        self._calm = asyncio.Event()
+        self._calm.set()
+        self._users = 0
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        """Returns when the broker has it. Raises BrokerAway, NotTaken."""
+        size = PUBLISH_HEAD + len(topic) + len(payload)
+        if not self._takes().takes(topic.decode(), size):
+            raise NotTaken("the broker hangs up on such topics or sizes, as it did when tried")
+        self._users += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        try:
+            async with self._slots:
+                await self._calm.wait()
+                try:
+                    await (await self._common()).publish(topic, payload, qos, retain)
+                except _Ended:
+                    await self._suspected(topic, payload, qos, retain)
+        finally:
+            self._users -= 1
+            if not self._users:
+                loop = asyncio.get_running_loop()
+                self._idle = loop.call_later(LINGER_S, self.close)
+
+    def close(self) -> None:
+        """Ends the connection; what is under way raises BrokerAway, or goes over a new one."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    async def _common(self) -> _Wire:
+        async with self._opening:
+            if self._wire is None or not self._wire.up:
+                self._wire = await _Wire.open(self._address, self._client_id)
+            return self._wire
+
+    async def _suspected(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        self._suspects += 1
+        self._calm.clear()
+        try:
+            async with self._alone:
+                await self._try_alone(topic, payload, qos, retain)
+        finally:
+            self._suspects -= 1
+            if not self._suspects:
+                self._calm.set()
+
+    async def _try_alone(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        losses, reason = self._losses(), ""
+        # Another identifier: the common connection, opened again meanwhile, must not end this one.
+        name = self._client_id + "/alone"
+        for _ in range(_TRIES):
+            wire = await _Wire.open(self._address, name)
+            try:
+                await self._answers(wire)
+                await wire.publish(topic, payload, qos, retain)
+                return
+            except _Ended as error:
+                reason = str(error)
+            finally:
+                wire.close()
+        # It must let us in and answer after that, too; else it was the broker that went away.
+        wire = await _Wire.open(self._address, name)
+        try:
+            await self._answers(wire)
+        finally:
+            wire.close()
+        if self._losses() != losses:
+            raise BrokerAway("the broker was lost meanwhile")
+        raise NotTaken(f"{reason}, {_TRIES} times in a row, and took others meanwhile")
+
+    async def _answers(self, wire: _Wire) -> None:
+        try:
+            await wire.ping()
+        except _Ended as error:
+            raise BrokerAway(str(error)) from None
+
+
+class _Wire:
+    """One connection, and what it has under way."""
+
+    def __init__(self) -> None:
+        self._upstream = Upstream(self._packet, self._lost, on_pong=self._pong)
+        self._ids = PacketIds()
+        self._acks: dict[int, asyncio.Future[None]] = {}
+        self._pongs: deque[asyncio.Future[None]] = deque()
+
+    @classmethod
+    async def open(cls, address: BrokerAddress, client_id: str) -> _Wire:
+        """Raises BrokerAway."""
+        wire = cls()
+        await wire._upstream.open(address, client_id, clean=True)
+        return wire
+
+    @property
+    def up(self) -> bool:
+        return self._upstream.up
+
+    async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        """Waits for the end of the handshake; at QoS 0 for the answer to a ping. Raises _Ended."""
+        if not qos:
+            self._upstream.send(build.publish(topic, payload, 0, retain))
+            await self.ping()
+            return
+        packet_id = self._ids.take()
+        ack = self._acks[packet_id] = asyncio.get_running_loop().create_future()
+        self._upstream.send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
+        try:
+            await self._awaited(ack)
+        finally:
+            self._acks.pop(packet_id, None)
+            self._ids.release(packet_id)
+
+    async def ping(self) -> None:
+        """Whether the broker still answers. Raises _Ended."""
+        pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pongs.append(pong)
+        self._upstream.send(build.pingreq())
+        await self._awaited(pong)
+
+    async def _awaited(self, answer: asyncio.Future[None]) -> None:
+        if not self.up:
+            raise _Ended("the broker closed the connection")
+        try:
+            async with asyncio.timeout(OPENING_S):
+                await answer
+        except TimeoutError:
+            # Whatever else is under way here waits for nothing, too.
+            self._lost(f"the broker did not answer for {OPENING_S} s")
+            self.close()
+            raise _Ended(f"the broker did not answer for {OPENING_S} s") from None
+
+    def close(self) -> None:
+        self._upstream.close()
+        self._lost("the connection was closed")
+
+    def _packet(self, packet: Packet) -> None:
+        if isinstance(packet, Pubrec):
+            self._upstream.send(build.pubrel(packet.packet_id))
+        elif isinstance(packet, Puback | Pubcomp):
+            ack = self._acks.get(packet.packet_id)
+            if ack is not None and not ack.done():
+                ack.set_result(None)
+
+    def _pong(self) -> None:
+        if self._pongs:
+            pong = self._pongs.popleft()
+            if not pong.done():
+                pong.set_result(None)
+
+    def _lost(self, reason: str) -> None:
+        for waiting in (*self._acks.values(), *self._pongs):
+            if not waiting.done():
+                waiting.set_exception(_Ended(reason))
+                waiting.exception()
+        self._pongs.clear()
