@@ -389,7 +389,7 @@ def test_a_command_is_answered_when_all_that_it_changes_is_in_force() -> None:
         happened: list[str] = []
         commit, hub = scene.disk.commit, scene.hub
 
-        async def committed(records: Any, urgent: bool) -> Any:
+        async def committed(records: Any, urgent: bool = False) -> Any:
             done = await commit(records)
             happened.append(f"commit, {len(scene.broker.got)} sent")
             return [SimpleNamespace(record=record) for record in records] or done
