@@ -11,7 +11,8 @@ the label's epoch has risen. So a proof's gen, and the gen of an answer that was
 which epoch the client holds. A client has at most one slot that is not pending, the oldest.
 
 A client in a snapshot has, besides, `ended`: connections of generations up to that one are over,
-because the client was disabled, removed, rotated or relabelled since; 0 if it never was.
+because the client was disabled, removed, rotated or relabelled since; 0 if it never was. `since` is
+the Unix time at which it was added: who bore its name before that was another client.
 """
 
 from __future__ import annotations

@@ -74,6 +74,8 @@ class PurposesView:
         self._made: dict[str, Origin] = {}
         for record in self.view.records:
             if isinstance(record, FamilyRecord) and record.family == FAMILY:
+                if record.key.startswith(rows.BEARER):
+                    continue
                 if record.value is None:
                     self._made.pop(record.key, None)
                 else:
@@ -110,7 +112,7 @@ class PurposesView:
         """All, or those whose filter shares a topic with this one."""
         state = self.state
         found = {key: Presub(*key, ap, "", None) for key, ap in state.settings.presubscribe.items()}
-        for key, (ap, _) in state.presubs.items():
+        for key, (ap, *_) in state.presubs.items():
             made = self._made.get(f"{rows.PRESUBSCRIPTION}{key[0]}/{key[1]}", SITE)
             # sealmq.toml goes first.
             found.setdefault(key, Presub(*key, ap, *made))

@@ -7,7 +7,7 @@ pushed to it, state comes through `configure` and `apply`. It answers `connect`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -236,6 +236,20 @@ class Family:
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
         """Index records of any family; gives what cached verdicts may no longer rest on."""
         return ()
+
+    def bearers(
+        self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
+    ) -> Sequence[Record]:
+        """Since when (Unix ms) the clients bear their names: what an earlier bearer of a name has
+        made or left is nobody's now. Gives the records that say so, to be committed and applied.
+
+        rows: all that the store holds, which may be many; `noted` says before whether it matters.
+        """
+        return ()
+
+    def noted(self, since: Mapping[str, int]) -> bool:
+        """The same, told first, and in force at once: whether `bearers` has anything to do."""
+        return False
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
         """Strip the own encoding off a topic or filter; None when there is none. Pure."""

@@ -6,7 +6,7 @@ set, a rule that is in no table, an empty order. Sync, no I/O; one thread (the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -189,6 +189,16 @@ class Engine:
     def _all_gone(self) -> None:
         self.cache.clear()
         self.following.everything()
+
+    def noted(self, since: Mapping[str, int]) -> bool:
+        """Whether clients bear names that others had: then `bearers` has something to do."""
+        return any([family.noted(since) for family in self.order])
+
+    def bearers(
+        self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
+    ) -> list[Record]:
+        """Family.bearers of all; pure, for any thread."""
+        return [record for family in self.order for record in family.bearers(since, rows)]
 
     def close_site(self, reason: str) -> None:
         """Nothing that a label or consent protects is opened while `reason` is not ""."""

@@ -141,6 +141,7 @@ class Converge:
             gen=0 if old is None else old.gen,
             rotation=client.rotation if old is None else max(client.rotation, old.rotation + 1),
             ended=0 if old is None else old.ended,
+            since=self._tools.now_s,
         )
         self._changed()
         rows.put_client(self._tx, new, self._new_ps(new))

@@ -18,7 +18,8 @@ _TO_2 = (
     "ON c.label = e.label WHERE c.number = links.client)",
     "INSERT INTO counters (name, value) VALUES ('label', 0), ('client', 0)",
 )
-_STEPS = {1: _TO_2}
+_TO_3 = ("ALTER TABLE clients ADD COLUMN since INTEGER NOT NULL DEFAULT 0",)
+_STEPS = {1: _TO_2, 2: _TO_3}
 
 
 def migrate(tx: Connection, version: int) -> None:

@@ -142,7 +142,8 @@ def _renew(
     for name in run.drawn:
         row = rows.clients(tx)[name]
         drawn[name] = row.rotation + 1
-        rows.put_client(tx, replace(row, rotation=row.rotation + 1))
+        # Rotated since, or removed and another one added: nobody knows, so it inherits nothing.
+        rows.put_client(tx, replace(row, rotation=row.rotation + 1, since=now_s))
     after = rows.clients(tx).values()
     out = sorted(row.name for row in after if row.disabled and row.name in before)
     kseq = run.kseq or begin.kseq

@@ -49,6 +49,7 @@ class ClientRow:
     """A client. `gen`: the highest generation ever issued to it.
 
     rotation: how often its secret was replaced. ended: connections up to this generation are over.
+    since: Unix time at which it was added; one of the same name before was another client.
     """
 
     number: int
@@ -61,6 +62,7 @@ class ClientRow:
     gen: int
     rotation: int
     ended: int
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
 
-VERSION = 2
+VERSION = 3
 
 metadata = MetaData()
 
@@ -55,6 +55,7 @@ epochs = Table(
 
 # secret: ps. gen: the highest generation ever issued. rotation: how often the operator had its
 # secret replaced. ended: connections of generations up to this one are over, since the client left.
+# since: when the one that bears the name now was added (Unix time; 0: before version 3).
 clients = Table(
     "clients",
     metadata,
@@ -69,6 +70,7 @@ clients = Table(
     Column("secret", LargeBinary, nullable=False),
     Column("rotation", Integer, nullable=False, server_default="0"),
     Column("ended", Integer, nullable=False, server_default="0"),
+    Column("since", Integer, nullable=False, server_default="0"),
 )
 
 # secret: k_c^M. A few rows a client: the confirmed one and those made since (SPEC.md 7.2).

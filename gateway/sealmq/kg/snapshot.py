@@ -42,6 +42,7 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
                     "suite": row.suite,
                     "disabled": row.disabled,
                     "ended": row.ended,
+                    "since": row.since,
                     "links": link_list(links.get(row.number, [])),
                 }
                 for row in rows.clients(tx).values()

@@ -178,6 +178,9 @@ class Controlling:
     async def _judged(self, family: str, body: bytes) -> Proposal | Verdict:
         hub = self._conn.hub
         while True:
+            if hub.rewriting is not None:
+                await asyncio.wait({hub.rewriting})
+                continue
             answer = self._conn.policy.command(family, body, hub.now_ms())
             if isinstance(answer, Verdict):
                 return answer

@@ -90,6 +90,8 @@ class Hub:
         self.due: dict[Key, None] = {}
         # Rows that commands are changing just now: (family, key).
         self.changing: dict[tuple[str, str], asyncio.Future[None]] = {}
+        # Done when rows of clients that are gone have been put right; commands wait for it.
+        self.rewriting: asyncio.Future[None] | None = None
         self.kg: KgClient | None = None
         self.known_tlv = (TLV_FIRED, *engine.tlvs)
         self.engine_opens = engine.opens
@@ -376,10 +378,31 @@ class Hub:
         before, self.ring = self.ring, ring
         if ring.closed != self.engine.closed:
             self._close_site(ring.closed)
+        if ring.bearers() != before.bearers():
+            self.new_bearers(ring.bearers())
         for connection in list(self.connections):
             connection.keys_changed(before)
         self.spawn(self.sessions.sweep(), "old sessions")
         self.asking.news()
+
+    def new_bearers(self, since: dict[str, int]) -> None:
+        """Clients bear names that others had: what these made or left is not theirs."""
+        if self.engine.noted(since):
+            self.spawn(self._rewrite(since), "rows of clients that are gone")
+
+    # There may be a million. What is not done is done at the next start.
+    async def _rewrite(self, since: dict[str, int]) -> None:
+        while self.rewriting is not None:
+            await asyncio.wait({self.rewriting})
+        done = self.rewriting = asyncio.get_running_loop().create_future()
+        try:
+            while self.changing:  # what is under way is read as it will be
+                await asyncio.wait(set(self.changing.values()))
+            records = await asyncio.to_thread(self.engine.bearers, since, self.store.records)
+            await self.commit(list(records))
+        finally:
+            self.rewriting = None
+            done.set_result(None)
 
     # Whoever is connected begins anew: what was refused, or delivered, is asked for once more.
     def _close_site(self, reason: str) -> None:

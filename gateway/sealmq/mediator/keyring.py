@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sealmq.aead import Aead, make
+from sealmq.site.canary import is_canary
 from sealmq_spec.const import M3_HEAD, REF_LABEL
 from sealmq_spec.envelope import put_m3, tail_m3
 from sealmq_spec.keys import outer_key
@@ -59,6 +60,7 @@ class Client:
     pending: frozenset[int] = frozenset()
     epochs: Mapping[int, int] = field(default_factory=dict)
     ended: int = 0
+    since: int = 0
 
     def goes_on(self, gen: int) -> bool:
         """Whether a connection that began under `gen` may go on (SPEC.md 7.2).
@@ -121,6 +123,14 @@ class Keyring:
         self._heads: dict[tuple[int, int], bytes] = {}
         self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
+
+    def bearers(self) -> dict[str, int]:
+        """Each client's name, and since when (Unix ms) it bears it."""
+        return {
+            client.name: client.since * 1000
+            for client in self.clients.values()
+            if client.since and not is_canary(client.name)
+        }
 
     def set_links(self, number: int, links: list[dict[str, Any]]) -> None:
         """A client's link slots as the key generator has just told them."""
@@ -247,6 +257,7 @@ def _client(row: Mapping[str, Any]) -> Client:
         bool(row["disabled"]),
         **_slots(row["links"]),
         ended=int(row.get("ended", 0)),
+        since=int(row.get("since", 0)),
     )
 
 

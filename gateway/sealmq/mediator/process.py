@@ -247,6 +247,8 @@ async def _hub(
     )
     engine.close_site(ring.closed)
     records = engine.load(config, store.records())
+    if engine.noted(ring.bearers()):
+        records += engine.bearers(ring.bearers(), store.records)
     hub = Hub(config, ring, engine, store, audit, address, journal)
     await hub.commit(list(records))
     return hub

@@ -250,9 +250,10 @@ def presubscriptions(state: State, client: str) -> list[dict[str, Any]]:
     ]
     made = [
         {"filter": filt, "purpose": ap, "by": by, "source": "client"}
-        for filt, (ap, by) in sorted(
+        for filt, (ap, by, at) in sorted(
             (filt, made) for (name, filt), made in state.presubs.items() if name == client
         )
+        if at >= state.since.get(client, 0)
     ]
     return site + made
 

@@ -8,7 +8,7 @@ refused; in all of them every message is judged when it is delivered, whatever i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from sealmq_spec.errors import Malformed
@@ -85,6 +85,14 @@ class PurposesFamily(Family):
 
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
         return self.state.apply(records)
+
+    def noted(self, since: Mapping[str, int]) -> bool:
+        return self.state.noted(since)
+
+    def bearers(
+        self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
+    ) -> Sequence[Record]:
+        return self.state.bearers(since, rows)
 
     def tick(self, now_ms: int) -> Iterable[Dep]:
         return self.state.store.forgotten()

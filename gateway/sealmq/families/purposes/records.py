@@ -3,6 +3,9 @@
     r/FILTER           {"aip": [...], "pip": [...], "by": CLIENT, "label": LABEL or "", "at": ms}
     p/CLIENT/FILTER    {"ap": PURPOSE, "by": CLIENT, "at": ms}
     s/NAME             {"value": VALUE, "by": CLIENT, "at": ms}
+    b/CLIENT           {"since": ms}: rows of clients that bore the name before are put right
+
+CLIENT with GONE behind it was removed.
 
 A client's name has no slash, so the keys are told apart. What cannot be read is an error: the
 engine then lets the family allow nothing.
@@ -11,13 +14,14 @@ engine then lets the family allow nothing.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ..api import FamilyRecord
 from .store import SHARED, Reservation
 
 NAME = "purposes"
-RESERVATION, PRESUBSCRIPTION, SETTING = "r/", "p/", "s/"
+RESERVATION, PRESUBSCRIPTION, SETTING, BEARER = "r/", "p/", "s/", "b/"
 _AT = b',"at":'
 _known: dict[bytes, Reservation] = {}
 _decode = json.JSONDecoder().decode
@@ -47,6 +51,38 @@ def setting(name: str, value: str, by: str, at_ms: int) -> FamilyRecord:
     return _row(key, {"value": value, "by": by, "at": at_ms})
 
 
+GONE = " (removed)"
+"""Behind the name of who made a row and was removed: no name has a space or a bracket."""
+
+
+def bearer(client: str, since_ms: int) -> FamilyRecord:
+    """The row that says since when a client bears its name."""
+    return _row(BEARER + client, {"since": since_ms})
+
+
+def read_bearer(value: bytes) -> int:
+    return int(_decoded(value)["since"])
+
+
+def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord | None:
+    """What becomes of a row once others bear its names, or None: it stays as it is.
+
+    A presubscription goes with the client that it is for. Who made a row that stays is told as
+    somebody who is gone.
+    """
+    if key.startswith(BEARER):
+        return None
+    row = _decoded(value)
+    by, at = row["by"], row["at"]
+    if key.startswith(PRESUBSCRIPTION):
+        client = key.removeprefix(PRESUBSCRIPTION).partition("/")[0]
+        if at < since.get(client, 0):
+            return FamilyRecord(NAME, key, None)
+    if at < since.get(by, 0):
+        return _row(key, {**row, "by": by + GONE})
+    return None
+
+
 def read_reservation(filt: str, value: bytes) -> Reservation:
     """Many rows differ in their time alone, and decoding is half of what a row costs at start-up.
 
@@ -65,13 +101,13 @@ def read_reservation(filt: str, value: bytes) -> Reservation:
     return Reservation(filt, known.aip, known.pip, known.by, known.label)
 
 
-def read_presubscription(key: str, value: bytes | None) -> tuple[str, str, str, str]:
-    """(client, filter, ap or "", by) of what stands behind p/."""
+def read_presubscription(key: str, value: bytes | None) -> tuple[str, str, str, str, int]:
+    """(client, filter, ap or "", by, Unix ms) of what stands behind p/."""
     client, _, filt = key.partition("/")
     if value is None:
-        return client, filt, "", ""
+        return client, filt, "", "", 0
     row = _decoded(value)
-    return client, filt, row["ap"], row["by"]
+    return client, filt, row["ap"], row["by"], row["at"]
 
 
 def read_setting(value: bytes) -> str:

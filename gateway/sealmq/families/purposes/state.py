@@ -8,7 +8,7 @@ is dormant, out of the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sealmq_spec.purposes_read import Reader
 
@@ -47,8 +47,11 @@ class State:
         self.store: Store = STORES[self.settings.store]()
         # Clients' reservations that do not count now, by filter.
         self.dormant: dict[str, Reservation] = {}
-        # (client, filter) -> (purpose, who asked for it); those of the file are in settings.
-        self.presubs: dict[tuple[str, str], tuple[str, str]] = {}
+        # (client, filter) -> (purpose, who asked for it, when); those of the file are in settings.
+        self.presubs: dict[tuple[str, str], tuple[str, str, int]] = {}
+        # Since when (Unix ms) clients bear their names, and for which of it the rows are right.
+        self.since: Mapping[str, int] = {}
+        self.settled: dict[str, int] = {}
         self.overrides: dict[str, str] = {}
         # How many rows each client has made.
         self.held: Counter[str] = Counter()
@@ -74,7 +77,7 @@ class State:
         if site is not None:
             return site
         made = self.presubs.get((client, filt))
-        return "" if made is None else made[0]
+        return "" if made is None or made[2] < self.since.get(client, 0) else made[0]
 
     def meant(self, purpose: str, now_ms: int) -> str:
         """The purpose of the site that a client probably meant; "" without an idea, or time."""
@@ -157,6 +160,10 @@ class State:
             return self._reserve(key, None if value is None else rows.read_reservation(key, value))
         if kind == rows.PRESUBSCRIPTION:
             return self._presubscribe(*rows.read_presubscription(key, value))
+        if kind == rows.BEARER:
+            if value is not None:
+                self.settled[key] = rows.read_bearer(value)
+            return ()
         if kind == rows.SETTING:
             self._set(key, value)
             return (SETTINGS,)
@@ -183,14 +190,33 @@ class State:
         self.dormant[topic] = r
         return self.store.remove(topic, "client")
 
-    def _presubscribe(self, client: str, filt: str, ap: str, by: str) -> Sequence[Dep]:
+    def _presubscribe(self, client: str, filt: str, ap: str, by: str, at: int) -> Sequence[Dep]:
         old = self.presubs.pop((client, filt), None)
         if old is not None:
             self.held[old[1]] -= 1
         if ap:
             self.held[by] += 1
-            self.presubs[client, filt] = (ap, by)
+            self.presubs[client, filt] = (ap, by, at)
         return (presub_dep(client, filt),)
+
+    # Names that went from one client to another
+
+    def noted(self, since: Mapping[str, int]) -> bool:
+        """In force at once; whether rows have to be put right."""
+        self.since = dict(since)
+        return any(self.settled.get(name) != at for name, at in since.items())
+
+    def bearers(
+        self, since: Mapping[str, int], held: Callable[[], Iterable[Record]]
+    ) -> list[Record]:
+        """What puts right the rows of those who bore these names before."""
+        changed = {name: at for name, at in since.items() if self.settled.get(name) != at}
+        out: list[Record] = []
+        for record in held():
+            if isinstance(record, FamilyRecord) and record.family == rows.NAME and record.value:
+                orphan = rows.orphaned(record.key, record.value, changed)
+                out += [] if orphan is None else [orphan]
+        return out + [rows.bearer(name, at) for name, at in changed.items()]
 
     def _set(self, name: str, value: bytes | None) -> None:
         if value is None:

@@ -1,0 +1,69 @@
+"""A client is removed, and another one gets its name: it inherits nothing that hung on the first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from running_site import Site, sealmq, until
+
+TEMPERATURE = "machine/1/temperature"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, policy="purposes")
+    site.up()
+    yield site
+    site.down()
+
+
+def ran(*words: object) -> str:
+    done = sealmq(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def reads_without_a_purpose(site: Site) -> int:
+    words = ("sub", site.path, "--client", "nurse", "-t", TEMPERATURE, "-C", 1, "-W", 2)
+    return sealmq(*words).returncode
+
+
+def shown(site: Site) -> tuple[list[str], list[str]]:
+    """Who has presubscriptions, and by whom client's reservations were made."""
+    said = json.loads(ran("purposes", "show", site.path, "--json"))
+    made = [r["by"] for r in said["reservations"] if r["by"]]
+    return [p["client"] for p in said["presubscriptions"] if p["by"]], made
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_new_client_of_a_removed_ones_name_inherits_neither_presubscription_nor_reservation(
+    site: Site, running: bool
+) -> None:
+    site.enrol("nurse", "monitor")
+    ran("presubscribe", site.path, "--client", "nurse", "-t", TEMPERATURE, "--purpose", "service")
+    # As of the label monitor, on a topic that nobody has published to.
+    ran("reserve", site.path, "--client", "nurse", "-t", "ward/bed", "--aip", "service")
+    assert shown(site) == (["nurse"], ["nurse"])
+    assert reads_without_a_purpose(site) == 27, "allowed, and nothing is published"
+    if not running:
+        site.down()
+    old = next(line for line in site.toml.read_text().splitlines() if line.startswith("nurse ="))
+    site.edit(old + "\n", "")
+    ran("client", "add", site.path, "other", "--label", "monitor", "-o", site.path.parent / "o")
+    file = site.path.parent / "second"
+    ran("client", "add", site.path, "nurse", "--label", "monitor", "-o", file)
+    if not running:
+        site.up()
+    until("the rows to be put right", lambda: shown(site) == ([], ["nurse (removed)"]))
+    assert reads_without_a_purpose(site) == 12
+    # Its own counts, over a restart as well.
+    ran("presubscribe", site.path, "--client", "nurse", "-t", TEMPERATURE, "--purpose", "service")
+    assert reads_without_a_purpose(site) == 27
+    site.down()
+    site.up()
+    assert reads_without_a_purpose(site) == 27
+    assert shown(site) == (["nurse"], ["nurse (removed)"])
