@@ -1,4 +1,4 @@
-"""A client is removed, and another one gets its name: it inherits nothing that hung on the first."""
+"""A client is removed and another one gets its name: it inherits nothing that hung on the first."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Scene:
         self.conn: Any = SimpleNamespace(
             link=world.link(self.session),
             low=0,
-            hub=SimpleNamespace(now_ms=lambda: NOW_MS),
+            hub=SimpleNamespace(now_ms=lambda: NOW_MS, rewriting=None),
             policy=SimpleNamespace(command=self._command),
             refuse=self._refuse,
             state="open",
@@ -86,6 +86,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.changing: dict[tuple[str, str], asyncio.Future[None]] = {}
+        self.rewriting: asyncio.Future[None] | None = None
         self.rows: dict[str, bytes | None] = {}
         self.waiting: list[asyncio.Future[None]] = []
 
