@@ -286,15 +286,21 @@ def test_a_will_that_an_older_version_has_taken_does_not_stop_the_site(site: Sit
     assert "\x01" not in sealmq("status", site.path).stdout
 
 
+def no_mediator(line: Between, first: int, body: bytes) -> Packets:
+    """Hangs up on the mediator's own connection."""
+    if b"/mediator-" in body:
+        line.close()
+        return []
+    return [(first, body)]
+
+
 def test_status_says_that_nobody_can_connect(site: Site, tmp_path: Path) -> None:
     """The broker takes connections, and hangs up on the mediator's own."""
     with mosquitto(tmp_path) as broker:
         path = EvilPath(broker.port)
         try:
             site.up("--broker", f"mqtt://127.0.0.1:{path.port}")
-            path.up = lambda line, first, body: (
-                [] if b"/mediator-" in body and line.close() is None else [(first, body)]
-            )
+            path.up = no_mediator
             for line in path.lines:
                 line.close()
 
@@ -315,12 +321,12 @@ def test_one_session_that_cannot_be_ended_leaves_the_others_to_be_ended(site: Si
     """As in a store of an older version, which took identifiers at which Mosquitto hangs up."""
     site.up("--broker", "mosquitto")
     with scene(site) as made:
+        number = made.client("m1-control-panel").ident.client
         for name in (b"one", b"two"):
             raw = made.client("m1-control-panel")
             raw.client_id = name
             assert raw.connect(flags=0xC0, keepalive=0) == b"\0\0"
             raw.wire.send(DISCONNECT)
-            number = raw.ident.client
     site.down()
     store = site.path / "state/mediator/mediator.db"
     with sqlite3.connect(store) as db:
@@ -330,8 +336,8 @@ def test_one_session_that_cannot_be_ended_leaves_the_others_to_be_ended(site: Si
     with sqlite3.connect(store) as db:  # the bad one comes first
         gens = dict(db.execute("select client_id, gen from kept").fetchall())
         db.execute("delete from kept")
-        for name in ("a\x01", "one", "two"):
-            db.execute("insert into kept values (?, ?, ?)", (number, name, gens[name]))
+        for text_id in ("a\x01", "one", "two"):
+            db.execute("insert into kept values (?, ?, ?)", (number, text_id, gens[text_id]))
     site.up("--broker", "mosquitto")
     done = sealmq("client", "disable", site.path, "m1-control-panel")
     assert done.returncode == 0, done.stderr
