@@ -154,11 +154,13 @@ def test_with_a_full_disk_what_grows_is_refused_and_goes_on_when_there_is_space(
     words = ("pub", site.path, "--client", "m1-temp-sensor", "-t", "machine/1/new", "-m", "x")
     done = sealmq(*words, "-q", "1")
     assert done.returncode != 0
-    assert "the disk is full" in done.stderr, done.stderr
+    assert "mediator.publish.unavailable" in done.stderr, done.stderr
     allowed = ("-t", TEMPERATURE, "--aip", "service")
     done = sealmq("reserve", site.path, "--client", "m1-temp-sensor", *allowed)
     assert done.returncode != 0
-    assert "the disk is full" in done.stderr, done.stderr
+    assert "mediator.command.unavailable" in done.stderr, done.stderr
+    until("the reason", lambda: site.audit("store-unavailable"))
+    assert "the disk is full" in site.audit("store-unavailable")[0]["reason"]
     disk.free()
     well(*words, "-q", "1")
     well("reserve", site.path, "--client", "m1-temp-sensor", *allowed)
