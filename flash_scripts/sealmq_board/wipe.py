@@ -32,6 +32,9 @@ the chip's loader (--loader), where DTR and RTS reach it or its BOOT button is h
 # Offset and size, for the loader: as the official MicroPython for 4 MiB has them.
 _NVS = (0x9000, 0x6000)
 _FILES = (0x200000, 0x200000)
+# Of `sealmq client disable`: the client is out, and a mediator has not confirmed it yet.
+_NOT_KNOWN = 27
+_NOT_DISABLED = "the client was not disabled, and nothing was erased"
 _NOBODY = "this board"
 
 
@@ -120,8 +123,9 @@ def _client(*words: str) -> str:
     )
     if done.returncode:
         text = done.stderr.strip().splitlines()
+        what = "nothing was erased" if done.returncode == _NOT_KNOWN else _NOT_DISABLED
         raise BoardError(
-            f"the client was not disabled, and nothing was erased: {text[0] if text else '?'}",
+            f"{what}: {text[0] if text else '?'}",
             hint=text[1].removeprefix("hint: ") if len(text) > 1 else None,
         )
     return done.stdout

@@ -193,6 +193,10 @@ class KgClient:
         """The client has proved that it holds `gen`: the older link slot ends."""
         await self._call("confirm", client=client, gen=gen)
 
+    async def took(self, kseq: int, policy: str) -> None:
+        """This mediator goes by these keys, and by the policy of this digest."""
+        await self._call("took", kseq=kseq, policy=policy)
+
     async def changes(self) -> AsyncIterator[Change]:
         """Each change since this connection's last snapshot; several may come as one.
 
@@ -215,6 +219,21 @@ class KgClient:
     async def reload(self) -> Applied:
         """Read sealmq.toml again. KgBad, with nothing changed, when it is wrong."""
         return _applied(await self._call("reload", wait=RELOAD_S))
+
+    async def hold(self, client: str, out: bool) -> Applied:
+        """Put a client out, whatever sealmq.toml says; or let it say again who is out."""
+        return _applied(await self._call("hold", wait=RELOAD_S, client=client, out=out))
+
+    async def policy(self) -> str:
+        """The text of the sealmq.toml in force: the one that was taken over last."""
+        return str((await self._call("policy"))["text"])
+
+    async def mediators(self) -> list[dict[str, Any]]:
+        """Each one that is connected: mediator (its number), pid, and what it said last that it
+        goes by: kseq (0 before it says so), policy (Config.digest).
+        """
+        rows: list[dict[str, Any]] = (await self._call("mediators"))["mediators"]
+        return rows
 
     async def rekey(self, labels: list[str], handover_s: int, below: bool = False) -> Applied:
         """New epochs for labels, with `below` for all that they dominate as well.

@@ -90,7 +90,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something changed. `client` is set when it was that client's link slots and nothing else."""
+    """Something changed: keys, or with the same kseq only the policy.
+
+    `client` is set when it was that client's link slots and nothing else.
+    """
 
     kseq: int
     client: int | None = None

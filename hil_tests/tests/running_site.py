@@ -197,6 +197,11 @@ class Site:
         """The process of a role."""
         return next(int(p["pid"]) for p in self.status()["processes"] if p["role"] == role)
 
+    def pid_or_none(self, role: str) -> int | None:
+        """The process of a role that is ready; None while it is not."""
+        rows = [p for p in self.status()["processes"] if p["role"] == role and p["ready"]]
+        return int(rows[0]["pid"]) if rows else None
+
     def kill(self, role: str) -> int:
         """kill -9, at once; gives the pid that was."""
         pid = self.pid(role)

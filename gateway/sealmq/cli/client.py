@@ -20,7 +20,7 @@ from sealmq.site.config import KINDS, SUITES, Config, load
 from sealmq.site.edit import add_client, set_rotations
 from sealmq.site.layout import Layout
 
-from . import enrolment, leave
+from . import enrolment, in_force, leave, settled
 from .errors import UsageError
 from .keygen import add_key_file, ask, key_file
 
@@ -89,6 +89,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         if verb == "rotate":
             more.add_argument("-o", "--output", metavar="FILE", help="default: ./NAME.sealmq.json")
         add_key_file(more)
+        settled.add_wait(more)
         more.add_argument("--json", action="store_true", help="say what was done as JSON")
 
 
@@ -166,10 +167,10 @@ def _list(args: argparse.Namespace) -> int:
     found = ask(layout, over_socket, by_ourselves)
     # The doctor's own leave no trace; their numbers wait for its next visit.
     found = [row for row in found if not (row["removed"] and is_canary(row["name"]))]
-    clients = [_shown(row) for row in found] + _not_yet(layout, found)
+    config = in_force.policy(layout)
+    clients = [_shown(row) for row in found] + _not_yet(config, found)
     if args.json:
-        site = load(layout.config).site.id.hex()
-        print(json.dumps({"site": site, "clients": clients}))
+        print(json.dumps({"site": config.site.id.hex(), "clients": clients}))
         return 0
     _table(clients)
     return 0
@@ -187,11 +188,11 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 # What sealmq.toml says and the key generator has not seen: it was edited while the site was down.
-def _not_yet(layout: Layout, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _not_yet(config: Config, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     known = {row["name"] for row in found if not row["removed"]}
     return [
         {"number": None, "name": c.name, "label": c.label, "kind": c.kind, "state": "not yet known"}
-        for c in load(layout.config).clients.values()
+        for c in config.clients.values()
         if c.name not in known
     ]
 

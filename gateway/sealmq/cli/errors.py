@@ -18,6 +18,8 @@ from sealmq.plain import plain
 OK = 0
 FAILED = 1
 USAGE = 2
+# Done, and not confirmed in time: as mosquitto_sub says that it timed out.
+NOT_KNOWN = 27
 INTERRUPTED = 130
 
 

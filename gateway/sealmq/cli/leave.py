@@ -1,7 +1,8 @@
 """`sealmq client disable|enable|rotate`: who is out, and whose secret is another one.
 
-sealmq.toml is changed first, then the key generator makes its keys so. Cut off anywhere, the same
-command again finishes the work.
+sealmq.toml is changed first, then the key generator makes its keys so, then every mediator confirms
+that it goes by them. Cut off anywhere, the same command again finishes the work. Putting somebody
+out does not wait for a right sealmq.toml: while it is wrong, the key generator keeps him out.
 """
 
 from __future__ import annotations
@@ -10,45 +11,58 @@ import argparse
 import json
 from typing import Any, NamedTuple
 
+from sealmq.kg.errors import Bad
 from sealmq.kg.local import opened
-from sealmq.kglink import Applied, KgClient
+from sealmq.kglink import Applied, KgBad, KgClient
 from sealmq.near import near
-from sealmq.site.config import NONE, Config, load
+from sealmq.site.config import NONE, Client, Config, load
 from sealmq.site.edit import raise_rotation, set_client_disabled
 from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
 
-from . import enrolment, keygen
+from . import enrolment, in_force, keygen, settled
 from .errors import OperatorError
 
-DISABLE_EXAMPLES = """\
+DISABLE_EXAMPLES = (
+    """\
 examples:
   sealmq client disable site monitor
   sealmq client disable site monitor --json | jq -r '.epochs[].label'
 
 Its connections end, and its label and all labels below get new epochs, so that what it holds opens
 nothing that is sealed from now on. What it could read before it can still read, if it kept it.
-Several at once: `disabled = true` in sealmq.toml for each, then one `sealmq reload SITE`.
+Several at once: `disabled = true` in sealmq.toml for each, then one `sealmq reload SITE`. It works
+while sealmq.toml is wrong, too: the client stays out when the file is put right.
+
 """
-ENABLE_EXAMPLES = """\
+    + settled.CODES
+)
+ENABLE_EXAMPLES = (
+    """\
 examples:
   sealmq client enable site monitor
 
 It provisions anew by itself; its enrolment is good as before. If its secret may be known to others,
 `sealmq client rotate` is what you want.
+
 """
-ROTATE_EXAMPLES = """\
+    + settled.CODES
+)
+ROTATE_EXAMPLES = (
+    """\
 examples:
   sealmq client rotate site monitor                  writes ./monitor.sealmq.json
   sealmq client rotate site monitor -o /media/stick/monitor.json
 
 For a client whose secret may be known to others. What it holds becomes worthless as with `disable`;
 with the new enrolment file (mode 0600) it comes back. Bring it to the client, then delete it.
+
 """
+    + settled.CODES
+)
 
 
 class _Done(NamedTuple):
-    config: Config
     edited: bool
     was: dict[str, Any]
     done: Applied
@@ -57,86 +71,129 @@ class _Done(NamedTuple):
 
 def disable(args: argparse.Namespace) -> int:
     """Take a client out."""
-    return _switch(args, True)
+    layout, wait_s = Layout.open(args.site), settled.wait_s(args)
+    config, fault = in_force.policy_and_fault(layout)
+    if fault is not None:
+        in_force.warn(fault)
+    _may_switch(config, args.name)
+
+    # What the key generator refuses of a file that is right in itself keeps nobody in either.
+    async def over_socket(kg: KgClient) -> _Done:
+        was, edited = _row(await kg.clients(), args.name), False
+        if fault is None:
+            edited = set_client_disabled(layout, args.name, True)[1]
+            try:
+                return _Done(edited, was, await kg.reload(), {})
+            except KgBad as error:
+                in_force.warn(error)
+        return _Done(edited, was, await kg.hold(args.name, True), {})
+
+    def by_ourselves() -> _Done:
+        with opened(layout, config, keygen.key_file(args)) as kg:
+            was, edited = _row(kg.clients(), args.name), False
+            if fault is None:
+                now, edited = set_client_disabled(layout, args.name, True)
+                try:
+                    return _Done(edited, was, kg.apply(now), {})
+                except Bad as error:
+                    in_force.warn(error)
+            return _Done(edited, was, kg.hold(args.name, True), {})
+
+    return _switched(args, layout, wait_s, True, keygen.ask(layout, over_socket, by_ourselves))
 
 
 def enable(args: argparse.Namespace) -> int:
     """Let it in again."""
-    return _switch(args, False)
+    layout, wait_s = Layout.open(args.site), settled.wait_s(args)
+    config = load(layout.config)
+    _may_switch(config, args.name)
+
+    # Whom the key generator holds out is let in by what the file says from now on.
+    async def over_socket(kg: KgClient) -> _Done:
+        was = _row(await kg.clients(), args.name)
+        done = set_client_disabled(layout, args.name, False)[1]
+        if was:
+            await kg.hold(args.name, False)
+        return _Done(done, was, await kg.reload(), {})
+
+    def by_ourselves() -> _Done:
+        with opened(layout, config, keygen.key_file(args)) as kg:
+            was = _row(kg.clients(), args.name)
+            now, done = set_client_disabled(layout, args.name, False)
+            if was:
+                kg.hold(args.name, False)
+            return _Done(done, was, kg.apply(now), {})
+
+    return _switched(args, layout, wait_s, False, keygen.ask(layout, over_socket, by_ourselves))
 
 
-def _switch(args: argparse.Namespace, out: bool) -> int:
-    layout = Layout.open(args.site)
-    word = "disabled" if out else "enabled"
-    client = _client(layout, args.name)
-    if client.label == NONE:
+def _may_switch(config: Config, name: str) -> None:
+    if _client(config, name).label == NONE:
         raise OperatorError(
-            f"{args.name} has label none: it is out already",
+            f"{name} has label none: it is out already",
             hint="a client with another label can be enabled; edit its line in sealmq.toml",
         )
 
-    async def over_socket(kg: KgClient) -> _Done:
-        was = _row(await kg.clients(), args.name)
-        config, edited = set_client_disabled(layout, args.name, out)
-        return _Done(config, edited, was, await kg.reload(), {})
 
-    def by_ourselves() -> _Done:
-        with opened(layout, load(layout.config), keygen.key_file(args)) as kg:
-            was = _row(kg.clients(), args.name)
-            config, edited = set_client_disabled(layout, args.name, out)
-            return _Done(config, edited, was, kg.apply(config), {})
-
-    done = keygen.ask(layout, over_socket, by_ourselves)
-    if not done.edited and done.was.get("disabled", out) == out:
-        verb = "enable" if out else "disable"
-        raise OperatorError(
-            f"{args.name} is {word} already", hint=f"sealmq client {verb} {args.site} {args.name}"
-        )
+def _switched(
+    args: argparse.Namespace, layout: Layout, wait_s: float, out: bool, done: _Done
+) -> int:
+    word, verb = ("disabled", "disable") if out else ("enabled", "enable")
+    already = not done.edited and done.was.get("disabled", not out) == out
+    found = settled.settle(layout, wait_s, done.done.kseq)
     if args.json:
-        print(json.dumps({"name": args.name, "disabled": out} | keygen.as_json(done.done)))
-        return 0
-    print(f"{args.name} is {word}")
-    if out or done.done.epochs:
-        keygen.say_epochs(done.done)
+        said = {"name": args.name, "disabled": out} | keygen.as_json(done.done)
+        print(json.dumps(said | found.to_json()))
+    else:
+        print(f"{args.name} is {word}" + (" already" if already else ""))
+        if done.done.epochs or (out and not already):
+            keygen.say_epochs(done.done)
+    settled.check(found, f"{args.name} is {word}", f"sealmq client {verb} {args.site} {args.name}")
     return 0
 
 
 def rotate(args: argparse.Namespace) -> int:
     """A new secret, and its enrolment file."""
-    layout = Layout.open(args.site)
-    client = _client(layout, args.name)
+    layout, wait_s = Layout.open(args.site), settled.wait_s(args)
+    before = load(layout.config)
+    client = _client(before, args.name)
     path = enrolment.path_for(args.name, args.output, layout)
 
     async def over_socket(kg: KgClient) -> _Done:
         was = _row(await kg.clients(), args.name)
-        config = raise_rotation(layout, args.name, was.get("rotation", 0))
-        return _Done(config, True, was, await kg.reload(), await kg.enrol(args.name))
+        raise_rotation(layout, args.name, was.get("rotation", 0))
+        return _Done(True, was, await kg.reload(), await kg.enrol(args.name))
 
     def by_ourselves() -> _Done:
-        with opened(layout, load(layout.config), keygen.key_file(args)) as kg:
+        with opened(layout, before, keygen.key_file(args)) as kg:
             was = _row(kg.clients(), args.name)
-            config = raise_rotation(layout, args.name, was.get("rotation", 0))
-            done = kg.apply(config)
-            return _Done(config, True, was, done, kg.enrol(args.name))
+            done = kg.apply(raise_rotation(layout, args.name, was.get("rotation", 0)))
+            return _Done(True, was, done, kg.enrol(args.name))
 
+    again = f"sealmq client add {args.site} {args.name} --label {client.label}"
     with enrolment.reserve(path) as room:
         done = keygen.ask(layout, over_socket, by_ourselves)
-        again = f"sealmq client add {args.site} {args.name} --label {client.label}"
         enrolment.write(room, done.enrolment, again)
+    found = settled.settle(layout, wait_s, done.done.kseq)
+    out = done.was.get("disabled", False)
     if args.json:
-        said = {"name": args.name, "file": str(path), "disabled": done.was.get("disabled", False)}
-        print(json.dumps(said | keygen.as_json(done.done)))
-        return 0
-    print(f"{args.name} has a new secret; the old one is worthless")
-    print(f"enrolment file (secret, mode 0600): {path}")
-    keygen.say_epochs(done.done)
-    if client.disabled:
-        print(f"it stays disabled; to let it in: sealmq client enable {args.site} {args.name}")
+        said = {"name": args.name, "file": str(path), "disabled": out}
+        print(json.dumps(said | keygen.as_json(done.done) | found.to_json()))
+    else:
+        print(f"{args.name} has a new secret; the old one is worthless")
+        print(f"enrolment file (secret, mode 0600): {path}")
+        keygen.say_epochs(done.done)
+        if client.disabled or out:
+            print(f"it stays disabled; to let it in: sealmq client enable {args.site} {args.name}")
+    # Said of whom is so already, it changes nothing and asks the mediators.
+    verb = "disable" if out else "enable"
+    what = f"{args.name} has a new secret, in {path}"
+    settled.check(found, what, f"sealmq client {verb} {args.site} {args.name}")
     return 0
 
 
-def _client(layout: Layout, name: str) -> Any:
-    clients = load(layout.config).clients
+def _client(config: Config, name: str) -> Client:
+    clients = config.clients
     if name not in clients:
         raise ConfigError(f"there is no client {name!r}", near(name, clients), key="clients")
     return clients[name]

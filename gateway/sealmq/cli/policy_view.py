@@ -1,4 +1,5 @@
-"""The site's policy as the mediator would judge it now: sealmq.toml and the store, read only.
+"""The site's policy as the mediator would judge it now: sealmq.toml, or while that is wrong the one
+in force, and the store; read only.
 
 Works whether the gateway runs or not; needs no key. Facts that tasks of the running mediator push
 are not in here.
@@ -12,9 +13,11 @@ from sealmq.families import registry
 from sealmq.families.api import TopicReset
 from sealmq.families.engine import Conn, Decision, Engine
 from sealmq.families.records import Record, TopicLabel
-from sealmq.site.config import NONE, Config, load
+from sealmq.site.config import NONE, Config
 from sealmq.site.layout import Layout
 from sealmq.store import Reader
+
+from . import in_force
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class View:
     """`engine` is loaded with `records`; `topics` has every labelled topic by name."""
 
     def __init__(self, layout: Layout) -> None:
-        self.config: Config = load(layout.config)
+        self.config: Config = in_force.policy(layout)
         records: list[Record] = []
         if layout.mediator_db.exists():  # it is made by the first `up`
             reader = Reader.open_readonly(layout.mediator_db)

@@ -140,10 +140,11 @@ def _read_holds(layout: Layout, found: dict[str, Made], site: set[str]) -> None:
     from sealmq.audit.disclosure import Made
     from sealmq.families.purposes.records import NAME, RESERVATION, origin
     from sealmq.families.records import FamilyRecord
-    from sealmq.site.config import load
     from sealmq.store import Reader
 
-    site.update(load(layout.config).families.get(NAME, {}).get("reserve", {}))
+    from . import in_force
+
+    site.update(in_force.policy(layout).families.get(NAME, {}).get("reserve", {}))
     if not layout.mediator_db.exists():
         return
     reader = Reader.open_readonly(layout.mediator_db)

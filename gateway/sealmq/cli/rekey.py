@@ -13,13 +13,13 @@ from sealmq.kg.ops import MAX_HANDOVER_S
 from sealmq.kg.rekey import picked
 from sealmq.kg.store import KgStore
 from sealmq.kglink import Applied, KgClient
-from sealmq.site.config import load
 from sealmq.site.layout import Layout
 
-from . import keygen
+from . import in_force, keygen, settled
 from .errors import UsageError
 
-_EXAMPLES = """\
+_EXAMPLES = (
+    """\
 examples:
   sealmq rekey site --label sensors                   the old roots serve 60 s longer
   sealmq rekey site --label monitor --below           and all labels below it
@@ -29,7 +29,10 @@ examples:
 Clients at these labels get the new roots by themselves; no honest message is lost. A client that is
 to lose its keys is `sealmq client disable`d or `rotate`d: that rekeys what has to be.
 A label gets at most 256 new epochs a day in this way.
+
 """
+    + settled.CODES
+)
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
@@ -54,6 +57,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="list the labels, change nothing")
     keygen.add_key_file(parser)
+    settled.add_wait(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
 
 
@@ -65,8 +69,9 @@ def _seconds(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Rekey, and say which labels."""
-    layout = Layout.open(args.site)
-    names = picked(load(layout.config), args.label, args.below)
+    layout, wait_s = Layout.open(args.site), settled.wait_s(args)
+    config = in_force.policy(layout)
+    names = picked(config, args.label, args.below)
     if args.dry_run:
         return _dry(args, layout, names)
 
@@ -74,14 +79,16 @@ def run(args: argparse.Namespace) -> int:
         return await kg.rekey(names, args.handover)
 
     def by_ourselves() -> Applied:
-        with local(layout, load(layout.config), keygen.key_file(args)) as kg:
+        with local(layout, config, keygen.key_file(args)) as kg:
             return kg.rekey(names, args.handover, False)
 
     done = keygen.ask(layout, over_socket, by_ourselves)
+    found = settled.settle(layout, wait_s, done.kseq)
     if args.json:
-        print(json.dumps(keygen.as_json(done)))
+        print(json.dumps(keygen.as_json(done) | found.to_json()))
     else:
         keygen.say_epochs(done)
+    settled.check(found, "the labels have new epochs", f"sealmq status {args.site}")
     return 0
 
 

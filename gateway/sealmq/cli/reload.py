@@ -7,9 +7,9 @@ import asyncio
 import json
 import os
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
+from . import settled
 from .errors import OK, OperatorError
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ the file is refused; then what was in force stays in force as a whole. Comes bac
 and mediator have taken it over. SIGHUP to `sealmq up` (`systemctl reload`) does the same, and says
 what came of it in the log. Commands that edit sealmq.toml need no reload.
 
-exit codes: 0 taken over; 1 refused, or the site is not up
+exit codes: 0 taken over; 1 refused, or the site is not up; 27 taken over, but the mediator has not
+confirmed it in time
 """
 _TAKEN_OVER_S = 30.0
-_POLL_S = 0.05
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
@@ -45,13 +45,13 @@ def run(args: argparse.Namespace) -> int:
     """Check, hand over, wait, tell."""
     from sealmq.kglink import KgError
     from sealmq.run import lock
-    from sealmq.site.config import fingerprinted
+    from sealmq.site.config import load
     from sealmq.site.errors import ConfigError
     from sealmq.site.layout import Layout
 
     layout = Layout.open(args.site)
     try:
-        digest = fingerprinted(layout.config)[1]
+        config = load(layout.config)
         if lock.supervisor(layout.up_lock) is None:
             raise OperatorError(
                 f"{args.site} is not up; sealmq.toml has no mistake, and is read at the start",
@@ -66,8 +66,9 @@ def run(args: argparse.Namespace) -> int:
     told = lock.tell(layout.up_lock, signal.SIGHUP)
     if told is not None:
         os.close(told)
-    _wait(layout, digest, args.site)
+    found = settled.settle(layout, _TAKEN_OVER_S, done.kseq, config.digest)
     _tell(done, args)
+    settled.check(found, "sealmq.toml is taken over", f"sealmq reload {args.site}")
     return OK
 
 
@@ -76,23 +77,6 @@ async def _keys(layout: Layout) -> Applied:
 
     async with await KgClient.connect(layout.kg_socket) as kg:
         return await kg.reload()
-
-
-def _wait(layout: Layout, digest: str, site: str) -> None:
-    """Until the mediator has this very file in force."""
-    from sealmq.run import ready
-
-    end = time.monotonic() + _TAKEN_OVER_S
-    while True:
-        word = (ready.read_json(layout.ready("mediator")) or {}).get("config")
-        if isinstance(word, dict) and word.get("sha256") == digest:
-            return
-        if time.monotonic() > end:
-            raise OperatorError(
-                f"the mediator has not taken sealmq.toml over in {_TAKEN_OVER_S:g} s",
-                hint=f"sealmq status {site}; sealmq log {site}",
-            )
-        time.sleep(_POLL_S)
 
 
 def _tell(done: Applied, args: argparse.Namespace) -> None:

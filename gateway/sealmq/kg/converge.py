@@ -8,7 +8,7 @@ provision anew; one that leaves (leaving.py) takes no key along that is good for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -63,6 +63,7 @@ class Converge:
         self._do_clients(before, pairs)
         self._over |= leaving.lost(before, pairs, set(numbers.values()))
         self._do_keys(pairs)
+        rows.put_policy(self._tx, self._config.text)
 
     def _changed(self) -> int:
         if self.kseq is None:
@@ -106,6 +107,7 @@ class Converge:
             return a == b or (a, b) in pairs
 
         have = rows.clients(self._tx)
+        out = self._held(have)
         free = self._free((row.number for row in have.values()), 1, "client")
         for name, client in self._config.clients.items():
             label = LABEL_NONE if client.label == NONE else self._labels[client.label].number
@@ -118,7 +120,7 @@ class Converge:
                 old,
                 label=label,
                 kind=client.kind,
-                disabled=client.disabled or not label,
+                disabled=client.disabled or not label or old.number in out,
                 rotation=max(old.rotation, client.rotation),
             )
             self._put_client(old, new, before, dominates)
@@ -126,6 +128,21 @@ class Converge:
             if name not in self._config.clients:
                 gone = replace(row, removed=True, disabled=True)
                 self._put_client(row, gone, before, dominates)
+
+    # Whom `client disable` has put out while sealmq.toml was wrong stays out once it is put right,
+    # until the file says so itself or `client enable` lets him in.
+    def _held(self, have: Mapping[str, ClientRow]) -> frozenset[int]:
+        out, clients = rows.out(self._tx), self._config.clients
+        here = {name: row for name, row in have.items() if row.number in out and name in clients}
+        left = [n for n, row in here.items() if not (row.removed or clients[n].disabled)]
+        self.notes += [
+            f"client {name} stays disabled, as `sealmq client disable` has said; sealmq.toml does "
+            "not say so: the same command writes it there, `sealmq client enable` lets it in"
+            for name in left
+        ]
+        held = frozenset(here[name].number for name in left)
+        rows.put_out(self._tx, held)
+        return held
 
     def _add_client(
         self, old: ClientRow | None, client: Client, label: int, free: Callable[[], int]

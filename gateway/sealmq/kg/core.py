@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from sealmq.kgtypes import Applied
 from sealmq.order import Order
 from sealmq.site.canary import is_canary
+from sealmq.site.config import loads
 from sealmq.site.differences import differences
 from sealmq.site.model import Config
 from sealmq_spec.identity import Identity
@@ -72,6 +73,21 @@ class Kg:
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None
+        # Also where no key changes: mediators read sealmq.toml again when they hear of it.
+        self._changed(done.kseq, None)
+        return done
+
+    def hold(self, name: str, out: bool) -> Applied:
+        """Put a client out, whatever sealmq.toml says; or let it say again who is out.
+
+        Goes by the policy in force, so that a mistake in the file keeps nobody in.
+        """
+        with self._store.transaction() as tx:
+            number = self._named(tx, name).number
+            held = rows.out(tx)
+            rows.put_out(tx, held | {number} if out else held - {number})
+            text = rows.policy(tx)
+            done = self._converge(tx, loads(text) if text else self._config)
         if done.changed:
             self._changed(done.kseq, None)
         return done

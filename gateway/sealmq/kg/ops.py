@@ -36,13 +36,16 @@ Event = Callable[..., None]
 class Peer:
     """The other end of a connection, by SO_PEERCRED.
 
-    `mediator`: which one it is by its last `hello` here; 0 before.
+    `mediator`: which one it is by its last `hello` here; 0 before. kseq, policy: what it has said
+    that it goes by.
     """
 
     pid: int
     uid: int
     roles: frozenset[str]
     mediator: int = 0
+    kseq: int = 0
+    policy: str = ""
 
     @property
     def user(self) -> str:
@@ -54,10 +57,14 @@ class Peer:
 
 
 class Ops:
-    """One method an operation. `kg` is used from one thread; so must `run` be."""
+    """One method an operation. `kg` is used from one thread; so must `run` be.
+
+    `peers`: whoever is connected, told by the server.
+    """
 
     def __init__(self, kg: Kg, config: Path, event: Event) -> None:
         self._kg, self._config, self._event = kg, config, event
+        self.peers: Callable[[], list[Peer]] = list
 
     def run(self, peer: Peer, op: object, fields: Fields) -> dict[str, Any]:
         """The answer's fields, or a KgRefusal."""
@@ -120,7 +127,24 @@ class Ops:
         self._kg.confirm(client, _number(f, "gen", 1, U24))
         return {"links": self._kg.links(client)}
 
+    def took(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        """The mediator goes by these keys and this policy: nobody whom they put out is served."""
+        policy = f.get("policy")
+        if not isinstance(policy, str) or len(policy) > _MAX_NAME:
+            raise Bad(f"policy is a digest of at most {_MAX_NAME} characters")
+        peer.kseq, peer.policy = _number(f, "kseq", 0, _U32), policy
+        return {}
+
     # --- admin ------------------------------------------------------------------------------------
+
+    def mediators(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        found = [p for p in self.peers() if p.mediator]
+        return {
+            "mediators": [
+                {"mediator": p.mediator, "pid": p.pid, "kseq": p.kseq, "policy": p.policy}
+                for p in sorted(found, key=lambda p: (p.mediator, p.pid))
+            ]
+        }
 
     def reload(self, peer: Peer, f: Fields) -> dict[str, Any]:
         return _told(self.reread())
@@ -134,6 +158,15 @@ class Ops:
         except OSError as error:
             raise Bad(f"sealmq.toml cannot be read: {error.strerror}") from None
         return self._write(self._kg.apply(config))
+
+    def hold(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        name, out = _checked_name(f.get("client")), f.get("out")
+        if type(out) is not bool:
+            raise Bad("out is true or false")
+        return _told(self._write(self._kg.hold(name, out)))
+
+    def policy(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"text": self._kg.config.text}
 
     def rekey(self, peer: Peer, f: Fields) -> dict[str, Any]:
         names = f.get("labels")
@@ -192,7 +225,11 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "time": (MEDIATOR, Ops.time),
     "watch": (MEDIATOR, Ops.watch),
     "confirm": (MEDIATOR, Ops.confirm),
+    "took": (MEDIATOR, Ops.took),
     "reload": (ADMIN, Ops.reload),
+    "mediators": (ADMIN, Ops.mediators),
+    "hold": (ADMIN, Ops.hold),
+    "policy": (ADMIN, Ops.policy),
     "rekey": (ADMIN, Ops.rekey),
     "reopen": (ADMIN, Ops.reopen),
     "enrol": (ADMIN, Ops.enrol),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -75,6 +76,45 @@ class LinkRow:
     pending: bool
     epoch: int
     km: bytes = field(repr=False)
+
+
+# --- the policy in force ------------------------------------------------------------------------
+
+_POLICY, _OUT = "policy", "out"
+
+
+def policy(tx: Connection) -> str | None:
+    """The text of the sealmq.toml that was taken over last; None in a store of an older version."""
+    found = _meta(tx, _POLICY)
+    return None if found is None else found.decode()
+
+
+def put_policy(tx: Connection, text: str) -> None:
+    """This one is in force now."""
+    if policy(tx) != text:
+        _put_meta(tx, _POLICY, text.encode())
+
+
+def out(tx: Connection) -> frozenset[int]:
+    """Clients that are out although sealmq.toml does not say so (Kg.hold), by number."""
+    return frozenset(json.loads(_meta(tx, _OUT) or b"[]"))
+
+
+def put_out(tx: Connection, numbers: Iterable[int]) -> None:
+    """These, and nobody else."""
+    if out(tx) != frozenset(numbers):
+        _put_meta(tx, _OUT, json.dumps(sorted(numbers)).encode())
+
+
+def _meta(tx: Connection, name: str) -> bytes | None:
+    c = schema.meta.c
+    found: bytes | None = tx.execute(select(c.value).where(c.name == name)).scalar_one_or_none()
+    return found
+
+
+def _put_meta(tx: Connection, name: str, value: bytes) -> None:
+    tx.execute(delete(schema.meta).where(schema.meta.c.name == name))
+    tx.execute(insert(schema.meta).values(name=name, value=value))
 
 
 # --- labels and epochs --------------------------------------------------------------------------

@@ -12,7 +12,8 @@ VERSION = 3
 
 metadata = MetaData()
 
-# site (4 bytes), version, check (sealed): the key is the right one when `check` opens.
+# site (4 bytes), version, check (sealed): the key is the right one when `check` opens. policy: the
+# text of the sealmq.toml in force. out: clients whom it does not disable and who are out, as JSON.
 meta = Table(
     "meta",
     metadata,

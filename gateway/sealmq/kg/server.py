@@ -63,6 +63,7 @@ class Server:
         self._connections: dict[int, dict[Connection, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        ops.peers = lambda: [connection.peer for connection in list(self._connections)]
 
     async def start(self) -> None:
         """Listen. Who may connect is decided then, what it may do for each request."""

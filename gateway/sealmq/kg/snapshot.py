@@ -43,6 +43,7 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
                     "disabled": row.disabled,
                     "ended": row.ended,
                     "since": row.since,
+                    "rotation": row.rotation,
                     "links": link_list(links.get(row.number, [])),
                 }
                 for row in rows.clients(tx).values()

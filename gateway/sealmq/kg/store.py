@@ -23,7 +23,7 @@ from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 from sealmq_spec.const import U24
 
-from . import schema
+from . import rows, schema
 from .errors import KgRefusal, StoreBroken, StoreBusy
 from .migrate import migrate
 from .seal import Vault
@@ -238,6 +238,16 @@ def _version(rows: dict[str, bytes]) -> int:
             f"kg.db is of another version than {schema.VERSION}", "use the sealmq that made it"
         )
     return version
+
+
+def policy_of(path: Path) -> str | None:
+    """The text of the sealmq.toml in force, from a kg.db that may be open elsewhere."""
+    store = KgStore.open_readonly(path)
+    try:
+        with store.transaction() as tx:
+            return rows.policy(tx)
+    finally:
+        store.close()
 
 
 def must_exist(path: Path) -> None:

@@ -8,7 +8,10 @@ is held for one client is bounded in packets and in bytes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
+import struct
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -188,6 +191,14 @@ class Channel(asyncio.Protocol):
         if self._transport.get_write_buffer_size():
             # Only then: what waits here keeps all of the connection in memory.
             asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+
+    def cut(self) -> None:
+        """Behind `finish`: what the peer has not been sent, by us or by the system, never goes."""
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
 
 
 def _size(packet: Packet) -> int:

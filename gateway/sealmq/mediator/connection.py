@@ -36,7 +36,7 @@ from .channel import Channel, Work
 from .controlling import Controlling
 from .delivering import Delivering
 from .holding import Holding
-from .hub import Hub
+from .hub import Hub, task_of
 from .keptsubs import KeptSubs
 from .keyring import Client, Keyring
 from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
@@ -125,7 +125,7 @@ class Connection(Channel):
             self.hub.strangers.enter(self, client)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.hub.spawn(work, f"client {self.who}")
+        self.hub.spawn(work, task_of(self.who))
 
     def slow(self, full: bool) -> None:
         if self.state == "open":
@@ -231,15 +231,20 @@ class Connection(Channel):
         client = ring.clients.get(self.client.number)
         label = ring.labels.get(client.label) if client is not None else None
         if client is None or label is None or client.label != self.client.label:
-            self.close("the client was removed or relabelled")
+            self._put_out("the client was removed or relabelled")
             return
         if client.disabled or not client.goes_on(self.link.gen):
-            self.close("the client was disabled or has new keys")
+            self._put_out("the client was disabled or has new keys")
             return
         self.client = client
         if before.labels.get(label.number) != label:
             self.telling.epoch(label)
         self.holding.look()
+
+    # Once the operator's command says that nothing is delivered any more, nothing must be.
+    def _put_out(self, reason: str) -> None:
+        self.close(reason)
+        self.cut()
 
     def answered(self, gen: int) -> bool:
         """A provisioning answer with this generation has been passed on to the client.

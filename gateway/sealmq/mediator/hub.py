@@ -112,6 +112,8 @@ class Hub:
         # Link slots that answers brought since the last snapshot was asked for.
         self._fresh_links: dict[int, list[dict[str, Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        # What connections that the newest keys have ended had begun.
+        self._last_of: list[asyncio.Task[Any]] = []
         name = f"sealmq/{ring.site.hex()}/mediator-{self.number}"
         self.house = HouseConnection(
             broker, name, self._public, self._broker_seen, self._broker_back
@@ -275,6 +277,7 @@ class Hub:
         Raises StoreUnavailable: then what a family wanted to keep is not kept, and asked again.
         """
         if config == self.config:
+            self.config = config  # its text may be another one
             return
         if config.site.id != self.ring.site:
             # The key generator refuses it too: nothing of such a file counts.
@@ -376,12 +379,16 @@ class Hub:
         if ring.inst != self.order.inst:
             self.order = Order(ring.inst)
         before, self.ring = self.ring, ring
-        if ring.closed != self.engine.closed:
-            self._close_site(ring.closed)
         if ring.bearers() != before.bearers():
             self.new_bearers(ring.bearers())
+        ended = set()
         for connection in list(self.connections):
             connection.keys_changed(before)
+            if connection.state == "closed":
+                ended.add(task_of(connection.client.name))
+        self._last_of = [task for task in self._tasks if task.get_name() in ended]
+        if ring.closed != self.engine.closed:
+            self._close_site(ring.closed)
         self.spawn(self.sessions.sweep(), "old sessions")
         self.asking.news()
 
@@ -414,6 +421,11 @@ class Hub:
             self.audit.write("site-reopened")
         for connection in list(self.connections):
             connection.stop("the site was closed" if reason else "the site was reopened")
+
+    async def ended(self) -> None:
+        """Waits for what connections had begun that the newest keys have ended."""
+        if self._last_of:
+            await asyncio.wait(self._last_of)
 
     def set_kg(self, kg: KgClient | None) -> None:
         """The key generator came or went."""
@@ -454,3 +466,8 @@ class Hub:
                 await self.kg.confirm(client, gen)
             except KgError as error:
                 log.warning("confirming generation %d of client %d: %s", gen, client, error)
+
+
+def task_of(who: str) -> str:
+    """The name of a task that handles a packet of this client, or of this address."""
+    return f"client {who}"

@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from sealmq.kglink import KgClient, KgError, KgUnavailable
+from sealmq.site.config import Config
 from sealmq.store import CacheBlob, Store, StoreError
 
 from .keyring import Keyring, SnapshotError
@@ -34,6 +35,25 @@ _KG_WAIT_S = 5.0
 
 class NoKeys(Exception):
     """Neither the key generator nor a usable copy of its last snapshot is there."""
+
+
+# A copy may be older than the command that put somebody out. That has changed sealmq.toml too.
+def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
+    labels = {row["number"]: row["name"] for row in snapshot["labels"]}
+
+    def still(row: dict[str, Any]) -> bool:
+        known = config.clients.get(row["name"])
+        return (
+            known is not None
+            and not known.disabled
+            and known.label == labels.get(row["label"])
+            and known.rotation <= row.get("rotation", 0)
+        )
+
+    clients = [
+        row if still(row) else row | {"disabled": True, "links": []} for row in snapshot["clients"]
+    ]
+    return snapshot | {"clients": clients}
 
 
 class KeySource:
@@ -51,10 +71,10 @@ class KeySource:
         # Told before each snapshot is asked for: what changes from then on may not be in it.
         self.before_fetch: Callable[[], None] = lambda: None
 
-    async def start(self) -> tuple[Keyring, KgClient | None]:
+    async def start(self, config: Config) -> tuple[Keyring, KgClient | None]:
         """The first keyring, and the key generator if it answers within a few seconds.
 
-        Raises NoKeys.
+        Of a copy only those count whom sealmq.toml still knows so. Raises NoKeys.
         """
         deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
         while True:
@@ -64,7 +84,7 @@ class KeySource:
             except KgUnavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
                     log.warning("%s; starting from the sealed copy of its last snapshot", error)
-                    return await self._from_copy(), None
+                    return await self._from_copy(config), None
                 await asyncio.sleep(0.1)
             except (KgError, SnapshotError) as error:
                 raise NoKeys(f"the key generator refuses this mediator: {error}") from None
@@ -105,7 +125,7 @@ class KeySource:
         sealed = nonce + self._cipher.encrypt(nonce, json.dumps(copy).encode(), _AAD)
         await self._store.commit([CacheBlob(_CACHE, sealed)])
 
-    async def _from_copy(self) -> Keyring:
+    async def _from_copy(self, config: Config) -> Keyring:
         blob = self._store.cache(_CACHE)
         if blob is None:
             raise NoKeys("the key generator is away, and there is no copy of an earlier snapshot")
@@ -114,7 +134,7 @@ class KeySource:
         except InvalidTag:
             raise NoKeys("the copy of the key generator's snapshot does not open") from None
         self._site, self._reserve = bytes.fromhex(copy["site"]), list(copy["reserve"])
-        self._snapshot = copy["snapshot"]
+        self._snapshot = _agreed(copy["snapshot"], config)
         if not self._reserve:
             raise NoKeys("the key generator is away, and all instance numbers in reserve are used")
         self._inst = self._reserve.pop(0)
@@ -123,9 +143,10 @@ class KeySource:
 
     async def watch(
         self, kg: KgClient | None, connected: Callable[[KgClient | None], None]
-    ) -> AsyncIterator[Keyring]:
-        """A new keyring for each change, for ever;
-        tells `connected` when the key generator comes and goes.
+    ) -> AsyncIterator[Keyring | None]:
+        """A new keyring for each change of keys, None for one of the policy alone; for ever.
+
+        Tells `connected` when the key generator comes and goes.
         """
         wait = 0.2
         while True:
@@ -137,8 +158,8 @@ class KeySource:
                 connected(kg)
                 async for change in kg.changes():
                     wait = 0.2
-                    if change.kseq > int(self._snapshot["kseq"]):
-                        yield await self.fetch(kg)
+                    risen = change.kseq > int(self._snapshot["kseq"])
+                    yield await self.fetch(kg) if risen else None
             except (KgError, SnapshotError) as error:
                 log.warning("key generator: %s", error)
             connected(None)

@@ -18,9 +18,10 @@ from sealmq.audit import Audit
 from sealmq.families.api import FamilyError
 from sealmq.families.engine import Engine
 from sealmq.families.registry import load as load_families
+from sealmq.kglink import KgError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
-from sealmq.site.config import Config, fingerprinted
+from sealmq.site.config import Config, load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
@@ -43,16 +44,15 @@ _BROKER_S = 10.0
 class Mediator:
     """The process: one hub, one listener, the tasks beside them."""
 
-    def __init__(
-        self, layout: Layout, config: Config, digest: str, hub: Hub, keys: KeySource
-    ) -> None:
+    def __init__(self, layout: Layout, config: Config, hub: Hub, keys: KeySource) -> None:
         self._layout, self._config, self._hub, self._keys = layout, config, hub, keys
         keys.before_fetch = hub.fetch_begins
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
+        # What this goes by may be other than what the key generator was told last.
+        self._news = asyncio.Event()
+        self._news.set()
         self._serving: dict[str, object] = {}
-        # Which file is in force, for `sealmq reload`.
-        self._config_word = {"sha256": digest}
 
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT."""
@@ -64,6 +64,7 @@ class Mediator:
         tasks = [
             asyncio.create_task(hub.house.run(), name="house"),
             asyncio.create_task(self._watch_keys(), name="keys"),
+            asyncio.create_task(self._confirm(), name="confirm"),
             asyncio.create_task(self._watch_reload(), name="reload"),
             asyncio.create_task(self._tick(), name="tick"),
             asyncio.create_task(hub.wills.run(), name="wills"),
@@ -135,7 +136,6 @@ class Mediator:
             "away": hub.house.away,
             "aside": hub.aside.state(),
             "stuck": {"count": len(stuck), "some": stuck[:3]} if stuck else None,
-            "config": self._config_word,
             "closed": self._hub.engine.closed,
         }
         if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
@@ -148,18 +148,32 @@ class Mediator:
 
     async def _watch_keys(self) -> None:
         async for ring in self._keys.watch(self._hub.kg, self._hub.set_kg):
-            self._hub.take_ring(ring)
+            if ring is not None:
+                self._hub.take_ring(ring)
+                self._news.set()
             self._reload.set()
+
+    # The key generator is told what this goes by, for commands that must not end before it does.
+    async def _confirm(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            kseq, policy = self._hub.ring.kseq, self._hub.config.digest
+            await self._hub.ended()
+            kg = self._hub.kg
+            if kg is not None:
+                try:
+                    await kg.took(kseq, policy)
+                except KgError as error:
+                    log.warning("key generator: %s", error)
 
     async def _watch_reload(self) -> None:
         while True:
             await self._reload.wait()
             self._reload.clear()
             try:
-                config, digest = fingerprinted(self._layout.config)
-                await self._hub.reload(config)
-                self._config_word = {"sha256": digest}
-                self._tell()
+                await self._hub.reload(load(self._layout.config))
+                self._news.set()
             except (SiteError, OSError) as error:
                 self._refused(error)
             except StoreError as error:
@@ -204,12 +218,12 @@ class Mediator:
 
 async def serve(layout: Layout, secrets: dict[str, object]) -> None:
     """Builds the parts in their order and runs them. Raises errors meant for the operator."""
-    config, digest = fingerprinted(layout.config)
+    config = load(layout.config)
     store = Store.open(layout.mediator_db)
     try:
         cache_key = bytes.fromhex(str(secrets["cache_key"]))
         keys = KeySource(layout.kg_socket, config.mediator.number, store, cache_key)
-        ring, kg = await keys.start()
+        ring, kg = await keys.start(config)
         where, spare = layout.audit("mediator"), layout.state_of("mediator")
         audit = Audit(where, "mediator", ring.inst, ring.site.hex(), spare=spare)
         try:
@@ -217,7 +231,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
             hub = await _hub(config, ring, store, audit, secrets["broker"], folder)
             hub.kg = kg
             try:
-                await Mediator(layout, config, digest, hub, keys).run()
+                await Mediator(layout, config, hub, keys).run()
             finally:
                 await hub.journal.close()
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -56,7 +57,7 @@ def parse(text: str, path: Path | None = None) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise _syntax(error, text, path) from None
     try:
-        return _config(doc, path)
+        return replace(_config(doc, path), text=text)
     except ConfigError as error:
         error.line = line_of(text, error.key)
         if path is not None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pwd
 import stat
@@ -49,27 +48,26 @@ __all__ = [
     "Mediator",
     "Policy",
     "Site",
-    "fingerprinted",
     "load",
     "loads",
+    "read",
 ]
 
 
 def load(path: Path) -> Config:
     """Read and check a sealmq.toml. ConfigError: it is wrong; OSError: it cannot be read."""
-    return fingerprinted(path)[0]
+    return loads(read(path), path)
 
 
-def fingerprinted(path: Path) -> tuple[Config, str]:
-    """As `load`, and the file's SHA-256 in hex, by which others know that it is the same one."""
+def read(path: Path) -> str:
+    """Its text. ConfigError: it is none, or others may write it; OSError."""
     with path.open("rb") as file:
         _check_writers(os.fstat(file.fileno()), path)
         raw = file.read()
     try:
-        text = raw.decode()
+        return raw.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"it is not UTF-8: byte {error.start}") from None
-    return loads(text, path), hashlib.sha256(raw).hexdigest()
 
 
 # Whoever can write the policy decides everything; ssh takes its own configuration no other way.

@@ -15,8 +15,8 @@ from .model import Config
 # Read when a process starts, and not again.
 _AT_START = ("site", "broker", "mediator", "policy.order")
 _LIVE = ("mediator.on_denied",)
-# What follows from other keys.
-_DERIVED = ("below",)
+# What follows from other keys, and what they were read from.
+_DERIVED = ("below", "text")
 _LONGEST = 1000
 _MOST = 1000
 

@@ -6,6 +6,7 @@ Labels are a partial order (Chen and Wilson, section 3): each says what it domin
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,7 +127,8 @@ class Creation:
 class Config:
     """A whole sealmq.toml. `labels` holds the site's own labels, without bottom, top and none.
 
-    `families` holds the tables [families.NAME] as they stand; each family checks its own.
+    `families` holds the tables [families.NAME] as they stand; each family checks its own. `text`:
+    what it was read from.
     """
 
     site: Site
@@ -140,6 +142,12 @@ class Config:
     creation: tuple[Creation, ...]
     families: Mapping[str, Mapping[str, Any]]
     below: Mapping[str, frozenset[str]] = field(repr=False)
+    text: str = field(default="", repr=False, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """Tells this text of sealmq.toml from any other one."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     def dominates(self, a: str, b: str) -> bool:
         """Whether a ≥ b. `none` is isolated: it dominates nothing and nothing dominates it."""

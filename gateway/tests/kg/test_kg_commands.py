@@ -71,18 +71,18 @@ def test_disable_and_enable(there: MadeSite, capsys: pytest.CaptureFixture[str])
     # nothing but that line is another one
     now = there.layout.config.read_text().splitlines()
     assert sum(a != b for a, b in zip(text.splitlines(), now, strict=True)) == 1
-    assert sealmq(there, "client", "disable", "m1-control-panel") == 1
-    error = capsys.readouterr().err
-    assert "m1-control-panel is disabled already" in error
-    assert f"sealmq client enable {there.layout.root} m1-control-panel" in error
+    # again: nothing more happens
+    assert sealmq(there, "client", "disable", "m1-control-panel") == 0
+    assert capsys.readouterr().out == "m1-control-panel is disabled already\n"
+    assert look(there) == (clients, epochs)
     assert sealmq(there, "client", "enable", "m1-control-panel", "--json") == 0
     assert said(capsys) | {"kseq": 0} == {
         "name": "m1-control-panel", "disabled": False, "kseq": 0, "epochs": [], "left": [],
-        "notes": [],
+        "notes": [], "known": True, "confirmed": [], "unconfirmed": [],
     }  # fmt: skip
     assert not look(there)[0]["m1-control-panel"]["disabled"]
-    assert sealmq(there, "client", "enable", "m1-control-panel") == 1
-    assert "is enabled already" in capsys.readouterr().err
+    assert sealmq(there, "client", "enable", "m1-control-panel") == 0
+    assert "is enabled already" in capsys.readouterr().out
 
 
 def test_rotate(
@@ -230,7 +230,166 @@ def test_what_was_disabled_by_hand_while_it_was_down(
     site.edit('monitor = { label = "monitor"', 'monitor = { disabled = true, label = "monitor"')
     assert sealmq(site, "client", "disable", "monitor") == 0
     assert "new epochs (9)" in capsys.readouterr().out
-    assert sealmq(site, "client", "disable", "monitor") == 1
+    assert sealmq(site, "client", "disable", "monitor") == 0
+    assert capsys.readouterr().out == "monitor is disabled already\n"
+
+
+# --- sealmq.toml is wrong -----------------------------------------------------------------------
+
+
+SYNTAX = ("[labels]", "[labels")
+UNKNOWN = ("[labels]", "[lables]")
+
+
+@pytest.fixture(params=[SYNTAX, UNKNOWN], ids=["syntax", "table"])
+def wrong(request: pytest.FixtureRequest, there: MadeSite) -> MadeSite:
+    """A site whose policy was taken over, and whose sealmq.toml has a typo since."""
+    assert sealmq(there, "rekey", "--label", "m2-temp") == 0
+    there.edit(*request.param)
+    return there
+
+
+def put_right(text: str) -> str:
+    """Without the typo."""
+    return text.replace("[labels\n", "[labels]\n").replace("[lables]", "[labels]")
+
+
+def warned(capsys: pytest.CaptureFixture[str]) -> str:
+    """What it said, with the warning that names the fault."""
+    shown = capsys.readouterr()
+    lines = [line for line in shown.err.splitlines() if "warning" in line]
+    assert len(lines) == 1, shown.err
+    assert "sealmq.toml" in lines[0]
+    assert "this goes by the policy in force" in lines[0]
+    assert "hint: " in shown.err
+    return shown.out
+
+
+def test_a_typo_in_the_policy_keeps_no_client_in(
+    wrong: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And who was put out then stays out when the file is put right."""
+    text = wrong.layout.config.read_text()
+    capsys.readouterr()
+    assert sealmq(wrong, "client", "disable", "monitor") == 0
+    assert "monitor is disabled" in warned(capsys)
+    assert look(wrong)[0]["monitor"]["disabled"]
+    assert wrong.layout.config.read_text() == text
+    # put right, without a word of the client
+    wrong.layout.config.write_text(put_right(text))
+    assert not wrong.config.clients["monitor"].disabled
+    assert sealmq(wrong, "client", "rotate", "m2-temp-sensor", "-o", str(tmp_path / "x.json")) == 0
+    assert "monitor stays disabled" in capsys.readouterr().out
+    assert look(wrong)[0]["monitor"]["disabled"]
+    # the command writes it down, and only `enable` lets it in
+    assert sealmq(wrong, "client", "disable", "monitor") == 0
+    assert wrong.config.clients["monitor"].disabled
+    assert sealmq(wrong, "client", "enable", "monitor") == 0
+    assert not look(wrong)[0]["monitor"]["disabled"]
+
+
+def test_a_client_that_was_put_out_without_the_file_is_let_in_by_enable(
+    wrong: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = wrong.layout.config.read_text()
+    assert sealmq(wrong, "client", "disable", "monitor") == 0
+    assert sealmq(wrong, "client", "enable", "monitor") == 1, "that needs the file"
+    wrong.layout.config.write_text(put_right(text))
+    assert sealmq(wrong, "client", "enable", "monitor") == 0
+    capsys.readouterr()
+    assert not look(wrong)[0]["monitor"]["disabled"]
+    assert sealmq(wrong, "rekey", "--label", "m2-temp", "--json") == 0
+    assert said(capsys)["notes"] == []
+
+
+def test_what_the_key_generator_refuses_keeps_no_client_in_either(
+    there: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is right in itself, and asks for what cannot be: another suite for old keys."""
+    assert sealmq(there, "rekey", "--label", "m2-temp") == 0
+    there.edit("m2-temp-sensor = { label", 'm2-temp-sensor = { suite = "chacha", label')
+    capsys.readouterr()
+    assert sealmq(there, "client", "disable", "monitor") == 0
+    assert "its keys were made for suite ccm" in capsys.readouterr().err
+    assert look(there)[0]["monitor"]["disabled"]
+    assert there.config.clients["monitor"].disabled
+
+
+def test_what_only_reads_or_draws_keys_goes_by_the_policy_in_force(
+    wrong: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    site = str(wrong.layout.root)
+    assert main(["kg", "backup", site, str(tmp_path / "site.backup")]) == 0
+    warned(capsys)
+    assert main(["client", "list", site]) == 0
+    assert "m1-temp-sensor" in warned(capsys)
+    assert main(["topic", "list", site]) == 0
+    warned(capsys)
+    assert main(["explain", site, "publish", "--client", "m1-temp-sensor", "-t", "x"]) == 0
+    assert "m1-temp-sensor may publish on x" in warned(capsys)
+    assert main(["purposes", "report", site, "-t", "#", "--since", "1h"]) == 0
+    capsys.readouterr()
+    assert sealmq(wrong, "rekey", "--label", "monitor", "--dry-run") == 0
+    warned(capsys)
+    before = look(wrong)[1]["monitor"]
+    assert sealmq(wrong, "rekey", "--label", "monitor") == 0
+    warned(capsys)
+    assert look(wrong)[1]["monitor"] == before + 1
+
+
+def test_what_changes_the_policy_needs_it_right(
+    wrong: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = look(wrong), wrong.layout.config.read_text()
+    file = str(tmp_path / "x.json")
+    capsys.readouterr()
+    for words in (
+        ("client", "add", "new", "--label", "monitor", "-o", file),
+        ("client", "rotate", "monitor", "-o", file),
+        ("client", "enable", "monitor"),
+    ):
+        assert sealmq(wrong, *words) == 1
+        error = capsys.readouterr().err
+        assert "sealmq.toml" in error
+        assert "Traceback" not in error
+    assert (look(wrong), wrong.layout.config.read_text()) == before
+
+
+# --- mediators confirm --------------------------------------------------------------------------
+
+
+def test_who_is_connected_and_says_nothing_is_not_known_to_have_taken_it(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> None:
+        async with await KgClient.connect(site.layout.kg_socket) as kg:
+            await kg.hello(1)
+            words = ("client", "disable", "monitor", "--timeout", "0.2", "--json")
+            assert await asyncio.to_thread(sealmq, site, *words) == 27
+            told = said(capsys)
+            assert (told["known"], told["confirmed"]) == (False, [])
+            assert [row["mediator"] for row in told["unconfirmed"]] == [1]
+            assert look(site)[0]["monitor"]["disabled"]
+            # older keys than these are not enough
+            await kg.took(told["kseq"] - 1, "")
+            assert await asyncio.to_thread(sealmq, site, *words) == 27
+            await kg.took(told["kseq"], "")
+            assert await asyncio.to_thread(sealmq, site, *words) == 0
+            assert said(capsys)["known"]
+        assert await asyncio.to_thread(sealmq, site, *words) == 0, "nobody is left"
+
+    with running(site):
+        asyncio.run(story())
+
+
+@pytest.mark.parametrize("words", [["-W", "-1"], ["-W", "soon"], ["--timeout", "nan"]])
+def test_a_time_to_wait_that_is_none_is_refused_before_anything_is_changed(
+    words: list[str], site: MadeSite
+) -> None:
+    before = look(site), site.layout.config.read_text()
+    assert sealmq(site, "client", "disable", "monitor", *words) == 2
+    assert (look(site), site.layout.config.read_text()) == before
 
 
 def test_cut_off_behind_the_edit_the_same_command_finishes(
@@ -269,11 +428,13 @@ def test_mediators_hear_of_it(site: MadeSite) -> None:
                 ("client", "disable", "monitor"),
                 ("client", "enable", "monitor"),
             ):
-                assert await asyncio.to_thread(sealmq, site, *words) == 0
+                ends = asyncio.ensure_future(asyncio.to_thread(sealmq, site, *words))
                 async with asyncio.timeout(WAIT_S):
                     change: Change = await pending
                 assert change.client is None
                 whole = await kg.snapshot()
+                await kg.took(whole["kseq"], "")
+                assert await ends == 0
                 assert whole["kseq"] == change.kseq > kseq
                 kseq = change.kseq
                 pending = asyncio.ensure_future(anext(changes))

@@ -276,8 +276,9 @@ def told_as(uid: int, path: Path) -> str:
     return told
 
 
-OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "reload", "rekey", "reopen",
-       "enrol", "lend", "clients", "labels", "status"]  # fmt: skip
+OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
+       "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy",
+       "mediators"]  # fmt: skip
 
 
 def test_who_may_what(site: MadeSite) -> None:
@@ -286,7 +287,7 @@ def test_who_may_what(site: MadeSite) -> None:
     assert roles_of(0, layout) >= {"admin"}
     assert roles_of(54321, layout) == frozenset()
     assert {op: role for op, (role, _) in _TABLE.items()} == {
-        op: "mediator" if i < 6 else "admin" for i, op in enumerate(OPS)
+        op: "mediator" if i < 7 else "admin" for i, op in enumerate(OPS)
     }
     if me == 0:
         os.chown(layout.state_of("mediator"), 54321, 54321)
