@@ -166,7 +166,7 @@ class Fuzz(Target):
             {"op": "watch"},
             {"op": "reload"},
             {"op": "rekey", "labels": self._labels[:1], "handover_s": 60, "below": True},
-            {"op": "enrol", "client": self._clients[0]},
+            {"op": "enrol", "clients": self._clients[:1]},
             {"op": "lend", "client": self._clients[-1]},
             {"op": "clients"},
             {"op": "labels"},

@@ -23,7 +23,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from sealmq.site.differences import Difference
 
 from .kgtypes import (
     KINDS,
+    MAX_ENROL,
     Answer,
     Applied,
     Change,
@@ -252,9 +253,15 @@ class KgClient:
 
     async def enrol(self, client: str) -> dict[str, Any]:
         """The enrolment of a client (SPEC.md 7.1). It holds the client's secret."""
-        got = await self._call("enrol", client=client)
-        enrolment: dict[str, Any] = got["enrolment"]
-        return enrolment
+        return (await self.enrolments([client]))[0]
+
+    async def enrolments(self, clients: Sequence[str]) -> list[dict[str, Any]]:
+        """Those of several, in their order."""
+        made: list[dict[str, Any]] = []
+        for at in range(0, len(clients), MAX_ENROL):
+            got = await self._call("enrol", clients=clients[at : at + MAX_ENROL])
+            made += got["enrolments"]
+        return made
 
     async def lend(self, client: str) -> tuple[dict[str, Any], bytes]:
         """(enrolment, dump of a provisioned sealmq_spec Identity) to act as that client."""

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from sealmq.site.differences import Difference
 
 _SHOWN = 12
+# Enrolments in one answer.
+MAX_ENROL = 1000
 
 
 class KgError(Exception):

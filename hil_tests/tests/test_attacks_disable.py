@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -103,15 +104,18 @@ def test_a_site_that_is_down_delivers_nothing(running: Scene) -> None:
     assert is_out(raw)
 
 
+@pytest.mark.parametrize("verb", ["disable", "rotate"])
 def test_a_mediator_that_starts_from_an_old_copy_of_the_keys_lets_nobody_back_in(
-    running: Scene,
+    verb: str, running: Scene, tmp_path: Path
 ) -> None:
     """The key generator hangs, and the mediator's copy is older than the command."""
     site, raw = running.site, connected(running)
     kept = connected(running, "m2-control-panel")
     pid, kg = site.pid("mediator"), site.pid("kg")
     with stopped(pid):
-        assert disable(site, "-W", 0)[0] == NOT_KNOWN
+        more = ("-o", tmp_path / "new.json") if verb == "rotate" else ()
+        done = sealmq("client", verb, site.path, LOST, "-W", 0, *more)
+        assert done.returncode == NOT_KNOWN, done.stderr
         with stopped(kg):
             site.kill("mediator")
             site.back("mediator", pid)

@@ -7,21 +7,21 @@ same command again finishes the work: what is there already is found, not made t
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from sealmq.kg.core import list_clients
-from sealmq.kg.local import local
-from sealmq.kg.store import KgStore
 from sealmq.kglink import KgClient
 from sealmq.site import values
 from sealmq.site.canary import is_canary
-from sealmq.site.config import KINDS, SUITES, Config, load
-from sealmq.site.edit import add_client, set_rotations
+from sealmq.site.config import KINDS, SUITES, Config
+from sealmq.site.edit import New, add_clients, set_rotations
 from sealmq.site.layout import Layout
 
 from . import enrolment, in_force, leave, settled
-from .errors import UsageError
+from .errors import OperatorError, UsageError
 from .keygen import add_key_file, ask, key_file
 
 _EXAMPLES = """\
@@ -39,8 +39,11 @@ _ADD_EXAMPLES = """\
 examples:
   sealmq client add site thermometer --label sensors
   sealmq client add site panel --label control --kind app -o /media/stick/panel.json
+  sealmq client add site hall-1 hall-2 hall-3 --label sensors -o /media/stick
+  sealmq client add site --from clients.csv -o /media/stick      name,label and a row for each
 
 The enrolment file holds the client's secret (mode 0600). Bring it to the client, then delete it.
+Several clients are one change: all are added, or none. Each further one costs little.
 For a client that is there with the same label the file is written again. It works whether the site
 is up or down; when it is up the client can connect at once.
 """
@@ -66,11 +69,23 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         "add", help="add a client", description="Add a client.", epilog=_ADD_EXAMPLES
     )
     adding.add_argument("site", metavar="SITE", help="the site's folder")
-    adding.add_argument("name", metavar="NAME", help="the client's name")
-    adding.add_argument("--label", required=True, help="its label in sealmq.toml")
+    adding.add_argument("name", metavar="NAME", nargs="*", help="the client's name, or several")
+    adding.add_argument("--label", help="its label in sealmq.toml")
     adding.add_argument("--kind", choices=KINDS, help="default: device")
     adding.add_argument("--suite", choices=tuple(SUITES), help="default: ccm")
-    adding.add_argument("-o", "--output", metavar="FILE", help="default: ./NAME.sealmq.json")
+    adding.add_argument(
+        "--from",
+        dest="rows",
+        metavar="FILE",
+        help="instead: a CSV file with a row for each client; its first line is name,label and if "
+        "wanted kind and suite",
+    )
+    adding.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="default: ./NAME.sealmq.json; of several clients the folder for their files",
+    )
     add_key_file(adding)
     adding.add_argument("--json", action="store_true", help="say what was made as JSON")
     listing = verbs.add_parser(
@@ -107,48 +122,153 @@ def run(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace) -> int:
     layout = Layout.open(args.site)
-    if not values.is_name(args.name):
-        raise UsageError(f"{args.name!r} is no name", hint=values.NAME_RULE)
-    output = enrolment.path_for(args.name, args.output, layout)
+    wanted = _wanted(args)
+    names = [new.name for new in wanted]
+    paths = _paths(args, names, layout)
 
-    def into_toml() -> tuple[Config, bool]:
-        return add_client(layout, args.name, args.label, args.kind, args.suite)
+    def into_toml() -> tuple[Config, set[str]]:
+        return add_clients(layout, wanted)
 
-    # The key generator is there, or its store is open, before anything is changed.
-    async def over_socket(kg: KgClient) -> tuple[Config, bool, dict[str, Any]]:
+    # The key generator is there, or its store is open, before anything is changed. All rows are one
+    # change of sealmq.toml and one transaction of the key generator.
+    async def over_socket(kg: KgClient) -> _Added:
         config, added = into_toml()
         await kg.reload()
-        config = _noted(layout, config, await kg.clients(), args.name)
-        return config, added, await kg.enrol(args.name)
+        config = _noted(layout, config, await kg.clients(), names)
+        return _Added(config, added, await kg.enrolments(names))
 
-    def by_ourselves() -> tuple[Config, bool, dict[str, Any]]:
-        with local(layout, load(layout.config), key_file(args)) as kg:
+    # What the file says after the edit counts; what it says before may be wrong.
+    def by_ourselves() -> _Added:
+        from sealmq.kg.local import opened
+
+        with opened(layout, in_force.policy_and_fault(layout)[0], key_file(args)) as kg:
             config, added = into_toml()
             kg.apply(config)
-            config = _noted(layout, config, kg.clients(), args.name)
-            return config, added, kg.enrol(args.name)
+            config = _noted(layout, config, kg.clients(), names)
+            return _Added(config, added, kg.enrolments(names))
 
-    with enrolment.reserve(output) as room:
-        config, added, drawn = ask(layout, over_socket, by_ourselves)
-        again = f"sealmq client add {args.site} {args.name} --label {args.label}"
-        enrolment.write(room, drawn, again)
-    client = config.clients[args.name]
-    if args.json:
-        said = {"name": client.name, "number": drawn["client"], "label": client.label}
-        print(json.dumps(said | {"added": added, "file": str(output)}))
-    else:
-        print(f"{client.name}: number {drawn['client']}, label {client.label}")
-        print(f"enrolment file (secret, mode 0600): {output}")
+    with contextlib.ExitStack() as stack:
+        rooms = [stack.enter_context(enrolment.reserve(path)) for path in paths]
+        done = ask(layout, over_socket, by_ourselves)
+        enrolment.write_all(list(zip(rooms, done.drawn, strict=True)), _again(args))
+    _say_added(args, done, paths)
     return 0
+
+
+class _Added(NamedTuple):
+    config: Config
+    added: set[str]
+    drawn: list[dict[str, Any]]
+
+
+def _again(args: argparse.Namespace) -> str:
+    if args.rows:
+        return f"sealmq client add {args.site} --from {args.rows}"
+    return f"sealmq client add {args.site} {' '.join(args.name)} --label {args.label}"
+
+
+def _wanted(args: argparse.Namespace) -> list[New]:
+    """Whom to add: the names of the command line, or the rows of --from. UsageError."""
+    hint = "sealmq client add --help"
+    if args.rows:
+        if args.name or args.label or args.kind or args.suite:
+            raise UsageError("--from beside a name, --label, --kind or --suite", hint=hint)
+        rows = read_rows(Path(args.rows))
+    elif not args.name or not args.label:
+        raise UsageError("nobody to add", "NAME and --label, or --from FILE", hint=hint)
+    else:
+        rows = [New(name, args.label, args.kind, args.suite) for name in args.name]
+    seen: set[str] = set()
+    for new in rows:
+        if not values.is_name(new.name):
+            raise UsageError(f"{new.name!r} is no name", hint=values.NAME_RULE)
+        if new.name in seen:
+            raise UsageError(f"{new.name} is there twice", "name each once")
+        seen.add(new.name)
+    return rows
+
+
+def read_rows(path: Path) -> list[New]:
+    """The rows of a CSV file: name and label, and if the first line names them kind and suite."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            columns = tuple(reader.fieldnames or ())
+            if not {"name", "label"} <= set(columns) <= set(_COLUMNS):
+                raise OperatorError(
+                    f"{path}, line 1: the columns are {', '.join(columns) or 'none'}",
+                    "name,label, and if wanted kind and suite",
+                    hint="sealmq client add --help",
+                )
+            rows = []
+            for row in reader:
+                if None in row or None in row.values():
+                    raise OperatorError(
+                        f"{path}, line {reader.line_num}: not as many fields as columns",
+                        f"there are {len(columns)}",
+                    )
+                rows.append(New(*(row.get(name) or None for name in _COLUMNS)))  # type: ignore[arg-type]
+                if not rows[-1].name or not rows[-1].label:
+                    raise OperatorError(
+                        f"{path}, line {reader.line_num}: no name or no label", "each row has both"
+                    )
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"{path} is not UTF-8: byte {error.start}") from None
+    except csv.Error as error:
+        raise OperatorError(f"{path}: {error}") from None
+    if not rows:
+        raise OperatorError(f"{path} has no rows", "a line for each client, after name,label")
+    return rows
+
+
+_COLUMNS = ("name", "label", "kind", "suite")
+
+
+def _paths(args: argparse.Namespace, names: list[str], layout: Layout) -> list[Path]:
+    """Where the enrolment files go; of several or of rows, into a folder."""
+    if len(names) == 1 and not args.rows:
+        return [enrolment.path_for(names[0], args.output, layout)]
+    folder = Path(args.output or ".")
+    if args.output == "-" or not folder.is_dir():
+        raise UsageError(
+            f"{args.output} is no folder", "several clients have a file each", hint="-o FOLDER"
+        )
+    return [enrolment.path_for(name, str(folder / f"{name}.sealmq.json"), layout) for name in names]
+
+
+def _say_added(args: argparse.Namespace, done: _Added, paths: list[Path]) -> None:
+    said = [
+        {
+            "name": one["name"],
+            "number": one["client"],
+            "label": done.config.clients[one["name"]].label,
+            "added": one["name"] in done.added,
+            "file": str(path),
+        }
+        for one, path in zip(done.drawn, paths, strict=True)
+    ]
+    several = len(said) > 1 or bool(args.rows)
+    if args.json:
+        print(json.dumps({"clients": said} if several else said[0]))
+        return
+    for row in said:
+        print(f"{row['name']}: number {row['number']}, label {row['label']}")
+    if several:
+        print(f"enrolment files (secret, mode 0600): {paths[0].parent}, {len(paths)} files")
+    else:
+        print(f"enrolment file (secret, mode 0600): {paths[0]}")
 
 
 # One that was removed and comes back has another secret. sealmq.toml has to say so, or a backup
 # from before would bring the old one back.
-def _noted(layout: Layout, config: Config, rows: list[dict[str, Any]], name: str) -> Config:
-    rotation = next(row["rotation"] for row in rows if row["name"] == name)
-    if rotation <= config.clients[name].rotation:
-        return config
-    return set_rotations(layout, {name: rotation})
+def _noted(layout: Layout, config: Config, rows: list[dict[str, Any]], names: list[str]) -> Config:
+    mine = set(names)
+    # Of removed ones the name may be another one's now.
+    here = {row["name"]: row["rotation"] for row in rows if not row["removed"]}
+    risen = {
+        name: n for name, n in here.items() if name in mine and n > config.clients[name].rotation
+    }
+    return set_rotations(layout, risen) if risen else config
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -158,6 +278,9 @@ def _list(args: argparse.Namespace) -> int:
         return await kg.clients()
 
     def by_ourselves() -> list[dict[str, Any]]:
+        from sealmq.kg.core import list_clients
+        from sealmq.kg.store import KgStore
+
         store = KgStore.open_readonly(layout.kg_db)
         try:
             return list_clients(store)

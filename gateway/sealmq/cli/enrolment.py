@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,22 +73,40 @@ def write(room: Room, enrolment: dict[str, Any], instead: str) -> None:
 
     instead: what gets the file when this fails all the same, since the secret is the client's now.
     """
-    path, file = room.path, room.file
-    try:
-        file.seek(0)
-        left = memoryview(json.dumps(enrolment, indent=1).encode() + b"\n")
-        while left:
-            left = left[file.write(left) :]
-        file.truncate()
-        os.fsync(file.fileno())
-        _name(room.draft, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OperatorError(
-            f"the client's secret is made and counts, but {path} cannot be written: {reason}",
-            hint=f"get the file elsewhere: {instead} -o FILE",
-        ) from None
+    write_all([(room, enrolment)], instead)
+
+
+def write_all(files: Sequence[tuple[Room, dict[str, Any]]], instead: str) -> None:
+    """The same for several."""
+    for room, enrolment in files:
+        try:
+            _fill(room, json.dumps(enrolment, indent=1).encode() + b"\n")
+        except OSError as error:
+            raise _not_written(room.path, error, instead) from None
+    for folder in {room.path.parent for room, _ in files}:
+        try:
+            sync_folder(folder)
+        except OSError as error:
+            raise _not_written(folder, error, instead) from None
+
+
+def _fill(room: Room, data: bytes) -> None:
+    file = room.file
+    file.seek(0)
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()
+    os.fsync(file.fileno())
+    _name(room.draft, room.path)
+
+
+def _not_written(path: Path, error: OSError, instead: str) -> OperatorError:
+    reason = error.strerror or type(error).__name__
+    return OperatorError(
+        f"the client's secret is made and counts, but {path} cannot be written: {reason}",
+        hint=f"get the file elsewhere: {instead} -o FILE",
+    )
 
 
 # A stick's file base (FAT) knows no second name of a file: EPERM.

@@ -6,6 +6,7 @@ method returns, and `on_change` is told after that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -208,11 +209,17 @@ class Kg:
 
     def enrol(self, name: str) -> dict[str, Any]:
         """The enrolment of a client (SPEC.md 7.1). It holds the secret: never log it."""
-        if is_canary(name):
-            raise Denied(f"client {name} is the doctor's, and is never enrolled")
+        return self.enrolments([name])[0]
+
+    def enrolments(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Those of several, in their order."""
+        doctors = next(filter(is_canary, names), None)
+        if doctors is not None:
+            raise Denied(f"client {doctors} is the doctor's, and is never enrolled")
         with self._store.transaction() as tx:
-            row = self._named(tx, name)
-            return self._enrolment(row, rows.ps(tx, self._store.vault, row))
+            known = rows.clients(tx)
+            found = [self._there(known.get(name), name) for name in names]
+            return [self._enrolment(row, rows.ps(tx, self._store.vault, row)) for row in found]
 
     def lend(self, name: str) -> tuple[dict[str, Any], bytes]:
         """(enrolment, identity dump) to act as that client without a new generation.
@@ -246,7 +253,9 @@ class Kg:
         return enrolment, ident.dump()
 
     def _named(self, tx: Connection, name: str) -> ClientRow:
-        row = rows.clients(tx).get(name)
+        return self._there(rows.clients(tx).get(name), name)
+
+    def _there(self, row: ClientRow | None, name: str) -> ClientRow:
         if row is None or row.removed:
             raise Unknown(
                 f"there is no client {name}", "sealmq client list SITE shows those there are"

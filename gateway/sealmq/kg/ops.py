@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sealmq.kgtypes import Applied
+from sealmq.kgtypes import MAX_ENROL, Applied
 from sealmq.site.config import load
 from sealmq.site.errors import ConfigError
 from sealmq_spec.const import ASK_LEN, U24
@@ -197,10 +197,13 @@ class Ops:
         return {"reopened": reopened}
 
     def enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        name = _checked_name(f.get("client"))
-        enrolment = self._kg.enrol(name)
-        self._event("client-enrolled", client=name, user=peer.user, number=enrolment["client"])
-        return {"enrolment": enrolment}
+        names = f.get("clients")
+        if not isinstance(names, list) or not 0 < len(names) <= MAX_ENROL:
+            raise Bad(f"clients is a list of 1 to {MAX_ENROL} names")
+        made = self._kg.enrolments([_checked_name(name) for name in names])
+        for one in made:
+            self._event("client-enrolled", client=one["name"], user=peer.user, number=one["client"])
+        return {"enrolments": made}
 
     def lend(self, peer: Peer, f: Fields) -> dict[str, Any]:
         name = _checked_name(f.get("client"))

@@ -7,8 +7,9 @@ time: the site's folder is locked meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import tomlkit
@@ -16,7 +17,7 @@ from tomlkit.items import Comment, Table, Whitespace
 
 from sealmq.near import near
 
-from .config import Config, load, loads
+from .config import Config, loads, read
 from .errors import ConfigError, SiteError
 from .layout import Layout, write_atomically
 from .layout import locked as layout_locked
@@ -41,52 +42,90 @@ def locked(layout: Layout) -> Iterator[None]:
 
 
 def edit(layout: Layout, change: Callable[[Document], None]) -> Config:
-    """Apply `change` to sealmq.toml; returns what it then says. ConfigError: nothing changed."""
+    """Apply `change` to sealmq.toml; returns what it then says. ConfigError: nothing changed.
+
+    What counts is what it says after the change, which may put right what was wrong before.
+    """
     with locked(layout):
-        before = load(layout.config)
-        text = layout.config.read_text(encoding="utf-8")
-        doc = tomlkit.parse(text)
-        change(doc)
-        new = doc.as_string()
-        if new == text:
-            return before
+        text = read(layout.config)
+        fault = _fault(text, layout)
+        try:
+            doc = tomlkit.parse(text)
+            change(doc)
+            new = doc.as_string()
+        except ConfigError:
+            raise
+        except Exception:  # what is wrong may be of any kind: a table that is none, no TOML at all
+            if fault is None:
+                raise
+            raise fault from None
         try:
             config = loads(new, layout.config)
         except ConfigError as error:
+            if fault is not None and (error.key, error.what) == (fault.key, fault.what):
+                raise fault from None  # with its line
             error.line = None  # a line of the text that is not written
             raise
-        mode = layout.config.stat().st_mode & 0o777
-        Reserve(layout.root).urgent()
-        write_atomically(layout.config, new.encode(), mode)
+        if new != text:
+            mode = layout.config.stat().st_mode & 0o777
+            Reserve(layout.root).urgent()
+            write_atomically(layout.config, new.encode(), mode)
         return config
 
 
-def add_client(
-    layout: Layout, name: str, label: str, kind: str | None = None, suite: str | None = None
-) -> tuple[Config, bool]:
-    """Add a client, or find it there with the same values. The second value: it was added now.
+def _fault(text: str, layout: Layout) -> ConfigError | None:
+    try:
+        loads(text, layout.config)
+    except ConfigError as error:
+        return error
+    return None
 
-    `kind` and `suite` that are None: the default for a new client, anything for one that is there.
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A client to add. `kind` and `suite` that are None: the default for a new client, anything for
+    one that is there.
     """
-    given = {"label": label, "kind": kind, "suite": suite}
-    wanted = {key: value for key, value in given.items() if value is not None}
-    added = False
+
+    name: str
+    label: str
+    kind: str | None = None
+    suite: str | None = None
+
+
+def add_clients(layout: Layout, rows: Iterable[New]) -> tuple[Config, set[str]]:
+    """Add clients, or find them there with the same values. The second value: those added now."""
+    added: set[str] = set()
 
     def change(doc: Document) -> None:
-        nonlocal added
+        added.clear()
         clients = _table(doc, "clients")
-        found = clients.get(name)
-        if found is not None:
-            _same(name, found, wanted)
-            return
-        row = {"label": label, "kind": kind or "device"}
-        if suite is not None and suite != "ccm":
-            row["suite"] = suite
-        words = ", ".join(f"{k} = {tomlkit.string(v).as_string()}" for k, v in row.items())
-        _put(clients, name, tomlkit.value(f"{{ {words} }}"))
-        added = True
+        fresh: dict[str, object] = {}
+        for new in rows:
+            found = clients.get(new.name)
+            if found is not None:
+                given = {"label": new.label, "kind": new.kind, "suite": new.suite}
+                _same(new.name, found, {k: v for k, v in given.items() if v is not None})
+                continue
+            row = {"label": new.label, "kind": new.kind or "device"}
+            if new.suite is not None and new.suite != "ccm":
+                row["suite"] = new.suite
+            words = ", ".join(f"{k} = {tomlkit.string(v).as_string()}" for k, v in row.items())
+            fresh[new.name] = tomlkit.value(f"{{ {words} }}")
+        _put_all(clients, fresh)
+        added.update(fresh)
 
     return edit(layout, change), added
+
+
+def remove_client(layout: Layout, name: str) -> Config:
+    """Take a client out of the file. ConfigError names what else names it."""
+
+    def change(doc: Document) -> None:
+        _client(doc, name)
+        del _table(doc, "clients")[name]
+
+    return edit(layout, change)
 
 
 def set_topic(layout: Layout, topic: str, label: str | None) -> Config:
@@ -181,11 +220,15 @@ def _table(doc: Document, name: str) -> Table:
     return cast(Table, doc[name])
 
 
-# A new line goes behind the table's last one, not behind the comment above the next table.
 def _put(table: Table, key: str, value: object) -> None:
     if key in table:
         table[key] = value
-        return
+    else:
+        _put_all(table, {key: value})
+
+
+# New lines go behind the table's last one, not behind the comment above the next table.
+def _put_all(table: Table, new: Mapping[str, object]) -> None:
     body = table.value.body
     start = len(body)
     while start and body[start - 1][0] is None:
@@ -194,7 +237,8 @@ def _put(table: Table, key: str, value: object) -> None:
         start += 1
     behind = [item for _, item in body[start:]]
     del body[start:]
-    table.append(key, value)
+    for key, value in new.items():
+        table.append(key, value)
     for item in behind:
         if isinstance(item, (Comment, Whitespace)):
             table.add(item)

@@ -98,7 +98,7 @@ def test_a_defect_of_ours_says_nothing_of_what_it_worked_on(
     def fails(*_: object) -> None:
         raise ValueError("secret-of-the-client")
 
-    monkeypatch.setattr(kg, "enrol", fails)
+    monkeypatch.setattr(kg, "enrolments", fails)
 
     async def run() -> None:
         async with serving(site, kg), await KgClient.connect(site.layout.kg_socket) as link:

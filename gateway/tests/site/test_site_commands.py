@@ -350,7 +350,7 @@ def test_cut_off_anywhere_the_second_run_repairs(
         raise KeyboardInterrupt
 
     target: Any
-    for target, name in ((Kg, "apply"), (Kg, "enrol"), (enrolment_file, "write")):
+    for target, name in ((Kg, "apply"), (Kg, "enrolments"), (enrolment_file, "write_all")):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, die)
             assert main(command) == 130

@@ -42,7 +42,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_a_new_client_is_one_line_in_its_table(layout: Layout) -> None:
-    config, added = edit.add_client(layout, "b.c", "high", "app", "chacha")
+    config, added = edit.add_clients(layout, [edit.New("b.c", "high", "app", "chacha")])
     assert added
     assert config.clients["b.c"].label == "high"
     line = '"b.c" = { label = "high", kind = "app", suite = "chacha" }\n'
@@ -54,7 +54,7 @@ def test_a_new_client_is_one_line_in_its_table(layout: Layout) -> None:
 
 def test_the_same_client_again_changes_nothing(layout: Layout) -> None:
     before = layout.config.stat()
-    config, added = edit.add_client(layout, "a", "low")
+    config, added = edit.add_clients(layout, [edit.New("a", "low")])
     assert not added
     assert "a" in config.clients
     assert layout.config.read_text() == TEXT
@@ -73,13 +73,13 @@ def test_a_client_that_is_another_one(
     layout: Layout, label: str, kind: str | None, suite: str | None, what: str
 ) -> None:
     with pytest.raises(ConfigError, match=what):
-        edit.add_client(layout, "a", label, kind, suite)
+        edit.add_clients(layout, [edit.New("a", label, kind, suite)])
     assert layout.config.read_text() == TEXT
 
 
 def test_what_would_be_wrong_is_not_written(layout: Layout) -> None:
     with pytest.raises(ConfigError, match="no label 'hihg'") as caught:
-        edit.add_client(layout, "b", "hihg")
+        edit.add_clients(layout, [edit.New("b", "hihg")])
     assert caught.value.hint == "did you mean high?"
     assert caught.value.line is None
     assert layout.config.read_text() == TEXT
@@ -112,7 +112,7 @@ def test_an_edit_that_does_not_end_is_told_to_the_next(
 def test_a_file_that_is_wrong_already_is_left_alone(layout: Layout) -> None:
     layout.config.write_text(TEXT + "x = [")
     with pytest.raises(ConfigError, match="not TOML"):
-        edit.add_client(layout, "b", "low")
+        edit.add_clients(layout, [edit.New("b", "low")])
     assert layout.config.read_text() == TEXT + "x = ["
 
 
@@ -180,7 +180,7 @@ def test_rotation_rises_above_what_anybody_has_seen(layout: Layout) -> None:
 
 def test_tables_that_are_missing_are_made(layout: Layout) -> None:
     layout.config.write_text('[site]\nname = "f"\nid = "01020304"\n')
-    edit.add_client(layout, "a", "bottom")
+    edit.add_clients(layout, [edit.New("a", "bottom")])
     config = edit.set_topic(layout, "x", "top")
     assert config.clients["a"].label == "bottom"
     assert config.topics["x"] == "top"
