@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import keygen
+from . import in_force, keygen
 
 _EXAMPLES = """\
 examples:
@@ -40,11 +40,10 @@ def run(args: argparse.Namespace) -> int:
     """Write it."""
     from sealmq.backup.make import backup
     from sealmq.site import masterkey
-    from sealmq.site.config import load
     from sealmq.site.layout import Layout, give_back
 
     layout = Layout.open(args.site)
-    config = load(layout.config)
+    config = in_force.policy(layout)
     key_file = masterkey.find(config, layout.root, keygen.key_file(args))
     file = Path(args.file).absolute()
     try:

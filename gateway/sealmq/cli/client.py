@@ -34,6 +34,7 @@ examples:
   sealmq client disable site thermometer                     out, and its keys open nothing new
   sealmq client enable site thermometer
   sealmq client rotate site thermometer                      a new secret, when the old one is known
+  sealmq client remove site thermometer                      out for good, its line too
 """
 _ADD_EXAMPLES = """\
 examples:
@@ -55,15 +56,15 @@ examples:
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq client add|list|disable|enable|rotate"""
+    """sealmq client add|list|disable|enable|rotate|remove"""
     parser = sub.add_parser(
         "client",
-        help="add a client and write its enrolment file; list, disable, enable, rotate",
+        help="add clients and write their enrolment files; list, disable, enable, rotate, remove",
         description="Add clients, list them, take them out, give them new secrets.",
         epilog=_EXAMPLES,
     )
     verbs = parser.add_subparsers(
-        dest="verb", metavar="add|list|disable|enable|rotate", required=True
+        dest="verb", metavar="add|list|disable|enable|rotate|remove", required=True
     )
     adding = verbs.add_parser(
         "add", help="add a client", description="Add a client.", epilog=_ADD_EXAMPLES
@@ -97,6 +98,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         ("disable", "take a client out", leave.DISABLE_EXAMPLES),
         ("enable", "let a disabled client in again", leave.ENABLE_EXAMPLES),
         ("rotate", "give a client a new secret", leave.ROTATE_EXAMPLES),
+        ("remove", "take a client out for good", leave.REMOVE_EXAMPLES),
     ):
         more = verbs.add_parser(verb, help=told, description=told.capitalize() + ".", epilog=epilog)
         more.add_argument("site", metavar="SITE", help="the site's folder")
@@ -116,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
         "disable": leave.disable,
         "enable": leave.enable,
         "rotate": leave.rotate,
+        "remove": leave.remove,
     }
     return verbs[args.verb](args)
 

@@ -1,4 +1,4 @@
-"""`sealmq client disable|enable|rotate`: who is out, and whose secret is another one.
+"""`sealmq client disable|enable|rotate|remove`: who is out, and whose secret is another one.
 
 sealmq.toml is changed first, then the key generator makes its keys so, then every mediator confirms
 that it goes by them. Cut off anywhere, the same command again finishes the work. Putting somebody
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import tomllib
 from typing import Any, NamedTuple
 
 from sealmq.kg.errors import Bad
-from sealmq.kg.local import opened
 from sealmq.kglink import Applied, KgBad, KgClient
 from sealmq.near import near
+from sealmq.site import uses
 from sealmq.site.config import NONE, Client, Config, load
-from sealmq.site.edit import raise_rotation, set_client_disabled
+from sealmq.site.edit import raise_rotation, remove_client, set_client_disabled
 from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
 
@@ -61,6 +62,19 @@ with the new enrolment file (mode 0600) it comes back. Bring it to the client, t
     + settled.CODES
 )
 
+REMOVE_EXAMPLES = (
+    """\
+examples:
+  sealmq client remove site old-panel
+
+As with `disable` its connections end and what it holds opens nothing new; its line in sealmq.toml
+goes as well, and a client that is added under its name later has another secret. What names it
+elsewhere in sealmq.toml has to go first. Topics that it has labelled keep their labels.
+
+"""
+    + settled.CODES
+)
+
 
 class _Done(NamedTuple):
     edited: bool
@@ -89,6 +103,8 @@ def disable(args: argparse.Namespace) -> int:
         return _Done(edited, was, await kg.hold(args.name, True), {})
 
     def by_ourselves() -> _Done:
+        from sealmq.kg.local import opened
+
         with opened(layout, config, keygen.key_file(args)) as kg:
             was, edited = _row(kg.clients(), args.name), False
             if fault is None:
@@ -117,6 +133,8 @@ def enable(args: argparse.Namespace) -> int:
         return _Done(done, was, await kg.reload(), {})
 
     def by_ourselves() -> _Done:
+        from sealmq.kg.local import opened
+
         with opened(layout, config, keygen.key_file(args)) as kg:
             was = _row(kg.clients(), args.name)
             now, done = set_client_disabled(layout, args.name, False)
@@ -152,6 +170,48 @@ def _switched(
     return 0
 
 
+def remove(args: argparse.Namespace) -> int:
+    """Take it out for good."""
+    from . import depends
+
+    layout, wait_s = Layout.open(args.site), settled.wait_s(args)
+    config = load(layout.config)
+    _client(config, args.name)
+    named = uses.of_client(tomllib.loads(config.text), args.name)
+    if named:
+        raise OperatorError(
+            f"{args.name} is named elsewhere in sealmq.toml: {uses.words(named)}",
+            "a client that is not there cannot be",
+            hint="take that out first; to have it out at once: sealmq client disable "
+            f"{args.site} {args.name}",
+        )
+    left = depends.on_client(layout, args.name)
+
+    async def over_socket(kg: KgClient) -> Applied:
+        remove_client(layout, args.name)
+        return await kg.reload()
+
+    def by_ourselves() -> Applied:
+        from sealmq.kg.local import opened
+
+        with opened(layout, config, keygen.key_file(args)) as kg:
+            return kg.apply(remove_client(layout, args.name))
+
+    done = keygen.ask(layout, over_socket, by_ourselves)
+    found = settled.settle(layout, wait_s, done.kseq)
+    if args.json:
+        said = {"name": args.name, "removed": True, "made": left.to_json()}
+        print(json.dumps(said | keygen.as_json(done) | found.to_json()))
+    else:
+        print(f"{args.name} is removed")
+        keygen.say_epochs(done)
+        for line in left.words():
+            print(f"it has left {line}")
+    # It is in no file any more, so the same command cannot ask again.
+    settled.check(found, f"{args.name} is removed", f"sealmq reload {args.site}")
+    return 0
+
+
 def rotate(args: argparse.Namespace) -> int:
     """A new secret, and its enrolment file."""
     layout, wait_s = Layout.open(args.site), settled.wait_s(args)
@@ -165,6 +225,8 @@ def rotate(args: argparse.Namespace) -> int:
         return _Done(True, was, await kg.reload(), await kg.enrol(args.name))
 
     def by_ourselves() -> _Done:
+        from sealmq.kg.local import opened
+
         with opened(layout, before, keygen.key_file(args)) as kg:
             was = _row(kg.clients(), args.name)
             done = kg.apply(raise_rotation(layout, args.name, was.get("rotation", 0)))

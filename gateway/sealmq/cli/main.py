@@ -32,6 +32,7 @@ COMMANDS = (
     "backup",
     "restore",
     "reopen",
+    "policy",
     "topic",
     "explain",
     "pub",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from sealmq.kg.core import list_labels
-from sealmq.kg.local import local
 from sealmq.kg.ops import MAX_HANDOVER_S
 from sealmq.kg.rekey import picked
 from sealmq.kg.store import KgStore
@@ -79,8 +79,12 @@ def run(args: argparse.Namespace) -> int:
         return await kg.rekey(names, args.handover)
 
     def by_ourselves() -> Applied:
-        with local(layout, config, keygen.key_file(args)) as kg:
-            return kg.rekey(names, args.handover, False)
+        from sealmq.kg.local import opened
+
+        with opened(layout, config, keygen.key_file(args)) as kg:
+            before = kg.apply(config)
+            done = kg.rekey(names, args.handover, False)
+            return replace(done, notes=before.notes + done.notes)
 
     done = keygen.ask(layout, over_socket, by_ourselves)
     found = settled.settle(layout, wait_s, done.kseq)

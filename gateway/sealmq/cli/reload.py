@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if told is not None:
         os.close(told)
     found = settled.settle(layout, _TAKEN_OVER_S, done.kseq, config.digest)
-    _tell(done, args)
+    _tell(done, layout, args)
     settled.check(found, "sealmq.toml is taken over", f"sealmq reload {args.site}")
     return OK
 
@@ -79,19 +79,23 @@ async def _keys(layout: Layout) -> Applied:
         return await kg.reload()
 
 
-def _tell(done: Applied, args: argparse.Namespace) -> None:
+def _tell(done: Applied, layout: Layout, args: argparse.Namespace) -> None:
     from sealmq.plain import plain
 
-    from . import keygen
+    from . import depends, keygen
 
+    gone = depends.labels_gone(layout, done.differences)
     if args.json:
         rows = [{**row._asdict(), "at_next_start": row.at_next_start} for row in done.differences]
-        print(json.dumps({"differences": rows} | keygen.as_json(done)))
+        told = {"differences": rows, "labels_gone": {n: m.to_json() for n, m in gone.items()}}
+        print(json.dumps(told | keygen.as_json(done)))
         return
     if not done.differences:
         print("nothing has changed in sealmq.toml since it was read last")
     for row in done.differences:
         print(plain(row.words()))
+    for line in depends.words(gone):
+        print(line)
     for client, label, why in done.left:
         print(f"{client} has left {label}: {why}")
     if done.epochs:

@@ -21,6 +21,8 @@ from sealmq.site.layout import Layout
 
 from .errors import NOT_KNOWN, OperatorError, UsageError
 
+__all__ = ["CODES", "NOT_KNOWN", "Settled", "add_wait", "check", "settle", "wait_s"]
+
 WAIT_S = 10.0
 _POLL_S = 0.02
 # Shorter than this, nobody needs to hear that it goes on.

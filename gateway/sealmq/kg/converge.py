@@ -90,8 +90,14 @@ class Converge:
                     self._over.add(old.number)
             self._put_label(old, new)
         for name, row in have.items():
-            if name not in want:
-                self._put_label(row, replace(row, removed=True))
+            if name in want:
+                continue
+            if not row.removed and not is_canary(name):
+                self.notes.append(
+                    f"label {name} is gone: topics that have it are closed to everybody until they "
+                    f"get another one; sealmq topic list SITE --label {name}"
+                )
+            self._put_label(row, replace(row, removed=True))
 
     def _put_label(self, old: LabelRow | None, new: LabelRow) -> None:
         if new != old:

@@ -28,14 +28,6 @@ def create(layout: Layout, config: Config, key: bytes) -> None:
 
 
 @contextmanager
-def local(layout: Layout, config: Config, key_file: Path | None = None) -> Iterator[Kg]:
-    """As `opened`, brought up to date with `config`."""
-    with opened(layout, config, key_file) as kg:
-        kg.apply(config)
-        yield kg
-
-
-@contextmanager
 def opened(layout: Layout, config: Config, key_file: Path | None = None) -> Iterator[Kg]:
     """A key generator on the site's store, as it was left.
 

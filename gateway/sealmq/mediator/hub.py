@@ -18,7 +18,7 @@ from sealmq.audit import Audit
 from sealmq.broker.promises import BrokerTakes
 from sealmq.families.engine import OFF, Conn, Decision, Engine
 from sealmq.families.following import Key
-from sealmq.families.records import Record, TopicLabel
+from sealmq.families.records import Record, TopicLabel, TopicReset
 from sealmq.kglink import KgError
 from sealmq.order import Order
 from sealmq.plain import plain
@@ -292,6 +292,9 @@ class Hub:
             log.warning("[limits] queue_messages and queue_kib are taken over at the next start")
         reloaded = self.engine.reload(config, enforce=config.policy.enforce)
         await self.commit(list(reloaded.records), urgent=True)
+        for record in reloaded.records:
+            if isinstance(record, TopicReset):
+                self.audit.write("topic-reset", topic=record.topic)
         self.config = config
         self.retained_bytes.most = config.limits.retained_mib << 20
         self.journal.most = config.limits.journal_mib << 20

@@ -18,7 +18,7 @@ from sealmq.near import near
 from sealmq_spec.const import U24
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
-from . import canary, values
+from . import canary, uses, values
 from .errors import ConfigError
 from .lines import line_of
 from .model import (
@@ -60,6 +60,9 @@ def parse(text: str, path: Path | None = None) -> Config:
         return replace(_config(doc, path), text=text)
     except ConfigError as error:
         error.line = line_of(text, error.key)
+        named = uses.of_label(doc, error.label) if error.label else []
+        if len(named) > 1:  # a label that was removed while it is in use
+            error.hint = f"{error.hint}; {len(named)} places name it: {uses.words(named)}"
         if path is not None:
             error.path = str(path)
         raise

@@ -12,15 +12,25 @@ class SiteError(Exception):
 
 
 class ConfigError(SiteError):
-    """sealmq.toml says something that cannot be. `key` is the dotted key, `line` counts from 1."""
+    """sealmq.toml says something that cannot be. `key` is the dotted key, `line` counts from 1.
+
+    label: the one that it names and that is not there.
+    """
 
     def __init__(
-        self, what: str, hint: str | None = None, *, key: str = "", line: int | None = None
+        self,
+        what: str,
+        hint: str | None = None,
+        *,
+        key: str = "",
+        line: int | None = None,
+        label: str = "",
     ) -> None:
         super().__init__(what, hint)
         self.what = what
         self.key = key
         self.line = line
+        self.label = label
         self.path = "sealmq.toml"
 
     def __str__(self) -> str:

@@ -88,7 +88,7 @@ def check_label(name: str, labels: Mapping[str, Label], key: str) -> None:
         hint = near(name, (*labels, *BUILT_IN))
         if not labels:
             hint += "; a new one goes below [labels]: NAME = []"
-        raise ConfigError(f"there is no label {name!r}", hint, key=key)
+        raise ConfigError(f"there is no label {name!r}", hint, key=key, label=name)
 
 
 def check_with(rule: Callable[[str], object], value: str, key: str) -> None:

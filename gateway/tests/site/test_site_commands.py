@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ from kg.helpers import MadeSite, make_site
 from sealmq.cli import enrolment as enrolment_file
 from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
+from sealmq.families.records import TopicLabel
 from sealmq.kg.core import Kg
 from sealmq.site.config import Config, load
+from sealmq.store import Store
 from sealmq_spec.identity import Identity
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing listens in these tests
@@ -358,6 +362,167 @@ def test_cut_off_anywhere_the_second_run_repairs(
     assert "new" in site.config.clients
     assert main(command) == 0
     assert json.loads((tmp_path / "f").read_text())["client"] == 9
+
+
+def test_several_clients_are_added_in_one_change(
+    site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = str(site.layout.root), tmp_path / "files"
+    out.mkdir()
+    rows = tmp_path / "rows.csv"
+    rows.write_text("label,name,suite\nm1-temp,hall-1,\nm1-ctrl,hall-2,chacha\n")
+    capsys.readouterr()
+    words = ["client", "add", root, "--from", str(rows), "-o", str(out), "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)["clients"]
+    assert [(r["name"], r["number"], r["label"], r["added"]) for r in told] == [
+        ("hall-1", 9, "m1-temp", True),
+        ("hall-2", 10, "m1-ctrl", True),
+    ]
+    for row in told:
+        file = Path(row["file"])
+        assert file == out / f"{row['name']}.sealmq.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert json.loads(file.read_text())["client"] == row["number"]
+        file.unlink()
+    assert main(words) == 0, "again: their files once more"
+    assert [r["added"] for r in json.loads(capsys.readouterr().out)["clients"]] == [False, False]
+    names = ["hall-3", "hall-4"]
+    assert main(["client", "add", root, *names, "--label", "m1-temp", "-o", str(out)]) == 0
+    assert {file.name for file in out.iterdir()} == {f"hall-{n}.sealmq.json" for n in range(1, 5)}
+    assert list(site.config.clients)[-4:] == ["hall-1", "hall-2", "hall-3", "hall-4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("name,label\nnew,m1-temp\nother,m1-tmp\n", "no label 'm1-tmp'"),
+        ("name,label\nnew,m1-temp\nnew,m1-temp\n", "new is there twice"),
+        ("name,label\nnew,m1-temp\n-x,m1-temp\n", "is no name"),
+        ("name,label\nnew,m1-temp,x\n", "line 2: not as many fields as columns"),
+        ("name,label\nnew\n", "line 2: not as many fields as columns"),
+        ("name,label\nnew,\n", "line 2: no name or no label"),
+        ("name,lable\nnew,m1-temp\n", "line 1: the columns are name, lable"),
+        ("name,label\n", "has no rows"),
+        ("", "the columns are none"),
+        ("name,label\nmonitor,m1-temp\n", "there already, with label 'monitor'"),
+    ],
+)
+def test_of_rows_with_one_fault_none_is_added(
+    text: str, what: str, site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, before = tmp_path / "rows.csv", site.layout.config.read_text()
+    rows.write_text(text)
+    root = str(site.layout.root)
+    assert main(["client", "add", root, "--from", str(rows), "-o", str(tmp_path)]) in (1, 2)
+    error = capsys.readouterr().err
+    assert what in error
+    assert "Traceback" not in error
+    assert site.layout.config.read_text() == before
+    assert [path.name for path in tmp_path.glob("*.sealmq.json")] == []
+
+
+def test_a_steward_is_added_who_is_named_already(site: MadeSite, tmp_path: Path) -> None:
+    """What counts is the file as it stands after the edit."""
+    text = site.layout.config.read_text()
+    text = text.replace('order = ["labels"]', 'order = ["labels", "purposes"]')
+    site.layout.config.write_text(text + '\n[families.purposes]\nstewards = ["dpo"]\n')
+    words = ["client", "add", str(site.layout.root), "dpo", "--label", "monitor"]
+    assert main([*words, "-o", str(tmp_path / "dpo.json")]) == 0
+    assert site.config.clients["dpo"].label == "monitor"
+
+
+def test_a_client_that_is_named_elsewhere_is_not_removed(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = '[[creation]]\nfilter = "a/#"\nclients = ["monitor"]\n'
+    site.layout.config.write_text(site.layout.config.read_text() + rule)
+    before = site.layout.config.read_text()
+    assert main(["client", "remove", str(site.layout.root), "monitor"]) == 1
+    error = capsys.readouterr().err
+    assert "monitor is named elsewhere in sealmq.toml: creation.0.clients" in error
+    assert "sealmq client disable" in error
+    assert site.layout.config.read_text() == before
+
+
+def test_a_client_that_is_removed_is_gone_and_comes_back_as_another(
+    site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(site.layout.root)
+    add = ["client", "add", root, "monitor", "--label", "monitor", "-o"]
+    assert main([*add, str(tmp_path / "a")]) == 0
+    capsys.readouterr()
+    assert main(["client", "remove", root, "monitor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["removed"], told["known"]) == (True, True)
+    assert [row["client"] for row in told["left"]] == ["monitor"]
+    assert "monitor" not in site.config.clients
+    assert main(["client", "remove", root, "monitor"]) == 1
+    assert "there is no client 'monitor'" in capsys.readouterr().err
+    assert main([*add, str(tmp_path / "b")]) == 0
+    old, new = (json.loads((tmp_path / name).read_text())["ps"] for name in "ab")
+    assert old != new
+
+
+def test_a_label_in_use_is_not_removed_without_a_word(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(site.layout.root)
+    assert main(["policy", "check", root]) == 0
+    assert "nothing in it has changed" in capsys.readouterr().out
+    text = site.layout.config.read_text()
+    site.layout.config.write_text(re.sub(r"(?m)^m1-temp = .*\n", "", text))
+    assert main(["policy", "check", root]) == 1
+    error = capsys.readouterr().err
+    assert "there is no label 'm1-temp'" in error
+    assert "places name it: labels." in error
+    # one that only topics have learned
+    site.layout.config.write_text(text.replace("[labels]\n", "[labels]\nold = []\n"))
+    assert main(["rekey", root, "--label", "old"]) == 0
+    site.layout.config.write_text(text)
+
+    async def learned() -> None:
+        store = Store.open(site.layout.mediator_db)
+        await store.commit([TopicLabel("a/b", "old", "monitor", 1), TopicLabel("c", "x", "y", 1)])
+        store.close()
+
+    asyncio.run(learned())
+    capsys.readouterr()
+    assert main(["policy", "check", root]) == 0
+    out = capsys.readouterr().out
+    assert "label old is gone, with it labelled topics (1): a/b" in out
+    assert main(["policy", "check", root, "--json"]) == 0
+    gone = json.loads(capsys.readouterr().out)["labels_gone"]
+    assert gone == {"old": {"topics": ["a/b"], "reservations": []}}
+    assert main(["topic", "list", root, "--label", "old", "--json"]) == 0
+    assert [t["topic"] for t in json.loads(capsys.readouterr().out)["topics"]] == ["a/b"]
+    # whatever command takes it over says so too
+    assert main(["rekey", root, "--label", "m1-temp"]) == 0
+    assert "label old is gone" in capsys.readouterr().out
+
+
+def test_a_topic_is_relabelled_while_the_site_is_down(
+    site: MadeSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(site.layout.root)
+    assert main(["topic", "relabel", root, "x/y", "m1-temp"]) == 0
+    assert site.config.topics["x/y"] == "m1-temp"
+    capsys.readouterr()
+    assert main(["topic", "relabel", root, "x/y", "m1-ctrl", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["was"], told["label"], told["known"]) == ("m1-temp", "m1-ctrl", True)
+    before = site.layout.config.read_text()
+    for words, code, what in (
+        (["relabel", root, "x/y", "m1-tmp"], 1, "there is no label 'm1-tmp'"),
+        (["relabel", root, "x/#", "m1-temp"], 1, "x/#"),
+        (["relabel", root, "$SYS/x", "m1-temp"], 1, "the protocol's own"),
+        (["relabel", root, "x/y", "none"], 2, "sealmq topic forget"),
+        (["forget", root, "x/y"], 1, "the site is not up"),
+        (["forget", root, "x/z"], 1, "x/z has no label"),
+    ):
+        assert main(["topic", *words]) == code, words
+        assert what in capsys.readouterr().err
+    assert site.layout.config.read_text() == before
 
 
 def test_client_list(site: MadeSite, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,64 @@
+"""Where sealmq.toml names a label or a client, beside the line that makes it: for whoever wants to
+take it out. Plain reading of the parsed file, which may be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+SHOWN = 5
+
+
+def of_label(doc: Mapping[str, Any], name: str) -> list[str]:
+    """Dotted keys of what names this label."""
+    found = [f"labels.{low}" for low, row in _rows(doc, "labels") if name in _list(row, "over")]
+    found += [f"clients.{who}" for who, row in _rows(doc, "clients") if _of(row, "label") == name]
+    found += [f"topics.{topic}" for topic, label in _rows(doc, "topics") if label == name]
+    found += [key for key, names in _lists(doc, "labels") if name in names]
+    return found
+
+
+def of_client(doc: Mapping[str, Any], name: str) -> list[str]:
+    """Dotted keys of what names this client, its own line not counted."""
+    found = [key for word in ("clients", "stewards") for key, names in _lists(doc, word)
+             if name in names]  # fmt: skip
+    for family, table in _rows(doc, "families"):
+        if name in (_of(table, "presubscribe") or {}):
+            found.append(f"families.{family}.presubscribe.{name}")
+    return found
+
+
+def words(keys: list[str]) -> str:
+    """The first few, and how many more."""
+    more = len(keys) - SHOWN
+    return ", ".join(keys[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rows(doc: Mapping[str, Any], table: str) -> list[tuple[str, Any]]:
+    found = doc.get(table)
+    return list(found.items()) if isinstance(found, Mapping) else []
+
+
+def _of(row: Any, key: str) -> Any:
+    return row.get(key) if isinstance(row, Mapping) else None
+
+
+def _list(row: Any, key: str) -> list[Any]:
+    found = row if isinstance(row, list) else _of(row, key)
+    return found if isinstance(found, list) else []
+
+
+# Lists of names under this word, in [[creation]] and in the families' tables, at any depth.
+def _lists(doc: Mapping[str, Any], word: str) -> Iterator[tuple[str, list[Any]]]:
+    left: list[tuple[str, Any]] = [(n, doc[n]) for n in ("creation", "families") if n in doc]
+    while left:
+        key, value = left.pop(0)
+        if isinstance(value, Mapping):
+            for name, inside in value.items():
+                if name == word and isinstance(inside, list):
+                    yield f"{key}.{name}", inside
+                else:
+                    left.append((f"{key}.{name}", inside))
+        elif isinstance(value, list):
+            left += [(f"{key}.{i}", row) for i, row in enumerate(value)]
