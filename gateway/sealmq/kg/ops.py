@@ -64,7 +64,7 @@ class Ops:
 
     def __init__(self, kg: Kg, config: Path, event: Event) -> None:
         self._kg, self._config, self._event = kg, config, event
-        self.peers: Callable[[], list[Peer]] = list
+        self.peers: tuple[Peer, ...] = ()
 
     def run(self, peer: Peer, op: object, fields: Fields) -> dict[str, Any]:
         """The answer's fields, or a KgRefusal."""
@@ -138,7 +138,7 @@ class Ops:
     # --- admin ------------------------------------------------------------------------------------
 
     def mediators(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        found = [p for p in self.peers() if p.mediator]
+        found = [p for p in self.peers if p.mediator]
         return {
             "mediators": [
                 {"mediator": p.mediator, "pid": p.pid, "kseq": p.kseq, "policy": p.policy}

@@ -63,7 +63,6 @@ class Server:
         self._connections: dict[int, dict[Connection, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        ops.peers = lambda: [connection.peer for connection in list(self._connections)]
 
     async def start(self) -> None:
         """Listen. Who may connect is decided then, what it may do for each request."""
@@ -118,6 +117,7 @@ class Server:
                 return
             self._connections[uid] = row
             row[connection] = None
+            self._told()
             await self._serve(connection, reader)
         except (OSError, TimeoutError, TooMuch, asyncio.IncompleteReadError) as error:
             log.info("connection of pid %d ends: %s", connection.peer.pid, _reason(error))
@@ -125,8 +125,13 @@ class Server:
             row.pop(connection, None)
             if not row and self._connections.get(uid) is row:
                 del self._connections[uid]
+            self._told()
             self._tasks.discard(task)
             writer.close()
+
+    # The operations run in another thread.
+    def _told(self) -> None:
+        self._ops.peers = tuple(one.peer for row in self._connections.values() for one in row)
 
     def _admit(self, connection: Connection, row: dict[Connection, None]) -> bool:
         peer = connection.peer

@@ -90,7 +90,7 @@ def test_whoever_can_only_read_the_site_s_folder_stops_no_edit(layout: Layout) -
     folder = os.open(layout.root, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        edit.add_client(layout, "b", "high")
+        edit.add_clients(layout, [edit.New("b", "high")])
     finally:
         os.close(folder)
     assert layout.lock_file("edit").stat().st_mode & 0o777 == 0o600
@@ -105,7 +105,7 @@ def test_an_edit_that_does_not_end_is_told_to_the_next(
             assert not again
         monkeypatch.setattr(edit, "PATIENCE_S", 0.1)
         with pytest.raises(SiteError, match="does not end") as caught:
-            edit.add_client(layout, "b", "high")
+            edit.add_clients(layout, [edit.New("b", "high")])
     assert ".edit.lock" in str(caught.value.hint)
 
 
