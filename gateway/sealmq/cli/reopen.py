@@ -38,7 +38,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reopen it, whether it is up or not."""
-    from sealmq.kg.local import local
+    from sealmq.kg.local import opened
     from sealmq.kglink import KgClient
     from sealmq.site.config import load
     from sealmq.site.layout import Layout
@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         return await kg.reopen()
 
     def by_ourselves() -> bool:
-        with local(layout, load(layout.config), keygen.key_file(args)) as kg:
+        config = load(layout.config)
+        with opened(layout, config, keygen.key_file(args)) as kg:
+            kg.apply(config)
             return kg.reopen()
 
     reopened = keygen.ask(layout, over_socket, by_ourselves)

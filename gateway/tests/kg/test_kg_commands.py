@@ -325,7 +325,7 @@ def test_what_only_reads_or_draws_keys_goes_by_the_policy_in_force(
 ) -> None:
     capsys.readouterr()
     site = str(wrong.layout.root)
-    assert main(["kg", "backup", site, str(tmp_path / "site.backup")]) == 0
+    assert main(["backup", site, str(tmp_path / "site.backup")]) == 0
     warned(capsys)
     assert main(["client", "list", site]) == 0
     assert "m1-temp-sensor" in warned(capsys)
