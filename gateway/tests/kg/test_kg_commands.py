@@ -369,7 +369,7 @@ def test_who_is_connected_and_says_nothing_is_not_known_to_have_taken_it(
 ) -> None:
     async def story() -> None:
         async with await KgClient.connect(site.layout.kg_socket) as kg:
-            await kg.hello(1)
+            await kg.hello(1, bytes(16))
             words = ("client", "disable", "monitor", "--timeout", "0.2", "--json")
             assert await asyncio.to_thread(sealmq, site, *words) == 27
             told = said(capsys)
