@@ -38,7 +38,16 @@ def test_the_same_again_changes_nothing(site: MadeSite, kg: Kg) -> None:
 def test_what_a_mediator_gets_is_no_root(site: MadeSite, store: KgStore, kg: Kg) -> None:
     provision(kg, "monitor")
     snapshot = kg.snapshot()
-    assert set(snapshot) == {"site", "kseq", "labels", "order", "clients", "records", "manifests"}
+    assert set(snapshot) == {
+        "site",
+        "kseq",
+        "labels",
+        "order",
+        "clients",
+        "records",
+        "manifests",
+        "closed",
+    }
     assert {frozenset(r) for r in snapshot["labels"]} == {
         frozenset(("number", "name", "suite", "epoch", "ek", "previous", "older"))
     }
