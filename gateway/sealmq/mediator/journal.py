@@ -5,7 +5,7 @@ when it is on this disk too, and is published again when the broker was lost. On
 all that waits, in a thread; entries lie in short segments, and a segment goes as a whole once the
 broker has saved. Nothing else ends what was acknowledged: when the journal is full, more is
 refused. What the broker has not acknowledged, or a client not released, is waited for five
-minutes, and half a minute when there is little room.
+minutes, and half a minute when there is little room, for all or for one client.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST = 128 * 1024 * 1024
 # One client's part of it: who fills it is refused before all are.
 SHARE = 4
 # How long an entry that is not acknowledged, or not released, holds its segment; the second when
-# the journal is more than half full.
+# the journal, or one client's part of it, is more than half full.
 LONGEST_S = 300.0
 HURRIED_S = 30.0
 SEGMENT_S = 5.0
@@ -306,12 +306,16 @@ class Journal:
     def _over(self, segment: Segment, now: float, up_since: float, saved: float | None) -> bool:
         since = max(segment.quiet, up_since)
         # Nothing of these was acknowledged, but a PUBREC that its client has not answered since.
-        patience = LONGEST_S if self._size <= self.most // 2 else HURRIED_S
-        if segment.open > 0 and now - since < patience:
+        if segment.open > 0 and now - since < self._patience():
             return False
         if self._saved is None:
             return now - since >= 2 * self._autosave_s
         return saved is not None and segment.quiet <= saved
+
+    # One client's open entry holds segments with the entries of others, whose part they fill.
+    def _patience(self) -> float:
+        part = max(self._shares.values(), default=0) * SHARE
+        return LONGEST_S if max(self._size, part) <= self.most // 2 else HURRIED_S
 
     def _drop(self, segment: Segment) -> None:
         self._segments.remove(segment)

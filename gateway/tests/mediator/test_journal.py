@@ -285,6 +285,25 @@ def test_with_little_room_a_client_that_releases_nothing_holds_others_up_for_hal
     run(story)
 
 
+def test_a_client_that_releases_nothing_does_not_use_up_the_part_of_another_one(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            w.journal.most = 8000
+            w.journal.broker_back([])
+            await w.journal.safe(w.put(b"never released", qos=2, client=7))
+            seq = w.put(b"x" * 2100, client=8)
+            await w.journal.safe(seq)
+            w.journal.acked(seq)
+            assert "this client" in str(w.journal.refuses(8))
+            w.saves(int(HURRIED_S / 5) + 4)
+            await _until(lambda: w.held() == [])
+            assert w.journal.refuses(8) is None
+
+    run(story)
+
+
 def test_what_cannot_be_written_yet_is_written_once_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
