@@ -66,6 +66,16 @@ def test_a_detached_site_serves_when_the_command_comes_back_and_is_gone_after_do
     assert (done.returncode, done.stdout) == (0, f"{site.path} was not up\n")
 
 
+def test_a_detached_site_serves_also_when_nobody_reads_what_the_command_says(site: Site) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [SEALMQ, "up", str(site.path), "--detach"]
+    with os.fdopen(writing, "wb") as nobody:
+        done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=60)
+    assert b"sealmq: " not in done.stderr
+    assert sealmq("status", site.path).returncode == 0
+
+
 @pytest.mark.parametrize("how", ["--detach", "--wait"])
 def test_a_port_in_use_ends_it_with_who_has_the_port(site: Site, how: str) -> None:
     with socket.create_server(("127.0.0.1", site.port)):
@@ -130,13 +140,16 @@ def test_reload_says_what_has_changed_and_a_mistake_changes_nothing(site: Site) 
     assert sealmq("reload", site.path).stdout.startswith("nothing has changed")
 
     before = site.toml.read_text()
-    site.edit("[labels]\n", "[labels]\nannex = []\n")
+    limits = "[limits]\nqueue_kib = 512\ntopics = 7\n\n"
+    site.edit("[labels]\n", f"{limits}[labels]\nannex = []\n")
     site.edit('on_denied = "notice"', 'on_denied = "disconnect"')
     site.edit("number = 1", "number = 2")
     done = sealmq("reload", site.path)
     assert done.returncode == 0, done.stderr
     assert 'mediator.on_denied: "notice" -> "disconnect"\n' in done.stdout
     assert "mediator.number: 1 -> 2 (from the next start on)\n" in done.stdout
+    assert "limits.queue_kib: 8192 -> 512 (from the next start on)\n" in done.stdout
+    assert "limits.topics: 1000 -> 7\n" in done.stdout
     assert "labels.annex: new, " in done.stdout
     # It counts at once: a client of the new label can be made, and is let in.
     site.enrol("newcomer", "annex")

@@ -11,6 +11,7 @@ import sys
 
 from sealmq.kg.errors import KgRefusal
 from sealmq.kglink import KgClient, KgError
+from sealmq.plain import plain
 from sealmq.site.config import Config, load, loads
 from sealmq.site.errors import ConfigError
 from sealmq.site.layout import Layout
@@ -65,6 +66,6 @@ async def _asked(layout: Layout) -> str | None:
 def warn(fault: ConfigError | KgError | KgRefusal) -> None:
     """Say on stderr what keeps sealmq.toml from counting."""
     text = " ".join(str(fault).split())
-    print(f"sealmq: warning: {text}; this goes by the policy in force", file=sys.stderr)
+    print(f"sealmq: warning: {plain(text)}; this goes by the policy in force", file=sys.stderr)
     if fault.hint:
-        print(f"hint: {fault.hint}", file=sys.stderr)
+        print(f"hint: {plain(fault.hint)}", file=sys.stderr)

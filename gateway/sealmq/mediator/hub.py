@@ -389,7 +389,8 @@ class Hub:
             connection.keys_changed(before)
             if connection.state == "closed":
                 ended.add(task_of(connection.client.name))
-        self._last_of = [task for task in self._tasks if task.get_name() in ended]
+        left = (task for task in self._tasks if task.get_name() in ended)
+        self._last_of = [*(task for task in self._last_of if not task.done()), *left]
         if ring.closed != self.engine.closed:
             self._close_site(ring.closed)
         self.spawn(self.sessions.sweep(), "old sessions")

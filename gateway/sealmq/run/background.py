@@ -51,19 +51,28 @@ def detach(layout: Layout, work: Work, say: Say, tell: Say) -> int:
 
 def _hear(pid: int, words: BinaryIO, say: Say, tell: Say) -> int:
     ended = False
+    unread: BrokenPipeError | None = None
     try:
         for line in words:
             kind, text = json.loads(line)
             if kind == "ready":
-                return 0
-            (tell if kind == "tell" else say)(text)
-        ended = True
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) or 1
+                break
+            if unread is None:
+                try:
+                    (tell if kind == "tell" else say)(text)
+                except BrokenPipeError as error:  # `| grep -q up`: the site does not end with that
+                    unread = error
+        else:
+            ended = True
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) or 1
     except BaseException:
         if not ended:  # Ctrl-C: what we have started and nobody has seen serve goes with us
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
         raise
+    if unread is not None:
+        raise unread
+    return 0
 
 
 def _child(work: Work, log: LogFile, writing: int) -> None:

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 from .model import Config
 
 # Read when a process starts, and not again.
-_AT_START = ("site", "broker", "mediator", "policy.order")
+_AT_START = (
+    "site",
+    "broker",
+    "mediator",
+    "policy.order",
+    "limits.queue_messages",
+    "limits.queue_kib",
+)
 _LIVE = ("mediator.on_denied",)
 # What follows from other keys, and what they were read from.
 _DERIVED = ("below", "text")

@@ -25,7 +25,7 @@ NO_ATTACK = {
     "unsupported": "a newer or another implementation",
     "nokey": "no root: policy in other words",
     "full": "no place was left for one more connection",
-    "retained-full": "as many retained topics as one client or label may have",
+    "retained-full": "as many bytes of retained messages as one client may have",
     "sessions-full": "as many kept sessions as one client may have",
     "changed": "the client was disabled or had new keys while it connected",
     "disabled": "a will of a client that was disabled, rotated or relabelled",
