@@ -6,7 +6,7 @@ For families that need to know a topic's label; each has its own, fed by `config
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .api import Policy, Record, TopicLabel, TopicReset
 
@@ -22,7 +22,8 @@ def weight(topic: str) -> int:
 class TopicLabels:
     """The labels of topics, and which of them a change reached.
 
-    `of_client`, `of_label`: how much the learned topics of each weigh, those that are there now.
+    `of_client`, `of_label`: how much the learned topics of each weigh, those that are there now; of
+    a client that was removed they weigh for its label alone.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,7 @@ class TopicLabels:
         self.learned: dict[str, TopicLabel] = {}
         self.of_client: Counter[str] = Counter()
         self.of_label: Counter[str] = Counter()
+        self._since: Mapping[str, int] = {}
 
     def configure(self, config: Policy) -> list[str]:
         """Topics whose fixed label is another one now. `none` fixes nothing (section 3.2)."""
@@ -57,12 +59,23 @@ class TopicLabels:
             self._weigh(record, -1)
         return record is not None
 
+    def bearers(self, since: Mapping[str, int]) -> None:
+        """Since when (Unix ms) the clients bear their names: one before that was another client."""
+        names = [n for n in self.of_client if since.get(n, 0) != self._since.get(n, 0)]
+        self._since = dict(since)
+        for name in names:
+            del self.of_client[name]
+        for record in self.learned.values() if names else ():
+            if record.client in names:
+                self._weigh_client(record, 1)
+
     def _weigh(self, record: TopicLabel, sign: int) -> None:
-        much = sign * weight(record.topic)
-        for table, key in ((self.of_client, record.client), (self.of_label, record.label)):
-            table[key] += much
-            if not table[key]:
-                del table[key]
+        _add(self.of_label, record.label, sign * weight(record.topic))
+        self._weigh_client(record, sign)
+
+    def _weigh_client(self, record: TopicLabel, sign: int) -> None:
+        if record.at_ms >= self._since.get(record.client, 0):
+            _add(self.of_client, record.client, sign * weight(record.topic))
 
     def of(self, topic: str) -> str | None:
         """σ(t), or None when nobody has published there."""
@@ -71,3 +84,9 @@ class TopicLabels:
             return fixed
         learned = self.learned.get(topic)
         return None if learned is None else learned.label
+
+
+def _add(table: Counter[str], key: str, much: int) -> None:
+    table[key] += much
+    if not table[key]:
+        del table[key]

@@ -221,6 +221,21 @@ def test_topics_that_are_there_now_count_towards_a_limit_and_forgotten_ones_do_n
     assert not site.publish("m1-temp-sensor", "h").allow
 
 
+def test_a_new_client_of_a_removed_one_s_name_may_create_as_many_topics_as_any_other() -> None:
+    site = Site("[limits]\ntopics = 2\nlabel_topics = 3\n" + FACTORY)
+    name = "m1-temp-sensor"
+    site.engine.apply([TopicLabel(topic, "m1-temp", name, 1000) for topic in "ab"])
+    assert site.publish(name, "c").rule == "labels.create.client-full"
+    site.engine.noted({name: 2000})
+    site.engine.apply([TopicLabel("c", "m1-temp", name, 2000)])
+    assert site.publish(name, "d").rule == "labels.create.label-full", "the old are there"
+    site.reload("[limits]\ntopics = 2\nlabel_topics = 9\n" + FACTORY)
+    assert site.publish(name, "d").allow
+    site.engine.noted({name: 2000, "monitor": 3000})
+    site.engine.apply([TopicLabel("e", "m1-temp", name, 2001)])
+    assert site.publish(name, "f").rule == "labels.create.client-full"
+
+
 @pytest.mark.parametrize(("size", "counts"), [(1, 1), (128, 1), (129, 2), (1024, 8)])
 def test_a_long_topic_counts_several_times(size: int, counts: int) -> None:
     text = "[limits]\ntopics = 10\n" + FACTORY

@@ -86,6 +86,10 @@ class Labels(Family):
                 self._resets.discard(record.topic)
         return [_topic(topic) for topic in self._topics.apply(records)]
 
+    def noted(self, since: Mapping[str, int]) -> bool:
+        self._topics.bearers(since)
+        return False
+
     def label_of(self, topic: str) -> str | None:
         """σ(t), or None when nobody has published there."""
         return self._topics.of(topic)
