@@ -153,8 +153,9 @@ def is_out(enrolment: Path) -> bool:
 
     async def run() -> None:
         async with asyncio.timeout(WAIT_S):
-            async with Client.from_enrolment(enrolment, f"{enrolment}.state"):
-                pass
+            client = Client.from_enrolment(enrolment, f"{enrolment}.state")
+            await client.connect(within=0)
+            await client.disconnect()
 
     try:
         asyncio.run(run())
