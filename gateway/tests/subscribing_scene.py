@@ -97,6 +97,7 @@ class Scene:
             now_ms=lambda: self.site.now,
             by_policy={},
             changing={},
+            rewriting=None,
             due={},
         )
         self.hub._follow_some = lambda: Hub._follow_some(cast(Hub, self.hub))

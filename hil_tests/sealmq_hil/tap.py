@@ -30,6 +30,8 @@ from .errors import RigError
 from .nonces import Book
 
 _RECORDS = b"@sm1/"
+# Where a mediator tries what the broker takes: no envelopes.
+_TRIED = b"@sealmq/"
 
 
 class Cipher:
@@ -89,7 +91,7 @@ class Envelopes:
         """One PUBLISH from the broker."""
         if topic.startswith(_RECORDS):
             self._record(payload)
-        elif payload and not self._envelope(topic, payload):
+        elif payload and not topic.startswith(_TRIED) and not self._envelope(topic, payload):
             # Its record may be on its way still.
             self._waiting.append((topic, payload))
 

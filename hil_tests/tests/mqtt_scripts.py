@@ -536,7 +536,7 @@ DIFFERENT: dict[str, Different] = {
     ),
     "reserved-topics": Different(
         "a connect\na sub $other/x 1\nb connect\nb send $other/x hi 1\nb settle",
-        f"a told {_IN}\na told suback 1 80\nb told {_IN}",
+        f"a told {_IN}\na told suback 1 80\nb told {_IN}\nb told puback 1",
         ("labels.subscribe.reserved", "mediator.publish.denied"),
     ),
     "reserved-filters": Different(
@@ -546,7 +546,7 @@ DIFFERENT: dict[str, Different] = {
     ),
     "topic-length": Different(
         "a connect\na sub t/# 1\nb connect\nb send t/~1100 hi 1\nb settle",
-        _TWO,
+        _TWO + "b told puback 1",
         ("mediator.publish.malformed",),
     ),
     "payload-length": Different(

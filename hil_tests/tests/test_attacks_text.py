@@ -99,7 +99,7 @@ def test_a_policy_that_others_may_write_is_not_taken_over(site: Site) -> None:
     ):
         before = path.stat().st_mode & 0o7777
         path.chmod(mode)
-        for words in (("up", site.path), ("topic", "list", site.path)):
+        for words in (("up", site.path), ("policy", "check", site.path)):
             done = sealmq(*words)
             assert done.returncode == 1
             assert who in done.stderr, done.stderr

@@ -71,6 +71,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     adding.add_argument("site", metavar="SITE", help="the site's folder")
     adding.add_argument("name", metavar="NAME", nargs="*", help="the client's name, or several")
+    adding.intermixed = True
     adding.add_argument("--label", help="its label in sealmq.toml")
     adding.add_argument("--kind", choices=KINDS, help="default: device")
     adding.add_argument("--suite", choices=tuple(SUITES), help="default: ccm")

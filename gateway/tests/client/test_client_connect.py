@@ -313,7 +313,7 @@ def test_silence_is_a_typed_error() -> None:
         peer.knobs.say_nothing = True
         options = Options(connect_timeout=0.2)
         with pytest.raises(ConnectFailed, match=r"0\.2 s"):
-            await client_of(peer, options=options).connect()
+            await client_of(peer, options=options).connect(within=0)
 
     play(story)
 

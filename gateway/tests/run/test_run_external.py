@@ -95,6 +95,7 @@ def test_an_external_broker_is_used_and_none_started(
         "note": "external",
         "kind": "external",
         "version": None,
+        "closed": None,
     }
     assert site.status()["code"] == 0
     assert "(external)" in up.out.read_text()

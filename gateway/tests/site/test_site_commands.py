@@ -387,8 +387,9 @@ def test_several_clients_are_added_in_one_change(
         file.unlink()
     assert main(words) == 0, "again: their files once more"
     assert [r["added"] for r in json.loads(capsys.readouterr().out)["clients"]] == [False, False]
-    names = ["hall-3", "hall-4"]
-    assert main(["client", "add", root, *names, "--label", "m1-temp", "-o", str(out)]) == 0
+    # Options may stand anywhere.
+    words = ["client", "add", root, "--label", "m1-temp", "hall-3", "-o", str(out), "hall-4"]
+    assert main(words) == 0
     assert {file.name for file in out.iterdir()} == {f"hall-{n}.sealmq.json" for n in range(1, 5)}
     assert list(site.config.clients)[-4:] == ["hall-1", "hall-2", "hall-3", "hall-4"]
 
