@@ -176,7 +176,7 @@ class World:
         self._told(plot.SUBSCRIBE_OTHER, "subscribe", "")
         self._refused("packet-refused", plot.REPLAY_PUBLISH)
         self._refused("packet-refused", plot.CHANGE_M2)
-        self._told(plot.CHANGE_M2, "publish", "arm angle 6 degrees #5")
+        self.say(plot.CHANGE_M2.who, "notice", rule=plot.CHANGE_M2.rule)
         self._refused("connect-refused", plot.REPLAY_CONNECT)
         new = plot.FIRST_PUBLISH
         self.record("topic-labelled", client=new.who, topic=new.topic, label="m1-ctrl")

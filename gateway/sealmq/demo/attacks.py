@@ -42,14 +42,21 @@ class Stage:
     numbers: dict[str, int]
     mediator_port: int
 
-    def device_line(self, name: str) -> Line:
-        """The live connection of a device, at the network's tap."""
-        mine = f"sealmq-{self.numbers[name]}"
+    async def device_line(self, name: str) -> Line:
+        """The live connection of a device, at the network's tap; one that ended comes back."""
+        for _ in range(int(SEEN_S * 10)):
+            line = self._device_line(f"sealmq-{self.numbers[name]}")
+            if line is not None:
+                return line
+            await asyncio.sleep(0.1)
+        raise DemoError(f"{name} has no connection to the mediator")
+
+    def _device_line(self, mine: str) -> Line | None:
         for line in reversed(self.network.lines):
             connect = _connect(line)
             if line.open and connect is not None and connect.client_id == mine:
                 return line
-        raise DemoError(f"{name} has no connection to the mediator")
+        return None
 
     def reader_line(self, name: str) -> Line:
         """The mediator's live connection to the broker that serves a client."""
@@ -196,14 +203,14 @@ async def give_back(stage: Stage, attempt: Attempt) -> Result:
 
 
 async def replay_publish(stage: Stage, attempt: Attempt) -> Result:
-    line = stage.device_line(attempt.who)
+    line = await stage.device_line(attempt.who)
     frame, _ = await _latest(line, True, attempt.topic)
     await line.inject(True, frame)
     return await _seen(stage, attempt, "packet-refused")
 
 
 async def replay_connect(stage: Stage, attempt: Attempt) -> Result:
-    frame = stage.device_line(attempt.who).to_server[0]
+    frame = (await stage.device_line(attempt.who)).to_server[0]
     _, writer = await asyncio.open_connection("127.0.0.1", stage.mediator_port)
     writer.write(frame)
     await writer.drain()
@@ -213,7 +220,7 @@ async def replay_connect(stage: Stage, attempt: Attempt) -> Result:
 
 
 async def change_m2(stage: Stage, attempt: Attempt) -> Result:
-    line = stage.device_line(attempt.who)
+    line = await stage.device_line(attempt.who)
     _change_next(stage.network, line, True, attempt.topic)
     return await _seen(stage, attempt, "packet-refused")
 

@@ -81,7 +81,7 @@ class Board:
             readers = found.readers if found is not None else self._early.setdefault(key, [])
             readers.append(client)
         elif event["ev"] == "again":
-            self.line(f"{client} could not connect and tries again: {event['why']}")
+            self.line(f"{client} has no connection and tries again: {event['why']}")
 
     def audited(self, record: Record) -> None:
         """The audit log has a new record."""

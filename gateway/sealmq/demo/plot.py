@@ -73,8 +73,8 @@ REPLAY_PUBLISH = Attempt(
 )
 REPLAY_CONNECT = Attempt(
     "replay-connect",
-    "network: the CONNECT of m1-control-panel once more",
-    "m1-control-panel",
+    "network: the CONNECT of m2-control-panel once more",
+    "m2-control-panel",
     "",
     BEHIND,
 )

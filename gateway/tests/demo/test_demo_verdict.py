@@ -135,7 +135,7 @@ def test_the_replayed_publish_was_forwarded(world: World) -> None:
 
 
 def test_the_replayed_connect_reached_the_broker(world: World) -> None:
-    world.extra_streams.append((world.hello("m1-control-panel"), b"\x20\x02\0\0"))
+    world.extra_streams.append((world.hello(plot.REPLAY_CONNECT.who), b"\x20\x02\0\0"))
     assert "2 connections" in failed(world, plot.REPLAY_CONNECT.name)[0]
 
 

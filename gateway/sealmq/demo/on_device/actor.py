@@ -55,8 +55,6 @@ class Actor:
     def run(self) -> None:
         c = self.client
         self._connect()
-        for filt in self.filters:
-            c.subscribe(filt, 1, self.purpose)
         if self.begin:
             self.begin(self)
         say("ready", client=c.ident.client, kg_time=c.has_kg_time())
@@ -69,8 +67,11 @@ class Actor:
                 if not line:
                     break
                 self._obey(json.loads(line))
-            while c.check_msg():
-                pass
+            try:
+                while c.check_msg():
+                    pass
+            except OSError as e:
+                self._lost(e)
             self._told()
             if self._going and self.act and _ticks_diff(_ticks_ms(), due) >= 0:
                 due = _ticks_add(_ticks_ms(), self.every_ms)
@@ -83,6 +84,8 @@ class Actor:
         for left in range(_TRIES - 1, -1, -1):
             try:
                 self.client.connect()
+                for filt in self.filters:
+                    self.client.subscribe(filt, 1, self.purpose)
                 return
             except (OSError, SealError) as e:
                 if not left:
@@ -90,12 +93,21 @@ class Actor:
                 say("again", why=str(e), **{"class": type(e).__name__})
                 time.sleep(1)
 
+    # The connection ended, as when a packet was changed on its way: what was stored goes out again.
+    def _lost(self, e: "Exception") -> None:
+        say("again", why=str(e), **{"class": type(e).__name__})
+        self._connect()
+        self.client.resend()
+
     # A number in each text, so that no two readings are alike.
     def publish(self, topic: str, text: str, qos: int) -> None:
         self.number += 1
         text = "%s #%d" % (text, self.number)
         try:
-            self.client.publish(topic, text, qos=qos)
+            try:
+                self.client.publish(topic, text, qos=qos)
+            except OSError as e:
+                self._lost(e)
         except SealError as e:
             self._refused("publish", e, topic, text)
         else:
