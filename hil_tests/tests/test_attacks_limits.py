@@ -171,6 +171,12 @@ def test_a_client_retains_so_many_bytes_and_no_more(place: Place) -> None:
     assert retained("t/2", 100_000)
     assert retained("t/1", 0), "a clear"
     assert retained("t/3", 600_000)
+    peer.publish("t/4", b"x" * 340_000, 0, True)
+    peer.settle()
+    peer.disconnect()
+    peer.connect(will=Will(f"t/1:{'w' * 15_000}:1:r"))
+    assert not peer.welcome, "nor does a will"
+    until("the record", lambda: place.site.audit("connect-refused", rule=RETAINED_FULL))
 
 
 @pytest.mark.parametrize(

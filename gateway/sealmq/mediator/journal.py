@@ -113,12 +113,16 @@ class Journal:
 
     def refuses(self, client: int) -> str | None:
         """Why nothing more is taken from this client; None when it is."""
-        if self.failing is None and self._shares[client] * SHARE > self.most:
+        if self.failing is None and self.over(client):
             return (
                 f"the broker has not saved the last {self._shares[client] >> 20} MiB of this "
                 "client yet; that is all that it may have in the journal"
             )
         return self.failing
+
+    def over(self, client: int) -> bool:
+        """Whether this client has used up its part."""
+        return self._shares[client] * SHARE > self.most
 
     def append(self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int = 0) -> int:
         """Takes an entry; its number, which is on disk once `durable` has reached it. 0: none.

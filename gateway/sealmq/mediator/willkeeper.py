@@ -116,7 +116,8 @@ class WillKeeper:
                 hub.retained.published(it.topic, will.client, place, None)
             losses = hub.house.losses
             seq = 0
-            if will.qos:
+            # A will is acknowledged to nobody: beyond its client's part it goes without a journal.
+            if will.qos and not hub.journal.over(will.client):
                 seq = hub.journal.append(topic, payload, will.qos, will.retain, will.client)
             try:
                 await hub.messages.publish(topic, payload, will.qos, will.retain)
@@ -128,6 +129,8 @@ class WillKeeper:
                 await asyncio.sleep(_RETRY_S)
                 await hub.house.ready.wait()
             else:
+                if will.retain:
+                    hub.retained_bytes.took(it.topic, will.client, len(payload))
                 await hub.journal.safe(seq)
                 if hub.house.losses == losses:
                     return True

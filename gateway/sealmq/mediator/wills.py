@@ -39,6 +39,8 @@ async def accept_will(conn: Connection, will: Will) -> WillRecord:
         decision = conn.publishing.ask(packet, opened, now_ms)
     if not decision.allow or decision.label is not None:
         raise Denied(f"the will's topic: {decision.reason}")
+    if will.retain:
+        hub.retained_bytes.check(decision.topic, conn.client.number, len(will.payload))
     record = WillRecord(
         conn.client.number,
         conn.client_id,

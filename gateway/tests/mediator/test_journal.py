@@ -385,6 +385,7 @@ def test_a_client_that_fills_its_share_is_refused_and_no_other(tmp_path: Path) -
             w.journal.acked(seq)
             assert "this client" in str(w.journal.refuses(7))
             assert w.journal.refuses(8) is None
+            assert (w.journal.over(7), w.journal.over(8)) == (True, False)
             assert w.told == []
             w.tick(SEGMENT_S + 1)
             w.saves(4)
