@@ -69,7 +69,7 @@ def test_a_detached_site_serves_when_the_command_comes_back_and_is_gone_after_do
 def test_a_detached_site_serves_also_when_nobody_reads_what_the_command_says(site: Site) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [SEALMQ, "up", str(site.path), "--detach"]
+    command = [str(SEALMQ), "up", str(site.path), "--detach"]
     with os.fdopen(writing, "wb") as nobody:
         done = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=60)
     assert b"sealmq: " not in done.stderr
