@@ -69,7 +69,7 @@ CALL_S = 10.0
 # Re-reading a large policy draws many keys.
 RELOAD_S = 120.0
 # For mediators that are to hear of what was lent.
-LENT_S = 2.0
+LENT_TRIES, LENT_PAUSE_S = 200, 0.01
 # struct ucred: pid, uid, gid (unix(7)).
 _CRED = struct.Struct("3i")
 
@@ -268,14 +268,14 @@ class KgClient:
     async def lend(self, client: str) -> tuple[dict[str, Any], bytes]:
         """(enrolment, dump of a provisioned sealmq_spec Identity) to act as that client.
 
-        Returns once the mediators know the generation that was lent, or after LENT_S: one that has
-        not heard of it yet would refuse its proof.
+        Returns once the mediators know the generation that was lent, or after two seconds: one
+        that has not heard of it yet would refuse its proof.
         """
         got = await self._call("lend", client=client)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LENT_S):
-                while any(row["kseq"] < got["kseq"] for row in await self.mediators()):
-                    await asyncio.sleep(0.01)
+        for _ in range(LENT_TRIES):
+            if all(row["kseq"] >= got["kseq"] for row in await self.mediators()):
+                break
+            await asyncio.sleep(LENT_PAUSE_S)
         return got["enrolment"], bytes.fromhex(got["identity"])
 
     async def clients(self) -> list[dict[str, Any]]:
