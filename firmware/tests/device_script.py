@@ -46,6 +46,9 @@ c = client()
 """
 
 
+_SOURCES = ("firmware", "shared_spec")
+
+
 def folders(interpreter: str, script: str = "") -> list[Path]:
     """Where an interpreter finds the device's packages: their sources, or what ships, built into
     the folder that SEALMQ_MPY names. A script that reaches into modules which are no files of
@@ -53,13 +56,17 @@ def folders(interpreter: str, script: str = "") -> list[Path]:
     built = os.environ.get("SEALMQ_MPY")
     if built and interpreter in ARCHS:
         folder = Path(built) / ARCHS[interpreter]
-        reached = re.findall(r"^(?:from|import) (sealmq_\w+)\.(\w+)( as)?", script, re.MULTILINE)
+        reached = re.findall(r"^ *(?:from|import) (sealmq_\w+)\.(\w+)( as)?", script, re.MULTILINE)
+        names = re.findall(r"^ *from (sealmq_\w+) import (\w+)$", script, re.MULTILINE)
+        for package, name in names:
+            if any((ROOT / root / package / f"{name}.py").exists() for root in _SOURCES):
+                reached.append((package, name, ""))
         private = re.search(r"[a-z]\._[a-z]", script)
         if not private and all(
             any(folder.glob(f"{p}/{m}.mpy*")) and not inside for p, m, inside in reached
         ):
             return [folder]
-    return [ROOT / "firmware", ROOT / "shared_spec", ROOT / "build" / "micropython" / "lib"]
+    return [*(ROOT / root for root in _SOURCES), ROOT / "build" / "micropython" / "lib"]
 
 
 class Board:
