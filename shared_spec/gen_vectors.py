@@ -1,6 +1,6 @@
-"""Writes vectors/ from the text of SPEC.md; with --check it compares the committed files instead.
+"""Writes vectors/ and the transcript in SPEC.md from the text of SPEC.md; --check compares them.
 
-    gen_vectors.py [--check] [--dir DIR]
+    gen_vectors.py [--check] [--dir DIR] [--document FILE]
 
 Independent of sealmq_spec: see vectorgen/. Everything comes from one seed, so that two runs give
 the same files.
@@ -28,6 +28,7 @@ from vectorgen import (  # noqa: E402
     cases_records,
     cases_session,
     cases_time,
+    transcript,
 )
 from vectorgen.case import Cases  # noqa: E402
 
@@ -73,10 +74,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     parser.add_argument("--dir", type=Path, default=HERE / "vectors")
+    parser.add_argument("--document", type=Path, default=HERE / "SPEC.md")
     args = parser.parse_args()
     wanted = files()
+    document = args.document.read_text(encoding="utf-8")
+    written = transcript.put(document)
     if args.check:
         found = differences(args.dir, wanted)
+        if document != written:
+            found.append(f"the transcript in {args.document.name} differs")
         print("\n".join(found) or f"{len(wanted) - 1} vectors are as generated")
         return 1 if found else 0
     args.dir.mkdir(parents=True, exist_ok=True)
@@ -84,6 +90,7 @@ def main() -> int:
         (args.dir / spare).unlink()
     for name, text in wanted.items():
         (args.dir / name).write_text(text, encoding="utf-8")
+    args.document.write_text(written, encoding="utf-8")
     print(f"{len(wanted) - 1} vectors in {args.dir}")
     return 0
 

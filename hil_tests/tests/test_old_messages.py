@@ -1,4 +1,4 @@
-"""Messages old by nature stay readable: wills, retained and queued ones (SPEC.md 6.3)."""
+"""Messages old by nature stay readable: wills, retained and queued ones (GATEWAY.md G2)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Handing(World):
     DEFENCES: ClassVar[dict[str, str]] = {
         "hold": "a mediator holds back what C cannot open until the answer has passed (§8)",
         "record-before-message": "the record that opens an epoch comes before its messages (§4.4)",
-        "old-epoch-resealed": "what the broker still has of an old epoch is sealed anew (§6.3)",
+        "old-epoch-resealed": "what the broker still has of an old epoch is sealed anew (G2)",
         "publish-again": "what was refused for its epoch is published once more (§7.4)",
     }
 

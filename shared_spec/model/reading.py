@@ -1,4 +1,4 @@
-"""From mediator through broker to reader (§3.3, §6.2, §6.3): live, retained, will, queued.
+"""From mediator through broker to reader (§3.3, §6.2, G2): live, retained, will, queued.
 
 An honest publisher C, an honest mediator M and a reader; the broker and the network have every m3.
 In one of two starts there is a dishonest mediator M2 too: it has EK and so seals what it likes,
@@ -62,7 +62,7 @@ class Reading(World):
         "m3-binds-how": "m3's associated data has how (§3.3)",
         "s2-fresh": "a reader takes an m3 within W of its sealing (§6.2, step 3)",
         "reader-life": "a reader holds age against life (§6.2, step 5)",
-        "rewrap-life": "a mediator seals again only what is alive (§6.3)",
+        "rewrap-life": "a mediator seals again only what is alive (G2)",
         "reader-window": "a ctr is taken once, but retained (§6.2, step 7)",
         "window-floors": "a window that is dropped leaves floors behind (§6.2, step 7)",
         "window-after-tags": "nothing is remembered before both tags verify (§6.2, step 7)",

@@ -39,7 +39,7 @@ class Secrecy(World):
         "link-root-each": "each client has a link root with each mediator (§1.1, §7.2)",
         "link-root-own": "link roots are drawn for a client, not derived from the label (§1.1)",
         "provision-from-ps": "ps is a client's own; no other client has it (§7.1)",
-        "roots-by-label": "an answer has the roots of σ(c) alone (§3.5, §7.2)",
+        "roots-by-label": "an answer has the roots of σ(c) alone (G9, §7.2)",
         "kg-time-from-ps": "KG time is sealed under ps, not under a link root (§7.3)",
     }
 

@@ -1,4 +1,4 @@
-"""A dishonest client at an honest mediator (§6.1, steps 4 to 6; claims 5, 15, 16).
+"""A dishonest client at an honest mediator (§6.1, G1; claims 5, 15, 16).
 
 B has the label's roots, as its neighbour C has, and a link of its own. It puts into its m2 whatever
 m1 it can make or has seen. What B says as itself is B's right. It may not speak as C, wear out C's

@@ -103,7 +103,7 @@ class Kg:
         self.public.add((hidden, PadOf(source, self.pad(n, epoch, next(self._kid)))))
 
     def revoke(self, label: int) -> set[Root]:
-        """A client leaves (SPEC.md 8.1)."""
+        """A client leaves (GATEWAY.md G7)."""
         return self.rekey(self.downset(label))
 
     def join(self, upper: int, lower: int) -> None:
@@ -116,7 +116,7 @@ class Kg:
                 self._publish(self.root[n], n, self.epoch[n], self.root[top])
 
     def cut(self, upper: int, lower: int) -> set[Root]:
-        """The order loses an edge (SPEC.md 8.1)."""
+        """The order loses an edge (GATEWAY.md G7)."""
         at_and_below = self.downset(lower)
         self.order[upper].remove(lower)
         self.below = closure(self.order)

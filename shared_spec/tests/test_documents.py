@@ -58,7 +58,26 @@ def test_the_readme_names_every_operation() -> None:
     assert {op for op in used if not any(fnmatch.fnmatch(op, n) for n in named)} == set()
 
 
-@pytest.mark.parametrize("name", ["README.md", "THREATS.md", "REKEYING.md"])
+DOCUMENTS = ("SPEC.md", "GATEWAY.md", "PURPOSES.md", "README.md", "THREATS.md", "REKEYING.md")
+
+
+def sections() -> set[str]:
+    """4.1, G2, P3: what the three documents of the protocol have."""
+    found = set()
+    for name in DOCUMENTS[:3]:
+        text = (SPEC / name).read_text(encoding="utf-8")
+        found |= set(re.findall(r"^##+ ([GP]?\d+(?:\.\d+)?|[AB]) ", text, re.M))
+    return found
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, "model/README.md"])
+def test_cited_sections_exist(name: str) -> None:
+    text = (SPEC / name).read_text(encoding="utf-8")
+    cited = set(re.findall(r"§(\d+(?:\.\d+)?)|\b([GP]\d)\b", text))
+    assert {a or b for a, b in cited} - sections() == set()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name: str) -> None:
     text = (SPEC / name).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):

@@ -1,4 +1,4 @@
-"""Who leaves a label, and which labels get a new epoch for it (SPEC.md 8.1). Pure.
+"""Who leaves a label, and which labels get a new epoch for it (GATEWAY.md G7). Pure.
 
 Whoever was at a label holds the roots of that label and of all below it. So these get a new epoch
 in the transaction that ends the client's link roots; what the order was until then stands in the

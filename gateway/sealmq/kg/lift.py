@@ -1,4 +1,4 @@
-"""Where a restored store has to begin so that it issues nothing a second time (SPEC.md 8.3).
+"""Where a restored store has to begin so that it issues nothing a second time (GATEWAY.md G7).
 
 What was issued since the backup nobody knows any more, but how much it can have been: so much a day
 (limits.py holds the epochs to it; the others are far above what a site can use). From each source

@@ -1,5 +1,6 @@
-"""PUBLISH from the broker (SPEC.md 6.3): what no mediator sealed is dropped, what policy denies is
-withheld.
+"""PUBLISH from the broker (GATEWAY.md G2).
+
+What no mediator sealed is dropped, what policy denies is withheld.
 
 Whatever does not reach the client is acknowledged towards the broker here, else the broker's window
 would stall.

@@ -1,4 +1,4 @@
-"""The journal (SPEC.md 6.4): what a broker has acknowledged and may not have on its disk yet.
+"""The journal (GATEWAY.md G4): what a broker has acknowledged and may not have on its disk yet.
 
 Brokers keep queues in memory between two saves. So a message of QoS 1 or 2 counts as accepted only
 when it is on this disk too, and is published again when the broker was lost. One fdatasync serves

@@ -1,5 +1,6 @@
-"""PUBLISH from a client (SPEC.md 6.1; Chen and Wilson, Algorithm 2): open, judge, label, seal
-again, forward. The hot path.
+"""PUBLISH from a client (SPEC.md 6.1, GATEWAY.md G1; Chen and Wilson, Algorithm 2).
+
+Open, judge, label, seal again, forward. The hot path.
 
 Decided before acknowledged: PUBACK and PUBREC are the broker's, but for packets that were refused
 or came before.

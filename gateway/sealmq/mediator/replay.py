@@ -1,5 +1,5 @@
 """The broker is back after it was lost: what may not have been on its disk is published again
-(SPEC.md 6.4), before any client is let in.
+(GATEWAY.md G4), before any client is let in.
 
 Sealed again as queued, oldest first, at the QoS it had. Readers' windows drop what they had. RETAIN
 stays on the newest of each topic alone.

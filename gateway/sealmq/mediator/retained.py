@@ -26,7 +26,7 @@ class Retained:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        # With what the newest was sealed anew from (SPEC.md 6.4): that one is no older message.
+        # With what the newest was sealed anew from (GATEWAY.md G4): that one is no older message.
         self._copies: OrderedDict[str, tuple[Order, Order | None]] = OrderedDict()
         self._published: OrderedDict[tuple[str, int], tuple[Place, Sent | None]] = OrderedDict()
 

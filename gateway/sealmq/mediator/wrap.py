@@ -1,5 +1,6 @@
-"""The mediator's two acts on a message: open m2 and judge it, seal m3 (SPEC.md 6.1, 6.3; Chen and
-Wilson, Algorithm 2).
+"""The mediator's two acts on a message: open m2 and judge it, seal m3.
+
+SPEC.md 6.1, GATEWAY.md G2; Chen and Wilson, Algorithm 2.
 
 Sans-IO: times and numbers come in. Nothing here asks the policy; the connection does, between the
 two.
@@ -267,7 +268,7 @@ def rewrap(
     topic: bytes,
     now_ms: int,
 ) -> bytes:
-    """A message that does not pass as it is, checked and sealed with a fresh s2 (SPEC.md 6.3).
+    """A message that does not pass as it is, checked and sealed with a fresh s2 (GATEWAY.md G2).
 
     how: retained, will or queued. Raises SealError for what is no such message, or has outlived its
     life, or was sealed under an epoch that had long been over.

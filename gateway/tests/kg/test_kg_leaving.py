@@ -1,4 +1,4 @@
-"""Who leaves a label has no key that is good for what comes (SPEC.md 8.1), in one transaction."""
+"""Who leaves a label has no key that is good for what comes (GATEWAY.md G7), in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mediator accepts as m2 and makes of it (SPEC.md 6.1, 6.3): each refusal by one defect."""
+"""What a mediator accepts as m2 and makes of it (SPEC.md 6.1, GATEWAY.md G2): one defect each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Nonce uniqueness: every (key, nonce) that the rig collected, by key; claim 8 of THREATS.md.
 
 A packet that was sent again has the digest that it had: that is no reuse. The same key and nonce
-over other bytes is one, and ends all that the key is good for (SPEC.md, sections 3.5 and 5). The
+over other bytes is one, and ends all that the key is good for (SPEC.md, sections 3 and 5). The
 site is part of a key's name, so a name is one key in every run: pairs are compared over all runs.
 """
 
