@@ -18,25 +18,39 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from bench_measures import MEASURES, SIZES, Task, tasks
+from bench_measures import MEASURES, SETS, SIZES, Task, tasks
 from bench_mpy import ROOT, MpyError
 from bench_rows import Row, stamped, updated
-from bench_runs import VARIANTS, BenchError, rig
-from bench_table import table
+from bench_runs import IN_SOFTWARE, VARIANTS, BenchError, rig
+from bench_table import missed, table
 from count import CountError
 
+_WIDTH = 24
 OUT = ROOT / "build" / "bench" / "device.json"
 
 _EXAMPLES = """\
 examples:
   bench_device.py                                   everything, into build/bench/device.json
+  bench_device.py --quick                           few sizes, what the bars need
   bench_device.py --measure publish --variant sealmq-ccm --size 64
   bench_device.py --measure connect --variant sealmq-ccm --variant tls13-ecdsa --json
 """
 
 
+# What of --quick is measured.
+_QUICK = {
+    "measure": (
+        "connect", "wake_publish_sleep", "publish", "receive", "seal", "tls_record",
+        "heap_per_message", "heap_purposes", "set_bytes",
+    ),
+    "variant": ("plain", "tls13-ecdsa", "sealmq-ccm", *IN_SOFTWARE, *SETS, "sealmq"),
+    "size": (64, 1024),
+}  # fmt: skip
+MISSED = 3  # the exit status when a bar is missed
+
+
 class Progress:
-    """One line on a terminal that is written over; elsewhere a line for each tenth."""
+    """A bar on a terminal that is written over; elsewhere a line for each tenth."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -52,21 +66,26 @@ class Progress:
             seconds = time.monotonic() - self._start
             line = f"bench: {self._done} of {self._total}, {seconds:.0f} s: {what}"
             if self._live:
+                full = _WIDTH * self._done // self._total
+                bar = f"[{'#' * full}{'.' * (_WIDTH - full)}]"
                 end = "\n" if self._done == self._total else ""
-                print(f"\r{line:<78}", end=end, file=sys.stderr, flush=True)
+                print(f"\r{f'{bar} {line}':<110.110}", end=end, file=sys.stderr, flush=True)
             elif self._done % step == 0 or self._done == self._total:
                 print(line, file=sys.stderr, flush=True)
 
 
-def measure(chosen: Sequence[Task], jobs: int, merged: bool = True) -> list[Row]:
+def measure(
+    chosen: Sequence[Task], jobs: int, merged: bool = True, programs: Sequence[Path] = ()
+) -> list[Row]:
     """The rows, in the tasks' order. Raises BenchError, CountError, MpyError."""
     progress = Progress(len(chosen))
     with rig() as made, ThreadPoolExecutor(jobs) as pool:
+        made.programs = tuple(programs)
         made.compile(merged=merged)
         if any(task.heap for task in chosen):
             made.compile(32, merged=merged)
         for kind in ("ecdsa", "rsa"):
-            if any(task.variant == f"tls13-{kind}" for task in chosen):
+            if any(task.variant.startswith(f"tls13-{kind}") for task in chosen):
                 made.use_tls(kind)
 
         def one(task: Task) -> list[Row]:
@@ -87,7 +106,7 @@ def measure(chosen: Sequence[Task], jobs: int, merged: bool = True) -> list[Row]
 
 def main(
     argv: Sequence[str] | None = None,
-    run: Callable[[Sequence[Task], int, bool], list[Row]] = measure,
+    run: Callable[[Sequence[Task], int, bool, Sequence[Path]], list[Row]] = measure,
 ) -> int:
     """Command line entry."""
     parser = argparse.ArgumentParser(
@@ -98,7 +117,7 @@ def main(
     )
     for name, choices, kind in (
         ("measure", MEASURES, str),
-        ("variant", VARIANTS, str),
+        ("variant", (*VARIANTS, *SETS, "sealmq"), str),
         ("size", SIZES, int),
     ):
         parser.add_argument(
@@ -121,15 +140,35 @@ def main(
         action="store_true",
         help="each module a file, not what ships; while developing",
     )
+    parser.add_argument(
+        "--quick", action="store_true", help="what the bars need, at 64 and 1024 bytes only"
+    )
+    parser.add_argument(
+        "--micropython32",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PROGRAM",
+        help="take heap_purposes with this 32-bit interpreter as well; again for another",
+    )
+    parser.add_argument(
+        "--allow-misses",
+        action="store_true",
+        help=f"end with 0, not {MISSED}, when a bar is missed",
+    )
     given = parser.parse_args(argv)
-    chosen = tasks(given.measure, given.variant, given.size)
+    asked = [given.measure, given.variant, given.size]
+    if given.quick:
+        asked = [of or _QUICK[name] for name, of in zip(_QUICK, asked, strict=True)]
+    chosen = tasks(*asked)
     out = given.out
-    if out is None and not (given.measure or given.variant or given.size):
+    if out is None and not any(asked):
         out = OUT
     if not chosen:
         parser.error("none of these measures means anything for these variants and sizes")
     try:
-        rows = stamped(run(chosen, max(1, given.jobs), not given.unmerged))
+        found = run(chosen, max(1, given.jobs), not given.unmerged, given.micropython32)
+        rows = stamped(found)
         if given.update:
             out = out or OUT
             rows = updated(json.loads(out.read_text(encoding="utf-8"))["rows"], rows)
@@ -143,7 +182,10 @@ def main(
         print("bench_device: interrupted", file=sys.stderr)
         return 130
     print(json.dumps({"rows": rows}) if given.json else table(rows))
-    return 0
+    misses = missed(rows)
+    for line in misses:
+        print(f"bench_device: missed: {line}", file=sys.stderr)
+    return MISSED if misses and not given.allow_misses else 0
 
 
 if __name__ == "__main__":

@@ -6,20 +6,23 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench_heap import heap_peak, heap_per_message
-from bench_rows import Row, each, row
-from bench_runs import BOARD_HEAP, CLIENTS, SUITES, VARIANTS, Rig
+import build_mpy
+from bench_heap import heap_peak, heap_per_message, heap_purposes, set_bytes
+from bench_rows import SOFTWARE, Row, each, row
+from bench_runs import BOARD_HEAP, CLIENTS, IN_SOFTWARE, SUITES, USUAL, VARIANTS, Rig
 from bench_wire import wire
 from count import counted as counted_alone
 
 SIZES = (16, 64, 256, 1024, 4096, 16384)
 ONE = (64,)
+SETS = tuple(name for name in build_mpy.SETS if name.endswith("purposes") or name == "asyncio")
 _TLS = tuple(v for v in VARIANTS if v.startswith("tls"))
 _OURS = tuple(SUITES)
 _COMPARED = ("plain", "tls13-ecdsa", "sealmq-ccm")
 # How often over TLS: a handshake varies by some 400,000 instructions from run to run, and is to
-# weigh no more than a hundredth. The rest hardly varies.
-_OFTEN_TLS = {16: 1500, 64: 1500, 256: 1500, 1024: 500, 4096: 200, 16384: 100}
+# weigh less than a hundredth, also of one record alone. The rest hardly varies.
+_OFTEN_TLS = {16: 4000, 64: 4000, 256: 3000, 1024: 1000, 4096: 200, 16384: 100}
+_RECORDS = {16: 8000, 64: 8000}
 _OFTEN = {16: 300, 64: 300, 256: 300, 1024: 200, 4096: 50, 16384: 20}
 _BLOCK = 25
 _LARGE_BLOCK = 5
@@ -65,21 +68,28 @@ def _differ(
     heap: str = _HEAP,
     clients: int = 1,
 ) -> list[Row]:
-    """The row of two runs that do it so many times."""
-    counts = []
+    """The row of two runs that do it so many times; in software also how many AES blocks it is."""
+    runs = []
     with rig.far_end(variant, clients) as far:
         for n in times:
             connects = 3 + (n if measure in ("connect", "reconnect") else 0)
             # What is measured with the collector as it comes is the same work.
             what = measure.removesuffix("_steady")
-            counted, found = far.count(far.words(what, size, n, blocks), heap, connects)
-            counts.append(counted)
-            params = {**params, **found}
+            runs.append(far.count(far.words(what, size, n, blocks), heap, connects))
+            params = {**params, **runs[-1].params}
     params["heap"] = heap
     if blocks:
         params["collector"] = f"before each {times[1] // blocks}, not counted"
-    cost = each(counts[0], counts[1], *times)
-    return [row(measure, variant, size, cost, "instructions", times[1] - times[0], params)]
+    few, many = runs
+    of = times[1] - times[0]
+    cost = each(few.instructions, many.instructions, *times)
+    rows = [row(measure, variant, size, cost, "instructions", of, params)]
+    if variant in IN_SOFTWARE:
+        # As many as in hardware: so it is said of the variant, once.
+        blocks_of = each(few.blocks, many.blocks, *times)
+        name = variant.removesuffix(SOFTWARE)
+        rows.append(row(f"aes_blocks_{measure}", name, size, blocks_of, "blocks", of))
+    return rows
 
 
 def _connect(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
@@ -102,6 +112,8 @@ def _subscribe(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
 
 def _often(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     n = (_OFTEN_TLS if variant in _TLS else _OFTEN)[size]
+    if measure == "tls_record":
+        n = _RECORDS.get(size, n)
     blocks = n // (_BLOCK if size <= 1024 else _LARGE_BLOCK)
     params = {} if measure in ("seal", "tls_record") else {"qos": measure.endswith("qos1") * 1}
     return _differ(rig, measure, variant, size, (0, n), params, blocks=blocks)
@@ -126,9 +138,9 @@ def _wake(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     with rig.far_end(variant) as far:
         counts = []
         for _ in range(runs):
-            counted, found = far.count(far.wake_words(), BOARD_HEAP, 1)
-            counts.append(counted)
-            params |= found
+            run = far.count(far.wake_words(), BOARD_HEAP, 1)
+            counts.append(run.instructions)
+            params |= run.params
     params |= {"least": min(counts), "most": max(counts)}
     mean = sum(counts) / runs
     return [row(measure, variant, size, mean, "instructions", runs, params)]
@@ -138,7 +150,9 @@ def _part(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     """A single operation, to tell by where the rest goes."""
     n = 20  # so that the heap does not fill up
     counts = [
-        rig.counted(["bench_parts", rig.plain.port, f"{measure},{size},{n:05d},0"], _HEAP)[0]
+        rig.counted(
+            ["bench_parts", rig.plain.port, f"{measure},{size},{n:05d},0"], _HEAP
+        ).instructions
         for n in (0, n)
     ]
     cost = each(counts[0], counts[1], 0, n)
@@ -157,7 +171,9 @@ def _import(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
 
 
 def _alone(rig: Rig, text: str) -> int:
-    return counted_alone(["-X", f"heapsize={BOARD_HEAP}", "-c", text], path=[rig.mpy[64]])[0]
+    return counted_alone(
+        ["-X", f"heapsize={BOARD_HEAP}", "-c", text], path=[rig.mpy[64]]
+    ).instructions
 
 
 # What is asked of whom at which sizes, the long ones first.
@@ -166,25 +182,27 @@ _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("publish_steady", _steady, _COMPARED, ONE),
     ("receive", _often, VARIANTS, SIZES),
     ("publish", _often, VARIANTS, SIZES),
-    ("publish_qos1", _often, VARIANTS, ONE),
+    ("publish_qos1", _often, USUAL, ONE),
     ("receive_uncached", _uncached, _OURS, SIZES),
-    ("seal", _often, _OURS, SIZES),
+    ("seal", _often, (*_OURS, f"sealmq-ccm{SOFTWARE}"), SIZES),
     ("tls_record", _often, _TLS, SIZES),
-    ("subscribe", _subscribe, VARIANTS, (0,)),
+    ("subscribe", _subscribe, USUAL, (0,)),
     ("subscribe_purpose", _subscribe, _OURS, (0,)),
     ("reserve", _subscribe, _OURS, (0,)),
-    ("connect", _connect, VARIANTS, ONE),
+    ("connect", _connect, USUAL, ONE),
     ("reconnect", _reconnect, _OURS, ONE),
-    ("wake_publish_sleep", _wake, VARIANTS, ONE),
+    ("wake_publish_sleep", _wake, USUAL, ONE),
     ("part_interpreter", _import, ("micropython",), (0,)),
     ("import", _import, ("plain", "sealmq-ccm"), (0,)),
     *((part, _part, ("micropython",), (size,)) for part, size in _PARTS),
-    ("heap_per_message", heap_per_message, VARIANTS, SIZES),
-    ("heap_peak", heap_peak, VARIANTS, ONE),
-    ("wire_connect", wire, VARIANTS, ONE),
-    ("wire_subscribe", wire, VARIANTS, (0,)),
-    ("wire_receive", wire, VARIANTS, SIZES),
-    ("wire_publish", wire, VARIANTS, SIZES),
+    ("heap_per_message", heap_per_message, USUAL, SIZES),
+    ("heap_peak", heap_peak, USUAL, ONE),
+    ("heap_purposes", heap_purposes, SETS, (0,)),
+    ("set_bytes", set_bytes, ("sealmq",), (0,)),
+    ("wire_connect", wire, USUAL, ONE),
+    ("wire_subscribe", wire, USUAL, (0,)),
+    ("wire_receive", wire, USUAL, SIZES),
+    ("wire_publish", wire, USUAL, SIZES),
 )
 MEASURES = tuple(line[0] for line in _TABLE)
 

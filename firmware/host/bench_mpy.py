@@ -16,6 +16,7 @@ _SCRIPTS = (
     "bench_umqtt",
     "bench_sealmq",
     "bench_parts",
+    "bench_purposes",
     "bench_wake_sealmq",
     "bench_wake_plain",
     "bench_wake_tls",
@@ -26,6 +27,16 @@ def shipped(folder: Path, bits: int = 64) -> Path:
     """What a board has, built below `folder`: a MICROPYPATH. Raises MpyError."""
     _check()
     return _scripts(build_mpy.device(folder, ARCH[bits]), bits)
+
+
+def of_set(folder: Path, name: str, bits: int) -> Path:
+    """What a board with the set `name` has, built below `folder`. Raises MpyError."""
+    _check()
+    arch = ARCH[bits]
+    sizes = build_mpy.build(folder, [arch])[arch]
+    for left_out in sizes.keys() - build_mpy.choose(sizes, name).keys():
+        (folder / arch / left_out).unlink()
+    return _scripts(folder / arch, bits)
 
 
 def apart(folder: Path, bits: int = 64) -> Path:
@@ -62,4 +73,4 @@ def _compile(source: Path, target: Path, bits: int) -> None:
     build_mpy.compile_text(text, target, name, ARCH[bits])
 
 
-__all__ = ["ROOT", "MpyError", "apart", "shipped", "umqtt"]
+__all__ = ["ROOT", "MpyError", "apart", "of_set", "shipped", "umqtt"]

@@ -13,6 +13,9 @@ from typing import Any
 from bench_form import commit
 
 Row = dict[str, Any]
+# The end of a variant's name whose AES is in software: in a row a param, so that those whose AES is
+# asked alike are compared.
+SOFTWARE = "-software"
 
 
 def row(
@@ -24,16 +27,25 @@ def row(
     n: int,
     params: Mapping[str, Any] | None = None,
 ) -> Row:
-    """One row. Instructions and bytes are whole numbers."""
+    """One row. Instructions, bytes and blocks are whole numbers."""
+    params = dict(params or {})
+    if variant.endswith(SOFTWARE):
+        params["aes"] = "software"
     return {
         "measure": measure,
-        "variant": variant,
+        "variant": variant.removesuffix(SOFTWARE),
         "size": size,
-        "value": round(value) if unit in ("instructions", "bytes") else value,
+        "value": round(value) if unit in ("instructions", "bytes", "blocks") else value,
         "unit": unit,
         "n": n,
-        "params": dict(params or {}),
+        "params": params,
     }
+
+
+def whose(found: Row) -> str:
+    """Whose row it is, as tasks call it."""
+    software = found["params"].get("aes") == "software"
+    return f"{found['variant']}{SOFTWARE if software else ''}"
 
 
 def stamped(rows: Sequence[Row]) -> list[Row]:
@@ -54,7 +66,7 @@ def value(
 ) -> float | None:
     """The value of a row, None when it was not taken."""
     for found in rows:
-        same = (found["measure"], found["variant"], found["size"]) == (measure, variant, size)
+        same = (found["measure"], whose(found), found["size"]) == (measure, variant, size)
         if same and all(found["params"].get(name) == wanted for name, wanted in params.items()):
             return float(found["value"])
     return None
@@ -68,5 +80,5 @@ def updated(rows: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
 
 
 def _key(found: Row) -> tuple[Any, ...]:
-    apart = (found["params"].get(name) for name in ("bits", "direction"))
-    return found["measure"], found["variant"], found["size"], *apart
+    apart = (found["params"].get(name) for name in ("bits", "direction", "micropython_version"))
+    return found["measure"], whose(found), found["size"], *apart

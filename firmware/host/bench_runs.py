@@ -12,17 +12,22 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bench_aes import blocks, check_aes, without_instructions
 from bench_mpy import ROOT, apart, shipped
-from count import HOME, counted, interpreter
+from bench_rows import SOFTWARE
+from count import HOME, Counted, counted, interpreter
 from mqtt_server import MqttServer
 from peer_bench import BenchPeer
 from peer_site import Site
 from sealmq_spec import const
 from tls_server import HOSTNAME, KINDS, TlsServer, tls_server
 
-VARIANTS = ("plain", "tls13-ecdsa", "tls13-rsa", "sealmq-ccm", "sealmq-chacha")
+USUAL = ("plain", "tls13-ecdsa", "tls13-rsa", "sealmq-ccm", "sealmq-chacha")
+WITH_AES = ("tls13-ecdsa", "tls13-rsa", "sealmq-ccm")
+IN_SOFTWARE = (f"tls13-ecdsa{SOFTWARE}", f"sealmq-ccm{SOFTWARE}")
+VARIANTS = (*USUAL, *IN_SOFTWARE)
 SUITES = {"sealmq-ccm": const.CCM, "sealmq-chacha": const.CHACHA}
 # What an ESP32 has without external memory, in this interpreter's words of eight bytes.
 BOARD_HEAP = "256k"
@@ -42,7 +47,7 @@ def check_tools() -> None:
             raise BenchError(f"no {bits}-bit MicroPython here: run `make setup`")
     interpreter()
     if shutil.which("valgrind") is None:
-        raise BenchError("valgrind is missing: install it")
+        raise BenchError("valgrind is missing: sudo apt install valgrind")
 
 
 def check_tls(said: str) -> dict[str, Any]:
@@ -62,7 +67,10 @@ class Rig:
         self.folder = folder
         self.mpy: dict[int, Path] = {}
         self._apart: Path | None = None
+        self._software: Path | None = None
         self._lock = threading.Lock()
+        # Other 32-bit interpreters, for what depends on the version.
+        self.programs: tuple[Path, ...] = ()
         self.plain = stack.enter_context(MqttServer().serving())
         self.tls: dict[str, tuple[TlsServer, Path]] = {}
         self._stack = stack
@@ -100,25 +108,41 @@ class Rig:
         return done.stdout
 
     def run(
-        self, words: Sequence[object], bits: int = 64, heap: str = "2M"
+        self,
+        words: Sequence[object],
+        bits: int = 64,
+        heap: str = "2M",
+        path: Path | None = None,
+        program: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
+        """`path`: where its modules are, unless what ships; `program`: another interpreter."""
+        program = program or HOME / "bin" / f"micropython{bits}"
         return subprocess.run(
-            [HOME / "bin" / f"micropython{bits}", "-X", f"heapsize={heap}", "-m", *map(str, words)],
-            env={**os.environ, "MICROPYPATH": str(self.mpy[bits])},
+            [program, "-X", f"heapsize={heap}", "-m", *map(str, words)],
+            env={**os.environ, "MICROPYPATH": f"{path or self.mpy[bits]}:.frozen"},
             capture_output=True,
             text=True,
             check=False,
         )
 
-    def counted(self, words: Sequence[object], heap: str) -> tuple[int, str]:
+    def counted(self, words: Sequence[object], heap: str, software: bool = False) -> Counted:
+        """Under valgrind; `software`: where AES is done without the processor's instructions."""
         options = ["-X", f"heapsize={heap}", "-m"]
-        return counted([*options, *words], path=[self._path(words)])
+        home = self._in_software() if software else HOME
+        return counted([*options, *words], path=[self._path(words)], home=home)
+
+    def _in_software(self) -> Path:
+        with self._lock:
+            if self._software is None:
+                self._software = without_instructions(HOME, self.folder / "software")
+        return self._software
 
     @contextmanager
     def far_end(self, variant: str, clients: int = 1) -> Iterator[FarEnd]:
         """What a variant's client talks to; provisioned where that is a matter."""
+        software, variant = variant.endswith(SOFTWARE), variant.removesuffix(SOFTWARE)
         if variant not in SUITES:
-            yield FarEnd(self, variant)
+            yield FarEnd(self, variant, software)
             return
         with ExitStack() as stack:
             name = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
@@ -128,19 +152,33 @@ class Rig:
                 enrolment = Path(name) / f"{i}.json"
                 enrolment.write_text(json.dumps(peer.site.enrolment(peer.port)), encoding="utf-8")
                 peers.append(peer)
-            far = FarEnd(self, variant, Path(name), peers)
+            far = FarEnd(self, variant, software, Path(name), peers)
             far.provision()
             yield far
+
+
+class Run(NamedTuple):
+    """What a run took: instructions, AES blocks. `params`: what it said of itself."""
+
+    instructions: int
+    blocks: int
+    params: dict[str, Any]
 
 
 class FarEnd:
     """A server or scripted peers, and how the device scripts are told of them."""
 
     def __init__(
-        self, rig: Rig, variant: str, folder: Path = ROOT, peers: Sequence[BenchPeer] = ()
+        self,
+        rig: Rig,
+        variant: str,
+        software: bool,
+        folder: Path = ROOT,
+        peers: Sequence[BenchPeer] = (),
     ) -> None:
         self._rig = rig
         self._variant = variant
+        self._software = software
         self._folder = folder
         self._peers = peers
 
@@ -154,9 +192,13 @@ class FarEnd:
         server, ca = self._rig.tls[self._variant]
         return ["bench_umqtt", server.port, ca, HOSTNAME, todo]
 
+    def enrolment(self) -> Path:
+        """Of the first client."""
+        return self._folder / "0.json"
+
     def wake_words(self) -> list[object]:
         if self._peers:
-            return ["bench_wake_sealmq", self._folder / "0.json"]
+            return ["bench_wake_sealmq", self.enrolment()]
         if self._variant == "plain":
             return ["bench_wake_plain", self._rig.plain.port]
         server, ca = self._rig.tls[self._variant]
@@ -188,28 +230,36 @@ class FarEnd:
         text = json.dumps(peer.site.enrolment(port))
         (self._folder / f"{i}.json").write_text(text, encoding="utf-8")
 
+    def forget(self) -> None:
+        """As if no client had ever connected."""
+        for path in self._folder.iterdir():
+            if path.suffix != ".json":
+                path.unlink()
+
     def provision(self) -> None:
         """So that no run finds other files than the next one."""
         self._rig.plainly(self.words("provision", 0, len(self._peers)))
 
-    def count(
-        self, words: Sequence[object], heap: str, connects: int = 0
-    ) -> tuple[int, dict[str, Any]]:
-        """(instructions, params). Made again when a slow answer cost another connection."""
+    def count(self, words: Sequence[object], heap: str, connects: int = 0) -> Run:
+        """Made again when a slow answer cost another connection. CountError unless AES was done
+        where it was to be."""
         for _ in range(_TRIES):
             for peer in self._peers:
                 peer.events.clear()
-            counted, said = self._rig.counted(words, heap)
+            counted = self._rig.counted(words, heap, self._software)
+            if self._variant in WITH_AES:
+                check_aes(counted.functions, self._software)
+            run = Run(counted.instructions, blocks(counted.functions, self._software), {})
             if not self._peers:
-                params = {}
                 if self._variant in self._rig.tls:
-                    params = check_tls(said)
+                    params = check_tls(counted.printed)
                     params["certificate"] = KINDS[self._variant.partition("-")[2]]
-                return counted, params
+                    run = run._replace(params=params)
+                return run
             # A valgrind run is slow: an answer that took its two seconds does not set a client's
             # clock, and it connects once more.
             if sum(len(peer.said("connected")) for peer in self._peers) == connects:
-                return counted, {}
+                return run
         raise BenchError(
             f"each of {_TRIES} tries took the client too long to get a clock; is this machine busy?"
         )

@@ -6,47 +6,144 @@ Markdown, with columns that line up, so that it reads on a terminal as well.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench_form import aligned
-from bench_rows import Row, value
+from bench_rows import SOFTWARE, Row, value, whose
 
 OURS, TLS, PLAIN = "sealmq-ccm", "tls13-ecdsa", "plain"
+# Bytes of payload up to which nothing may be left to the collector; above less than a copy.
+_NOTHING = (16, 64, 256, 1024)
+_LESS_THAN_A_COPY = (4096, 16384)
+_FLASH = 48 * 1024
+_PURPOSES_HEAP = 88 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """`over` divided by `under`, both (measure, variant), has to be at most or at least `limit`."""
+    """A limit for what `of` makes of the rows; `size`: bytes of payload, 0 where there are none.
+
+    at_least: the limit is a lower one. aim: what would be better still. up_to: all sizes up to that
+    one as well.
+    """
 
     what: str
-    over: tuple[str, str]
-    under: tuple[str, str]
+    of: Callable[[Sequence[Row]], float | None]
     limit: float
+    size: int = 0
     at_least: bool = False
+    aim: float | None = None
+    bytes: bool = False
+    up_to: bool = False
 
-    def ratio(self, rows: Sequence[Row]) -> float | None:
-        over, under = value(rows, *self.over), value(rows, *self.under)
-        return None if over is None or not under else over / under
+    def holds(self, found: float) -> bool:
+        return found >= self.limit if self.at_least else found <= self.limit
 
-    def holds(self, ratio: float) -> bool:
-        return ratio >= self.limit if self.at_least else ratio <= self.limit
+    def said(self, found: float | None) -> str:
+        """A figure as the bar is written."""
+        if found is None:
+            return ""
+        return f"{found:,.0f} B" if self.bytes else f"{found:.3g}"
 
 
+def _ratio(
+    over: tuple[str, str], under: tuple[str, str], size: int
+) -> Callable[[Sequence[Row]], float | None]:
+    """Of two (measure, variant), both measured at that size."""
+
+    def of(rows: Sequence[Row]) -> float | None:
+        above, below = value(rows, *over, size), value(rows, *under, size)
+        return None if above is None or not below else above / below
+
+    return of
+
+
+def _beside_tls(measure: str, limits: Mapping[int, float], how: str = "") -> Iterator[Bar]:
+    """`how`: the end of both variants' names."""
+    words = ", AES in software" if how else ""
+    for size, limit in limits.items():
+        of = _ratio((measure, f"{OURS}{how}"), (measure, f"{TLS}{how}"), size)
+        yield Bar(f"{measure}: ours to TLS 1.3{words}", of, limit, size)
+
+
+def _left(rows: Sequence[Row], bits: int, sizes: Sequence[int]) -> list[Row]:
+    return [
+        r
+        for r in rows
+        if (r["measure"], whose(r), r["params"].get("bits")) == ("heap_per_message", OURS, bits)
+        and r["size"] in sizes
+    ]
+
+
+def _most_left(bits: int, sizes: Sequence[int]) -> Callable[[Sequence[Row]], float | None]:
+    return lambda rows: max((r["value"] for r in _left(rows, bits, sizes)), default=None)
+
+
+def _locked(bits: int) -> Callable[[Sequence[Row]], float | None]:
+    """1: a publish works with the heap locked."""
+
+    def of(rows: Sequence[Row]) -> float | None:
+        found = [bool(r["params"]["heap_locked"]) for r in _left(rows, bits, _NOTHING)]
+        return float(all(found)) if found else None
+
+    return of
+
+
+def _largest(measure: str, end: str = "") -> Callable[[Sequence[Row]], float | None]:
+    """Of the variants whose names end so."""
+
+    def of(rows: Sequence[Row]) -> float | None:
+        found = [r["value"] for r in rows if r["measure"] == measure and r["variant"].endswith(end)]
+        return max(found, default=None)
+
+    return of
+
+
+_LIMITS = {256: 1.0, 1024: 2.0, 4096: 3.0, 16384: 3.0}
+_SOFTWARE_LIMITS = dict.fromkeys((16, 64, 256), 1.5)
 BARS = (
-    Bar("connect: TLS 1.3 ECDSA to ours", ("connect", TLS), ("connect", OURS), 120, True),
+    Bar(
+        "connect: TLS 1.3 ECDSA to ours",
+        _ratio(("connect", TLS), ("connect", OURS), 64), 138, 64, True, 200,
+    ),
     Bar(
         "wake, publish, sleep: TLS 1.3 ECDSA to ours",
-        ("wake_publish_sleep", TLS),
-        ("wake_publish_sleep", OURS),
-        8,
-        True,
+        _ratio(("wake_publish_sleep", TLS), ("wake_publish_sleep", OURS), 64), 8, 64, True, 12,
     ),
-    Bar("publish: ours to TLS 1.3", ("publish", OURS), ("publish", TLS), 0.8),
-    Bar("publish: ours to plain", ("publish", OURS), ("publish", PLAIN), 1.6),
-    Bar("two seals to one TLS record", ("seal", OURS), ("tls_record", TLS), 2.4),
-    Bar("receive: ours to TLS 1.3", ("receive", OURS), ("receive", TLS), 0.8),
-    Bar("receive: ours to plain", ("receive", OURS), ("receive", PLAIN), 1.6),
-)
+    *_beside_tls("publish", {16: 1.0, 64: 0.6, **_LIMITS}),
+    *_beside_tls("receive", {16: 1.0, 64: 0.8, **_LIMITS}),
+    *_beside_tls("publish", _SOFTWARE_LIMITS, SOFTWARE),
+    *_beside_tls("receive", _SOFTWARE_LIMITS, SOFTWARE),
+    Bar("publish: ours to plain", _ratio(("publish", OURS), ("publish", PLAIN), 64), 1.6, 64),
+    Bar("receive: ours to plain", _ratio(("receive", OURS), ("receive", PLAIN), 64), 1.6, 64),
+    Bar(
+        "two seals to one TLS record",
+        _ratio(("seal", OURS), ("tls_record", TLS), 64), 2.2, 64, aim=1.5,
+    ),
+    *(
+        Bar(
+            f"a publish leaves to the collector, {bits} bit", of, limit, size,
+            bytes=True, up_to=size == _NOTHING[-1],
+        )
+        for bits in (64, 32)
+        for of, limit, size in (
+            (_most_left(bits, _NOTHING), 0, _NOTHING[-1]),
+            *((_most_left(bits, (size,)), size - 1, size) for size in _LESS_THAN_A_COPY),
+        )
+    ),
+    *(
+        Bar(
+            f"publishes with the heap locked (1: yes), {bits} bit", _locked(bits), 1, _NOTHING[-1],
+            at_least=True, up_to=True,
+        )
+        for bits in (64, 32)
+    ),
+    Bar("largest set of files", _largest("set_bytes"), _FLASH, bytes=True),
+    Bar(
+        "heap that a set with purposes needs, 32 bit",
+        _largest("heap_purposes", "-purposes"), _PURPOSES_HEAP, bytes=True,
+    ),
+)  # fmt: skip
 
 # What of ours is known by how often it happens: (words, row, how often); test_bench.py counts.
 _AEAD = ("part_aead", "micropython", 64)
@@ -82,7 +179,14 @@ _OWN = "the interpreter's own: bytecode, calls, names, objects"
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
-    parts = [_bars(rows), _instructions(rows), _heap(rows), _wire(rows), _parts(rows)]
+    parts = [
+        _bars(rows),
+        _instructions(rows),
+        _blocks(rows),
+        _heap(rows),
+        _wire(rows),
+        _parts(rows),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -91,7 +195,7 @@ def _grid(rows: Sequence[Row], digits: int = 0) -> str:
     sizes = sorted({r["size"] for r in rows if r["size"]})
     found: dict[tuple[str, str], dict[int, str]] = {}
     for r in rows:
-        figures = found.setdefault((r["measure"], r["variant"]), {})
+        figures = found.setdefault((r["measure"], whose(r)), {})
         # What has no payload stands in the first column of figures.
         figures[r["size"] or sizes[0]] = f"{r['value']:,.{digits}f}"
     body = [[*who, *(figures.get(size, "") for size in sizes)] for who, figures in found.items()]
@@ -127,10 +231,15 @@ def _instructions(rows: Sequence[Row]) -> str:
         parts.append(f"Instructions a time, by bytes of payload:\n\n{figures}")
     rest = [r for r in counted if r["measure"] not in by_size]
     if rest:
-        body = [[r["measure"], r["variant"], f"{r['value']:,}"] for r in rest]
+        body = [[r["measure"], whose(r), f"{r['value']:,}"] for r in rest]
         figures = aligned(["measure", "variant", "instructions"], body)
         parts.append(f"Instructions a time, payloads of 64 bytes where there are any:\n\n{figures}")
     return "\n\n".join(parts)
+
+
+def _blocks(rows: Sequence[Row]) -> str:
+    counted = [r for r in rows if r["unit"] == "blocks"]
+    return f"AES blocks a time, by bytes of payload:\n\n{_grid(counted)}" if counted else ""
 
 
 def _heap(rows: Sequence[Row]) -> str:
@@ -170,28 +279,40 @@ def _wire(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def bars(rows: Sequence[Row]) -> list[tuple[str, float, str, bool]]:
-    """(what, ratio, what it has to be, whether it holds) of each bar that the rows can tell."""
-    told = []
-    for bar in BARS:
-        ratio = bar.ratio(rows)
-        if ratio is not None:
-            words = f"at {'least' if bar.at_least else 'most'} {bar.limit:g}"
-            told.append((bar.what, ratio, words, bar.holds(ratio)))
-    for bits in (64, 32):
-        left = value(rows, "heap_per_message", OURS, bits=bits)
-        if left is not None:
-            locked = value(rows, "heap_per_message", OURS, bits=bits, heap_locked=True) is not None
-            told.append((f"bytes a publish leaves, {bits} bit", left, "at most 0", left == 0))
-            words = "works with the heap locked"
-            told.append((f"the same, heap locked, {bits} bit", float(locked), words, locked))
-    return told
+def bars(rows: Sequence[Row]) -> list[tuple[Bar, float]]:
+    """Each bar that the rows can tell, with what was found."""
+    found = [(bar, bar.of(rows)) for bar in BARS]
+    return [(bar, figure) for bar, figure in found if figure is not None]
+
+
+def missed(rows: Sequence[Row]) -> list[str]:
+    """A line for each bar that does not hold."""
+    return [
+        ", ".join(filter(None, (bar.what, _payload(bar)))) + f": {bar.said(figure)}, {_limit(bar)}"
+        for bar, figure in bars(rows)
+        if not bar.holds(figure)
+    ]
+
+
+def _payload(bar: Bar) -> str:
+    return f"{'up to ' * bar.up_to}{bar.size:,} B" if bar.size else ""
+
+
+def _limit(bar: Bar) -> str:
+    return f"at {'least' if bar.at_least else 'most'} {bar.said(bar.limit)}"
 
 
 def _bars(rows: Sequence[Row]) -> str:
     body = [
-        [what, words, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}", "pass" if holds else "MISS"]
-        for what, ratio, words, holds in bars(rows)
+        [
+            bar.what,
+            _payload(bar),
+            _limit(bar),
+            bar.said(bar.aim),
+            bar.said(figure),
+            "pass" if bar.holds(figure) else "MISS",
+        ]
+        for bar, figure in bars(rows)
     ]
-    head = ["64 B", "bar", "measured", ""]
-    return f"The bars:\n\n{aligned(head, body)}" if body else ""
+    head = ["", "payload", "bar", "aim", "measured", ""]
+    return f"The bars:\n\n{aligned(head, body, 1)}" if body else ""

@@ -18,14 +18,24 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 HOME = Path(__file__).resolve().parents[2] / "build" / "micropython"
 
-_TOTAL = re.compile(r"I +refs: +([0-9,]+)")
+_TOTAL = re.compile(r"^summary: (\d+)$", re.MULTILINE)
 
 
 class CountError(Exception):
     """The count could not be made; the text says why."""
+
+
+class Counted(NamedTuple):
+    """Instructions of a run, what it printed, and how many of them each C function took by itself
+    (those that their library names)."""
+
+    instructions: int
+    printed: str
+    functions: Mapping[str, int]
 
 
 def interpreter(home: Path = HOME) -> list[str]:
@@ -50,41 +60,68 @@ def count(
     `path` becomes MICROPYPATH. Raises CountError when valgrind or the interpreter is missing or
     the script fails.
     """
-    first, _ = counted([script, *args_a], path=path, home=home)
+    first = counted([script, *args_a], path=path, home=home).instructions
     if args_b is None:
         return first
-    return counted([script, *args_b], path=path, home=home)[0] - first
+    return counted([script, *args_b], path=path, home=home).instructions - first
 
 
 def counted(
     words: Sequence[object], *, path: Sequence[Path | str] = (), home: Path = HOME
-) -> tuple[int, str]:
-    """Instructions of the interpreter started with `words` (options, script, arguments), and what
-    it printed. Raises CountError."""
-    env = {**os.environ, "LC_ALL": "C", "MICROPYPATH": ":".join(map(str, path)) or "."}
-    return _run(list(map(str, words)), env, home)
+) -> Counted:
+    """The count of the interpreter started with `words` (options, script, arguments). Raises
+    CountError."""
+    return counted_program(
+        [*interpreter(home), *map(str, words)],
+        # With -m it is a module: the first word that is no option or its value.
+        next((str(w) for w in words if str(w).endswith(".py") or str(w).startswith("bench")), "-c"),
+        {"MICROPYPATH": ":".join(map(str, path)) or "."},
+    )
 
 
-def _run(words: Sequence[str], env: Mapping[str, str], home: Path) -> tuple[int, str]:
-    with tempfile.TemporaryDirectory(prefix="sealmq-count-") as name:
-        log = Path(name) / "log"
+def counted_program(
+    argv: Sequence[str], name: str, env: Mapping[str, str] | None = None
+) -> Counted:
+    """The count of any program, called `name` in errors. Raises CountError."""
+    with tempfile.TemporaryDirectory(prefix="sealmq-count-") as folder:
+        log, out = Path(folder) / "log", Path(folder) / "out"
         tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--vgdb=no", f"--log-file={log}"]
-        tool.append("--cachegrind-out-file=/dev/null")
-        argv = [*tool, *interpreter(home), *words]
+        tool.append(f"--cachegrind-out-file={out}")
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+            done = subprocess.run(
+                [*tool, *argv],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "LC_ALL": "C", **(env or {})},
+            )
         except OSError as error:
-            raise CountError(f"cannot start valgrind: {error.strerror}; install it") from error
-        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+            raise CountError(
+                f"cannot start valgrind: {error.strerror}; sudo apt install valgrind"
+            ) from error
+        said, found = (
+            path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+            for path in (log, out)
+        )
     if done.returncode:
-        reason = (done.stderr or text).strip().splitlines() or ["no message"]
-        # The script, or with -m its module: the first word that is no option or its value.
-        script = next((w for w in words if w.endswith(".py") or w.startswith("bench")), words[0])
-        raise CountError(f"{script} failed with status {done.returncode}: {reason[-1]}")
-    found = _TOTAL.search(text)
-    if found is None:
-        raise CountError("valgrind printed no instruction count")
-    return int(found[1].replace(",", "")), done.stdout
+        reason = (done.stderr or said).strip().splitlines() or ["no message"]
+        raise CountError(f"{name} failed with status {done.returncode}: {reason[-1]}")
+    total = _TOTAL.search(found)
+    if total is None:
+        raise CountError("valgrind wrote no instruction count")
+    return Counted(int(total[1]), done.stdout, _functions(found))
+
+
+def _functions(text: str) -> dict[str, int]:
+    """Of cachegrind's output: lines `fn=NAME`, each followed by lines of `LINE INSTRUCTIONS`."""
+    found: dict[str, int] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("fn="):
+            name = line[3:]
+        elif line[:1].isdigit():
+            found[name] = found.get(name, 0) + int(line.split()[1])
+    return found
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,17 @@ from typing import Any
 import jsonschema
 import pytest
 
+import bench_aes
 import bench_device
 import bench_measures
 import bench_mpy
 import bench_runs
 import count
-from bench_rows import Row, each, row, value
-from bench_runs import VARIANTS, BenchError, check_refusal, check_tls
-from bench_table import PARTS, bars, table
+from bench_aes import check_aes, without_instructions
+from bench_rows import Row, each, row, updated, value
+from bench_runs import VARIANTS, BenchError, Run, check_refusal, check_tls
+from bench_table import PARTS, bars, missed, table
+from count import CountError
 from device_script import PRELUDE, board
 from mqtt_server import wanted
 
@@ -44,6 +47,8 @@ def rows() -> list[Row]:
     for bits, locked in ((64, True), (32, False)):
         params = {"bits": bits, "heap_locked": locked}
         made.append(row("heap_per_message", "sealmq-ccm", 64, 1 * locked, "bytes", 1000, params))
+    for variant, cost in (("tls13-ecdsa-software", 40_000), ("sealmq-ccm-software", 70_000)):
+        made.append(row("publish", variant, 64, cost, "instructions", 1))
     return made
 
 
@@ -77,9 +82,9 @@ class Far:
     def words(self, what: str, size: int, n: int, blocks: int = 0) -> list[object]:
         return [what, n]
 
-    def count(self, words: list[Any], heap: str, connects: int = 0) -> tuple[int, dict[str, Any]]:
+    def count(self, words: list[Any], heap: str, connects: int = 0) -> Run:
         self.seen.append((words[0], heap, connects))
-        return 5_000_000 + 700 * words[1], {"verified": True}
+        return Run(5_000_000 + 700 * words[1], 100 + 33 * words[1], {"verified": True})
 
 
 class FakeRig:
@@ -105,6 +110,26 @@ def test_a_measure_compares_two_runs(measure: str) -> None:
     assert rig.far.seen[1][2] - rig.far.seen[0][2] == (made["n"] if measure == "connect" else 0)
 
 
+def test_with_aes_in_software_its_blocks_are_a_row_as_well() -> None:
+    [task] = bench_measures.tasks(["publish"], ["sealmq-ccm-software"], [64])
+    rig: Any = FakeRig()
+    made, blocks = task.run(rig)
+    check({"rows": [made, blocks]})
+    assert (made["variant"], made["params"]["aes"], made["value"]) == (
+        "sealmq-ccm",
+        "software",
+        700,
+    )
+    assert (blocks["measure"], blocks["unit"], blocks["value"]) == (
+        "aes_blocks_publish", "blocks", 33,
+    )  # fmt: skip
+    # Rows of both kinds are told apart.
+    both = [row("publish", "sealmq-ccm", 64, 1, "instructions", 1), made]
+    assert value(both, "publish", "sealmq-ccm") == 1
+    assert value(both, "publish", "sealmq-ccm-software") == 700
+    assert updated(both, [made]) == both
+
+
 def test_no_row_where_a_measure_means_nothing() -> None:
     all_of_them = {(task.measure, task.variant, task.size) for task in bench_measures.tasks()}
     assert ("seal", "plain", 64) not in all_of_them
@@ -117,14 +142,21 @@ def test_no_row_where_a_measure_means_nothing() -> None:
 def test_the_table_shows_figures_bars_and_the_papers_table() -> None:
     made = table(rows())
     assert "43,200,000" in made
-    told: dict[str, Any] = {what: (ratio, ok) for what, ratio, _, ok in bars(rows())}
-    assert told["connect: TLS 1.3 ECDSA to ours"] == (120, True)
-    assert told["publish: ours to TLS 1.3"] == (0.8, True)
-    assert told["publish: ours to plain"] == (pytest.approx(1.8667, abs=0.001), False)
-    assert told["bytes a publish leaves, 64 bit"] == (1, False)
-    assert told["the same, heap locked, 32 bit"] == (0, False)
-    assert "two seals to one TLS record" not in told
+    told: dict[Any, Any] = {
+        (bar.what, bar.size): (found, bar.holds(found)) for bar, found in bars(rows())
+    }
+    assert told["connect: TLS 1.3 ECDSA to ours", 64] == (120, False)
+    assert told["publish: ours to TLS 1.3", 64] == (0.8, False)
+    assert told["publish: ours to TLS 1.3", 16384] == (0.8, True)
+    assert told["publish: ours to TLS 1.3, AES in software", 64] == (1.75, False)
+    assert told["publish: ours to plain", 64] == (pytest.approx(1.8667, abs=0.001), False)
+    assert told["a publish leaves to the collector, 64 bit", 1024] == (1, False)
+    assert told["a publish leaves to the collector, 32 bit", 1024] == (0, True)
+    assert told["publishes with the heap locked (1: yes), 32 bit", 1024] == (0, False)
+    assert not any(what == "two seals to one TLS record" for what, _ in told)
     assert "MISS" in made
+    assert "| publish | sealmq-ccm-software |" in " ".join(made.split())
+    assert "publish: ours to TLS 1.3, 64 B: 0.8, at most 0.6" in missed(rows())
     assert value(rows(), "connect", "tls13-rsa") is None
 
 
@@ -133,6 +165,40 @@ def test_tls_counts_only_as_1_3_with_a_verified_chain() -> None:
     for said in (f"{SUITE} TLSv1.2 True\n", f"{SUITE} TLSv1.3 False\n", ""):
         with pytest.raises(BenchError):
             check_tls(said)
+
+
+AES = """
+from cryptolib import aes
+aes(bytes(32), 1).encrypt(bytes(16 * 7))
+"""
+
+
+def test_aes_is_done_where_a_run_says(tmp_path: Path) -> None:
+    hard = count.counted(["-c", AES])
+    soft = count.counted(["-c", AES], home=without_instructions(count.HOME, tmp_path))
+    check_aes(hard.functions, software=False)
+    check_aes(soft.functions, software=True)
+    for functions, software in ((hard.functions, True), (soft.functions, False)):
+        with pytest.raises(CountError, match=r"was to be in .* ran"):
+            check_aes(functions, software)
+    with pytest.raises(CountError, match="none was done"):
+        check_aes({}, software=True)
+    assert bench_aes.blocks(hard.functions, False) == bench_aes.blocks(soft.functions, True) == 7
+
+
+def test_a_library_that_cannot_be_told_to_do_aes_in_software_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "64").mkdir()
+    argv = ["ld.so", "--library-path", str(tmp_path), "micropython"]
+    (tmp_path / "64" / "stamp.json").write_text(json.dumps({"argv": argv}), encoding="utf-8")
+    real = Path(count.interpreter()[3]) / "libmbedcrypto.so.16"
+    found = real.read_bytes()
+    for wrong, said in (
+        (found.replace(b"mbedtls_aesni_has_support", b"mbedtls_aesni_had_support"), "has no"),
+        (b"\x7fELF\x02" + bytes(13) + b"\xb7\0" + found[20:], "x86-64 only"),
+    ):
+        (tmp_path / "libmbedcrypto.so.16").write_bytes(wrong)
+        with pytest.raises(CountError, match=said):
+            without_instructions(tmp_path, tmp_path / said)
 
 
 def test_tls_against_real_servers(tmp_path: Path) -> None:
@@ -153,7 +219,7 @@ def test_what_is_missing_is_said(
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         assert bench_device.main(words) == 1
-        assert "valgrind is missing: install it" in capsys.readouterr().err
+        assert "valgrind is missing: sudo apt install valgrind" in capsys.readouterr().err
         with pytest.raises(count.CountError, match="cannot start valgrind"):
             count.counted(["-c", "pass"])
     monkeypatch.setattr(bench_runs, "HOME", tmp_path)
@@ -165,18 +231,45 @@ def test_the_command_prints_and_writes_the_same_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "rows.json"
-    words = ["--measure", "connect", "--json", "--out", str(out)]
+    words = ["--measure", "connect", "--json", "--out", str(out), "--allow-misses"]
     assert bench_device.main(words, lambda *given: rows()) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(out.read_text(encoding="utf-8"))
     check(printed)
 
 
+def test_a_missed_bar_is_told_and_ends_in_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--measure", "connect"]
+    assert bench_device.main(words, lambda *given: rows()) == bench_device.MISSED
+    assert "missed: connect: TLS 1.3 ECDSA to ours, 64 B: 120, at least 138" in (
+        capsys.readouterr().err
+    )
+    held = [r for r in rows() if r["measure"] == "subscribe"]
+    assert bench_device.main(words, lambda *given: held) == 0
+    assert not capsys.readouterr().err
+
+
+def test_quick_is_what_the_bars_need_at_two_sizes() -> None:
+    chosen: list[bench_measures.Task] = []
+
+    def run(tasks: Sequence[bench_measures.Task], *rest: Any) -> list[Row]:
+        chosen.extend(tasks)
+        return rows()
+
+    assert bench_device.main(["--quick"], run) == bench_device.MISSED
+    assert {task.size for task in chosen} == {0, 64, 1024}
+    assert {task.variant for task in chosen if task.measure == "publish"} == {
+        "plain", "tls13-ecdsa", "sealmq-ccm", "tls13-ecdsa-software", "sealmq-ccm-software",
+    }  # fmt: skip
+    assert bench_device.main(["--quick", "--measure", "publish", "--size", "16"], run) == 3
+    assert {task.size for task in chosen} == {0, 16, 64, 1024}
+
+
 def test_rows_measured_anew_replace_their_likes(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     out.write_text(json.dumps({"rows": rows()}), encoding="utf-8")
     fresh = row("connect", "plain", 64, 41_000, "instructions", 1)
-    words = ["--measure", "connect", "--update", "--out", str(out)]
+    words = ["--measure", "connect", "--update", "--out", str(out), "--allow-misses"]
     assert bench_device.main(words, lambda *given: [fresh]) == 0
     now = json.loads(out.read_text(encoding="utf-8"))["rows"]
     assert value(now, "connect", "plain") == 41_000

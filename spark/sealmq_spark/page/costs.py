@@ -110,6 +110,7 @@ def _found(compared: Rows) -> Markup | None:
         for row in _stages(compared)
         if row["variant"] == "sealmq-ccm"
         and row["measure"] in ("connect", "subscribe", "receive", "publish")
+        and not row.get("key")
     ]
     if not said:
         return None
