@@ -31,10 +31,10 @@ _GATEWAY = (
 _FILE = {"codec": "codec", "labels": "policy", "mediator": "mediator"}
 # Which set is for which board.
 _SETS = (
-    ("sensor", "publishes, up to 1,000 bytes, and stays connected or sleeps"),
+    ("sensor", "publishes, and stays connected or sleeps"),
     ("sensor-purposes", "the same and [reserves](#purposes); does not sleep"),
     ("display", "publishes and receives"),
-    ("display-purposes", "the same, up to 1,000 bytes, for purposes; reserves"),
+    ("display-purposes", "the same, for purposes; reserves"),
     ("asyncio", "publishes and receives, with asyncio, for purposes; reserves"),
     ("sensor-chacha", "as `sensor`, where label and link have ChaCha20-Poly1305"),
     ("everything", "does all of it, ChaCha20-Poly1305 too"),

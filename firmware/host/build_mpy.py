@@ -36,23 +36,23 @@ LIMIT = 48 * 1024
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 _PURPOSES = ("purposes", "reserving", "purposes_words")
-_SENSOR = ("aio", "living_aio", "reader", "hearing", "ccm_long", "chacha", "nvs")
+_SENSOR = ("aio", "living_aio", "reader", "hearing", "chacha", "nvs")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "quick", "chacha", "nvs")
 SETS: dict[str, tuple[str, ...]] = {
-    # Publishes often, up to 1,000 bytes, keeps its connection or sleeps; blocking, AES-CCM.
+    # Publishes often, keeps its connection or sleeps; blocking, AES-CCM.
     "sensor": (*_SENSOR, *_PURPOSES),
     # The same, and says what its data is for; does not sleep.
     "sensor-purposes": (*_SENSOR, "sleeping", "purposes_words"),
     # Publishes and receives often; blocking, AES-CCM.
     "display": (*_DISPLAY, *_PURPOSES),
-    # The same up to 1,000 bytes, and says what it is for.
-    "display-purposes": (*_DISPLAY, "ccm_long", "purposes_words"),
+    # The same, and says what it is for.
+    "display-purposes": (*_DISPLAY, "purposes_words"),
     # Publishes and receives, and says what for; asyncio, AES-CCM.
     "asyncio": ("living_aio", *_LIVES, "quick", "hearing", "chacha", "nvs", "purposes_words"),
     "everything": (),
     # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (
-        "aio", "living_aio", "reader", "hearing", "ccm_long", "ccm", "quick", "nvs", *_PURPOSES,
+        "aio", "living_aio", "reader", "hearing", "ccm", "quick", "nvs", *_PURPOSES,
     ),
 }  # fmt: skip
 # The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.

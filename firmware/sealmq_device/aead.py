@@ -31,7 +31,7 @@ def _load(suite: int) -> "Any":
 
             return Ccm
         except _NO_VIPER:
-            from .ccm_long import Ccm as PlainCcm
+            from .ccm_plain import Ccm as PlainCcm
 
             return PlainCcm
     if suite == CHACHA:
@@ -44,3 +44,11 @@ def _load(suite: int) -> "Any":
 
             return PlainChaCha
     raise ValueError("suite %r: there are 1 (AES-256-CCM) and 2 (ChaCha20-Poly1305)" % (suite,))
+
+
+# Of the backends: a length is wrong.
+def refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
+    raise ValueError(
+        "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d (<= 16777215)"
+        % (len(nonce), len(aad), len(buf), start, n)
+    )

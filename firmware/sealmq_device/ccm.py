@@ -1,8 +1,8 @@
 # AES-256-CCM (RFC 3610, NIST SP 800-38C) with 12-byte nonces and 16-byte tags, for MicroPython.
 #
-# cryptolib has CBC and ECB only: one bulk CBC call is the MAC, one bulk ECB call makes the key
-# stream, and viper does the rest in one buffer that every Ccm shares. So a message that fits it
-# allocates nothing once its length in blocks has been seen; a longer one goes to ccm_long.py.
+# cryptolib has CBC and ECB only: bulk CBC is the MAC, bulk ECB makes the key stream, and viper does
+# the rest in one buffer that every Ccm shares, in pieces of 1 KiB. So a message of any length
+# allocates nothing once its last piece's length in blocks has been seen.
 # Sharing is safe because no Python code of others runs inside seal_into or open_into: no await, no
 # scheduled callback, no other thread under the interpreter's lock. Never call them from a hard
 # interrupt handler.
@@ -10,7 +10,7 @@ import micropython
 from cryptolib import aes
 from micropython import const
 
-from sealmq_spec.errors import TooLarge
+from .aead import refuse
 
 _TYPING = const(0)
 if _TYPING:
@@ -25,7 +25,8 @@ _MAC_BLOCKS = const(84)  # B0, up to 238 bytes of associated data and 1088 of pa
 _KEY_BLOCKS = const(69)
 _KEY_AT = const(1376)  # the MAC's and two spare blocks: whole blocks are written
 _MADE_AT = const(2512)  # the key stream's and two spare blocks
-_KEY_MADE_AT = const(2597)
+_KEYS_MADE = const(85)
+_PIECE = const(1024)  # bytes of payload that are sealed or opened at a time
 work = bytearray(2667)  # twofold.py divides it in its own way
 _mac_views: "list[Any]" = [None] * 85
 _key_views: "list[Any]" = [None] * 70
@@ -34,7 +35,9 @@ _key_views: "list[Any]" = [None] * 70
 _len = len
 _bytes = bytes
 _bytearray = bytearray
-_shared = (work, _mac_views, _key_views, len)
+# cryptolib's function, as a method's look-up would cost 70 more each time.
+_process: "Any" = aes.encrypt
+_shared = (work, _mac_views, _key_views, len, _process)
 _zero = bytes(16)
 
 
@@ -65,193 +68,227 @@ class Ccm:
     def seal_into(
         self, nonce: object, aad: object, buf: object, start: object, n: object
     ) -> object:
-        _crypt(self, nonce, aad, buf, start, n, 0)
+        _crypt(0, 0, self, nonce, aad, buf, start, n, 0)
 
     # The reverse. False when the tag does not verify: buf[start:start+n] is zero then.
     @micropython.viper
     def open_into(
         self, nonce: object, aad: object, buf: object, start: object, n: object
     ) -> object:
-        return _crypt(self, nonce, aad, buf, start, n, 1)
+        return _crypt(0, 0, self, nonce, aad, buf, start, n, 1)
 
 
-# One long function for both directions: a call costs 400 instructions, a branch 3.
+# One long function for both directions: a call costs 400 instructions, a branch 3. o, r: pointers;
+# of a viper function's variables the first two are kept in registers. Whoever calls passes zeros.
 @micropython.viper
 def _crypt(
-    me: object, nonce: object, aad: object, buf: object, start: int, n: int, opening: int
+    o: int,
+    r: int,
+    me: object,
+    nonce: object,
+    aad: object,
+    buf: object,
+    start: int,
+    n: int,
+    opening: int,
 ) -> bool:
-    work, mac_views, key_views, length = _shared
+    work, mac_views, key_views, length, process = _shared
     a = int(length(aad))
-    room = int(length(buf)) - 16 - start
-    if start < 0 or n < 0 or n > room or a > 65279 or int(length(nonce)) != 12:
-        return bool(_long(me, nonce, aad, buf, start, n, opening))  # which raises
-    body = (n + 15) >> 4
-    top = body + ((a + 33) >> 4 if a else 1)
-    if top > _MAC_BLOCKS or body >= _KEY_BLOCKS:
-        return bool(_long(me, nonce, aad, buf, start, n, opening))
-    w = ptr32(work)
-    base = int(w)
-    i = base + _MADE_AT
-    if not (ptr8(i)[top] and ptr8(i + 85)[body]):
-        _views(top, body)
+    i = int(length(buf)) - 16 - start
+    if start < 0 or n < 0 or n > i or n > 0xFFFFFF or a > 65279 or int(length(nonce)) != 12:
+        refuse(nonce, aad, buf, start, n)
     cbc, ecb, _, state = me._s
     iv = ptr32(state)
-    flags = 2 if n else iv[4] & 2
-    if iv[4] & (flags | 1) != flags | 1:
+    flags = 3 if n else iv[4] & 2 | 1
+    if iv[4] & flags != flags:
         _ready(me._s, iv[4], flags)
         cbc, ecb, _, state = me._s
         iv = ptr32(state)
-
-    # A_0 ... A_body: flags, nonce, counter.
+    base = int(ptr8(work))
+    made = ptr8(base + _MADE_AT)
+    key = base + _KEY_AT
     g = ptr8(nonce)
     t0 = g[0] << 8 | g[1] << 16 | g[2] << 24
     t1 = g[3] | g[4] << 8 | g[5] << 16 | g[6] << 24
     t2 = g[7] | g[8] << 8 | g[9] << 16 | g[10] << 24
     t3 = int(g[11])
-    f = t0 | 2
-    s = base + _KEY_AT
-    i = 0
-    while i <= body:
-        q = ptr32(s)
-        q[0] = f
-        q[1] = t1
-        q[2] = t2
-        q[3] = t3 | i << 24
-        i += 1
-        s += 16
 
-    x = base + (top - body << 4)
-    tag = start + int(ptr8(buf))  # an address: the payload's now, the tag's below
-    if n:
-        view = key_views[body]
-        ecb.encrypt(view, view)
-        # XOR into whole words of `buf`, with key stream that is zero behind n: what they hold in
-        # front of the payload stays, what they hold behind it is the tag's place. The plaintext
-        # goes to the MAC's blocks.
-        s = base + _KEY_AT + 16
-        r = (1 << ((n & 3) << 3)) - 1
-        q = ptr32(s + (n & 0xFFFFFFC))
-        q[0] = q[0] & r
-        q[1] = 0
-        q[2] = 0
-        q[3] = 0
-        q[4] = 0
-        i = tag & 3
-        b = tag - i
-        tag += n
-        d = x
-        if i:
-            # `buf` is i bytes off the words of the key stream and the MAC: carry k and t over (the
-            # first t lands in front of x, where nothing stands yet). uint: shifts zeros in.
-            up = i << 3
-            down = 32 - up
-            d -= 4
-            k = uint(0)
-            t = uint(0)
-            while b < tag:
-                q = ptr32(s)
-                o = ptr32(b)
-                p = ptr32(d)
-                e = uint(q[0])
-                c = uint(o[0])
-                o[0] = c ^ (k | e << up)
-                if opening:
-                    c = uint(o[0])
-                k = e >> down
-                p[0] = t | c << down
-                t = c >> up
-                e = uint(q[1])
-                c = uint(o[1])
-                o[1] = c ^ (k | e << up)
-                if opening:
-                    c = uint(o[1])
-                k = e >> down
-                p[1] = t | c << down
-                t = c >> up
-                b += 8
-                s += 8
-                d += 8
-            ptr32(d)[0] = t
-        else:
-            while b < tag:
-                q = ptr32(s)
-                o = ptr32(b)
-                p = ptr32(d)
-                p[0] = o[0]
-                p[1] = o[1]
-                p[2] = o[2]
-                p[3] = o[3]
-                o[0] = o[0] ^ q[0]
-                o[1] = o[1] ^ q[1]
-                o[2] = o[2] ^ q[2]
-                o[3] = o[3] ^ q[3]
-                if opening:
-                    p[0] = o[0]
-                    p[1] = o[1]
-                    p[2] = o[2]
-                    p[3] = o[3]
-                s += 16
-                b += 16
-                d += 16
-        p = ptr32(x + (n & 0xFFFFFFC))
-        p[0] = p[0] & r
-        p[1] = 0
-        p[2] = 0
-        p[3] = 0
-
-    # B_0, made up for the IV that CBC kept from its last message, and the associated data.
-    i = t0 | 0x3A
-    if a:
-        i = t0 | 0x7A
-        p = ptr32(x - 16)
-        p[0] = 0
-        p[1] = 0
-        p[2] = 0
-        p[3] = 0
-        d = base + 16
-        g = ptr8(d)
-        g[0] = a >> 8
-        g[1] = a
-        d += 2
-        s = int(ptr8(aad))
-        b = s + a
-        if s & 1 == 0:
-            f = b & -2
-            while s < f:
-                if f - s < 16:
-                    if a < 16:
-                        break
-                    d -= s - f + 16
-                    s = f - 16
-                h = ptr16(d)
-                e2 = ptr16(s)
-                h[0] = e2[0]
-                h[1] = e2[1]
-                h[2] = e2[2]
-                h[3] = e2[3]
-                h[4] = e2[4]
-                h[5] = e2[5]
-                h[6] = e2[6]
-                h[7] = e2[7]
-                s += 16
-                d += 16
-        while s < b:
-            ptr8(d)[0] = ptr8(s)[0]
-            s += 1
-            d += 1
-    w[0] = i ^ iv[0]
-    w[1] = t1 ^ iv[1]
-    w[2] = t2 ^ iv[2]
-    w[3] = (t3 | (n & 0xFF) << 24 | (n & 0xFF00) << 8) ^ iv[3]
-
+    # B_0, made up for the IV that CBC kept from its last message.
+    o = base
+    ptr32(o)[0] = (t0 | 0x3A | (0x40 if a else 0)) ^ iv[0]
+    ptr32(o)[1] = t1 ^ iv[1]
+    ptr32(o)[2] = t2 ^ iv[2]
+    ptr32(o)[3] = (t3 | (n & 0xFF) << 24 | (n & 0xFF00) << 8 | n >> 8 & 0xFF00) ^ iv[3]
     iv[4] = 2
-    cbc.encrypt(mac_views[top], work)
+    # The associated data behind its length, padded with zeros to whole blocks.
+    o += 16
+    if a:
+        ptr8(o)[0] = a >> 8
+        ptr8(o)[1] = a
+        o += 2
+        r = int(ptr8(aad))
+        tag = r + a
+        while True:
+            b = r + (key - o) - 32
+            if b > tag:
+                b = tag
+            if r & 1 == 0:
+                e = b - 15
+                while r < e:
+                    ptr16(o)[0] = ptr16(r)[0]
+                    ptr16(o)[1] = ptr16(r)[1]
+                    ptr16(o)[2] = ptr16(r)[2]
+                    ptr16(o)[3] = ptr16(r)[3]
+                    ptr16(o)[4] = ptr16(r)[4]
+                    ptr16(o)[5] = ptr16(r)[5]
+                    ptr16(o)[6] = ptr16(r)[6]
+                    ptr16(o)[7] = ptr16(r)[7]
+                    r += 16
+                    o += 16
+            while r < b:
+                ptr8(o)[0] = ptr8(r)[0]
+                r += 1
+                o += 1
+            if r == tag:
+                break
+            if not made[_MAC_BLOCKS]:
+                _views(_MAC_BLOCKS, 0)
+            view = mac_views[_MAC_BLOCKS]
+            process(cbc, view, view)
+            o = base
+        while (o - base) & 15:
+            ptr8(o)[0] = 0
+            o += 1
+
+    tag = start + int(ptr8(buf))  # an address: of what is left of the payload, at last of the tag
+    left = n
+    i = 1  # the number of the next block of key stream
+    while True:
+        size = left if left < _PIECE else _PIECE
+        body = size + 15 >> 4
+        top = (o - base >> 4) + body
+        if top > _MAC_BLOCKS:
+            # Behind much associated data.
+            top -= body
+            if not made[top]:
+                _views(top, 0)
+            view = mac_views[top]
+            process(cbc, view, view)
+            o = base
+            top = body
+        if not (made[top] and made[_KEYS_MADE + body]):
+            _views(top, body)
+        # A_0, and the counter blocks of this piece.
+        x = o
+        o = key
+        r = t0 | 2
+        e = key + (body << 4)
+        f = t3
+        d = t3 | (i & 0xFF) << 24 | (i & 0xFF00) << 8 | i >> 8 & 0xFF00
+        while o <= e:
+            ptr32(o)[0] = r
+            ptr32(o)[1] = t1
+            ptr32(o)[2] = t2
+            ptr32(o)[3] = f
+            f = d
+            d += 0x1000000
+            o += 16
+        i += body
+        if i & 0xFF == 1:
+            # The last one's number ends in a zero, which the addition has not carried.
+            f = i - 1
+            ptr32(e)[3] = t3 | (f & 0xFF00) << 8 | f >> 8 & 0xFF00
+        o = x
+        if size:
+            view = key_views[body]
+            process(ecb, view, view)
+            # XOR into whole words of `buf`, with key stream that is zero behind the payload: what
+            # they hold in front of it stays, what they hold behind it is the tag's place. The
+            # plaintext goes to the MAC's blocks.
+            s = key + 16
+            c = (1 << ((size & 3) << 3)) - 1
+            q = ptr32(s + (size & 0xFFC))
+            q[0] = q[0] & c
+            q[1] = 0
+            q[2] = 0
+            q[3] = 0
+            q[4] = 0
+            e = tag & 3
+            b = tag - e
+            tag += size
+            if e:
+                # `buf` is e bytes off the words of the key stream and the MAC: carry k and t over.
+                # uint: shifts zeros in.
+                up = e << 3
+                down = 32 - up
+                k = uint(0)
+                t = uint(0)
+                r = b
+                while True:
+                    v = uint(ptr32(s)[0])
+                    u = uint(ptr32(r)[0])
+                    ptr32(r)[0] = u ^ (k | v << up)
+                    if opening:
+                        u = uint(ptr32(r)[0])
+                    k = v >> down
+                    if r != b:
+                        ptr32(o)[0] = t | u << down
+                        o += 4
+                    t = u >> up
+                    r += 4
+                    s += 4
+                    if r >= tag:
+                        break
+                ptr32(o)[0] = t
+            elif opening:
+                r = b
+                while r < tag:
+                    q = ptr32(s)
+                    p = ptr32(o)
+                    p[0] = ptr32(r)[0] ^ q[0]
+                    p[1] = ptr32(r)[1] ^ q[1]
+                    p[2] = ptr32(r)[2] ^ q[2]
+                    p[3] = ptr32(r)[3] ^ q[3]
+                    ptr32(r)[0] = p[0]
+                    ptr32(r)[1] = p[1]
+                    ptr32(r)[2] = p[2]
+                    ptr32(r)[3] = p[3]
+                    s += 16
+                    r += 16
+                    o += 16
+            else:
+                r = b
+                while r < tag:
+                    q = ptr32(s)
+                    ptr32(o)[0] = ptr32(r)[0]
+                    ptr32(o)[1] = ptr32(r)[1]
+                    ptr32(o)[2] = ptr32(r)[2]
+                    ptr32(o)[3] = ptr32(r)[3]
+                    ptr32(r)[0] = ptr32(r)[0] ^ q[0]
+                    ptr32(r)[1] = ptr32(r)[1] ^ q[1]
+                    ptr32(r)[2] = ptr32(r)[2] ^ q[2]
+                    ptr32(r)[3] = ptr32(r)[3] ^ q[3]
+                    s += 16
+                    r += 16
+                    o += 16
+            p = ptr32(x + (size & 0xFFC))
+            p[0] = p[0] & c
+            p[1] = 0
+            p[2] = 0
+            p[3] = 0
+        view = mac_views[top]
+        process(cbc, view, view)
+        left -= size
+        if left == 0:
+            break
+        o = base
+
     p = ptr32(base + (top << 4) - 16)
     t0 = p[0]
     t1 = p[1]
     t2 = p[2]
     t3 = p[3]
-    q = ptr32(base + _KEY_AT)
+    q = ptr32(key)
     if n == 0:
         # The one block of key stream: through CBC too, which spares a MAC-only key its ECB.
         q[0] = q[0] ^ t0
@@ -259,13 +296,13 @@ def _crypt(
         q[2] = q[2] ^ t2
         q[3] = q[3] ^ t3
         view = key_views[0]
-        cbc.encrypt(view, view)
+        process(cbc, view, view)
         p = q
     iv[0] = p[0]
     iv[1] = p[1]
     iv[2] = p[2]
     iv[3] = p[3]
-    iv[4] = 1 | flags
+    iv[4] = flags
     t0 ^= q[0]
     t1 ^= q[1]
     t2 ^= q[2]
@@ -318,7 +355,7 @@ def _ready(s: object, have: int, want: int) -> object:
         iv[1] = 0
         iv[2] = 0
         iv[3] = 0
-    if want & ~have:
+    if want & ~have & 2:
         s[1] = aes(key, 1)
 
 
@@ -327,25 +364,4 @@ def _views(top: int, body: int) -> None:
     _mac_views[top] = view[: top * 16]
     work[_MADE_AT + top] = 1
     _key_views[body] = view[_KEY_AT : _KEY_AT + body * 16 + 16]
-    work[_KEY_MADE_AT + body] = 1
-
-
-# ccm_long's functions, once needed: the module takes memory, and importing it again takes 12,000
-# instructions.
-_longer: "Any" = None
-
-
-def _long(
-    me: Ccm, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int, opening: int
-) -> bool:
-    global _longer
-    if _longer is None:
-        try:
-            from .ccm_long import check, crypt
-        except ImportError:
-            # A board whose files have none (build_mpy.py's sets): refused, not a program's end.
-            raise TooLarge("no ccm_long") from None
-        _longer = check, crypt
-    check, crypt = _longer
-    check(nonce, aad, buf, start, n)
-    return bool(crypt(me._s[2], nonce, aad, buf, start, n, bool(opening)))
+    work[_MADE_AT + _KEYS_MADE + body] = 1

@@ -6,6 +6,7 @@
 # lock. Never call them from a hard interrupt handler. They allocate nothing.
 import micropython
 
+from .aead import refuse
 from .chacha20 import block
 from .poly1305 import blocks, finish
 from .poly1305 import start as start_sum
@@ -75,7 +76,7 @@ def _begin(state: object, nonce: object, aad: object, buf: object, start: int, n
     room = int(_len(buf)) - 16 - start
     # n is bounded as for CCM, far below the RFC's bound.
     if start < 0 or n < 0 or n > room or n > 0xFFFFFF or a > 65279 or int(_len(nonce)) != 12:
-        _refuse(nonce, aad, buf, start, n)
+        refuse(nonce, aad, buf, start, n)
     s = ptr32(state)
     s[12] = 0
     o = ptr8(int(s) + 52)
@@ -87,13 +88,6 @@ def _begin(state: object, nonce: object, aad: object, buf: object, start: int, n
     block(state, _stream)
     start_sum(_sum, _stream)
     return a
-
-
-def _refuse(nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
-    raise ValueError(
-        "nonce %d (12), associated data %d (<= 65279), buffer %d, start %d, n %d (<= 16777215)"
-        % (len(nonce), len(aad), len(buf), start, n)
-    )
 
 
 # XORs key stream, from counter 1 on, into buf[start:start+n].

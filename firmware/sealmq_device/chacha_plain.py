@@ -2,8 +2,7 @@
 # one for devices. Not constant-time: for test and demo programs on a host.
 import struct
 
-from .ccm_bytes import differ, wipe, xor
-from .ccm_long import check
+from .ccm_plain import check, differ, wipe, xor
 
 _MASK = 0xFFFFFFFF
 _P = (1 << 130) - 5
@@ -47,7 +46,8 @@ class ChaCha:
     def _xor(self, nonce: bytes, buf: bytearray, start: int, n: int) -> None:
         for at in range(0, n, 64):
             stream = _block(self._key, at // 64 + 1, nonce)
-            xor(buf, start + at, stream, min(64, n - at))
+            piece = memoryview(buf)[start + at : start + min(at + 64, n)]
+            piece[:] = xor(bytes(piece), stream)
 
     def _tag(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bytes:
         key = _block(self._key, 0, nonce)

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
 from real_micropython import micropython
 
 CCM, CHACHA = 1, 2
-# Added to a suite: the backend for interpreters without viper, CCM's for long messages.
-PLAIN, LONG = 10, 20
+# Added to a suite: the backend for interpreters without viper.
+PLAIN = 10
 
 
 @dataclass(frozen=True)

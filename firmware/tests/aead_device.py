@@ -1,5 +1,5 @@
 # Runs on MicroPython: `aead_device.py FILE` answers each line of FILE with one line.
-# (suites 11 and 12 are 1 and 2 without viper, 21 is 1 by the code for long messages)
+# (suites 11 and 12 are 1 and 2 without viper)
 #   seal|open SUITE KEY NONCE AAD BUFFER START N    bytes in hex, "-" for none
 # Answers: what the call returned, or the error's name, and the buffer afterwards.
 import sys
@@ -18,15 +18,9 @@ keys: "dict[tuple[int, bytes], Any]" = {}
 def backend(suite: int, key: bytes) -> "Any":
     if suite < 10:
         return make(suite, key)
-    from sealmq_device import ccm_bytes, ccm_long
-    from sealmq_device.chacha_plain import ChaCha
+    from sealmq_device import ccm_plain, chacha_plain
 
-    if suite == 12:
-        return ChaCha(key)
-    if suite == 11:
-        for name in ("counters", "differ", "offset", "wipe", "xor"):
-            setattr(ccm_long, name, getattr(ccm_bytes, name))
-    return ccm_long.Ccm(key)
+    return (chacha_plain.ChaCha if suite == 12 else ccm_plain.Ccm)(key)
 
 
 def data(text: str) -> bytes:

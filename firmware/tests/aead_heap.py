@@ -7,7 +7,19 @@ import micropython
 from sealmq_device.aead import make
 
 suite = int(sys.argv[1])
-sizes = ((0, 0), (0, 60), (1, 13), (64, 46), (107, 60), (256, 0), (1000, 100), (1088, 238))
+sizes = (
+    (0, 0),
+    (0, 60),
+    (1, 13),
+    (64, 46),
+    (107, 60),
+    (256, 0),
+    (1000, 100),
+    (1088, 238),
+    (1023, 1400),
+    (4097, 60),
+    (40000, 46),
+)
 both = (make(suite, bytes(range(32))), make(suite, bytes(range(1, 33))))
 nonce = bytes(12)
 aads = [bytes(a) for _, a in sizes]
@@ -17,7 +29,7 @@ bad = bytearray(3 + 64 + 16)
 
 def work() -> None:
     i = 0
-    while i < 8:
+    while i < len(sizes):
         n = sizes[i][0]
         start = i & 3
         buf = bufs[i]

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 from aead_cases import CCM, CHACHA, PLAIN, Case, oracle, run, sealed
 from real_micropython import BITS, VIPER, micropython
 
-SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 255, 1000, 1024, 1088, 1089, 4096)
+SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 255, 1000, 1023, 1024, 1025, 1040, 2047, 2048, 4096)
 LONGEST = 65536
 AADS = (0, 1, 13, 14, 15, 30, 46, 47, 60, 1000)
 
@@ -117,7 +117,7 @@ def flips(case: Case, rng: random.Random) -> Iterator[Case]:
 def test_one_changed_bit_is_refused_and_wiped(bits: int, suite: int, tmp_path: Path) -> None:
     rng = random.Random(99)
     calls: list[tuple[Case, str]] = []
-    for case in list(messages(suite, (0, 1, 15, 16, 17, 64, 255, 1088, 1089)))[::3]:
+    for case in list(messages(suite, (0, 1, 15, 16, 17, 64, 255, 1024, 1025, 2049)))[::3]:
         genuine = sealed(case)
         calls += [(forged, "False") for forged in flips(genuine, rng)]
         calls.append((genuine, "True"))
@@ -134,13 +134,23 @@ def test_one_changed_bit_is_refused_and_wiped(bits: int, suite: int, tmp_path: P
     "suite", [pytest.param(CCM, id="ccm"), pytest.param(CHACHA, id="chacha"), *PLAINS]
 )
 def test_associated_data_of_any_length(bits: int, suite: int, tmp_path: Path) -> None:
-    # 237 to 239 and 1261 to 1263: the last that fits the shared buffer; 65279: the longest.
+    # 237 to 239, 301 to 303, 1325 to 1327, 2669 to 2671: where the shared buffer is full, with or
+    # without a payload's first piece; 65279: the longest.
     rng = random.Random(7)
     key = rng.randbytes(32)
     cases = [
         Case("seal", suite, key, rng.randbytes(12), rng.randbytes(a), bytes(n + 16), 0, n)
         for n in (0, 1024)
-        for a in (*range(2, 50), 237, 238, 239, 1261, 1262, 1263, 4096, 16384, 65279)
+        for a in (
+            *range(2, 50),
+            *range(237, 240),
+            *range(301, 304),
+            *range(1325, 1328),
+            *range(2669, 2672),
+            4096,
+            16384,
+            65279,
+        )
     ]
     for case, answer in zip(cases, run(bits, cases, tmp_path), strict=True):
         assert answer == ("None", oracle(case)), (case.n, len(case.aad))

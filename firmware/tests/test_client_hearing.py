@@ -560,7 +560,7 @@ def test_a_topics_place_is_not_anothers(interpreter: str, tmp_path: Path) -> Non
 
 @every
 def test_long_messages_first(interpreter: str, tmp_path: Path) -> None:
-    """They make none of the ciphers that the fast way shares with the general one."""
+    """Those that go the general way leave the ciphers ready for the fast one."""
 
     def made(s: Stream) -> None:
         for ctr in range(1, 11):
@@ -568,4 +568,4 @@ def test_long_messages_first(interpreter: str, tmp_path: Path) -> None:
         for ctr in range(11, 15):
             s.message(ctr)
 
-    assert len(same(tmp_path, interpreter, made, 11)) == 14 + 2
+    assert len(same(tmp_path, interpreter, made, 10)) == 14 + 2

@@ -234,7 +234,7 @@ for qos in (0, 1):
                 layer._s[mode] = Raises(whole, early)
                 try:
                     c.publish(T, b"never", qos=qos)
-                except KeyboardInterrupt:
+                except (KeyboardInterrupt, TypeError):  # ccm.py takes none but cryptolib's
                     assert s.ctr == ctr + 1 and writes == wrote and c.sock and not c.unacked
                 if mode:
                     layer._s[mode] = whole
