@@ -31,8 +31,9 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from mpy_file import MpyError
+from mpy_flat import flatten
 from mpy_keep import keep, public_functions
-from mpy_names import rename_arguments, rename_attributes
+from mpy_names import rename_arguments, rename_attributes, rename_globals
 from mpy_parts import Piece, renamed, source_of
 from mpy_place import Naming, Substitution
 from mpy_source import Module, bound, find_constants, told_apart, used
@@ -100,16 +101,15 @@ class Merging:
         for piece in self.pieces.values():
             for module in piece.modules:
                 Substitution(self, piece, module).run()
+        moved = flatten(self)
         keep(self)
         public_nodes = public_functions(self)
         core = self.pieces[CORE]
         bodies = {name: [p.statement for p in q.parts if p.kept] for name, q in self.pieces.items()}
         own = {owner: name for name, owner in core.names.items()}
-        names = [(own.get((m, q.partition(".")[0])), q) for m, q in awake]
-        split = Split(
-            core.parts if names else (),
-            [name + q[len(q.partition(".")[0]) :] for name, q in names if name],
-        )
+        names = [(own.get((m, q.partition(".")[0])), q.partition(".")) for m, q in awake]
+        path = [name + q[1] + q[2] for name, q in names if name]
+        split = Split(core.parts if names else (), [moved.get(name, name) for name in path])
         if names:
             bodies[CORE], bodies[LATER] = split.core, split.later
         self._moved = split.moved if names else set()
@@ -118,6 +118,7 @@ class Merging:
                 bodies[name] = [new for old in body for new in self._redirected(old, split)]
         rename_arguments(bodies.values(), public_nodes)
         rename_attributes(bodies.values())
+        rename_globals(bodies, self._public_names())
         made = {name: source_of(body) for name, body in bodies.items() if body}
         for name, taken in self.public.items():
             if name not in made:
@@ -125,6 +126,15 @@ class Merging:
         for package in {name.partition(".")[0] for name in made}:
             made.setdefault(package, "")
         return made
+
+    def _public_names(self) -> dict[str, set[str]]:
+        """What applications import from each file, in its own names."""
+        found: dict[str, set[str]] = {}
+        for module, names in self.public.items():
+            piece = self.of[module]
+            found.setdefault(piece.name, set()).update(self.final(piece, module, n) for n in names)
+        found[LATER] = found[CORE]
+        return found
 
     # --- which module goes where ---
 

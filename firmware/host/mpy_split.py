@@ -4,23 +4,22 @@ the rest, which loads when something in it is first called.
 A class stays in the core with its special methods and those of the path; where it lacks others it
 gets a `__getattr__` that loads the rest, which puts them in, takes `__getattr__` away again and so
 is asked once. A function that the path only names is taken from the rest where it is named, by its
-number. What is assigned and what the path uses stays in the core, and the rest imports it from
-there: so a function that rebinds a name of the module has to stay with all that read the name.
+number. An error that the path raises with a text is made by such a function, too. What is assigned
+and what the path uses stays in the core, and the rest imports it from there: so a function that
+rebinds a name of the module has to stay with all that read the name.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from mpy_file import MpyError
+from mpy_parts import Part
 from mpy_source import Function, local, used
 
-if TYPE_CHECKING:
-    from mpy_parts import Part
-
 LATER = "sealmq_device.later"
+_NATIVE = ("micropython.viper", "micropython.native")
 _MORE = "_more"
 _TAKEN = "_rare"
 _HOOK = f"""
@@ -62,6 +61,37 @@ class _Numbered(ast.NodeTransformer):
         return ast.Call(ast.Name(_TAKEN, ast.Load()), [number], [])
 
 
+class _Errors(ast.NodeTransformer):
+    """Puts calls of functions that make them in the place of errors with a text."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, made: dict[str, Part]):
+        self._function = function
+        self._local = local(function)
+        self._made = made
+
+    def run(self) -> None:
+        self._function.body = [self.visit(statement) for statement in self._function.body]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node  # another one's variables
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if not isinstance(node.exc, ast.Call):
+            return node
+        inside = list(ast.walk(node.exc))
+        if not any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in inside):
+            return node
+        names = sorted({n.id for n in inside if isinstance(n, ast.Name)} & self._local)
+        key = f"{', '.join(names)}: {ast.unparse(node.exc)}"
+        if key not in self._made:
+            name = f"_error_{len(self._made)}"
+            made = ast.parse(f"def {name}({', '.join(names)}):\n    return {ast.unparse(node.exc)}")
+            self._made[key] = Part(made.body[0], {name}, kept=True)
+        (name,) = self._made[key].binds
+        arguments: list[ast.expr] = [ast.Name(n, ast.Load()) for n in names]
+        return ast.Raise(ast.Call(ast.Name(name, ast.Load()), arguments, []), node.cause)
+
+
 class Split:
     """`parts`: the core's. `awake`: functions, and methods as Class.method, of the path, in the
     names of the file. Gives `core` and `later`, statements; `moved`: names that lie in `later`."""
@@ -69,6 +99,8 @@ class Split:
     def __init__(self, parts: Iterable[Part], awake: Iterable[str]) -> None:
         self._parts = [part for part in parts if part.kept]
         self._awake = set(awake)
+        if self._awake:
+            self._parts += self._errors()
         self._by_name: dict[str, list[Part]] = {}
         for part in self._parts:
             for name in part.binds:
@@ -86,14 +118,21 @@ class Split:
         special = method.startswith("__") and method.endswith("__")
         return not special and f"{holder}.{method}" not in self._awake
 
-    def _choose(self) -> None:
-        awake = set(self._awake)
-        # What is reached through its class cannot wait for an object to lack it.
+    def _errors(self) -> list[Part]:
+        """Functions that make the errors which the path raises."""
+        made: dict[str, Part] = {}
         for part in self._parts:
-            for node in ast.walk(part.statement):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                    self._awake.add(f"{node.value.id}.{node.attr}")
-        waiting = [p for n in awake for p in self._by_name.get(n.partition(".")[0], ())]
+            s = part.statement
+            functions = [m for name, m in _methods(s) if not self._cold(next(_class_name(s)), name)]
+            if isinstance(s, ast.FunctionDef) and s.name in self._awake:
+                functions.append(s)
+            for function in functions:
+                if not any(ast.unparse(d) in _NATIVE for d in function.decorator_list):
+                    _Errors(function, made).run()
+        return list(made.values())
+
+    def _choose(self) -> None:
+        rebound: list[Part] = []
         for part in self._parts:
             rebinds = {
                 name
@@ -101,35 +140,58 @@ class Split:
                 if isinstance(node, ast.Global)
                 for name in node.names
             }
-            if not part.binds:
-                waiting.append(part)
             for other in self._parts if rebinds else ():
                 if rebinds & used(other.statement):
-                    waiting.append(other)
+                    rebound.append(other)
                     (name,) = other.binds
                     self._awake.add(name)
                     methods = _methods(other.statement)
                     self._awake |= {f"{name}.{m}" for m, node in methods if rebinds & used(node)}
-        while waiting:
-            part = waiting.pop()
-            if id(part) in self._stay:
-                continue
-            self._stay[id(part)] = part
-            for name in self._needs(part.statement):
-                for other in self._by_name.get(name, ()):
-                    if isinstance(other.statement, Function) and name not in self._awake:
-                        self._rare.add(name)
-                    else:
-                        waiting.append(other)
+        before = -1
+        while before != len(self._awake):
+            before = len(self._awake)
+            self._stay = {}
+            self._rare = set()
+            waiting = [p for n in self._awake for p in self._by_name.get(n.partition(".")[0], ())]
+            waiting += rebound
+            waiting += [part for part in self._parts if not part.binds]
+            while waiting:
+                part = waiting.pop()
+                if id(part) not in self._stay:
+                    self._stay[id(part)] = part
+                    waiting += self._needed(part.statement)
+
+    def _needed(self, statement: ast.stmt) -> Iterator[Part]:
+        """The parts that a statement of the core needs there."""
+        for name in self._needs(statement):
+            for other in self._by_name.get(name, ()):
+                if isinstance(other.statement, Function) and name not in self._awake:
+                    self._rare.add(name)
+                else:
+                    yield other
+        # What is reached through its class cannot wait for an object to lack it.
+        for node in self._run(statement):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+                    self._awake.add(f"{inner.value.id}.{inner.attr}")
+
+    def _run(self, statement: ast.stmt) -> list[ast.stmt]:
+        """What of a statement of the core stays there."""
+        if not isinstance(statement, ast.ClassDef):
+            return [statement]
+        return [
+            node
+            for node in statement.body
+            if not isinstance(node, Function) or not self._cold(statement.name, node.name)
+        ]
 
     def _needs(self, statement: ast.stmt) -> set[str]:
         """The names that a statement of the core uses, of a class without its cold methods."""
         if not isinstance(statement, ast.ClassDef):
             return used(statement)
         names = {name for base in statement.bases for name in used(base)}
-        for node in statement.body:
-            if not isinstance(node, Function) or not self._cold(statement.name, node.name):
-                names |= used(node)
+        for node in self._run(statement):
+            names |= used(node)
         return names
 
     def _divide(self) -> None:
@@ -162,7 +224,10 @@ class Split:
         self.core = [_Numbered(rare).visit(s) for s in self.core]
         added += ast.parse(_TAKE).body if rare else []
         self.core[first:first] = added
-        self.later = [*self._imports([*rest, *halves]), *[s for s in rest if not _is_import(s)]]
+        # What takes a method from its class comes when that is whole.
+        last = [s for s in rest if isinstance(s, ast.Assign) and _takes(s, pairs)]
+        self.later = [*self._imports([*rest, *halves])]
+        self.later += [s for s in rest if not _is_import(s) and s not in last]
         self.later += halves
         if rare:
             self.later += ast.parse(f"{_TAKEN} = ({', '.join(rare)},)").body
@@ -170,6 +235,7 @@ class Split:
             text = _JOIN.format(pairs=", ".join(f"({name}, {name}_rest)" for name in pairs))
             text += "".join(f"del {name}.__getattr__\n" for name in hooks)
             self.later += ast.parse(text).body
+        self.later += last
 
     def _hooked(self, node: ast.ClassDef, hooks: list[str]) -> bool:
         for base in node.bases:
@@ -199,19 +265,28 @@ def _class_name(node: ast.stmt) -> Iterator[str]:
         yield node.name
 
 
+def _takes(node: ast.Assign, classes: list[str]) -> bool:
+    value = node.value
+    return (
+        isinstance(value, ast.Attribute)
+        and isinstance(value.value, ast.Name)
+        and value.value.id in classes
+    )
+
+
 def _is_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom)
 
 
-def _methods(node: ast.stmt) -> list[tuple[str, ast.stmt]]:
+def _methods(node: ast.stmt) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     if not isinstance(node, ast.ClassDef):
         return []
     return [(m.name, m) for m in node.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def _class(name: str, body: list[ast.stmt]) -> ast.ClassDef:
+def _class(name: str, body: Sequence[ast.stmt]) -> ast.ClassDef:
     made = ast.parse(f"class {name}:\n    pass").body[0]
     if not isinstance(made, ast.ClassDef):
         raise MpyError(f"{name} is no name of a class")
-    made.body = body
+    made.body = [*body]
     return made

@@ -89,7 +89,7 @@ class Link:
                 step = steps.send
                 try:
                     if want > _IDLE:
-                        got = _answer(self, want >> 16, want & 0xFFFF)
+                        got = self._answer(want >> 16, want & 0xFFFF)
                     elif want == _READ:
                         got = _read(self)
                     elif want == _IDLE:

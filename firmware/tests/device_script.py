@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from build_mpy import PUBLIC
 from peer import Peer
 from peer_site import Site
 from real_micropython import ROOT
@@ -51,8 +52,8 @@ _SOURCES = ("firmware", "shared_spec")
 
 def folders(interpreter: str, script: str = "") -> list[Path]:
     """Where an interpreter finds the device's packages: their sources, or what ships, built into
-    the folder that SEALMQ_MPY names. A script that reaches into modules which are no files of
-    their own there, or for private attributes, which have other names there, gets the sources."""
+    the folder that SEALMQ_MPY names. A script that reaches into modules which applications do not
+    import, or for private attributes, gets the sources: what ships has other names there."""
     built = os.environ.get("SEALMQ_MPY")
     if built and interpreter in ARCHS:
         folder = Path(built) / ARCHS[interpreter]
@@ -63,7 +64,8 @@ def folders(interpreter: str, script: str = "") -> list[Path]:
                 reached.append((package, name, ""))
         private = re.search(r"[a-z]\._[a-z]", script)
         if not private and all(
-            any(folder.glob(f"{p}/{m}.mpy*")) and not inside for p, m, inside in reached
+            f"{p}.{m}" in PUBLIC and any(folder.glob(f"{p}/{m}.mpy*")) and not inside
+            for p, m, inside in reached
         ):
             return [folder]
     return [*(ROOT / root for root in _SOURCES), ROOT / "build" / "micropython" / "lib"]

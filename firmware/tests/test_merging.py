@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from mpy_file import MpyError
@@ -45,6 +48,26 @@ def ran(**texts: str) -> object:
          "    def m(self):\n        return self._m()",
          "from .a import A\nclass B(A):\n    def _m(self):\n        return 2\n"
          "def f():\n    return A().m(), B().m()", (1, 2)),
+        ("what an overridden method did", "class A:\n    n = 1\n    def m(self, x=1):\n"
+         "        return x\n    def k(self):\n        return self.m()\nk = A.k\nm = A.m",
+         "from .a import A, k, m\nclass B(A):\n    def m(self):\n        return A.m(self, 2) + 1\n"
+         "def f():\n    return B().m(), k(B()), m(B()), B.n", (3, 3, 1, 1)),
+        ("private names of unrelated classes", "class A:\n    def __init__(self):\n"
+         "        self._x = 1\n    def _m(self):\n        return self._x",
+         "from .a import A\nclass B:\n    _y = 2\n    def _k(self):\n        return self._y\n"
+         "def f():\n    a, b = A(), B()\n    b._y = 3\n    return a._m(), b._k(), B._y, a._x",
+         (1, 3, 2, 1)),
+        ("one more private attribute", "class A:\n    _x = 1\n    _z = 5",
+         "from .a import A\nclass B:\n    _y = 2\ndef put(a):\n    a._y = 4\n"
+         "def f():\n    a = A()\n    put(a)\n    return a._x, a._y, a._z, B()._y", (1, 4, 5, 2)),
+        ("a name of the file that is also an attribute's", "class A:\n    def go(self):\n"
+         "        return 1",
+         "from .a import A\ndef long_name(go):\n    return go\ndef other_name(n=long_name(4)):\n"
+         "    return n\ndef f():\n    return A().go(), long_name(2), other_name()", (1, 2, 4)),
+        ("a default of a method", "def one():\n    return 1",
+         "from .a import one\nclass B:\n    def value(self):\n        return 3\n"
+         "    def two(self, n=one()):\n        return n\ndef f():\n"
+         "    return B().two(), B().value()", (1, 3)),
         ("getattr by a text", "class A:\n    def __init__(self):\n        self._x = 4\n"
          "    def m(self):\n        return 1",
          "from .a import A\ndef f():\n    return getattr(A(), 'm')(), getattr(A(), '_x')", (1, 4)),
@@ -67,6 +90,23 @@ def test_a_merged_program_means_the_same(what: str, a: str, b: str, result: obje
     assert ran(a=a, b=b, core="from .b import f") == result
 
 
+def test_a_base_that_nobody_names_is_no_class_of_its_own() -> None:
+    a = "class Base:\n    def m(self):\n        return 1"
+    b = "from .a import Base\nclass Heir(Base):\n    pass"
+    text = merged(a=a, b=b, core="from .b import Heir")[CORE]
+    assert "Base" not in text
+    assert "class Heir:" in text
+    text = merged(a=a, b=b, core="from .a import Base\nfrom .b import Heir")[CORE]
+    assert "class Heir(Base):" in text
+
+
+def test_what_applications_import_keeps_its_name() -> None:
+    b = "def helper():\n    return 1\ndef told(what):\n    return helper()"
+    text = merged(b=b, core="from .b import told")[CORE]
+    assert "def told(what)" in text
+    assert "helper" not in text
+
+
 def test_what_a_function_imports_into_an_argument() -> None:
     b = "def f(g=None):\n    if g is None:\n        from .aead import g\n    return g()"
     assert ran(aead="def g():\n    return 1", b=b, core="from .b import f") == 1
@@ -82,8 +122,8 @@ def test_what_nothing_names_is_left_out() -> None:
 def test_what_is_imported_in_a_function_is_a_file_of_its_own() -> None:
     files = merged(a="def g():\n    return 1", core="from .b import f", b="def f():\n"
                    "    from .a import g\n    return g()")  # fmt: skip
-    assert "def g" in files[f"{CORE}.a"]
-    assert "def g" not in files[CORE]
+    assert "return 1" in files[f"{CORE}.a"]
+    assert "return 1" not in files[CORE]
 
 
 def test_what_a_waking_board_does_not_run_is_put_off() -> None:
@@ -95,6 +135,25 @@ def test_what_a_waking_board_does_not_run_is_put_off() -> None:
     assert "def wake" in files[CORE]
     assert "helper" not in files[CORE]
     assert "def other" in files[f"{CORE}.later"]
+
+
+def test_an_error_that_a_waking_board_does_not_raise_is_put_off() -> None:
+    b = (
+        "class Bad(Exception):\n    pass\nclass C:\n    def wake(self, n, m=2):\n        if n:\n"
+        "            raise Bad('%d is not %d' % (n, m)) from None\n        return 1"
+    )
+    files = merged(((f"{CORE}.b", "C.wake"),), b=b, core="from .b import C")
+    assert "is not" not in files[CORE]
+    assert "Bad" not in files[CORE]
+    core, later = ModuleType(CORE), ModuleType(f"{CORE}.later")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, CORE, core)
+        exec(files[CORE], vars(core))  # noqa: S102 made of this test's own text
+        assert core.C().wake(0) == 1
+        patch.setitem(sys.modules, f"{CORE}.later", later)
+        exec(files[f"{CORE}.later"], vars(later))  # noqa: S102 the same
+        with pytest.raises(Exception, match=r"^7 is not 2$"):
+            core.C().wake(7)
 
 
 @pytest.mark.parametrize(
