@@ -38,6 +38,7 @@ _NEVER = const(-0x3FFFFFFF)
 
 class Incoming(Joined):
     _heard = 0  # messages that came this way
+    pongs = 0  # PINGRESPs
     _prepare: "Any" = None
 
     def _attributes(self) -> None:
@@ -186,6 +187,7 @@ class Incoming(Joined):
     # PINGRESP, or an acknowledgement that nobody waits for any more.
     def _acked(self, first: int, body: bytearray) -> None:
         if first == _PINGRESP:
+            self.pongs += 1
             self._daily()
 
     # A notice that may be about what is awaited.

@@ -41,6 +41,7 @@ _AROUND = const(75)  # what a PUBLISH has besides topic and message, at most
 # A connection that ends sooner counts as one more failure: else a peer that welcomes and hangs up
 # would be tried without end, once in half a second.
 _STABLE_MS = const(10000)
+_LATE_MS = const(100)
 # A quartz that drifts by 100 ppm is 9 s off then; a message may be a minute off (SPEC.md 6).
 _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
@@ -65,6 +66,7 @@ class Life:
             raise Misuse("no keepalive")
         self.core = core
         self.outbox = Outbox() if outbox is None else outbox
+        self.outbox.answer_ms = 1000 * core.timeout
         self.clean = clean
         self.backoff = Backoff()
         self.radio = wlan
@@ -82,6 +84,8 @@ class Life:
         self._since = 0  # when the session began
         self._sync_at = 0
         self._session = (0, b"")
+        self._pongs = 0
+        self._late = False
         # Before what next() gave: ctr and salt; the newest unacknowledged; the last refusal.
         self._before: "tuple[Any, ...]" = ()
 
@@ -161,8 +165,13 @@ class Life:
         if not self.up:
             return (WAIT, self.at - now) if now < self.at else (CONNECT, 0)
         keep = self._keep
-        if keep.dead(now):
+        late = keep.dead(now) or self.outbox.silent(now)
+        if late and self._late:
             return DROP, OSError(errno.ETIMEDOUT)
+        self._late = late
+        if late:
+            # What came while the application was busy has not been read yet.
+            return LISTEN, _LATE_MS
         if self.asks:
             return ASK, self.asks[0]
         box = self.outbox
@@ -210,6 +219,9 @@ class Life:
         elif what == LISTEN and got:
             keep.heard(now)
             self.outbox.prove(core.receipted)
+        if core.pongs != self._pongs:
+            self._pongs = core.pongs
+            self.outbox.answered(core.receipted)
         if what == PING:
             keep.pinged(now)
             self.outbox.asked(now)
@@ -257,8 +269,7 @@ class Life:
         for ctr in list(core.unacked):
             if core.receipted(ctr):
                 del core.unacked[ctr]  # it need not go out again
-        self.outbox.lost(s.salt)
-        self.outbox.prove(core.receipted)
+        self.outbox.begun(s.salt, core.receipted)
         self._change(True, None)
 
     def _down(self, now: int, error: "Exception | None") -> None:

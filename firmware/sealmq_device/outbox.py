@@ -17,11 +17,14 @@ REFUSED = "refused"  # the mediator said why
 DROPPED = "dropped"  # never sent: the queue was full
 DOUBT = "doubt"  # sent, and nobody can say any more whether it was accepted; not sent again
 
-# PUBACKs that wait for the receipt that proves them. A receipt shows the last 64.
+# PUBACKs that wait for the receipt that proves them, and counters used behind the oldest: a receipt
+# shows the last 64.
 _OWED = const(16)
-# So many questions without proof, and so long after each: the PUBACK was not the mediator's.
+_SPAN = const(40)
+# A message that so many questions did not prove, so long after each other, was perhaps not
+# acknowledged by the mediator.
 _ASKED = const(3)
-_ANSWER_MS = const(5000)
+_AGAIN_MS = const(5000)
 _FIRST_MS = const(1000)
 _MOST_MS = const(60000)
 _EXTRA = const(16)  # what a message costs besides its bytes, as it counts against the limit
@@ -65,9 +68,12 @@ class Outbox:
         self.owed: "list[Item]" = []  # acknowledged, not proved
         self.bytes = 0
         self.prove_ms = 2000  # how long proof may wait for more messages
+        self.answer_ms = 10000  # how long the peer may take to answer a question
         self._n = 0
         self._hold = 0  # nothing is sent before
         self._acked = 0
+        self._asking = False  # a question is not answered yet
+        self._newest = 0  # ctr that was used last
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.owed)
@@ -92,20 +98,27 @@ class Outbox:
 
     # The message to send, or to send again if it has a ctr. None: nothing now.
     def next(self, now: int) -> "Item | None":
-        if not self.waiting or now < self._hold or len(self.owed) >= _OWED:
+        if not self.waiting or now < self._hold or self._full():
             return None
         return self.waiting[0]
 
+    # Whether nothing may be sent before the oldest is proved.
+    def _full(self) -> bool:
+        owed = self.owed
+        return len(owed) >= _OWED or (len(owed) > 0 and self._newest - owed[0].ctr >= _SPAN)
+
     # Milliseconds until the receipt that proves what was acknowledged has to be asked for
-    # (PINGREQ); or until a held message can go, but never 0 for that.
+    # (PINGREQ), or its answer is late; or until a held message can go, but never 0 for that.
     def wait(self, now: int) -> int:
         wait = _MOST_MS
         n = len(self.owed)
         if n:
             patience = self.prove_ms
-            if self.owed[0].tries:
-                patience = _ANSWER_MS
-            elif n >= _OWED or 2 * n >= self.queue_len:
+            if self._asking:
+                patience = self.answer_ms
+            elif self.owed[0].tries:
+                patience = _AGAIN_MS
+            elif 2 * n >= self.queue_len or self._full():
                 patience = 0
             wait = self._acked + patience - now
         if self.waiting and now < self._hold:
@@ -115,18 +128,28 @@ class Outbox:
     # It was asked.
     def asked(self, now: int) -> None:
         self._acked = now
-        for item in reversed(list(self.owed)):
+        self._asking = len(self.owed) > 0
+        for item in self.owed:
             item.tries += 1
-            if item.tries > _ASKED:
-                # The receipts that came do not show it: nobody has accepted it yet.
-                self.owed.remove(item)
-                self.waiting.insert(0, item)
-                self.in_doubt(item)
+
+    # The question was answered, by a receipt and PINGRESP or by PINGRESP alone.
+    def answered(self, receipted: "Callable[[int], bool]") -> None:
+        self._asking = False
+        self.prove(receipted)
+
+    # Whether only another connection can tell what was accepted: its welcome has a receipt, and no
+    # counter is taken twice in it. The last question was not answered; or too many were, and did
+    # not prove what somebody had acknowledged.
+    def silent(self, now: int) -> bool:
+        if self._asking:
+            return now - self._acked >= self.answer_ms
+        return len(self.owed) > 0 and self.owed[0].tries > _ASKED
 
     # --- what became of it ---
 
     # QoS 0: written. QoS 1: PUBACK.
     def done(self, item: Item, now: int) -> None:
+        self._newest = item.ctr
         if not item.qos:
             self._over(item, SENT)
         elif self._proof:
@@ -159,8 +182,9 @@ class Outbox:
         self._hold = now + min(_FIRST_MS << min(item.tries, 6), _MOST_MS)
         item.tries += 1
 
-    # salt: of the boot session from now on. What another one sealed cannot be sent as it was.
-    def lost(self, salt: bytes) -> None:
+    # A connection has begun. salt: of its boot session. What another one sealed cannot be sent as
+    # it was.
+    def begun(self, salt: bytes, receipted: "Callable[[int], bool]") -> None:
         self._hold = 0
         for item in self.owed + self.waiting:
             if item.ctr and item.salt != salt:
@@ -168,6 +192,13 @@ class Outbox:
                     self._over(item, DOUBT)
                 else:
                     self.in_doubt(item)
+        self.answered(receipted)
+        for item in reversed(list(self.owed)):
+            if item.tries > _ASKED:
+                # The mediator itself does not know it.
+                self.owed.remove(item)
+                self.waiting.insert(0, item)
+                self.in_doubt(item)
 
     # It waits, was sent, and cannot be sent again as it was.
     def in_doubt(self, item: Item) -> None:
