@@ -13,7 +13,7 @@
 # OSError and SealError of a wait are raised in the generator. Link._run waits as a blocking client
 # does.
 import errno
-from socket import SOCK_STREAM, getaddrinfo, socket
+import socket as net
 
 from micropython import const
 
@@ -47,7 +47,7 @@ _PIECE = const(256)
 _READ = const(2)
 _IDLE = const(3)
 _TCP = const(6)
-_NODELAY = const(1)
+NODELAY = getattr(net, "TCP_NODELAY", 1)  # lwIP has another number than BSD
 
 
 class Link:
@@ -111,13 +111,13 @@ class Link:
     def _open(self) -> None:
         if self.sock is not None:
             self._close()
-        family, kind, proto, _, address = getaddrinfo(self.server, self.port, 0, SOCK_STREAM)[0]
-        sock = socket(family, kind, proto)
+        found = net.getaddrinfo(self.server, self.port, 0, net.SOCK_STREAM)[0]
+        sock = net.socket(*found[:3])
         try:
             sock.settimeout(self.timeout)
-            sock.connect(address)
+            sock.connect(found[4])
             # Each write is a whole packet: none has to wait for the acknowledgement of the last.
-            sock.setsockopt(_TCP, _NODELAY, 1)
+            sock.setsockopt(_TCP, NODELAY, 1)
         except OSError:
             sock.close()
             raise

@@ -9,7 +9,7 @@ from micropython import const
 from sealmq_spec.errors import SealError, TooLarge, Unavailable
 
 from .keepalive import Keepalive
-from .link import _LENGTH, ANSWERED
+from .link import _LENGTH, ANSWERED, NODELAY
 from .waiting import readable, writable
 from .waits import Core, pulse
 from .wire import Wire
@@ -27,7 +27,6 @@ _IDLE = const(3)
 _ROOTS = const(0x300000)
 _PUBLISH = const(0x30)
 _TCP = const(6)
-_NODELAY = const(1)
 
 
 class Tasks:
@@ -160,7 +159,7 @@ class Tasks:
             self._until = core.mono() + 1000 * core.timeout
             await writable(sock)
             self._until = 0
-        sock.setsockopt(_TCP, _NODELAY, 1)
+        sock.setsockopt(_TCP, NODELAY, 1)
 
     def _flushed(self, error: "Exception | None") -> None:
         if error is None:

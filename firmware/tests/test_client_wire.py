@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_script import INTERPRETERS, Board, board
+from device_script import INTERPRETERS, PRELUDE, Board, board
 from mqtt_frames import frame, text
 from peer_connection import Connection
 
@@ -268,3 +268,34 @@ for act in (lambda: c.publish("t", b"x"), lambda: c.publish("t", bytes(500), qos
 """,
         )
         assert said == ["1"] * 6
+
+
+@every
+@pytest.mark.parametrize(
+    ("constant", "number"), [("TCP_NODELAY = 0x40", 0x40), ("pass", 1)], ids=["lwip", "none"]
+)
+def test_small_packets_go_at_once_by_the_ports_own_number(
+    interpreter: str, constant: str, number: int, tmp_path: Path
+) -> None:
+    """lwIP's number is another one than BSD's; a port without a constant has BSD's."""
+    prelude = f"""
+import sys
+import socket as real
+class Socket:
+    def __init__(self, *args):
+        self.sock = real.socket(*args)
+    def __getattr__(self, name):
+        return getattr(self.sock, name)
+    def setsockopt(self, *args):
+        print(args)
+class Net:
+    socket = Socket
+    SOCK_STREAM = real.SOCK_STREAM
+    getaddrinfo = staticmethod(real.getaddrinfo)
+    {constant}
+sys.modules["socket"] = Net
+"""
+    with board(tmp_path) as b:
+        b.provision()
+        said = b.run(interpreter, "c.connect()", prelude + PRELUDE)
+        assert said == [f"(6, {number}, 1)"]
