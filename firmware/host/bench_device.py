@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bench_measures import MEASURES, SETS, SIZES, Task, tasks
 from bench_mpy import ROOT, MpyError
+from bench_noise import VARIANT as NOISE
 from bench_rows import Row, stamped, updated
 from bench_runs import IN_SOFTWARE, VARIANTS, BenchError, rig
 from bench_table import missed, table
@@ -117,7 +118,7 @@ def main(
     )
     for name, choices, kind in (
         ("measure", MEASURES, str),
-        ("variant", (*VARIANTS, *SETS, "sealmq"), str),
+        ("variant", (*VARIANTS, NOISE, *SETS, "sealmq"), str),
         ("size", SIZES, int),
     ):
         parser.add_argument(

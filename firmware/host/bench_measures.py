@@ -8,6 +8,8 @@ from typing import Any
 
 import build_mpy
 from bench_heap import heap_peak, heap_per_message, heap_purposes, set_bytes
+from bench_noise import VARIANT as NOISE
+from bench_noise import noise, wire_noise
 from bench_rows import SOFTWARE, Row, each, row
 from bench_runs import BOARD_HEAP, CLIENTS, IN_SOFTWARE, SUITES, USUAL, VARIANTS, Rig
 from bench_wire import wire
@@ -199,6 +201,12 @@ _TABLE: tuple[tuple[str, Any, Sequence[str], Sequence[int]], ...] = (
     ("heap_peak", heap_peak, USUAL, ONE),
     ("heap_purposes", heap_purposes, SETS, (0,)),
     ("set_bytes", set_bytes, ("sealmq",), (0,)),
+    ("noise_connect", noise, (NOISE,), ONE),
+    ("noise_publish", noise, (NOISE,), SIZES),
+    ("noise_receive", noise, (NOISE,), SIZES),
+    ("wire_noise_connect", wire_noise, (NOISE,), ONE),
+    ("wire_noise_publish", wire_noise, (NOISE,), SIZES),
+    ("wire_noise_receive", wire_noise, (NOISE,), SIZES),
     ("wire_connect", wire, USUAL, ONE),
     ("wire_subscribe", wire, USUAL, (0,)),
     ("wire_receive", wire, USUAL, SIZES),

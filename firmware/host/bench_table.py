@@ -12,6 +12,7 @@ from bench_form import aligned
 from bench_rows import SOFTWARE, Row, value, whose
 
 OURS, TLS, PLAIN = "sealmq-ccm", "tls13-ecdsa", "plain"
+_NOISE = "esphome-c"
 # Bytes of payload up to which nothing may be left to the collector; above less than a copy.
 _NOTHING = (16, 64, 256, 1024)
 _LESS_THAN_A_COPY = (4096, 16384)
@@ -43,7 +44,7 @@ class Bar:
         """A figure as the bar is written."""
         if found is None:
             return ""
-        return f"{found:,.0f} B" if self.bytes else f"{found:.3g}"
+        return f"{found:,.0f} B" if self.bytes else f"{found:.4g}"
 
 
 def _ratio(
@@ -179,13 +180,15 @@ _OWN = "the interpreter's own: bytecode, calls, names, objects"
 
 def table(rows: Sequence[Row]) -> str:
     """Everything that the rows tell."""
+    rest = [row for row in rows if row["variant"] != _NOISE]
     parts = [
-        _bars(rows),
-        _instructions(rows),
-        _blocks(rows),
-        _heap(rows),
-        _wire(rows),
-        _parts(rows),
+        _bars(rest),
+        _instructions(rest),
+        _blocks(rest),
+        _noise(rows),
+        _heap(rest),
+        _wire(rest),
+        _parts(rest),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -223,8 +226,9 @@ def _parts(rows: Sequence[Row]) -> str:
 
 def _instructions(rows: Sequence[Row]) -> str:
     counted = [r for r in rows if r["unit"] == "instructions"]
-    # A single operation has one size only.
-    by_size = {r["measure"] for r in counted if r["size"] > 64}
+    # A single operation has one size only, and its own.
+    by_size = {r["measure"] for r in counted if r["size"] not in (0, 64)}
+    by_size = {name for name in by_size if not name.startswith("part_")}
     parts = []
     if by_size:
         figures = _grid([r for r in counted if r["measure"] in by_size])
@@ -240,6 +244,24 @@ def _instructions(rows: Sequence[Row]) -> str:
 def _blocks(rows: Sequence[Row]) -> str:
     counted = [r for r in rows if r["unit"] == "blocks"]
     return f"AES blocks a time, by bytes of payload:\n\n{_grid(counted)}" if counted else ""
+
+
+def _noise(rows: Sequence[Row]) -> str:
+    """ESPHome's Noise and, of the same stage, ours and TLS."""
+    body = []
+    for found in rows:
+        if found["variant"] != _NOISE or not found["value"]:
+            continue
+        direction = found["params"].get("direction")
+        what = found["measure"].replace("noise_", "")
+        same = {"direction": direction} if direction else {}
+        others = (value(rows, what, of, found["size"], **same) for of in (OURS, TLS))
+        cells = ("" if figure is None else f"{figure:,.0f}" for figure in others)
+        words = f"bytes {direction}" if direction else found["unit"]
+        name = what.removeprefix("wire_")
+        body.append([name, words, f"{found['size']:,} B", f"{found['value']:,}", *cells])
+    head = ["", "", "payload", f"{_NOISE}, in C", f"{OURS}, MicroPython", f"{TLS}, MicroPython"]
+    return f"Beside ESPHome's Noise:\n\n{aligned(head, body)}" if body else ""
 
 
 def _heap(rows: Sequence[Row]) -> str:
