@@ -55,12 +55,13 @@ def _rows(reduced: Reduced, part: str) -> list[Row]:
 def device(reduced: Reduced) -> str:
     """What the device client costs, in the bench's own order."""
     from bench_measures import tasks
+    from bench_rows import whose
     from bench_table import table
 
     order = {(t.measure, t.variant, t.size): n for n, t in enumerate(tasks())}
 
     def place(row: Row) -> tuple[int, int]:
-        params, of = row["params"], (row["measure"], row["variant"])
+        params, of = row["params"], (row["measure"], whose(row))
         at = min((n for key, n in order.items() if key[:2] == of), default=len(order))
         # What a task measures on both interpreters comes in turns.
         return order.get((*of, row["size"]), at), -params.get("bits", 0)

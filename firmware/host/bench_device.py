@@ -19,12 +19,13 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from bench_measures import MEASURES, SETS, SIZES, Task, tasks
-from bench_mpy import ROOT, MpyError
 from bench_noise import VARIANT as NOISE
 from bench_rows import Row, stamped, updated
 from bench_runs import IN_SOFTWARE, VARIANTS, BenchError, rig
 from bench_table import missed, table
+from build_mpy import ROOT
 from count import CountError
+from mpy_file import MpyError
 
 _WIDTH = 24
 OUT = ROOT / "build" / "bench" / "device.json"

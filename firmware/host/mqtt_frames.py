@@ -25,7 +25,8 @@ class ConnectionClosed(Exception):
     """The client is gone, or says what no client may."""
 
 
-def _exactly(sock: socket.socket, n: int) -> bytes:
+def exactly(sock: socket.socket, n: int) -> bytes:
+    """The next n bytes. ConnectionClosed when they do not come."""
     out = b""
     while len(out) < n:
         piece = sock.recv(n - len(out))
@@ -37,11 +38,11 @@ def _exactly(sock: socket.socket, n: int) -> bytes:
 
 def read_packet(sock: socket.socket) -> tuple[bytes, int, bytes]:
     """(the whole packet, its first byte, its body)"""
-    raw = _exactly(sock, 2)
+    raw = exactly(sock, 2)
     n, shift = raw[1] & 127, 7
     while raw[-1] > 127:
-        raw += _exactly(sock, 1)
+        raw += exactly(sock, 1)
         n |= (raw[-1] & 127) << shift
         shift += 7
-    body = _exactly(sock, n)
+    body = exactly(sock, n)
     return raw + body, raw[0], body

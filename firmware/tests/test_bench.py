@@ -15,7 +15,6 @@ import pytest
 import bench_aes
 import bench_device
 import bench_measures
-import bench_mpy
 import bench_runs
 import count
 from bench_aes import check_aes, without_instructions
@@ -203,7 +202,7 @@ def test_a_library_that_cannot_be_told_to_do_aes_in_software_is_refused(tmp_path
 
 def test_tls_against_real_servers(tmp_path: Path) -> None:
     with bench_runs.rig() as rig:
-        rig.mpy[64] = bench_mpy.umqtt(tmp_path)
+        rig.mpy[64] = bench_runs.umqtt(tmp_path)
         _, ca, _ = rig.use_tls("ecdsa")
         with pytest.raises(BenchError, match=r"not TLS 1\.3: .*TLSv1\.2"):
             rig.use_tls("ecdsa", ssl.TLSVersion.TLSv1_2)
