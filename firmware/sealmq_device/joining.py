@@ -1,5 +1,7 @@
 # From roots to an authenticated session: boot session, CONNECT, welcome (SPEC.md 4.1, 5, 7.3).
 # Every loop is bounded.
+import errno
+
 from micropython import const
 
 from sealmq_spec.const import M1_HEAD, M2_HEAD, M2_MIN, OP_WELCOME, READY, TAG, U24, WILL
@@ -130,9 +132,9 @@ class Joined(Provisioned):
                 why = what or why
             else:
                 raise Unavailable("no session after %d attempts: %s" % (_ROUNDS, why))
-        except (OSError, SealError):
+        except (OSError, SealError) as error:
             self._close()
-            raise
+            raise told(self, error) from None
         if self._subscribed and not self._present:
             yield from self._resubscribing()
         return self._present
@@ -224,6 +226,25 @@ def _say_hello(self: Joined, s: Session) -> None:
     _tag_proof(s, view, hello, at, now)
     put_b64u(hello, at, _TAG)
     self.sock.write(hello, _FRONT, n - _FRONT)
+
+
+# What ended a connect, with words if it is one that an operator can mend. Ports tell by a text, or
+# by a negative number, that a name does not resolve.
+def told(self: Joined, error: "OSError | SealError") -> "OSError | SealError":
+    if not isinstance(error, OSError) or len(error.args) != 1:
+        return error
+    n = error.args[0]
+    if not isinstance(n, int) or n < 0:
+        n = errno.ENOENT
+        what = "this network does not know the name; advertise an address and enrol again"
+    elif n == errno.ECONNREFUSED or n == errno.EHOSTUNREACH:
+        what = "nobody listens there; is the site up, and is that its address (sealmq status)?"
+    elif self.ident.gen == 0 and (n == errno.ECONNRESET or n == errno.ETIMEDOUT):
+        what = "no keys for client %d of site %s; bring the newest enrolment of the site there"
+        what %= self.ident.client, self.ident.site.hex()
+    else:
+        return error
+    return OSError(n, "%s:%d: %s" % (self.server, self.port, what))
 
 
 # What comes behind CONNACK. False: genuine, but this boot session is behind.

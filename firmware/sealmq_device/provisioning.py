@@ -276,5 +276,5 @@ def _refusal(code: int) -> SealError:
     if code == 3:
         return Unavailable("CONNACK 3: the mediator lacks its broker or its store")
     if code > 3:
-        return Denied("CONNACK %d: unknown or disabled client, or a proof that fails" % code)
+        return Denied("CONNACK %d: another site's or an old enrolment, or a disabled client" % code)
     return Unsupported("CONNACK %d" % code)

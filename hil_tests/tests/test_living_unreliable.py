@@ -112,11 +112,13 @@ def test_a_message_that_many_follow_before_its_proof_is_delivered_once(
 
 
 class Unreliable:
-    """A network whose first connections end, or fall silent, each after some drawn packets."""
+    """A network whose first connections end, or fall silent, each after some drawn packets, half
+    of them when the board asks for proof.
+    """
 
     def __init__(self, path: EvilPath, seed: int) -> None:
         self._dice = random.Random(seed)
-        self._fates: dict[int, tuple[int, str]] = {}
+        self._fates: dict[int, tuple[int, bool, str]] = {}
         self._lock = threading.Lock()
         self.faults = 0
         path.up, path.down = self._up, self._down
@@ -126,9 +128,13 @@ class Unreliable:
             if id(line) not in self._fates:
                 ways = ("cut", "silent", "silent up", "silent down")
                 way = self._dice.choice(ways) if len(self._fates) < CONNECTIONS else ""
-                self._fates[id(line)] = self._dice.randrange(3, 40), way
-            after, way = self._fates[id(line)]
-            if not way or len(line.sent_up) + len(line.sent_down) < after:
+                asked = self._dice.random() < 0.5
+                self._fates[id(line)] = (1 if asked else self._dice.randrange(3, 40)), asked, way
+            after, asked, way = self._fates[id(line)]
+            packets = len(line.sent_up) + len(line.sent_down)
+            if asked:
+                packets = sum(first == PINGREQ for first, _ in line.sent_up)
+            if not way or packets < after:
                 return ""
             self.faults += 1
             return way

@@ -12,7 +12,7 @@ every = int(every)
 # The keep alive alone would find a stalled connection only long after the questions for proof do.
 options = {"keepalive": 60, "timeout": 2}
 box = Outbox(queue_len=200)
-box.prove_ms = 100
+box.prove_ms = 50
 box.on_outcome = lambda item, how, error: print(item.msg.decode(), how)
 
 
@@ -29,7 +29,7 @@ if kind == "living":
     lives(living)
     for n in range(count):
         living.publish(topic, str(n), qos=1 if n % every == 0 else 0)
-        if every == 1 and n % 5 == 4:
+        while every == 1 and n % 5 == 4 and box.waiting:
             living.turn(200)
     living.flush(600000)
     living.disconnect()
@@ -54,7 +54,7 @@ else:
         for n in range(count):
             living.publish(topic, str(n), qos=1 if n % every == 0 else 0)
             if every == 1 and n % 5 == 4:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.5)
         await over.wait()
         running.cancel()
         await living.disconnect()
