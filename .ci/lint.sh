@@ -21,7 +21,7 @@ say 'mypy: the packages and tools (some seconds)'
 for tests in shared_spec firmware gateway flash_scripts hil_tests spark; do
     [ -n "$(find "$tests/tests" -name '*.py' -print -quit 2>/dev/null)" ] || continue
     say "mypy: $tests/tests"
-    MYPYPATH=$tests/tests:$tests:hil_tests:hil_tests/tests:flash_scripts:spark "$bin/mypy" --no-error-summary "$tests/tests"
+    MYPYPATH=$tests/tests:$tests:shared_spec/tests:hil_tests:hil_tests/tests:flash_scripts:spark "$bin/mypy" --no-error-summary "$tests/tests"
 done
 say 'mypy: hil_tests: faults, the virtual board, the rig'
 MYPYPATH=hil_tests:hil_tests/tests:flash_scripts "$bin/mypy" --no-error-summary \

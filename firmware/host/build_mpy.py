@@ -35,20 +35,20 @@ LIMIT = 48 * 1024
 # What a board carries by what it does, as the files that it does without. The limit is for each but
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
-_PURPOSES = ("purposes", "reserving", "purposes_words")
+_PURPOSES = ("reserving",)
 _SENSOR = ("aio", "living_aio", "reader", "hearing", "chacha", "nvs")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "quick", "chacha", "nvs")
 SETS: dict[str, tuple[str, ...]] = {
     # Publishes often, keeps its connection or sleeps; blocking, AES-CCM.
     "sensor": (*_SENSOR, *_PURPOSES),
     # The same, and says what its data is for; does not sleep.
-    "sensor-purposes": (*_SENSOR, "sleeping", "purposes_words"),
+    "sensor-purposes": (*_SENSOR, "sleeping"),
     # Publishes and receives often; blocking, AES-CCM.
     "display": (*_DISPLAY, *_PURPOSES),
     # The same, and says what it is for.
-    "display-purposes": (*_DISPLAY, "purposes_words"),
+    "display-purposes": _DISPLAY,
     # Publishes and receives, and says what for; asyncio, AES-CCM.
-    "asyncio": ("living_aio", *_LIVES, "quick", "hearing", "chacha", "nvs", "purposes_words"),
+    "asyncio": ("living_aio", *_LIVES, "quick", "hearing", "chacha", "nvs"),
     "everything": (),
     # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (

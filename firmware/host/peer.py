@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
+from urllib.parse import unquote
 
 from mqtt_frames import ConnectionClosed
 from peer_connection import Connection
 from peer_site import Site
 from sealmq_spec import const, control, provision
-from sealmq_spec.purposes_read import Reader
 from sealmq_spec.topics import matches, split_token
 from sealmq_spec.window import Window
 
@@ -32,7 +32,6 @@ class Peer:
         self.window = Window()
         self.present = 0
         self.gives_kg_time = True
-        self.grammar = Reader()
         self.denied: dict[str, tuple[int, str, str]] = {}
         # Hooks that return True when they did all there was to do.
         self.on_connect: Callable[[Connection], bool] | None = None
@@ -125,8 +124,7 @@ class Peer:
             c.notice(1, ctr, *self.denied[name])
         else:
             for filt, granted in c.filters.items():
-                access = self.grammar.read_access(filt)
-                if fresh and matches(access[0] if access else filt, name):
+                if fresh and matches(_without_purpose(filt), name):
                     c.publish(topic, c.m3(topic, m1, self.site.own), granted)
         if qos:
             c.send(0x40, pid)
@@ -154,3 +152,8 @@ class Peer:
         else:
             c.filters[filt] = qos
             c.send(0x90, body[:2] + bytes((qos,)))
+
+
+def _without_purpose(filt: str) -> str:
+    """The filter of `!AP/FILTER{PURPOSE}` (PURPOSES.md P2), else `filt`; whoever wrote it is ours."""
+    return unquote(filt[4 : filt.index("{")]) if filt.startswith("!AP/") else filt

@@ -118,17 +118,17 @@ class Client(Tasks):
     ) -> None:
         from .reserving import reserve
 
-        await self._command(reserve(self.core, topic, aip, pip))
+        await self._command(reserve(topic, aip, pip))
 
     async def release(self, topic: "str | bytes") -> None:
         from .reserving import release
 
-        await self._command(release(self.core, topic))
+        await self._command(release(topic))
 
     async def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
         from .reserving import presubscribe
 
-        await self._command(presubscribe(self.core, client, topic, purpose))
+        await self._command(presubscribe(client, topic, purpose))
 
     async def _command(self, command: str) -> None:
         from .reserving import commanding

@@ -304,7 +304,7 @@ class Client(Incoming):
         if isinstance(body, tuple):
             raise from_notice(body)
 
-    # --- purposes (reserving.py, SPEC.md 12) ---
+    # --- purposes (reserving.py, PURPOSES.md) ---
 
     # What the messages of a filter may be used for and what they may not; durable at the gateway
     # when it returns, so not repeated by itself. Denied when this client is not entitled to it.
@@ -313,25 +313,25 @@ class Client(Incoming):
     ) -> None:
         from .reserving import reserve
 
-        self._command(reserve(self, topic, aip, pip))
+        self._command(reserve(topic, aip, pip))
 
     # Takes the reservation of this filter back.
     def release(self, topic: "str | bytes") -> None:
         from .reserving import release
 
-        self._command(release(self, topic))
+        self._command(release(topic))
 
     # Says what a client's subscriptions to a filter are for that do not say so themselves. purpose:
     # None takes it back.
     def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
         from .reserving import presubscribe
 
-        self._command(presubscribe(self, client, topic, purpose))
+        self._command(presubscribe(client, topic, purpose))
 
     def _for(self, topic: "str | bytes", purpose: str) -> str:
         from .reserving import access
 
-        return access(self, topic, purpose)
+        return access(topic, purpose)
 
     def _command(self, command: str) -> None:
         from .reserving import commanding

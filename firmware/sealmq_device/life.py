@@ -128,17 +128,17 @@ class Life:
     ) -> None:
         from .reserving import reserve
 
-        self._ask(reserve(self.core, topic, aip, pip), COMMAND)
+        self._ask(reserve(topic, aip, pip), COMMAND)
 
     def release(self, topic: "str | bytes") -> None:
         from .reserving import release
 
-        self._ask(release(self.core, topic), COMMAND)
+        self._ask(release(topic), COMMAND)
 
     def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
         from .reserving import presubscribe
 
-        self._ask(presubscribe(self.core, client, topic, purpose), COMMAND)
+        self._ask(presubscribe(client, topic, purpose), COMMAND)
 
     def _ask(self, what: "str | bytes", qos: int) -> None:
         self.asks.append((what, qos))

@@ -1,11 +1,11 @@
-# What data may be used for (SPEC.md 12): the commands that say so, which go up on the control topic
+# What data may be used for (PURPOSES.md): the commands that say so, which go up on the control topic
 # and are answered, and the filters of subscriptions that say what they are for. Imported when first
 # used.
 from micropython import const
 
+from sealmq_spec import purposes
 from sealmq_spec.const import OP_COMMAND
 from sealmq_spec.errors import TooLarge, from_notice
-from sealmq_spec.purposes import Grammar, check_purpose
 
 from .subscribing import to_text
 
@@ -23,34 +23,24 @@ _FAMILY = b"purposes"
 _AWAITS = const(0x1000000)
 
 
-# How the site writes purposes; made once a client. client.words: {name: word}, where the site has
-# others than SPEC.md 12. Names in the class would cost each start, of who has no purposes, too.
-def _grammar(self: "Any") -> Grammar:
-    try:
-        made: Grammar = self._grammar
-    except AttributeError:
-        made = self._grammar = Grammar(getattr(self, "words", None))
-    return made
-
-
 # The filter as it goes behind the token.
-def access(self: "Any", topic: "Topic", purpose: str) -> str:
-    return _grammar(self).access(to_text(topic), purpose)
+def access(topic: "Topic", purpose: str) -> str:
+    return purposes.access(to_text(topic), purpose)
 
 
-def reserve(self: "Any", topic: "Topic", aip: "Iterable[str]", pip: "Iterable[str]") -> str:
-    return _grammar(self).reserve(to_text(topic), aip, pip)
+def reserve(topic: "Topic", aip: "Iterable[str]", pip: "Iterable[str]") -> str:
+    return purposes.reserve(to_text(topic), aip, pip)
 
 
-def release(self: "Any", topic: "Topic") -> str:
-    return _grammar(self).release(to_text(topic))
+def release(topic: "Topic") -> str:
+    return purposes.release(to_text(topic))
 
 
 # purpose: None takes it back.
-def presubscribe(self: "Any", client: str, topic: "Topic", purpose: "str | None") -> str:
+def presubscribe(client: str, topic: "Topic", purpose: "str | None") -> str:
     if purpose is not None:
-        check_purpose(purpose)
-    return _grammar(self).presubscribe(client, to_text(topic), purpose or "")
+        purposes.check_purpose(purpose)
+    return purposes.presubscribe(client, to_text(topic), purpose or "")
 
 
 # Sends a command and waits for what the mediator says. Gives the reply.

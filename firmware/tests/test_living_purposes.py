@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from device_script import Board, board
 from living_script import first_of_each, gives_receipts, live
 from peer_connection import Connection
 from sealmq_spec.errors import Denied
-from sealmq_spec.purposes_read import Reader
 from test_living_aio import ASYNC
 from test_sleeping import wake
 
@@ -20,8 +18,8 @@ every = pytest.mark.parametrize(
 )
 
 
-def commands(b: Board) -> list[tuple[Any, ...]]:
-    return [Reader().read(text) for _, text, _ in b.peer.said("command")]
+def commands(b: Board) -> list[str]:
+    return [text for _, text, _ in b.peer.said("command")]
 
 
 def answers(b: Board) -> None:
@@ -39,11 +37,11 @@ def answers(b: Board) -> None:
 
 
 SAYS = [
-    ("reserve", "a/b", ("billing",), ()),  # lost with its connection, hence
-    ("reserve", "a/b", ("billing",), ()),
-    ("reserve", "no", ("billing",), ()),
-    ("release", "no/more", (), ()),
-    ("presub", "old-panel", "a/#", "billing"),
+    "!RESERVE/a/b{billing|}",  # lost with its connection, hence
+    "!RESERVE/a/b{billing|}",
+    "!RESERVE/no{billing|}",
+    "!RESERVE/no/more{}",
+    "!PBAC/PRESUB/old-panel/a/%23{billing}",
 ]
 
 
@@ -139,4 +137,4 @@ say(sorted(s.core._subscribed.values()))
             b.peer.present = 1
         assert b.peer.said("subscribe") == [("!AP/t/%23{billing}", 1)]
         assert b.peer.said("unsubscribe") == [("u", 0)]
-        assert commands(b) == [("reserve", "t/x", ("billing",), ())] * 2
+        assert commands(b) == ["!RESERVE/t/x{billing|}"] * 2

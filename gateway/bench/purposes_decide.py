@@ -22,7 +22,7 @@ from sealmq.families.engine import Engine
 from sealmq.families.records import FamilyRecord, Record, TopicLabel
 from sealmq.families.registry import load
 from sealmq.site.config import loads
-from sealmq_spec.purposes import Grammar
+from sealmq_spec.purposes import access
 
 NOW_MS = 1_800_000_000_001
 TOPICS = 250
@@ -75,7 +75,7 @@ def reader(made: Engine, variant: str) -> Conn:
     """A connection that has subscribed as the clients of the bench have."""
     conn = made.connection(made.who(name(0), 1))
     family = bool(VARIANTS[variant].mode)
-    filt = Grammar().access("bench/#", PURPOSE) if family else "bench/#"
+    filt = access("bench/#", PURPOSE) if family else "bench/#"
     decision = conn.subscribe(filt, 0, NOW_MS)
     if not decision.allow:
         raise SystemExit(f"the subscription is denied: {decision.rule}: {decision.reason}")
@@ -104,9 +104,8 @@ def measure(variant: str, held: int) -> list[Row]:
         for one in batch:
             made.apply((one,))
 
-    grammar = Grammar()
     if VARIANTS[variant].mode:
-        filters = [grammar.access(one.decode(), PURPOSE).encode() for one in names]
+        filters = [access(one.decode(), PURPOSE).encode() for one in names]
     else:
         filters = names
     costs = {

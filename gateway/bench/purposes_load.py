@@ -21,7 +21,7 @@ from purposes_peer import PATIENCE_S, LoadError, Peer, Sealed, cpu_ns
 
 from sealmq.kglink import KgClient
 from sealmq_spec.identity import Identity
-from sealmq_spec.purposes import Grammar
+from sealmq_spec.purposes import access, release, reserve
 
 Told = dict[str, Any]
 # How many topics each client reads: its own and those of the clients behind it.
@@ -47,7 +47,6 @@ class Load:
         self.purpose: str = told["purpose"]
         self.family: bool = told["family"]
         self.size: int = told["size"]
-        self.grammar = Grammar()
         self.peers: list[Peer] = []
         self._poll = select.epoll()
         self._by_fd: dict[int, Peer] = {}
@@ -77,7 +76,7 @@ class Load:
 
     # A filter as it is subscribed to.
     def _for(self, filt: str) -> str:
-        return self.grammar.access(filt, self.purpose) if self.family else filt
+        return access(filt, self.purpose) if self.family else filt
 
     def _wait(self, end: float) -> list[tuple[int, int]]:
         ready = self._poll.poll(max(0.0, end - time.monotonic()))
@@ -177,14 +176,13 @@ class Load:
     def reserve(self, count: int) -> Told:
         """So many reservations, dealt out in the same way; removed afterwards."""
         topics = self._dealt(count, lambda where: f"own/{where}")
-        text = self.grammar.reserve
         for peer, mine in topics.items():
-            made = [text(filt, (self.purpose,), ("advertising",)).encode() for filt in mine]
+            made = [reserve(filt, (self.purpose,), ("advertising",)).encode() for filt in mine]
             peer.queue = [peer.command(_FAMILY, body) for body in made]
         span = self._span(lambda: self._answers("reservations"))
         span["done"] = count
         for peer, mine in topics.items():
-            gone = [self.grammar.release(filt).encode() for filt in mine]
+            gone = [release(filt).encode() for filt in mine]
             peer.queue = [peer.command(_FAMILY, body) for body in gone]
         self._answers("removals")
         return span

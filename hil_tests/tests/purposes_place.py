@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 
+from sealmq_spec import purposes as say
 from sealmq_spec.const import OP_COMMAND, OP_REPLY
-from sealmq_spec.purposes import Grammar
 
 from mqtt_peers import SYNC, Sealed, provisioned
 from mqtt_stage import LABEL
 from running_site import Site, until
 from wire import CONTROL, RawClient, mono, publish
 
-SAY = Grammar()
 CARE, BILL, OTHER = "care", "bill", "other"
 # Beside what tests reserve themselves: what Peer.sync subscribes to, without a purpose.
 TABLES = f"""
@@ -90,19 +89,19 @@ class Place:
         return f"{self.play}/{topic}"
 
     def reserve(self, topic: str, *aip: str, pip: tuple[str, ...] = ()) -> None:
-        self.say(SAY.reserve(self.at(topic), aip, pip))
+        self.say(say.reserve(self.at(topic), aip, pip))
 
     def release(self, *topics: str) -> None:
         for topic in topics:
-            self.say(SAY.release(self.at(topic)))
+            self.say(say.release(self.at(topic)))
 
     def access(self, topic: str, purpose: str = CARE) -> str:
         """The filter of a subscription for a purpose."""
-        return SAY.access(self.at(topic), purpose)
+        return say.access(self.at(topic), purpose)
 
     def mode(self, mode: str) -> None:
         """Live, by a command; "" is what sealmq.toml says."""
-        self.say(SAY.setting("mode", mode))
+        self.say(say.setting("mode", mode))
 
     def reload(self, old: str, new: str) -> None:
         """sealmq.toml is changed and taken over."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sealmq_spec import purposes as say
 from sealmq_spec.const import OP_COMMAND, OP_REPLY, SUBSCRIBE, UNSUBSCRIBE
-from sealmq_spec.purposes import Grammar
 
 from attack_scene import again, answer, notices
 from evil_scene import EvilScene, evil_scene
@@ -20,7 +20,6 @@ from running_site import Site
 from wire import CONTROL, RawClient, mono, packet, publish, text
 
 TOPIC = "machine/1/temperature"
-SAY = Grammar()
 SUBACK, REFUSED = (0x90, b"\0\x07\0"), (0x90, b"\0\x07\x80")
 UNSUBACK = (0xB0, b"\0\x08")
 UNAUTHENTIC, REPLAY, DENIED, UNSUPPORTED = 2, 4, 5, 10
@@ -56,7 +55,7 @@ def evil(running: EvilScene) -> Iterator[EvilScene]:
         if hasattr(raw, "wire"):
             raw.close()
     owner = connected(running, "m1-temp-sensor")
-    assert command(owner, SAY.release(TOPIC)) == b""
+    assert command(owner, say.release(TOPIC)) == b""
 
 
 def connected(evil: EvilScene, name: str) -> RawClient:
@@ -116,13 +115,13 @@ def rules(raw: RawClient) -> set[str]:
 def test_a_reader_without_a_purpose_or_with_another(evil: EvilScene) -> None:
     """It has the keys. Nothing of it reaches the broker."""
     owner, raw = connected(evil, "m1-temp-sensor"), connected(evil, "m1-control-panel")
-    assert command(owner, SAY.reserve(TOPIC, ["care"], ["care/research"])) == b""
+    assert command(owner, say.reserve(TOPIC, ["care"], ["care/research"])) == b""
     assert subscribe(raw, TOPIC) == REFUSED
     assert rules(raw) == {"purposes.subscribe.no-purpose"}
     for purpose in ("marketing", "care/research", "care/research/x", "car", "cared", "CARE", "#"):
-        assert subscribe(raw, SAY.access(TOPIC, purpose)) == REFUSED, purpose
+        assert subscribe(raw, say.access(TOPIC, purpose)) == REFUSED, purpose
     assert at_broker(evil, raw) == []
-    assert subscribe(raw, SAY.access(TOPIC, "care/nurses")) == SUBACK
+    assert subscribe(raw, say.access(TOPIC, "care/nurses")) == SUBACK
     assert len(at_broker(evil, raw)) == 1
     assert b"care" not in at_broker(evil, raw)[0]
 
@@ -130,9 +129,9 @@ def test_a_reader_without_a_purpose_or_with_another(evil: EvilScene) -> None:
 def test_a_message_that_the_broker_gives_to_the_wrong_reader(evil: EvilScene) -> None:
     """The broker sends along what nobody subscribed to, old and new, retained too."""
     owner = connected(evil, "m1-temp-sensor")
-    assert command(owner, SAY.reserve(TOPIC, ["care"])) == b""
+    assert command(owner, say.reserve(TOPIC, ["care"])) == b""
     caught = evil.caught(TOPIC.encode(), b"secret", owner)
-    assert command(owner, SAY.reserve(TOPIC, ["research"])) == b""
+    assert command(owner, say.reserve(TOPIC, ["research"])) == b""
     for first in (0x30, 0x31, 0x32, 0x33):
         evil.to_reader(TOPIC.encode(), caught, first, 7)
     assert evil.heard() == []
@@ -177,7 +176,7 @@ RAW = (
 def test_keywords_and_texts_that_are_guessed(evil: EvilScene) -> None:
     """As a filter none does anything: no grant, nothing at the broker, no connection lost."""
     owner, raw = connected(evil, "m1-temp-sensor"), connected(evil, "m1-control-panel")
-    assert command(owner, SAY.reserve(TOPIC, ["care"])) == b""
+    assert command(owner, say.reserve(TOPIC, ["care"])) == b""
     for filt in RAW:
         assert subscribe(raw, filt) == REFUSED, filt
     assert at_broker(evil, raw) == []
@@ -198,8 +197,8 @@ def test_commands_as_topics_reach_nobody(evil: EvilScene) -> None:
     """HivePBAC's way: a PUBLISH on the command's text. From a client it is denied; what the broker
     says there is dropped."""
     owner, raw = connected(evil, "m1-temp-sensor"), connected(evil, "m1-arm-operator")
-    assert command(owner, SAY.reserve(TOPIC, ["research"])) == b""
-    wanted = [SAY.reserve(TOPIC, ["care"]), SAY.release(TOPIC), SAY.setting("strict", "false")]
+    assert command(owner, say.reserve(TOPIC, ["research"])) == b""
+    wanted = [say.reserve(TOPIC, ["care"]), say.release(TOPIC), say.setting("strict", "false")]
     for topic in (one.encode() for one in wanted):
         raw.wire.send(publish(topic, raw.seal(topic, b""), 0x32, 1))
         raw.barrier()
@@ -208,31 +207,31 @@ def test_commands_as_topics_reach_nobody(evil: EvilScene) -> None:
         evil.to_reader(topic, b"")
         evil.to_reader(topic, b"", 0x31)
     assert not reads(evil, owner)
-    asked = command(raw, SAY.query("reservations", TOPIC))
+    asked = command(raw, say.query("reservations", TOPIC))
     assert b'"aip": ["research"]' in asked
 
 
 def test_a_token_moved_to_another_purpose(evil: EvilScene) -> None:
     """On the path: the token covers the whole text."""
     owner, raw = connected(evil, "m1-temp-sensor"), connected(evil, "m1-control-panel")
-    assert command(owner, SAY.reserve(TOPIC, ["care", "research"])) == b""
-    allowed = SAY.access(TOPIC, "care")
+    assert command(owner, say.reserve(TOPIC, ["care", "research"])) == b""
+    allowed = say.access(TOPIC, "care")
     token = raw.session.token(allowed)[0]
     head = token[: -len(allowed)]
     moved = (
-        SAY.access(TOPIC, "research"),
-        SAY.access("machine/+/temperature", "care"),
+        say.access(TOPIC, "research"),
+        say.access("machine/+/temperature", "care"),
         TOPIC,
         allowed[:-1],
-        SAY.access("$share/g/" + TOPIC, "care"),
+        say.access("$share/g/" + TOPIC, "care"),
     )
     for filt in moved:
         assert sent(raw, head + filt) == REFUSED
     assert {notice[2] for notice in notices(raw)} == {UNAUTHENTIC}
     assert at_broker(evil, raw) == []
     assert sent(raw, token) == SUBACK, "the token itself is genuine"
-    leave = raw.session.token(SAY.access(TOPIC, "research"), 0, UNSUBSCRIBE)[0]
-    text_of = head + SAY.access(TOPIC, "care")
+    leave = raw.session.token(say.access(TOPIC, "research"), 0, UNSUBSCRIBE)[0]
+    text_of = head + say.access(TOPIC, "care")
     raw.wire.send(packet(0xA2, b"\0\x08" + text(text_of.encode())))
     assert answer(raw) == UNSUBACK
     assert {notice[2] for notice in notices(raw)} == {UNAUTHENTIC}, "SUBSCRIBE's ends nothing"
@@ -244,10 +243,10 @@ def test_a_token_moved_to_another_purpose(evil: EvilScene) -> None:
 def test_a_subscription_of_an_older_session(evil: EvilScene) -> None:
     """Recorded while it was allowed: neither later in the session nor in the next one."""
     owner, raw = connected(evil, "m1-temp-sensor"), connected(evil, "m1-control-panel")
-    assert command(owner, SAY.reserve(TOPIC, ["care"])) == b""
-    old = raw.session.token(SAY.access(TOPIC, "care"))[0]
+    assert command(owner, say.reserve(TOPIC, ["care"])) == b""
+    old = raw.session.token(say.access(TOPIC, "care"))[0]
     assert sent(raw, old) == SUBACK
-    leave = raw.session.token(SAY.access(TOPIC, "care"), 0, UNSUBSCRIBE)[0]
+    leave = raw.session.token(say.access(TOPIC, "care"), 0, UNSUBSCRIBE)[0]
     raw.wire.send(packet(0xA2, b"\0\x08" + text(leave.encode())))
     assert answer(raw) == UNSUBACK
     assert sent(raw, old) == REFUSED
@@ -264,13 +263,13 @@ def test_a_subscription_of_an_older_session(evil: EvilScene) -> None:
 def test_commands_that_come_again(evil: EvilScene) -> None:
     """A consent that was withdrawn is not given back by the packet that gave it."""
     owner = connected(evil, "m1-temp-sensor")
-    given = sealed(owner, SAY.reserve(TOPIC, ["care"]))
+    given = sealed(owner, say.reserve(TOPIC, ["care"]))
     assert told(owner, given) == b""
     assert reads(evil, owner)
-    overtaken = sealed(owner, SAY.release(TOPIC))
-    assert command(owner, SAY.reserve(TOPIC, [], ["care"])) == b""
+    overtaken = sealed(owner, say.release(TOPIC))
+    assert command(owner, say.reserve(TOPIC, [], ["care"])) == b""
     assert told(owner, overtaken)[0] == REPLAY, "held back, and not a repeat"
-    held = sealed(owner, SAY.reserve(TOPIC, ["care"]))  # the network keeps this one back
+    held = sealed(owner, say.reserve(TOPIC, ["care"]))  # the network keeps this one back
     assert told(owner, given)[0] == REPLAY
     again(owner, owner.session.ctr + 1)
     for old in (given, held):
@@ -285,8 +284,8 @@ def test_commands_that_come_again(evil: EvilScene) -> None:
 
 def test_every_byte_of_a_command_counts(evil: EvilScene) -> None:
     owner = connected(evil, "m1-temp-sensor")
-    assert command(owner, SAY.reserve(TOPIC, ["research"])) == b""
-    genuine = sealed(owner, SAY.reserve(TOPIC, ["care"]))
+    assert command(owner, say.reserve(TOPIC, ["research"])) == b""
+    genuine = sealed(owner, say.reserve(TOPIC, ["care"]))
     for at in range(len(genuine) - 16, len(genuine)):
         changed = bytearray(genuine)
         changed[at] ^= 1
@@ -301,23 +300,23 @@ def test_every_byte_of_a_command_counts(evil: EvilScene) -> None:
 def test_another_label_s_client_widens_a_reservation(evil: EvilScene) -> None:
     """By its own filter, by one that covers it, by taking the owner's away, by other means."""
     owner = connected(evil, "m1-temp-sensor")
-    assert command(owner, SAY.reserve(TOPIC, ["research"])) == b""
+    assert command(owner, say.reserve(TOPIC, ["research"])) == b""
     tries = (
-        SAY.reserve(TOPIC, ["care"]),
-        SAY.reserve("machine/+/temperature", ["care"]),
-        SAY.reserve("machine/1/#", ["care"]),
-        SAY.reserve("machine/1/temperature/#", ["care"]),
-        SAY.reserve("+/1/temperature", ["care"]),
-        SAY.reserve("#", ["care"]),
-        SAY.reserve("$share/g/" + TOPIC, ["care"]),
-        SAY.release(TOPIC),
-        SAY.presubscribe("monitor", "#", "research"),
-        SAY.presubscribe("monitor", "#"),
-        SAY.setting("strict", "false"),
-        SAY.setting("mode", "fop"),
-        SAY.query("reservations", TOPIC),
-        SAY.query("eip", TOPIC),
-        SAY.query("presubs", "monitor"),
+        say.reserve(TOPIC, ["care"]),
+        say.reserve("machine/+/temperature", ["care"]),
+        say.reserve("machine/1/#", ["care"]),
+        say.reserve("machine/1/temperature/#", ["care"]),
+        say.reserve("+/1/temperature", ["care"]),
+        say.reserve("#", ["care"]),
+        say.reserve("$share/g/" + TOPIC, ["care"]),
+        say.release(TOPIC),
+        say.presubscribe("monitor", "#", "research"),
+        say.presubscribe("monitor", "#"),
+        say.setting("strict", "false"),
+        say.setting("mode", "fop"),
+        say.query("reservations", TOPIC),
+        say.query("eip", TOPIC),
+        say.query("presubs", "monitor"),
     )
     # Below, above and beside the topic's label.
     for name in ("m1-control-panel", "m2-temp-sensor", "monitor"):
@@ -330,7 +329,7 @@ def test_another_label_s_client_widens_a_reservation(evil: EvilScene) -> None:
             assert rule.startswith("purposes."), rule
         raw.close()
     # Its own label's topic, but not with a wildcard.
-    code, rule = command(owner, SAY.reserve(TOPIC + "/#", ["care"]))
+    code, rule = command(owner, say.reserve(TOPIC + "/#", ["care"]))
     assert (code, rule) == (DENIED, "purposes.entitled.no-grant")
     assert not reads(evil, owner)
 
@@ -339,23 +338,23 @@ def test_who_may_reserve_by_label_undoes_what_others_have_said(evil: EvilScene) 
     """A steward's prohibition; and, on a topic that has no label yet, another label's."""
     held = DENIED, "purposes.entitled.held"
     owner, steward = connected(evil, "m1-temp-sensor"), connected(evil, "m1-arm-operator")
-    assert command(steward, SAY.reserve(TOPIC, ["research"], ["care"])) == b""
-    for said in (SAY.reserve(TOPIC, ["care"]), SAY.reserve(TOPIC), SAY.release(TOPIC)):
+    assert command(steward, say.reserve(TOPIC, ["research"], ["care"])) == b""
+    for said in (say.reserve(TOPIC, ["care"]), say.reserve(TOPIC), say.release(TOPIC)):
         assert command(owner, said) == held
     assert not reads(evil, owner)
-    assert command(steward, SAY.release(TOPIC)) == b""
+    assert command(steward, say.release(TOPIC)) == b""
     other, fresh = connected(evil, "m2-temp-sensor"), "machine/1/new"
-    assert command(owner, SAY.reserve(fresh, ["research"], ["care"])) == b""
-    for said in (SAY.reserve(fresh, ["care"]), SAY.release(fresh)):
+    assert command(owner, say.reserve(fresh, ["research"], ["care"])) == b""
+    for said in (say.reserve(fresh, ["care"]), say.release(fresh)):
         assert command(other, said) == held
-    assert command(owner, SAY.release(fresh)) == b""
+    assert command(owner, say.release(fresh)) == b""
 
 
 def test_a_sibling_speaks_in_another_s_name(evil: EvilScene) -> None:
     """A presubscription names its client; only the client itself and stewards may."""
     panel, steward = connected(evil, "m1-control-panel"), connected(evil, "m1-arm-operator")
-    code, rule = command(panel, SAY.presubscribe("m1-temp-sensor", TOPIC, "care"))
+    code, rule = command(panel, say.presubscribe("m1-temp-sensor", TOPIC, "care"))
     assert (code, rule) == (DENIED, "purposes.entitled.not-steward")
-    assert command(steward, SAY.presubscribe("m1-control-panel", TOPIC, "care")) == b""
-    assert command(steward, SAY.presubscribe("m1-control-panel", TOPIC)) == b""
+    assert command(steward, say.presubscribe("m1-control-panel", TOPIC, "care")) == b""
+    assert command(steward, say.presubscribe("m1-control-panel", TOPIC)) == b""
     assert subscribe(panel, TOPIC) == REFUSED

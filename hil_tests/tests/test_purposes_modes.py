@@ -9,9 +9,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from sealmq_spec import purposes as say
 
 from mqtt_peers import Sealed
-from purposes_place import BILL, CARE, OTHER, SAY, Place, seen, sent
+from purposes_place import BILL, CARE, OTHER, Place, seen, sent
 from running_site import Site
 
 MANY = 120
@@ -142,20 +143,20 @@ def test_a_reader_that_knows_nothing_of_purposes(place: Place) -> None:
     other = place.at("more/#")
     reader.subscribe([("t/more/#", 1)])
     assert reader.notices == ["purposes.subscribe.no-purpose"]
-    place.say(SAY.presubscribe("reader", other, BILL))
+    place.say(say.presubscribe("reader", other, BILL))
     place.reserve("more/#", BILL)
     reader.subscribe([("t/more/#", 1)])
     sent(writer, ("t/more/a", "x"))
     assert seen(reader) == ["t/more/a x q1 r0"]
-    place.say(SAY.presubscribe("reader", other, CARE))
+    place.say(say.presubscribe("reader", other, CARE))
     sent(writer, ("t/more/a", "x"))
     assert seen(reader) == []
-    place.say(SAY.presubscribe("reader", other, ""))
-    place.say(SAY.presubscribe("reader", other, BILL))
+    place.say(say.presubscribe("reader", other, ""))
+    place.say(say.presubscribe("reader", other, BILL))
     sent(writer, ("t/more/a", "x"))
     assert seen(reader) == ["t/more/a x q1 r0"]
     place.release("+", "more/#")
-    place.say(SAY.presubscribe("reader", other, ""))
+    place.say(say.presubscribe("reader", other, ""))
 
 
 def test_key_and_purpose_are_both_needed(place: Place) -> None:
@@ -221,7 +222,7 @@ def crowd(place: Place, writer: Sealed) -> list[str]:
     # Behind them, so that the mediator has read those.
     for _ in range(2):
         writer.settle()
-    place.say(SAY.query("mode"))
+    place.say(say.query("mode"))
     os.kill(place.site.pid("broker"), signal.SIGSTOP)
     return numbers
 
@@ -256,3 +257,32 @@ def test_what_is_in_flight_when_consent_is_withdrawn(place: Place) -> None:
         sent(writer, ("t/a", "end"))
         assert payloads(seen(reader)) == ["end"]
         reader.disconnect()
+
+
+FOREIGN = 'published = true\nwords = { ap = "!FOR", reserve = "!BIND", open = "<", close = ">" }\n'
+
+
+def test_clients_with_other_words_and_ours_at_one_site(place: Place) -> None:
+    """One subscription, whoever's words it is written in; without the setting there is none."""
+    place.reserve("x", CARE)
+    foreign = f"!FOR/{place.at('PLUS')}<{CARE}>"
+    writer, reader = place.client("writer"), place.client("reader")
+    reader.subscribe([(foreign, 1)])
+    assert "denied" in " ".join(reader.notices), reader.notices
+    head = 'stewards = ["steward"]\n'
+    place.reload(head, head + FOREIGN)
+    try:
+        reader.subscribe([(foreign, 1)])
+        sent(writer, ("t/x", "one"))
+        assert seen(reader) == ["t/x one q1 r0"]
+        place.say(f"!BIND/{place.at('x')}<{OTHER}|>")
+        sent(writer, ("t/x", "two"))
+        assert seen(reader) == []
+        place.reserve("x", CARE)
+        sent(writer, ("t/x", "three"))
+        assert seen(reader) == ["t/x three q1 r0"]
+        reader.unsubscribe([place.access("+")])
+        sent(writer, ("t/x", "four"))
+        assert seen(reader) == []
+    finally:
+        place.reload(head + FOREIGN, head)

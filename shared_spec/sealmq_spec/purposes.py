@@ -1,4 +1,4 @@
-# Purposes as text (SPEC.md 12): what a client writes. purposes_read.py reads it.
+# Purposes as text (PURPOSES.md P2), written: the one form that clients write. Mediators read it.
 #
 # One text for each value: whatever separates is escaped where it is part of a name, so the first
 # open brace ends the filter, and no wildcard is left that a client library would look at.
@@ -8,16 +8,14 @@ from .topics import check_raw_filter, check_topic
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-# In the order of purposes_words.NAMES, which says what each is.
-WORDS = (
-    "!RESERVE", "!AP", "!PBAC", "PRESUB", "SET", "GET", "MODE", "RESERVATIONS", "EIP", "PRESUBS",
-    "HASH", "PLUS", "{", "}", "|", ",", "%",
-)  # fmt: skip
-# What can be asked, in the order of its words, which begin at the seventh.
+# The escape first: what it makes is not escaped again.
+_ESCAPED = "%{}|,#+"
+# Levels that other forms take for wildcards, and what stands for them.
+_LEVELS = (("HASH", "%48ASH"), ("PLUS", "%50LUS"))
+# What can be asked.
 ASKED = ("mode", "reservations", "eip", "presubs")
-_ASKED = 6
 
 
 def to_raw(text: str) -> bytes:
@@ -42,111 +40,89 @@ def check_name(name: str) -> None:
         raise Malformed("a name has no /: %r" % name)
 
 
-# The bytes of a character, as they are escaped.
-def hexed(escape: str, char: str) -> str:
-    return "".join(["%s%02X" % (escape, byte) for byte in char.encode()])
+# What is subscribed to, for a purpose. It is a filter itself, and no longer than one.
+def access(filt: str, purpose: str) -> str:
+    check_purpose(purpose)
+    text = "!AP/%s{%s}" % (_filter(filt), _escaped(purpose))
+    check_raw_filter(to_raw(text))
+    return text
 
 
-class Grammar:
-    # words: other keywords and separators, by the names in purposes_words.NAMES.
-    def __init__(self, words: "Mapping[str, str] | None" = None):
-        w: "tuple[str, ...]" = WORDS
-        if words:
-            from .purposes_words import chosen
+def reserve(filt: str, aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()) -> str:
+    inside = "%s|%s" % (_several(aip), _several(pip))
+    return _command("!RESERVE/", _filter(filt), inside)
 
-            w = chosen(words)
-        self.words = w
-        self._reserve, self._ap, self._pbac, self._presub, self._set, self._get = w[:_ASKED]
-        # Levels that stand for wildcards in the published form.
-        self._levels = w[10:12]
-        self._open, self._close, self._bar, self._comma, self._escape = w[12:]
-        # The escape first: what it makes is not escaped again.
-        chars = self._escape + self._open + self._close + self._bar + self._comma + "#+"
-        self._escapes = [(char, hexed(self._escape, char)) for char in chars]
 
-    def reserve(self, filt: str, aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()) -> str:
-        inside = self._purposes(aip) + self._bar + self._purposes(pip)
-        return self._command("%s/%s" % (self._reserve, self._filter(filt)), inside)
+def release(filt: str) -> str:
+    return _command("!RESERVE/", _filter(filt), "")
 
-    def release(self, filt: str) -> str:
-        return self._command("%s/%s" % (self._reserve, self._filter(filt)), "")
 
-    # What is subscribed to, for a purpose. It is a filter itself, and no longer than one.
-    def access(self, filt: str, purpose: str) -> str:
+# purpose "" removes it.
+def presubscribe(client: str, filt: str, purpose: str = "") -> str:
+    check_name(client)
+    if purpose:
         check_purpose(purpose)
-        inside = self._text(purpose)
-        text = self._braced("%s/%s" % (self._ap, self._filter(filt)), inside)
-        check_raw_filter(to_raw(text))
-        return text
+    where = "%s/%s" % (_escaped(client), _filter(filt))
+    return _command("!PBAC/PRESUB/", where, _escaped(purpose))
 
-    # purpose "" removes it.
-    def presubscribe(self, client: str, filt: str, purpose: str = "") -> str:
-        check_name(client)
-        if purpose:
-            check_purpose(purpose)
-        where = self._filter(filt)
-        head = "%s/%s/%s/%s" % (self._pbac, self._presub, self._text(client), where)
-        return self._command(head, self._text(purpose))
 
-    # value "": as sealmq.toml has it.
-    def setting(self, name: str, value: str = "") -> str:
-        check_name(name)
-        if value:
-            check_name(value)
-        head = "%s/%s/%s" % (self._pbac, self._set, self._text(name))
-        return self._command(head, self._text(value))
+# value "": as sealmq.toml has it.
+def setting(name: str, value: str = "") -> str:
+    check_name(name)
+    if value:
+        check_name(value)
+    return _command("!PBAC/SET/", _escaped(name), _escaped(value))
 
-    # mode; reservations FILTER; eip TOPIC; presubs CLIENT.
-    def query(self, what: str, arg: str = "") -> str:
-        if what not in ASKED or (what == "mode") != (arg == ""):
-            raise Malformed("no query: %r of %r" % (what, arg))
-        head = "%s/%s/%s" % (self._pbac, self._get, self.words[_ASKED + ASKED.index(what)])
-        if what == "presubs":
-            check_name(arg)
-            head += "/" + self._text(arg)
-        elif arg:
-            if what == "eip":
-                check_topic(arg)
-            head += "/" + self._filter(arg)
-        return self._command(head, "")
 
-    def _command(self, head: str, inside: str) -> str:
-        text = self._braced(head, inside)
-        if len(to_raw(text)) > MAX_COMMAND:
-            raise Malformed("a command has at most %d bytes" % MAX_COMMAND)
-        return text
+# mode; reservations FILTER; eip TOPIC; presubs CLIENT.
+def query(what: str, arg: str = "") -> str:
+    if what not in ASKED or (what == "mode") != (arg == ""):
+        raise Malformed("no query: %r of %r" % (what, arg))
+    where = what.upper()
+    if what == "presubs":
+        check_name(arg)
+        where += "/" + _escaped(arg)
+    elif arg:
+        if what == "eip":
+            check_topic(arg)
+        where += "/" + _filter(arg)
+    return _command("!PBAC/GET/", where, "")
 
-    def _braced(self, head: str, inside: str) -> str:
-        return head + self._open + inside + self._close
 
-    def _purposes(self, purposes: "Iterable[str]") -> str:
-        if isinstance(purposes, str):
-            raise Misuse("purposes are several: not one text, but a tuple of them")
-        texts: "list[str]" = []
-        # A command may have thousands, and they come from a stranger.
-        found: "dict[str, int]" = {}
-        for purpose in purposes:
-            check_purpose(purpose)
-            if purpose in found:
-                raise Malformed("%r stands there twice" % purpose)
-            found[purpose] = 1
-            texts.append(self._text(purpose))
-        return self._comma.join(texts)
+def _command(word: str, where: str, inside: str) -> str:
+    text = "%s%s{%s}" % (word, where, inside)
+    if len(to_raw(text)) > MAX_COMMAND:
+        raise Malformed("a command has at most %d bytes" % MAX_COMMAND)
+    return text
 
-    def _text(self, text: str) -> str:
-        for char, escaped in self._escapes:
-            if char in text:
-                text = text.replace(char, escaped)
-        return text
 
-    def _filter(self, filt: str) -> str:
-        check_raw_filter(to_raw(filt))
-        text = self._text(filt)
-        for word in self._levels:
-            if word in text:
-                text = "/".join([self._level(level, word) for level in text.split("/")])
-        return text
+def _several(purposes: "Iterable[str]") -> str:
+    if isinstance(purposes, str):
+        raise Misuse("purposes are several: not one text, but a tuple of them")
+    # A command may have thousands, and they come from a stranger.
+    found: "dict[str, int]" = {}
+    texts: "list[str]" = []
+    for purpose in purposes:
+        check_purpose(purpose)
+        if purpose in found:
+            raise Malformed("%r stands there twice" % purpose)
+        found[purpose] = 1
+        texts.append(_escaped(purpose))
+    return ",".join(texts)
 
-    # A level that is the word for a wildcard is not one.
-    def _level(self, level: str, word: str) -> str:
-        return hexed(self._escape, word[0]) + word[1:] if level == word else level
+
+def _escaped(text: str) -> str:
+    for char in _ESCAPED:
+        if char in text:
+            text = text.replace(char, "%%%02X" % ord(char))
+    return text
+
+
+def _filter(filt: str) -> str:
+    check_raw_filter(to_raw(filt))
+    text = _escaped(filt)
+    for word, escaped in _LEVELS:
+        if word in text:
+            levels = [escaped if level == word else level for level in text.split("/")]
+            text = "/".join(levels)
+    return text

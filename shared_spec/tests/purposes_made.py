@@ -1,4 +1,4 @@
-"""Hypothesis strategies of names, filters, purposes, values and texts that mean to confuse."""
+"""Hypothesis strategies of names, filters, purposes and values that mean to confuse."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from vectorgen.purposes import Texts
-
-# Other words: longer, not ASCII, of one letter, what looks like something else.
-OTHER: list[dict[str, str] | None] = [
-    None,
-    {"reserve": "!R", "ap": "!P", "pbac": "!X", "hash": "H", "plus": "S"},
-    {"open": "<<", "close": ">>", "bar": "--", "comma": "&", "escape": "~"},
-    {"open": "«", "close": "»", "bar": "·", "comma": "¦", "hash": "älles", "plus": "温"},
-    {"mode": "AP", "eip": "EIPS", "hash": "25", "plus": "7B", "escape": "="},
-    {"open": "(", "close": ")", "comma": "zz", "presub": "!PRE", "hash": "%23", "escape": "$"},
-]
 ODD = (
     "", "PLUS", "HASH", "SURPLUS", "REHASH", "a{b}", "x|y", "%41", "%23", "%2B", "%25", "%2523",
     "%48ASH", "%50LUS", "{|}", "{}", "a,b", "$share", "!AP", "!RESERVE", "!PBAC", "!c1", "@sm1",
@@ -41,7 +30,7 @@ purposes = st.lists(names, min_size=1, max_size=3).map("/".join)
 several = st.lists(purposes, max_size=3, unique=True).map(tuple)
 nothing = st.just(())
 
-# (kind, a, b, c) as a reader gives it, and (filter, purpose).
+# (kind, a, b, c), and (filter, purpose).
 commands: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(st.just("reserve"), filters, several, several),
     st.tuples(st.just("release"), filters, nothing, nothing),
@@ -53,36 +42,10 @@ commands: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(st.just("get"), st.just("presubs"), names, st.just("")),
 )
 accesses = st.tuples(filters, purposes)
-words = st.sampled_from(OTHER)
-
-# Texts put together from pieces, most of which are wrong somewhere.
-_pieces = st.sampled_from(
-    (
-        "!AP/", "!RESERVE/", "!PBAC/", "PRESUB/", "SET/", "GET/", "MODE", "EIP/", "PRESUBS/",
-        "RESERVATIONS/", "{", "}", "|", ",", "/", "a", "b/c", "#", "+", "%23", "%2B", "%7B", "%7D",
-        "%7C", "%2C", "%25", "%2b", "%", "HASH", "PLUS", "%48ASH", "/HASH/", "/+/", "{a}", "{}",
-        "{a|b}", "{|}", "é", "\0", "$share/g/",
-    )
-)  # fmt: skip
-_heads = st.sampled_from(
-    (
-        "!AP/",
-        "!RESERVE/",
-        "!PBAC/PRESUB/",
-        "!PBAC/SET/",
-        "!PBAC/GET/EIP/",
-        "!PBAC/GET/",
-        "!PBAC/",
-        "",
-    )
-)
-_ends = st.sampled_from(("{a}", "{a|b}", "{}", "{|}", "{a|}", "{a,b|c}", ""))
-pieced = st.tuples(_heads, st.lists(_pieces, max_size=6).map("".join), _ends).map("".join)
 
 
-def written(value: tuple[Any, ...], made: Any = None) -> str:
-    """A value's text, by the naive writer unless another is given."""
-    by = made or Texts()
+def written(value: tuple[Any, ...], by: Any) -> str:
+    """A value's text."""
     if len(value) == 2:
         return str(by.access(*value))
     kind, a, b, c = value
@@ -93,10 +56,3 @@ def written(value: tuple[Any, ...], made: Any = None) -> str:
     if kind == "get":
         return str(by.query(a, b))
     return str(by.reserve(a, b, c) if kind == "reserve" else by.release(a))
-
-
-# A right text with something put in, taken out or exchanged.
-spoiled = st.tuples(
-    st.one_of(commands, accesses).map(written), st.integers(0, 200), st.integers(0, 3), _pieces
-).map(lambda s: s[0][: s[1] % (len(s[0]) + 1)] + s[3] + s[0][s[1] % (len(s[0]) + 1) + s[2] :])
-texts = st.one_of(pieced, spoiled, st.one_of(commands, accesses).map(written))

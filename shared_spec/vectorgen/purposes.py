@@ -1,4 +1,4 @@
-"""The texts of section 12.2, one character at a time."""
+"""The texts of PURPOSES.md P2, one character at a time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ SEPARATORS = ("open", "close", "bar", "comma")
 
 
 class Texts:
-    """Writes them with certain words."""
+    """Writes them; `words`: those of the canonical form."""
 
-    def __init__(self, words: Mapping[str, str] | None = None) -> None:
-        self.words = {**WORDS, **(words or {})}
-        self.special = {*"#+", self.words["escape"]}.union(*(self.words[s] for s in SEPARATORS))
+    words = WORDS
+
+    @property
+    def special(self) -> set[str]:
+        """The characters that are escaped."""
+        return {*"#+", self.words["escape"]}.union(*(self.words[s] for s in SEPARATORS))
 
     def escaped(self, char: str) -> str:
         """A character as it stands where it separates nothing."""
@@ -89,8 +92,3 @@ class Texts:
         if what != "mode":
             head.append(self.name(arg) if what == "presubs" else self.filter(arg))
         return self.braced(head, "")
-
-    def published(self, filt: str) -> str:
-        """A filter as HivePBAC writes it, for names that it can express."""
-        wild = {"#": self.words["hash"], "+": self.words["plus"]}
-        return "/".join(wild.get(level, level) for level in filt.split("/"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sealmq_spec.purposes_read import RELEASE, RESERVE
+from sealmq.families.purposes.texts import RELEASE, RESERVE
 from sealmq_spec.topics import matches
 
 from .counts import MINUTE_MS

@@ -22,14 +22,11 @@ from sealmq.client import (
     TimedOut,
 )
 from sealmq.client.lent import LendRefused, lent_client
-from sealmq.families.purposes.settings import grammar
 from sealmq.plain import plain
-from sealmq.site.layout import Layout
 from sealmq_spec.errors import Denied, SealError
-from sealmq_spec.purposes import Grammar, check_name, check_purpose
+from sealmq_spec.purposes import check_name, check_purpose
 from sealmq_spec.topics import check_filter
 
-from . import in_force
 from .errors import FAILED, OperatorError, UsageError
 
 CONNACKS = (3, 5)
@@ -112,16 +109,8 @@ async def purposes_client(args: argparse.Namespace) -> Client:
         timeout=args.timeout,
         connect_timeout=min(args.timeout, 10.0),
         reconnect=False,
-        grammar=grammar_of(args),
     )
     return await client_of(args, options)
-
-
-def grammar_of(args: argparse.Namespace) -> Grammar | None:
-    """How this site writes purposes; an enrolment does not say it, so None: the SPEC's words."""
-    if not args.site:
-        return None
-    return grammar(in_force.policy(Layout.open(args.site)))
 
 
 def _check_private(path: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from sealmq.families.conn import sub_matches
 from sealmq.families.engine import Conn, Decision
-from sealmq.families.purposes.settings import grammar
 from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.site.layout import Layout
+from sealmq_spec import purposes
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
@@ -109,7 +109,7 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
             return filt
         if PURPOSES not in view.config.policy.order:
             raise UsageError("a purpose", "this site judges without purposes")
-        return grammar(view.config).access(filt, args.purpose)
+        return purposes.access(filt, args.purpose)
     except (SealError, UnicodeEncodeError) as error:
         raise UsageError(str(error)) from None
 

@@ -153,7 +153,7 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 async def _receive(args: argparse.Namespace) -> int:
     from sealmq.client import Notice, Options, Refused
 
-    from .acting import client_of, grammar_of, told
+    from .acting import client_of, told
 
     connected = False
 
@@ -173,7 +173,6 @@ async def _receive(args: argparse.Namespace) -> int:
         client_id=args.id,
         clean=clean,
         inbox_messages=256,
-        grammar=None if args.purpose is None else grammar_of(args),
     )
     async with _connected(args, await client_of(args, options, on_notice, on_state)) as client:
         answers = await client.subscribe_each(*args.topic, qos=args.qos, purpose=args.purpose)

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from sealmq_spec import purposes
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
@@ -241,7 +242,7 @@ class Client(PurposeCalls):
             check_filter(_text(filt))
             wire = filt
             if purpose is not None:
-                wire = self.grammar.access(filt, purpose)
+                wire = purposes.access(filt, purpose)
             wanted.append(Wanted(wire, filt, qos))
         return wanted
 

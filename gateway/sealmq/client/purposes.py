@@ -1,25 +1,21 @@
 """What a client says and asks about purposes: authenticated commands for the family `purposes`.
 
-The texts are those of SPEC.md 12; who may say what is the gateway's policy.
+The texts are those of shared_spec/PURPOSES.md; who may say what is the gateway's policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
+from sealmq_spec import purposes
 from sealmq_spec.errors import Malformed
-from sealmq_spec.purposes import Grammar, check_purpose
-
-from .values import Options
+from sealmq_spec.purposes import check_purpose
 
 FAMILY = "purposes"
 
 
 class PurposeCalls:
     """The part of a client that knows purposes."""
-
-    options: Options
 
     async def command(
         self, family: str, command: bytes, *, reply: bool = True, within: float | None = None
@@ -40,11 +36,11 @@ class PurposeCalls:
         It takes the place of the reservation that clients have made of this filter. With an empty
         aip it allows nothing; `release` takes it away. Raises Denied, ... (HivePBAC, section III).
         """
-        await self._say(self.grammar.reserve(filter, aip, pip), within)
+        await self._say(purposes.reserve(filter, aip, pip), within)
 
     async def release(self, filter: str, *, within: float | None = None) -> None:
         """Take away what clients have reserved of this filter."""
-        await self._say(self.grammar.release(filter), within)
+        await self._say(purposes.release(filter), within)
 
     async def presubscribe(
         self, client: str, filter: str, purpose: str | None, *, within: float | None = None
@@ -55,16 +51,16 @@ class PurposeCalls:
         """
         if purpose is not None:
             check_purpose(purpose)  # "" is no purpose, and no way to take one away
-        await self._say(self.grammar.presubscribe(client, filter, purpose or ""), within)
+        await self._say(purposes.presubscribe(client, filter, purpose or ""), within)
 
     async def purposes_set(self, name: str, value: str, *, within: float | None = None) -> None:
         """A setting of the site, "mode" or "strict"; "" is again what sealmq.toml says."""
-        await self._say(self.grammar.setting(name, value), within)
+        await self._say(purposes.setting(name, value), within)
 
     async def purposes_query(self, what: str, arg: str = "", *, within: float | None = None) -> str:
         """Ask the gateway: "mode", "reservations" that cross a filter, "eip" of a topic, or
-        "presubs" of a client. What it answers: SPEC.md 12."""
-        reply = await self._say(self.grammar.query(what, arg), within)
+        "presubs" of a client. What it answers: PURPOSES.md P4."""
+        reply = await self._say(purposes.query(what, arg), within)
         try:
             return reply.decode()
         except UnicodeDecodeError:
@@ -72,8 +68,3 @@ class PurposeCalls:
 
     async def _say(self, text: str, within: float | None) -> bytes:
         return await self.command(FAMILY, text.encode(), within=within)
-
-    @cached_property
-    def grammar(self) -> Grammar:
-        """How purposes are written."""
-        return self.options.grammar or Grammar()

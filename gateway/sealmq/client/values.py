@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sealmq_spec.reader import Message as Opened
-
-if TYPE_CHECKING:
-    from sealmq_spec.purposes import Grammar
 
 
 class How(enum.IntEnum):
@@ -101,7 +97,6 @@ class Options:
     connect_timeout: of one try; timeout: of an operation, `connect` with all its tries included.
     inbox_messages, inbox_bytes: what may wait unread before reading from the socket pauses.
     inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.
-    grammar: how purposes are written (SPEC.md 12); None where the site has the words of the SPEC.
     """
 
     client_id: str | None = None
@@ -114,4 +109,3 @@ class Options:
     inbox_messages: int = 1024
     inbox_bytes: int = 8 * 1024 * 1024
     inflight: int = 20
-    grammar: Grammar | None = field(default=None, repr=False)

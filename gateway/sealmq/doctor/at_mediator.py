@@ -6,8 +6,8 @@ import os
 
 from sealmq.mqtt import build
 from sealmq.site.canary import PURPOSE, RESERVED
+from sealmq_spec import purposes
 from sealmq_spec.const import CLEAR, USER
-from sealmq_spec.purposes import Grammar
 
 from .canary import Canary
 from .errors import Broken
@@ -23,15 +23,15 @@ class AtMediator:
     """All three are connected, and the first two have subscribed to all topics of the doctor's."""
 
     def __init__(
-        self, writer: Canary, reader: Canary, stranger: Canary, grammar: Grammar | None
+        self, writer: Canary, reader: Canary, stranger: Canary, with_purposes: bool
     ) -> None:
-        """`grammar`: how the site writes purposes, if they are asked for."""
+        """`with_purposes`: subscriptions have to name one."""
         self.writer, self.reader, self.stranger = writer, reader, stranger
-        self.grammar = grammar
+        self._with_purposes = with_purposes
 
     def filter(self, filt: str, purpose: str = PURPOSE) -> str:
         """As a client subscribes to it, with a purpose where the site wants one."""
-        return self.grammar.access(filt, purpose) if self.grammar else filt
+        return purposes.access(filt, purpose) if self._with_purposes else filt
 
     async def subscribe(self) -> None:
         """Before the tries."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from sealmq.site.canary import CONSENT, OTHER_PURPOSE, PURPOSE
-from sealmq_spec.purposes import Grammar
+from sealmq_spec import purposes
 
 from .at_mediator import NOT_ENFORCED, AtMediator
 from .canary import Canary
@@ -22,8 +22,8 @@ FAMILY = "purposes"
 class AtPurposes:
     """With the canaries of `at`, which have to be connected."""
 
-    def __init__(self, at: AtMediator, grammar: Grammar) -> None:
-        self._at, self._grammar = at, grammar
+    def __init__(self, at: AtMediator) -> None:
+        self._at = at
 
     async def no_purpose(self) -> str:
         """A subscription that does not say what for."""
@@ -31,12 +31,12 @@ class AtPurposes:
 
     async def other_purpose(self) -> str:
         """One for a purpose that the topic is not reserved for."""
-        filt = self._grammar.access(CONSENT, OTHER_PURPOSE)
+        filt = purposes.access(CONSENT, OTHER_PURPOSE)
         return await self._withheld(filt, "for a purpose that it is not reserved for")
 
     async def withdrawn(self) -> str:
         """What was allowed ends with the next message when the reservation changes."""
-        filt = self._grammar.access(CONSENT, PURPOSE)
+        filt = purposes.access(CONSENT, PURPOSE)
         reader = self._at.reader
         await self._reserve(PURPOSE)
         try:
@@ -55,9 +55,9 @@ class AtPurposes:
         """The stranger says what the writer's topic is for, and the writer what others' are."""
         told = set()
         for who, filt in ((self._at.stranger, CONSENT), (self._at.writer, "sealmq-doctor/#")):
-            rule = await self._say(who, self._grammar.reserve(filt, [PURPOSE], []))
+            rule = await self._say(who, purposes.reserve(filt, [PURPOSE], []))
             if rule is None:
-                await self._say(who, self._grammar.release(filt))
+                await self._say(who, purposes.release(filt))
                 raise Failed(f"{who.name} may reserve {filt}, which is not its own")
             told.add(rule or "no answer")
         return ", ".join(sorted(told))
@@ -79,13 +79,13 @@ class AtPurposes:
         return (CONSENT, payload) in await self._at.last()
 
     async def _reserve(self, purpose: str) -> None:
-        rule = await self._say(self._at.writer, self._grammar.reserve(CONSENT, [purpose], []))
+        rule = await self._say(self._at.writer, purposes.reserve(CONSENT, [purpose], []))
         if rule is not None:
             raise Broken(f"the writer may not reserve its own topic: {rule or 'no answer'}")
 
     async def _end(self, filt: str) -> None:
         await self._at.reader.unsubscribe(filt)
-        await self._say(self._at.writer, self._grammar.release(CONSENT))
+        await self._say(self._at.writer, purposes.release(CONSENT))
 
     async def _say(self, who: Canary, command: str) -> str | None:
         return await who.command(FAMILY, command)

@@ -18,7 +18,6 @@ from sealmq.site.config import Config, load
 from sealmq.site.layout import Layout
 from sealmq.site.values import address
 from sealmq_spec.identity import Identity
-from sealmq_spec.purposes import Grammar
 
 from .at_broker import AtBroker
 from .at_mediator import AtMediator
@@ -97,8 +96,8 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
     writer, reader, stranger = canaries
     host, port = address(broker.address, "run/broker/ready.json")
     outside = AtBroker(host, port, broker.tls)
-    grammar = _grammar(config)
-    inside = AtMediator(writer, reader, stranger, grammar)
+    with_purposes = "purposes" in config.policy.order
+    inside = AtMediator(writer, reader, stranger, with_purposes)
     await inside.subscribe()
     proof = reader.hello[-54:].decode()
     sent_to = config.mediator.advertise_host, config.mediator.advertise_port
@@ -125,8 +124,8 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         "clear a retained message with an empty one": inside.empty_retained,
         "clients are sent to this mediator": lambda: inside.advertised(*sent_to),
     }
-    if grammar is not None:
-        of_purposes = AtPurposes(inside, grammar)
+    if with_purposes:
+        of_purposes = AtPurposes(inside)
         at_mediator |= {
             "subscribe without a purpose": of_purposes.no_purpose,
             "subscribe for another purpose": of_purposes.other_purpose,
@@ -141,15 +140,6 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         results += [Result(name, None, "an honest message does not arrive") for name in at_mediator]
     inside.close()
     return results
-
-
-# How the site writes purposes, if they are asked for.
-def _grammar(config: Config) -> Grammar | None:
-    if "purposes" not in config.policy.order:
-        return None
-    from sealmq.families.purposes.settings import grammar
-
-    return grammar(config)
 
 
 async def _fresh(inside: AtMediator, name: str, work: Try) -> Result:

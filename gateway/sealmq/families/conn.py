@@ -167,6 +167,16 @@ class Conn:
         else:
             self._engine.following.drop((self, raw))
 
+    def same(self, filter: str) -> list[str]:
+        """What the client holds that says what `filter` (as it arrived) says: that itself, held or
+        not, and other encodings of it.
+        """
+        if not self._engine.parses or not self.parse("subscribe", filter) or not self.ask.notes:
+            return [filter]
+        notes = self.ask.notes
+        others = (raw for raw, sub in self._subs.items() if sub.notes == notes and raw != filter)
+        return [filter, *others]
+
     def unsubscribed(self, filter: str) -> bool:
         """`filter` (as it arrived) is left, which is always allowed.
 

@@ -256,12 +256,13 @@ class Subscribing:
             ctr = 0
             try:
                 filt, ctr = conn.link.token(UNSUBSCRIBE, 0, text, conn.token_low)
-                onward += self._leave(filt, joints)
+                check_filter(filt)
+                for raw in conn.policy.same(filt):
+                    onward += self._leave(raw, joints)
+                    left.append(raw)
             except SealError as error:
                 error.ctr = error.ctr or ctr
                 self._refuse(refusals.UNSUBSCRIBE, error, text)
-                continue
-            left.append(filt)
         answer = partial(conn.send, build.unsuback(packet.packet_id))
         turns = [(joint, joint.turn) for joint in joints if not joint.raws]
         if onward:
@@ -285,7 +286,6 @@ class Subscribing:
     # for another purpose. What was recorded counts, not what the policy would make of it now.
     def _leave(self, filt: str, joints: list[Joint]) -> list[str]:
         conn = self._conn
-        check_filter(filt)
         if filt in self._public:
             self._public.discard(filt)
             return [filt]

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from families.purposes.purposes_factory import SENSOR, TEMP, G, House
+from families.purposes.purposes_factory import SENSOR, TEMP, House
 from sealmq.audit import disclosure
 from sealmq.audit.counts import MINUTE_MS
 from sealmq.audit.disclosure import Disclosure, Key, Made, TooMany
 from sealmq.families.api import Proposal
+from sealmq_spec import purposes as say
 
 M = MINUTE_MS
 FAR = 1 << 60
@@ -100,7 +101,7 @@ def test_a_delivery_in_the_minute_of_a_withdrawal_names_what_was_withdrawn() -> 
 
 def test_what_the_family_writes_is_what_is_read() -> None:
     house, told = House(), []
-    for at_ms, text in ((10, G.reserve(TEMP, ("p",), ())), (M, G.release(TEMP))):
+    for at_ms, text in ((10, say.reserve(TEMP, ("p",), ())), (M, say.release(TEMP))):
         got = house.tell(SENSOR, text)
         assert isinstance(got, Proposal)
         told.append(command(at_ms, SENSOR, "") | dict(got.audit or {}))

@@ -9,8 +9,8 @@ import pytest
 from client.test_client_cli import Done, Program, end
 from client_peer import Peer, play, until
 from sealmq.cli import main as cli
-from sealmq_spec.purposes import Grammar
-from sealmq_spec.purposes_read import Reader
+from sealmq.families.purposes.texts import Reader
+from sealmq_spec import purposes
 
 REFUSED = (5, "purposes.entitled.no-grant", "no grant covers\x1b[31m these wildcards")
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_meant_is_told_before_anybody_is_asked(
 
 def test_sub_for_a_purpose(tmp_path: Path) -> None:
     async def story(peer: Peer) -> None:
-        wire = Grammar().access("a/#", "service")
+        wire = purposes.access("a/#", "service")
         program = await Program(peer, tmp_path).start(
             "sub", "-t", "a/#", "--purpose", "service", "-C", "1", "-v"
         )

@@ -1,21 +1,19 @@
-"""Purposes: what a client says is one text of the grammar, and is said again after a reconnect."""
+"""Purposes: what a client says is one text, and is said again after a reconnect."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
 from client_peer import Peer, client_of, play, until
 from sealmq.client import Options, Refused
+from sealmq.families.purposes.texts import Reader
 from sealmq.mqtt import Subscribe
+from sealmq_spec import purposes
 from sealmq_spec.errors import Denied, Malformed, Misuse
-from sealmq_spec.purposes import Grammar
-from sealmq_spec.purposes_read import Reader
 from sealmq_spec.topics import split_token
 
 
-def test_reservations_and_presubscriptions_are_commands_of_the_grammar() -> None:
+def test_reservations_and_presubscriptions_are_commands_of_the_family() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
             await client.reserve("a/#", ["billing", "x,y|{}"], {"ads"})
@@ -44,7 +42,7 @@ def test_a_query_gives_the_gateways_text() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
             said = await client.purposes_query("eip", "a/b")
-            assert said == "done: " + Grammar().query("eip", "a/b")
+            assert said == "done: " + purposes.query("eip", "a/b")
             peer.knobs.refuse["purposes"] = (5, "purposes.query.not-entitled", "not yours")
             with pytest.raises(Refused, match="not yours") as refused:
                 await client.purposes_query("mode")
@@ -90,7 +88,7 @@ def test_a_filter_for_two_purposes_and_for_none_are_three_subscriptions() -> Non
             assert await client.subscribe("a/#", "b", qos=1, purpose="billing") == [1, 1]
             await client.subscribe("a/#", qos=2, purpose="ads")
             await client.subscribe("a/#")
-            link, access = peer.link, Grammar().access
+            link, access = peer.link, purposes.access
             bills, ads = access("a/#", "billing"), access("a/#", "ads")
             assert link.filters == {bills: 1, access("b", "billing"): 1, ads: 2, "a/#": 0}
             await client.unsubscribe("a/#", purpose="billing")
@@ -101,7 +99,7 @@ def test_a_filter_for_two_purposes_and_for_none_are_three_subscriptions() -> Non
 
 def test_a_refused_subscription_is_told_by_its_filter() -> None:
     async def story(peer: Peer) -> None:
-        wire = Grammar().access("a/#", "ads")
+        wire = purposes.access("a/#", "ads")
         peer.knobs.refuse[wire] = (5, "purposes.subscribe.prohibited", "not for ads")
         async with client_of(peer) as client:
             answers = await client.subscribe_each("a/#", "b", purpose="ads")
@@ -115,7 +113,7 @@ def test_a_refused_subscription_is_told_by_its_filter() -> None:
 
 def test_a_reconnect_subscribes_again_with_the_same_purposes_and_qos() -> None:
     async def story(peer: Peer) -> None:
-        refused = Grammar().access("c", "ads")
+        refused = purposes.access("c", "ads")
         peer.knobs.refuse[refused] = (5, "purposes.subscribe.prohibited", "not for ads")
         options = Options(reconnect=True, connect_timeout=5, timeout=5)
         async with client_of(peer, options=options) as client:
@@ -127,21 +125,8 @@ def test_a_reconnect_subscribes_again_with_the_same_purposes_and_qos() -> None:
             before = peer.link
             before.cut()
             await until(lambda: peer.link is not before and len(peer.link.filters) == 2)
-            assert peer.link.filters == {Grammar().access("a/#", "billing"): 1, "a/#": 2}
+            assert peer.link.filters == {purposes.access("a/#", "billing"): 1, "a/#": 2}
             [packet] = [p for p in peer.link.packets if isinstance(p, Subscribe)]
             assert [split_token(text)[2] for text, _ in packet.filters] == list(peer.link.filters)
-
-    play(story)
-
-
-def test_a_site_with_other_words() -> None:
-    async def story(peer: Peer) -> None:
-        grammar = Grammar({"ap": "!FOR", "open": "<", "close": ">"})
-        options = Options(connect_timeout=5, timeout=5, grammar=grammar)
-        async with client_of(peer, options=options) as client:
-            await client.subscribe("a/{b}", purpose="x>y")
-            assert peer.link.filters == {"!FOR/a/{b}<x%3Ey>": 0}
-            await asyncio.wait_for(client.reserve("a", ["x"]), 5)
-            assert peer.commands == [("purposes", b"!RESERVE/a<x|>")]
 
     play(story)

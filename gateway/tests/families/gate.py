@@ -1,7 +1,7 @@
 """A family that follows subscriptions: a purpose is open or shut, by a record of its own.
 
-`!AP/FILTER{PURPOSE}`, with # as %23, says a subscription's purpose. No reservations and no trees:
-just what a family needs that wants subscriptions paused and resumed.
+`!AP/FILTER{PURPOSE}`, with # as %23 or HASH, says a subscription's purpose. No reservations and no
+trees: just what a family needs that wants subscriptions paused and resumed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Gate(Family):
         filt, brace, rest = topic.removeprefix(HEAD).rpartition("{")
         if not brace or not rest.endswith("}"):
             raise ValueError("no purpose")
-        return Parsed(filt.replace("%23", "#"), {"purpose": rest[:-1]})
+        filt = filt.replace("%23", "#").replace("HASH", "#")
+        return Parsed(filt, {"purpose": rest[:-1], "filter": filt})
 
     def connect(self, ask: Ask) -> Verdict:
         return allow("gate.open", "open")

@@ -138,6 +138,23 @@ def test_leaving_what_was_never_held_harms_nobody() -> None:
     assert scene.acks == [("unsuback", 2, ())]
 
 
+def test_a_client_leaves_what_it_holds_under_another_text_for_the_same() -> None:
+    """One filter for one purpose is one subscription, however it was written."""
+    other = "!AP/machine/HASH{bill}"
+    scene = held((other, 1), (CARE, 0))
+    scene.unsubscribe(2, BILL)
+    scene.settle()
+    assert scene.acks == [("unsuback", 2, ())]
+    assert [raw for _, raw in scene.conn.policy.held()] == [CARE]
+    scene.subscribe(3, (other, 1), (BILL, 2))
+    scene.settle()
+    scene.unsubscribe(4, other)
+    scene.unsubscribe(5, CARE)
+    scene.settle()
+    assert scene.broker.subs == {}
+    assert len(scene.engine.following) == 0
+
+
 def test_packet_ids_are_not_mixed_up() -> None:
     scene = held((BILL, 1), ("!AP/x{x}", 0))
     scene.apply(shut("bill"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import csv
 import io
@@ -11,22 +10,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 
 from families.factory import FACTORY
 from sealmq.audit import Audit
 from sealmq.audit.reading import Told
-from sealmq.cli import acting, purposes_report
 from sealmq.cli import main as cli
-from sealmq.client import Options
+from sealmq.cli import purposes_report
 from sealmq.families.purposes import records as rows
 from sealmq.families.purposes.store import Reservation
 from sealmq.families.records import FamilyRecord, TopicLabel
 from sealmq.site.layout import Layout, prepare
 from sealmq.store import KeptSession, KeptSub, Store, StoreRecord
-from sealmq_spec.purposes import Grammar
+from sealmq_spec import purposes
 
 AT = 1_767_323_045_000
 SHOWN = "2026-01-02 03:04:05Z"
@@ -183,7 +180,7 @@ def test_what_clients_wrote_cannot_move_the_terminal(
 
 
 def test_explain_a_topic(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = Grammar().access("machine/#", "repair")
+    kept = purposes.access("machine/#", "repair")
     number = 7
     store = keep(
         site,
@@ -285,24 +282,25 @@ def test_in_a_site_without_purposes(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert as_json(capsys, "purposes", "report", site, "-t", "#", "--since", "1h")["rows"] == []
 
 
-def test_words_of_the_sites_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_explain_speaks_for_our_clients_at_a_site_that_reads_other_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = '[families.purposes.words]\nap = "!FOR"\nopen = "<"\nclose = ">"\n'
-    site = made(tmp_path / "s", FACTORY + PURPOSES + words)
+    text = PURPOSES.replace("[families.purposes]\n", "[families.purposes]\npublished = true\n")
+    site = made(tmp_path / "s", FACTORY + text + words)
     question = ("explain", site, "deliver", "--client", "monitor", "-t", TEMPERATURE)
     assert as_json(capsys, *question, "--purpose", "repair")["allowed"]
-
-    def client(args: argparse.Namespace, options: Options) -> None:
-        assert options.grammar is not None
-        said.append(options.grammar.access("a", "ads"))
-
-    said: list[str] = []
-    monkeypatch.setattr(acting, "client_of", AsyncMock(side_effect=client))
-    asyncio.run(acting.purposes_client(argparse.Namespace(site=str(site), timeout=1.0)))
-    assert said == ["!FOR/a<ads>"]
-    # An enrolment does not say which words its site has.
-    assert acting.grammar_of(argparse.Namespace(site=None)) is None
+    foreign = (
+        "explain",
+        site,
+        "subscribe",
+        "--client",
+        "monitor",
+        "-t",
+        "!FOR/machine/PLUS/x<ads>",
+    )
+    answer = as_json(capsys, *foreign)
+    assert (answer["allowed"], answer["rule"]) == (False, "purposes.subscribe.prohibited")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Commands about purposes (SPEC.md 12): reserve, release, presubscribe, set, get; only proposed.
+"""Commands about purposes (PURPOSES.md P4): reserve, release, presubscribe, set, get; only proposed.
 
 A refusal says what would allow it and nothing of what other clients have reserved.
 """
@@ -12,7 +12,6 @@ from typing import Any
 
 from sealmq.near import near
 from sealmq_spec.errors import Malformed
-from sealmq_spec.purposes_read import PRESUB, RELEASE, RESERVE, SET
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
 from ..api import FamilyRecord, Proposal, Verdict, deny
@@ -24,6 +23,7 @@ from .pace import A_SECOND, BURST
 from .settings import MODES
 from .state import State
 from .store import Eip, Reservation, TooDeep, check_depth, in_order, is_wild
+from .texts import PRESUB, RELEASE, RESERVE, SET
 
 WILD = 100
 """Reservations with wildcards of one client: each may cost each question about a topic a step."""
@@ -62,7 +62,7 @@ def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer:
     except UnicodeDecodeError:
         return deny(rules.MALFORMED, "the command is no UTF-8")
     except (Malformed, TooDeep) as error:
-        return deny(rules.MALFORMED, fitting(str(error), "not as the grammar writes it"))
+        return deny(rules.MALFORMED, fitting(str(error), "not as commands are written"))
 
 
 # Reservations. What is audited of them begins with RESERVE or RELEASE: the log is read by it.

@@ -4,12 +4,12 @@ mode = "hybrid"         fos, fop or hybrid (the paper, V-C)
 strict = true           what nobody has reserved is for nobody
 store = "cache"         or tree, flat (V-D)
 limit = 1000            reservations and presubscriptions of one client that is no steward
-published = false       whether the paper's unescaped texts are read as well
+published = false       whether the form of HivePBAC's clients is read, too
 stewards = ["dpo"]
 [families.purposes.tree]             parent = ["child", ...]
 [families.purposes.reserve]          "filter" = { aip = [...], pip = [...] }
 [families.purposes.presubscribe]     CLIENT = { "filter" = "purpose" }
-[families.purposes.words]            keywords and separators of the grammar
+[families.purposes.words]            the words of that form, where it has others
 [[families.purposes.grant]]          filter = "...", clients = [...], labels = [...]
 """
 
@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 
 from sealmq.near import near
 from sealmq_spec.errors import SealError
-from sealmq_spec.purposes import Grammar, check_purpose
-from sealmq_spec.purposes_read import Reader
+from sealmq_spec.purposes import check_purpose
 from sealmq_spec.topics import check_filter, is_reserved
 
 from ..api import FamilyConfigError, Policy
 from .dag import BadTree, Purposes
 from .store import Reservation, TooDeep, check_depth
 from .stores import DEFAULT, STORES
+from .texts import WORDS, BadWord, Reader
 
 MODES = ("hybrid", "fop", "fos")
 LIMIT = 1000
@@ -106,11 +106,6 @@ def read(config: Policy) -> Parts:
     return Parts(settings, purposes, _reader(words, settings.published))
 
 
-def grammar(config: Policy) -> Grammar:
-    """How the site writes purposes; `config` has been read before."""
-    return Grammar(config.families.get("purposes", {}).get("words"))
-
-
 def _tree(t: Table) -> dict[str, tuple[str, ...]]:
     out = {}
     for parent, children in _table(t, "tree").items():
@@ -129,24 +124,23 @@ def _purposes(tree: Mapping[str, tuple[str, ...]]) -> Purposes:
 
 
 def _words(t: Table) -> dict[str, str]:
-    out = {}
-    for name, word in _table(t, "words").items():
-        if not isinstance(word, str):
-            raise FamilyConfigError(
-                f"words.{name}", f"a word is text, this is {word!r}", f'{name} = "..."'
-            )
-        out[name] = word
-    return out
+    words = dict(_table(t, "words"))
+    _only(words, "words", WORDS)
+    if words and t.get("published") is not True:
+        raise FamilyConfigError(
+            "words",
+            "words are the published form's, which this site does not read",
+            "published = true; clients of SealMQ need neither",
+        )
+    return words
 
 
 def _reader(words: Mapping[str, str], published: bool) -> Reader:
     try:
-        return Reader(words or None, published)
-    except SealError as error:
-        key = next((f"words.{name}" for name in words if str(error).startswith(name)), "words")
-        raise FamilyConfigError(
-            key, str(error), "SPEC.md 12: each text must mean one thing"
-        ) from None
+        return Reader(published, words)
+    except BadWord as error:
+        key = f"words.{error.name}" if error.name in words else "words"
+        raise FamilyConfigError(key, error.what, error.hint) from None
 
 
 def _limit(t: Table) -> int:
@@ -302,4 +296,4 @@ def _check_with(rule: Callable[[str], object], value: str, key: str) -> None:
     try:
         rule(value)
     except SealError as error:
-        raise FamilyConfigError(key, str(error), "SPEC.md, section 12") from None
+        raise FamilyConfigError(key, str(error), "shared_spec/PURPOSES.md P1") from None

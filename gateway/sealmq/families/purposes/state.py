@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sealmq_spec.purposes_read import Reader
-
 from ..api import CreationPolicy, Dep, FamilyRecord, Policy, Record
 from ..topiclabels import TopicLabels
 from . import records as rows
@@ -21,6 +19,7 @@ from .pace import Pace
 from .settings import Settings, read
 from .store import Reservation, Store
 from .stores import STORES
+from .texts import Reader
 
 SETTINGS: Dep = ("purposes.settings",)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from families.purposes import purposes_model as model
 from families.purposes.purposes_site import READERS, File, Op, Sets
-from sealmq_spec.purposes import Grammar
+from sealmq_spec import purposes as say
 
 MODES = ("hybrid", "fop", "fos")
 PURPOSES = ("p", "p/q", "p/q/r", "s", "t")
@@ -19,7 +19,6 @@ TREES: tuple[dict[str, list[str]], ...] = (
     {"s": ["p/q"]},
     {"p": ["s"]},
 )
-G = Grammar()
 
 
 class Draw:
@@ -108,7 +107,7 @@ class Draw:
         if what == "subscribe":
             filter, said = r.choice(self.filters), r.choice([None, *self.purposes])
             text = f"$share/g/{filter}" if r.random() < 0.1 else filter
-            return ("subscribe", reader, G.access(text, said) if said else text, filter, said)
+            return ("subscribe", reader, say.access(text, said) if said else text, filter, said)
         if what == "unsubscribe":
             return ("unsubscribe", reader, r.randrange(100))
         if what == "deliver":

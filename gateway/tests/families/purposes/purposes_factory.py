@@ -9,10 +9,9 @@ from families.factory import FACTORY, Site
 from sealmq.families.api import FamilyRecord, Proposal, TopicLabel, Verdict
 from sealmq.families.engine import Decision
 from sealmq.families.purposes import PurposesFamily
-from sealmq_spec.purposes import Grammar
+from sealmq_spec import purposes as say
 
 ORDER = '[policy]\norder = ["labels", "purposes"]\n'
-G = Grammar()
 TEMP = "machine/1/temperature"
 ANGLE = "machine/1/arm/angle"
 SENSOR, PANEL, OTHER = "m1-temp-sensor", "m1-control-panel", "m2-temp-sensor"
@@ -38,13 +37,13 @@ class House(Site):
         self, client: str, filt: str, aip: tuple[str, ...] = (), pip: tuple[str, ...] = ()
     ) -> str:
         """The rule."""
-        return rule(self.tell(client, G.reserve(filt, aip, pip)))
+        return rule(self.tell(client, say.reserve(filt, aip, pip)))
 
     def release(self, client: str, filt: str) -> str:
-        return rule(self.tell(client, G.release(filt)))
+        return rule(self.tell(client, say.release(filt)))
 
     def asked(self, client: str, what: str, arg: str = "") -> dict[str, Any]:
-        got = self.tell(client, G.query(what, arg))
+        got = self.tell(client, say.query(what, arg))
         assert isinstance(got, Proposal), got
         assert got.records == ()
         found: dict[str, Any] = json.loads(got.reply)
@@ -52,7 +51,7 @@ class House(Site):
 
     def take(self, client: str, filt: str, ap: str = "", qos: int = 0) -> Decision:
         """Subscribe; when it is allowed the broker accepts it."""
-        raw = G.access(filt, ap) if ap else filt
+        raw = say.access(filt, ap) if ap else filt
         got = self.conn(client).subscribe(raw, qos, self.now)
         if got.allow:
             self.conn(client).subscribed(got, qos, self.now)

@@ -14,10 +14,9 @@ from sealmq.families.api import Proposal, Record, TopicLabel
 from sealmq.families.engine import Conn, Engine
 from sealmq.families.registry import load
 from sealmq.site.config import loads
-from sealmq_spec.purposes import Grammar
+from sealmq_spec import purposes as say
 
 STORES = ("cache", "tree", "flat")
-G = Grammar()
 NOW = 1_000_000
 
 
@@ -189,20 +188,20 @@ class Run:
 
     def do_reserve(self, client: str, filter: str, sets: Sets) -> None:
         want = self.site.reserve(client, filter, sets)
-        self.command(client, G.reserve(filter, sorted(sets[0]), sorted(sets[1])), want)
+        self.command(client, say.reserve(filter, sorted(sets[0]), sorted(sets[1])), want)
 
     def do_release(self, client: str, index: int) -> None:
         if self.site.reserved:
             filter = sorted(self.site.reserved)[index % len(self.site.reserved)]
             want = self.site.release(client, filter)
-            self.command(client, G.release(filter), want)
+            self.command(client, say.release(filter), want)
 
     def do_presub(self, by: str, client: str, filter: str, ap: str) -> None:
         want = self.site.presubscribe(by, client, filter, ap)
-        self.command(by, G.presubscribe(client, filter, ap), want)
+        self.command(by, say.presubscribe(client, filter, ap), want)
 
     def do_set(self, by: str, name: str, value: str) -> None:
-        self.command(by, G.setting(name, value), self.site.set(by, name, value))
+        self.command(by, say.setting(name, value), self.site.set(by, name, value))
 
     def do_publish(self, client: str, topic: str) -> None:
         """A first publish gives the topic a label."""

@@ -14,13 +14,13 @@ from families.purposes.purposes_factory import (
     READER,
     SENSOR,
     TEMP,
-    G,
     House,
     rule,
 )
 from sealmq.families.api import Proposal, TopicReset, Verdict
 from sealmq.families.purposes.commands import PURPOSES, WILD
 from sealmq.families.purposes.state import GUESSES
+from sealmq_spec import purposes as say
 
 NEW = "machine/1/humidity"
 
@@ -191,26 +191,30 @@ def test_what_is_the_protocols_own_is_not_reserved(filt: str) -> None:
     for client in (SENSOR, DPO):
         assert house.reserve(client, filt, ("a",)) == "!entitled.reserved"
         assert house.release(client, filt) == "!entitled.reserved"
-    assert rule(house.tell(DPO, G.presubscribe(DPO, filt, "a"))) == "!entitled.reserved"
+    assert rule(house.tell(DPO, say.presubscribe(DPO, filt, "a"))) == "!entitled.reserved"
 
 
 def test_a_disabled_or_unknown_client_says_nothing() -> None:
     house = House()
     for client in ("off", "nobody"):
-        for text in (G.reserve("x", ("a",)), G.query("mode"), G.presubscribe(client, "x", "a")):
+        for text in (
+            say.reserve("x", ("a",)),
+            say.query("mode"),
+            say.presubscribe(client, "x", "a"),
+        ):
             assert rule(house.tell(client, text)) == "!command.disabled"
 
 
 def test_one_presubscribes_for_oneself_and_stewards_for_all() -> None:
     house = House()
     house.reserve(SENSOR, TEMP, ("billing", "ads"))
-    assert rule(house.tell(READER, G.presubscribe(READER, TEMP, "billing"))) == "entitled.itself"
+    assert rule(house.tell(READER, say.presubscribe(READER, TEMP, "billing"))) == "entitled.itself"
     # Another's purpose would otherwise be replaced by one that its data is not for.
-    assert rule(house.tell(OTHER, G.presubscribe(READER, TEMP, "ads"))) == "!entitled.not-steward"
-    assert rule(house.tell(OTHER, G.presubscribe(READER, TEMP))) == "!entitled.not-steward"
+    assert rule(house.tell(OTHER, say.presubscribe(READER, TEMP, "ads"))) == "!entitled.not-steward"
+    assert rule(house.tell(OTHER, say.presubscribe(READER, TEMP))) == "!entitled.not-steward"
     assert house.asked(READER, "presubs", READER)["presubs"][0]["purpose"] == "billing"
-    assert rule(house.tell(DPO, G.presubscribe(READER, TEMP, "ads"))) == "entitled.steward"
-    assert rule(house.tell(DPO, G.presubscribe("monitr", TEMP, "a"))) == "!presubscribe.no-client"
+    assert rule(house.tell(DPO, say.presubscribe(READER, TEMP, "ads"))) == "entitled.steward"
+    assert rule(house.tell(DPO, say.presubscribe("monitr", TEMP, "a"))) == "!presubscribe.no-client"
     assert house.asked(READER, "presubs", READER)["presubs"][0]["by"] == DPO
 
 
@@ -218,10 +222,10 @@ def test_settings_are_the_stewards() -> None:
     house = House()
     for client in (SENSOR, READER, "public"):
         for name, value in (("mode", "fop"), ("strict", "false"), ("mode", "")):
-            assert rule(house.tell(client, G.setting(name, value))) == "!entitled.not-steward"
+            assert rule(house.tell(client, say.setting(name, value))) == "!entitled.not-steward"
     assert (house.family.state.mode, house.family.state.strict) == ("hybrid", True)
     for name, value in (("mode", "foo"), ("strict", "no"), ("stewards", "me"), ("store", "flat")):
-        assert rule(house.tell(DPO, G.setting(name, value))) == "!set.unknown"
+        assert rule(house.tell(DPO, say.setting(name, value))) == "!set.unknown"
     assert house.rows() == {}
 
 
@@ -237,7 +241,7 @@ def test_one_is_told_of_what_one_may_reserve() -> None:
         (SENSOR, "reservations", "#"),
         (SENSOR, "presubs", READER),
     ):
-        got = house.tell(client, G.query(what, arg))
+        got = house.tell(client, say.query(what, arg))
         assert rule(got).startswith("!")
         assert isinstance(got, Verdict)
         assert "billing" not in got.reason
@@ -251,7 +255,7 @@ def test_who_may_create_a_topic_is_told_only_of_what_it_has_reserved_there(what:
     house = House()
     house.reserve(DPO, "payroll/#", ("billing",), ("secret",))
     for asked in ("before", "another has reserved it"):
-        got = house.tell(SENSOR, G.query(what, "payroll/new"))
+        got = house.tell(SENSOR, say.query(what, "payroll/new"))
         assert rule(got) == "!entitled.no-question", asked
         assert isinstance(got, Verdict)
         assert "billing" not in got.reason
@@ -306,12 +310,12 @@ def test_a_client_fills_its_own_share_only() -> None:
     for n in range(3):
         assert house.reserve(SENSOR, f"new/{n}", ("a",)) == "entitled.new-topic"
     assert house.reserve(SENSOR, "new/3", ("a",)) == "!command.full"
-    assert rule(house.tell(SENSOR, G.presubscribe(SENSOR, "x", "a"))) == "!command.full"
+    assert rule(house.tell(SENSOR, say.presubscribe(SENSOR, "x", "a"))) == "!command.full"
     # What is there may be changed, and taken back to make room.
     assert house.reserve(SENSOR, "new/0", ("b",)) == "entitled.new-topic"
     assert house.release(SENSOR, "new/0") == "entitled.new-topic"
-    assert rule(house.tell(SENSOR, G.presubscribe(SENSOR, "x", "a"))) == "entitled.itself"
-    assert rule(house.tell(SENSOR, G.presubscribe(SENSOR, "x", "b"))) == "entitled.itself"
+    assert rule(house.tell(SENSOR, say.presubscribe(SENSOR, "x", "a"))) == "entitled.itself"
+    assert rule(house.tell(SENSOR, say.presubscribe(SENSOR, "x", "b"))) == "entitled.itself"
     assert house.reserve(SENSOR, "new/3", ("a",)) == "!command.full"
     assert house.reserve(PANEL, "new/4", ("a",)) == "entitled.new-topic"
     for n in range(5):
@@ -323,7 +327,7 @@ def test_a_site_that_says_nothing_of_it_gives_each_client_a_thousand() -> None:
     for n in range(1000):
         assert house.reserve(OTHER, f"machine/2/{n}", ("a",)) == "entitled.grant"
         house.now += 1000
-    got = house.tell(OTHER, G.reserve("machine/2/x", ("a",)))
+    got = house.tell(OTHER, say.reserve("machine/2/x", ("a",)))
     assert rule(got) == "!command.full"
     assert isinstance(got, Verdict)
     assert got.reason == "at most 1000, 100 of them with wildcards"
@@ -351,12 +355,12 @@ def test_a_reservation_has_a_bounded_number_of_purposes() -> None:
 
 def test_only_known_purposes_when_there_is_a_tree() -> None:
     house = House('[families.purposes.tree]\noperational = ["billing"]\n')
-    got = house.tell(SENSOR, G.reserve(TEMP, ("biling",)))
+    got = house.tell(SENSOR, say.reserve(TEMP, ("biling",)))
     assert rule(got) == "!unknown"
     assert isinstance(got, Verdict)
     assert got.reason == "the site has no purpose biling; did you mean billing?"
-    assert rule(house.tell(SENSOR, G.reserve(TEMP, (), ("ads",)))) == "!unknown"
-    assert rule(house.tell(DPO, G.presubscribe(READER, TEMP, "ads"))) == "!unknown"
+    assert rule(house.tell(SENSOR, say.reserve(TEMP, (), ("ads",)))) == "!unknown"
+    assert rule(house.tell(DPO, say.presubscribe(READER, TEMP, "ads"))) == "!unknown"
     assert house.take(READER, TEMP, "ads").rule == "purposes.unknown"
     assert house.reserve(SENSOR, TEMP, ("operational",)) == "entitled.label"
     assert house.take(READER, TEMP, "billing").allow
@@ -377,7 +381,7 @@ def test_what_was_meant_is_searched_for_some_times_a_second() -> None:
 
 def test_what_is_audited_says_who_what_and_by_which_right() -> None:
     house = House()
-    got = house.tell(SENSOR, G.reserve(TEMP, ("b", "a"), ("a/c",)))
+    got = house.tell(SENSOR, say.reserve(TEMP, ("b", "a"), ("a/c",)))
     assert isinstance(got, Proposal)
     assert got.audit == {
         "topic": TEMP,
@@ -386,11 +390,11 @@ def test_what_is_audited_says_who_what_and_by_which_right() -> None:
     }
     assert got.reply == b""
     details = [
-        (DPO, G.release(TEMP), "release"),
-        (DPO, G.presubscribe(READER, TEMP, "a"), "presubscribe monitor a"),
-        (DPO, G.presubscribe(READER, TEMP), "presubscribe monitor"),
-        (DPO, G.setting("mode", "fos"), "set mode fos"),
-        (DPO, G.setting("mode"), "set mode as sealmq.toml says"),
+        (DPO, say.release(TEMP), "release"),
+        (DPO, say.presubscribe(READER, TEMP, "a"), "presubscribe monitor a"),
+        (DPO, say.presubscribe(READER, TEMP), "presubscribe monitor"),
+        (DPO, say.setting("mode", "fos"), "set mode fos"),
+        (DPO, say.setting("mode"), "set mode as sealmq.toml says"),
     ]
     for client, text, detail in details:
         said = house.tell(client, text)
@@ -402,7 +406,7 @@ def test_a_long_answer_is_cut_and_says_so() -> None:
     house = House()
     for n in range(300):
         house.reserve(DPO, f"long/{n}/{'x' * 40}", ("a",))
-    got = house.tell(DPO, G.query("reservations", "long/#"))
+    got = house.tell(DPO, say.query("reservations", "long/#"))
     assert isinstance(got, Proposal)
     assert len(got.reply) <= 8192
     said = json.loads(got.reply)

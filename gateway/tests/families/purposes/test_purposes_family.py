@@ -15,7 +15,6 @@ from families.purposes.purposes_factory import (
     READER,
     SENSOR,
     TEMP,
-    G,
     House,
     rule,
     said,
@@ -25,6 +24,7 @@ from sealmq.families.engine import Decision, Engine
 from sealmq.families.purposes import RULES, PurposesFamily
 from sealmq.families.purposes.pace import BURST
 from sealmq.site.check import parse
+from sealmq_spec import purposes as say
 
 STORES = ("cache", "tree", "flat")
 
@@ -66,7 +66,7 @@ def test_the_papers_vehicle(store: str) -> None:
     ):
         house.take(READER, "car/7/location", ap)
         assert said(house.read(READER, "car/7/location")) == want, ap
-        house.conn(READER).unsubscribed(G.access("car/7/location", ap))
+        house.conn(READER).unsubscribed(say.access("car/7/location", ap))
     assert said(house.take(READER, "car/7/location", "marketing/individual")) == (
         "!subscribe.prohibited"
     )
@@ -81,7 +81,7 @@ def test_reservations_that_match_are_united_and_what_one_prohibits_is_out(store:
     for ap, want in (("a", True), ("b", True), ("c/d", True), ("b/x", False), ("d", False)):
         house.take(READER, "machine/#", ap)
         assert house.read(READER, TEMP).allow == want, ap
-        house.conn(READER).unsubscribed(G.access("machine/#", ap))
+        house.conn(READER).unsubscribed(say.access("machine/#", ap))
     eip = house.asked(DPO, "eip", TEMP)
     assert (eip["aip"], eip["pip"]) == (["a", "b", "c"], ["b/x"])
 
@@ -114,7 +114,7 @@ def test_several_subscriptions_of_one_client(store: str) -> None:
     house.take(READER, "machine/#", "a/x")
     got = house.read(READER, TEMP)
     assert (said(got), got.purpose, got.under) == ("deliver.allowed", "a/x", TEMP)
-    house.conn(READER).unsubscribed(G.access("machine/#", "a/x"))
+    house.conn(READER).unsubscribed(say.access("machine/#", "a/x"))
     assert said(house.read(READER, TEMP)) == "!deliver.not-allowed"
 
 
@@ -197,12 +197,12 @@ def test_each_rule_is_reached() -> None:
         met(house.reserve(client, filt, ("a",), ("c",)))
     for client, text in (
         (SENSOR, "nothing"),
-        (OTHER, G.query("eip", "elsewhere")),
-        (READER, G.presubscribe(READER, "legacy", "b")),
-        (READER, G.presubscribe(SENSOR, "legacy", "b")),
-        (DPO, G.presubscribe("nobody", "legacy", "b")),
-        (DPO, G.setting("colour", "red")),
-        (READER, G.presubscribe(READER, "x", "typo")),
+        (OTHER, say.query("eip", "elsewhere")),
+        (READER, say.presubscribe(READER, "legacy", "b")),
+        (READER, say.presubscribe(SENSOR, "legacy", "b")),
+        (DPO, say.presubscribe("nobody", "legacy", "b")),
+        (DPO, say.setting("colour", "red")),
+        (READER, say.presubscribe(READER, "x", "typo")),
     ):
         met(house.tell(client, text))
     for _ in range(BURST):
@@ -215,10 +215,10 @@ def test_each_rule_is_reached() -> None:
     met(house.read(OTHER, TEMP))
     met(house.read("monitor", ANGLE))
     met(house.deliver(READER, "@sm1/z/1/2", ""))
-    house.tell(DPO, G.setting("mode", "fop"))
+    house.tell(DPO, say.setting("mode", "fop"))
     met(house.take(READER, "machine/1/#", "c"))
     met(house.read(READER, TEMP))
-    house.tell(DPO, G.setting("mode", "fos"))
+    house.tell(DPO, say.setting("mode", "fos"))
     house.reserve(DPO, "machine/1/+", ("c",))
     met(house.take(READER, "machine/1/+", "b"))
     met(house.take(READER, "machine/#", "b"))
@@ -226,7 +226,7 @@ def test_each_rule_is_reached() -> None:
     met(house.read(READER, TEMP))
     met(house.subscribe(READER, "@sm1/#"))
     met(house.subscribe(READER, "$share/g"))
-    house.tell(DPO, G.setting("strict", "false"))
+    house.tell(DPO, say.setting("strict", "false"))
     met(house.take(READER, "free"))
     met(house.read(READER, "free"))
     for mode, ap in (("fop", "other"), ("fos", "a"), ("fop", ""), ("fop", "a/x")):

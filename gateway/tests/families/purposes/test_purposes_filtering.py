@@ -10,13 +10,13 @@ from families.purposes.purposes_factory import (
     READER,
     SENSOR,
     TEMP,
-    G,
     House,
     rule,
     said,
     toml,
 )
 from sealmq.families.api import Follow
+from sealmq_spec import purposes as say
 
 STORES = ("cache", "tree", "flat")
 
@@ -58,8 +58,8 @@ def test_filter_on_subscribe_takes_what_is_allowed_as_a_whole(store: str) -> Non
     assert (said(got), got.under) == ("subscribe.allowed", "machine/1/#")
     # The other side's prohibition anywhere in it counts.
     house.reserve(DPO, ANGLE, ("b",), ("a",))
-    assert said(house.subscribe(READER, G.access("machine/1/#", "a"))) == "!subscribe.partly"
-    assert said(house.subscribe(READER, G.access(TEMP, "a"))) == "subscribe.allowed"
+    assert said(house.subscribe(READER, say.access("machine/1/#", "a"))) == "!subscribe.partly"
+    assert said(house.subscribe(READER, say.access(TEMP, "a"))) == "subscribe.allowed"
 
 
 def test_a_paused_subscription_gives_nothing_not_even_what_it_might(store: str) -> None:
@@ -80,10 +80,10 @@ def test_filter_on_subscribe_in_an_open_site(store: str) -> None:
     house.reserve(SENSOR, TEMP, ("a",))
     assert said(house.subscribe(READER, "machine/#")) == "!subscribe.no-purpose"
     assert said(house.subscribe(READER, "machine/2/#")) == "subscribe.unreserved"
-    assert said(house.subscribe(READER, G.access("machine/#", "a"))) == "subscribe.allowed"
-    assert said(house.subscribe(READER, G.access("machine/#", "b"))) == "!subscribe.partly"
+    assert said(house.subscribe(READER, say.access("machine/#", "a"))) == "subscribe.allowed"
+    assert said(house.subscribe(READER, say.access("machine/#", "b"))) == "!subscribe.partly"
     house.reserve(DPO, "machine/+/temperature", ("b",))
-    assert said(house.subscribe(READER, G.access("machine/#", "a"))) == "!subscribe.partly"
+    assert said(house.subscribe(READER, say.access("machine/#", "a"))) == "!subscribe.partly"
 
 
 def test_modes_are_switched_live_and_back_to_what_the_file_says(store: str) -> None:
@@ -92,12 +92,12 @@ def test_modes_are_switched_live_and_back_to_what_the_file_says(store: str) -> N
     house.take(READER, "machine/#", "a")
     assert house.read(READER, TEMP).allow
     assert house.engine.due() == []
-    assert rule(house.tell(DPO, G.setting("mode", "fos"))) == "entitled.steward"
-    assert [raw for _, raw in house.engine.due()] == [G.access("machine/#", "a")]
+    assert rule(house.tell(DPO, say.setting("mode", "fos"))) == "entitled.steward"
+    assert [raw for _, raw in house.engine.due()] == [say.access("machine/#", "a")]
     assert said(house.read(READER, TEMP)) == "!deliver.paused"
-    house.tell(DPO, G.setting("mode"))
+    house.tell(DPO, say.setting("mode"))
     assert house.read(READER, TEMP).allow
-    house.tell(DPO, G.setting("strict", "false"))
+    house.tell(DPO, say.setting("strict", "false"))
     assert said(house.read(READER, ANGLE)) == "deliver.unreserved"
     assert house.asked(READER, "mode")["set"] == {"strict": "false"}
     # What a steward has set outlives a reload that says nothing of it.
@@ -140,11 +140,11 @@ def test_a_withdrawal_is_due_for_the_subscriptions_that_it_reaches(store: str) -
         assert any(isinstance(duty, Follow) for duty in got.duties)
     house.reserve(SENSOR, TEMP, (), ("a",))
     due = {raw for _, raw in house.engine.due()}
-    assert G.access("machine/1/#", "a") in due
+    assert say.access("machine/1/#", "a") in due
     if "cache" in store:
-        assert G.access("machine/2/#", "a") not in due
-    again = house.conn(READER).again(G.access("machine/1/#", "a"), house.now)
+        assert say.access("machine/2/#", "a") not in due
+    again = house.conn(READER).again(say.access("machine/1/#", "a"), house.now)
     assert again is not None
     assert not again.allow
     house.release(SENSOR, TEMP)
-    assert G.access("machine/1/#", "a") in {raw for _, raw in house.engine.due()}
+    assert say.access("machine/1/#", "a") in {raw for _, raw in house.engine.due()}

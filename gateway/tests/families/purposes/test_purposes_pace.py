@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from families.purposes.purposes_factory import DPO, OTHER, SENSOR, TEMP, G, House, rule
+from families.purposes.purposes_factory import DPO, OTHER, SENSOR, TEMP, House, rule
 from sealmq.families.api import Verdict
 from sealmq.families.purposes import pace
 from sealmq.families.purposes.pace import A_SECOND, BURST, Pace
+from sealmq_spec import purposes as say
 
 EACH_MS = 1000 // A_SECOND
 
@@ -15,13 +16,13 @@ EACH_MS = 1000 // A_SECOND
 def test_a_client_has_a_burst_and_then_so_many_a_second() -> None:
     house = House()
     kinds = (
-        G.reserve(TEMP, ("a",)),
-        G.release(TEMP),
-        G.presubscribe(SENSOR, "x", "a"),
-        G.query("mode"),
+        say.reserve(TEMP, ("a",)),
+        say.release(TEMP),
+        say.presubscribe(SENSOR, "x", "a"),
+        say.query("mode"),
         # What is refused has been judged as well.
-        G.reserve("machine/2/temperature", ("a",)),
-        G.setting("mode", "fos"),
+        say.reserve("machine/2/temperature", ("a",)),
+        say.setting("mode", "fos"),
         "nothing",
     )
     for n in range(BURST):
@@ -39,14 +40,14 @@ def test_a_client_has_a_burst_and_then_so_many_a_second() -> None:
         assert house.reserve(DPO, TEMP, ("a",)) == "entitled.steward"
     # Not sooner than it was told, and what was refused has not put it off.
     house.now += EACH_MS - 1
-    got = house.tell(SENSOR, G.query("mode"))
+    got = house.tell(SENSOR, say.query("mode"))
     assert isinstance(got, Verdict)
     assert got.reason.endswith("again in 1 ms")
     house.now += 1
-    assert rule_or_answer(house, SENSOR, G.query("mode")) == "answer"
-    assert rule_or_answer(house, SENSOR, G.query("mode")) == "!command.too-many"
+    assert rule_or_answer(house, SENSOR, say.query("mode")) == "answer"
+    assert rule_or_answer(house, SENSOR, say.query("mode")) == "!command.too-many"
     house.now += 1000
-    found = [rule_or_answer(house, SENSOR, G.query("mode")) for _ in range(A_SECOND + 1)]
+    found = [rule_or_answer(house, SENSOR, say.query("mode")) for _ in range(A_SECOND + 1)]
     assert found == ["answer"] * A_SECOND + ["!command.too-many"]
 
 
@@ -58,9 +59,9 @@ def rule_or_answer(house: House, client: str, text: str) -> str:
 def test_a_reload_fills_nobodys_bucket() -> None:
     house = House()
     for _ in range(BURST):
-        house.tell(SENSOR, G.query("mode"))
+        house.tell(SENSOR, say.query("mode"))
     house.family.configure(house.config)
-    assert rule(house.tell(SENSOR, G.query("mode"))) == "!command.too-many"
+    assert rule(house.tell(SENSOR, say.query("mode"))) == "!command.too-many"
 
 
 def test_a_clock_that_was_set_back_makes_nobody_wait_for_the_old_time() -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from families.factory import FACTORY
-from families.purposes.purposes_factory import DPO, READER, SENSOR, TEMP, G, House, toml
+from families.purposes.purposes_factory import DPO, READER, SENSOR, TEMP, House, toml
 from sealmq.cli import main as cli
 from sealmq.families.api import FamilyConfigError, Verdict
 from sealmq.families.purposes import settings
 from sealmq.site.check import parse
 from sealmq.site.config import ConfigError, loads
 from sealmq.site.layout import Layout, prepare
+from sealmq_spec import purposes as say
 
 FAMILY = "[families.purposes."
 
@@ -52,7 +53,7 @@ WRONG = [
         "reserve.a/#/b",
         '"a/#/b"',
         "# stands alone and last",
-        "SPEC",
+        "PURPOSES.md",
     ),
     (
         "a filter with a sign of TOML",
@@ -60,7 +61,7 @@ WRONG = [
         "reserve.a=b/#/c",
         '"a=b/#/c"',
         "# stands alone and last",
-        "SPEC",
+        "PURPOSES.md",
     ),
     (
         "a reserved filter",
@@ -129,21 +130,44 @@ WRONG = [
     ),
     (
         "a word",
-        '[families.purposes.words]\nreserve = "RESERVE"',
+        'published = true\n[families.purposes.words]\nreserve = "RESERVE"',
         "words.reserve",
         "reserve =",
         "must begin with !",
-        "one thing",
+        'reserve = "!',
+    ),
+    (
+        "a word that would make a text mean two things",
+        'published = true\n[families.purposes.words]\nhash = "ALL"',
+        "words",
+        "[families.purposes.words]",
+        "begins canonical texts",
+        "a close that does not end with }",
+    ),
+    (
+        "words of a form that is not read",
+        '[families.purposes.words]\nap = "!FOR"',
+        "words",
+        "[families.purposes.words]",
+        "does not read",
+        "published = true",
     ),
     (
         "a word that there is not",
-        '[families.purposes.words]\nreserv = "!R"',
-        "words",
-        "[families.purposes.words]",
-        "'reserv' is no word",
-        "SPEC",
+        'published = true\n[families.purposes.words]\nreserv = "!R"',
+        "words.reserv",
+        "reserv =",
+        "unknown key",
+        "did you mean reserve?",
     ),
-    ("a word's type", "words = { ap = 1 }", "words.ap", "words =", "a word is text", "ap ="),
+    (
+        "a word's type",
+        "published = true\nwords = { ap = 1 }",
+        "words.ap",
+        "words =",
+        "1 to 32",
+        "ap =",
+    ),
     ("grants", "grant = {}", "grant", "grant =", "an array", "[[families.purposes.grant]]"),
     (
         "a grant's client",
@@ -224,7 +248,7 @@ def test_all_of_it_together() -> None:
     assert found.grants == (settings.Grant("a/#", ("monitor",), ("top",)),)
     assert purposes.known("ops/route")
     assert not purposes.known("x")
-    assert reader.published
+    assert reader.published is not None
 
 
 def test_what_stands_nowhere_has_its_default() -> None:
@@ -284,7 +308,7 @@ def test_a_reload_reaches_what_it_changes() -> None:
     assert not house.read(READER, TEMP).allow
     house.reload(toml('[families.purposes.tree]\na = ["b"]\n'))
     assert house.read(READER, TEMP).allow
-    assert [raw for _, raw in house.engine.due()] == [G.access("machine/#", "b")]
+    assert [raw for _, raw in house.engine.due()] == [say.access("machine/#", "b")]
     cached = house.read(READER, TEMP)
     house.reload(toml('[families.purposes.tree]\na = ["b"]\n') + "# a comment\n")
     assert house.read(READER, TEMP) is cached
@@ -313,7 +337,7 @@ def test_nobody_is_kept_waiting_for_what_was_meant_in_a_large_tree() -> None:
     for count, hint in ((100, "; did you mean p/7?"), (1000, "")):
         names = ", ".join(f'"p/{n}"' for n in range(count))
         house = House(f"[families.purposes.tree]\np = [{names}]\n")
-        got = house.tell(SENSOR, G.reserve(TEMP, ("p-7",)))
+        got = house.tell(SENSOR, say.reserve(TEMP, ("p-7",)))
         assert isinstance(got, Verdict)
         assert got.reason == f"the site has no purpose p-7{hint}"
 

@@ -13,7 +13,6 @@ from families.purposes.purposes_factory import (
     READER,
     SENSOR,
     TEMP,
-    G,
     House,
     said,
     toml,
@@ -22,6 +21,7 @@ from sealmq.families.api import FamilyRecord
 from sealmq.families.engine import Engine
 from sealmq.families.labels import Labels
 from sealmq.families.purposes import PurposesFamily, records
+from sealmq_spec import purposes as say
 
 STORES = ("cache", "tree", "flat")
 
@@ -35,7 +35,7 @@ def test_a_presubscription_gives_a_plain_subscription_its_purpose(store: str) ->
     house = House(store)
     house.reserve(SENSOR, TEMP, ("billing",))
     assert not house.take(READER, TEMP).allow
-    house.tell(DPO, G.presubscribe(READER, TEMP, "billing"))
+    house.tell(DPO, say.presubscribe(READER, TEMP, "billing"))
     got = house.take(READER, TEMP)
     assert (got.allow, got.purpose, got.raw) == (True, "billing", TEMP)
     assert house.read(READER, TEMP).purpose == "billing"
@@ -43,17 +43,17 @@ def test_a_presubscription_gives_a_plain_subscription_its_purpose(store: str) ->
     assert not house.take(READER, "machine/#").allow
     assert not house.take("m1-arm-operator", TEMP).allow
     # It is live.
-    house.tell(DPO, G.presubscribe(READER, TEMP, "ads"))
+    house.tell(DPO, say.presubscribe(READER, TEMP, "ads"))
     assert said(house.read(READER, TEMP)) == "!deliver.not-allowed"
     assert (house.conn(READER), TEMP) in house.engine.due()
-    house.tell(READER, G.presubscribe(READER, TEMP))
+    house.tell(READER, say.presubscribe(READER, TEMP))
     assert said(house.read(READER, TEMP)) == "!deliver.no-purpose"
 
 
 def test_a_subscriptions_own_purpose_counts_before_a_presubscription() -> None:
     house = House()
     house.reserve(SENSOR, TEMP, ("billing",))
-    house.tell(READER, G.presubscribe(READER, TEMP, "billing"))
+    house.tell(READER, say.presubscribe(READER, TEMP, "billing"))
     assert not house.take(READER, TEMP, "ads").allow
 
 
@@ -82,7 +82,7 @@ def test_what_sealmq_toml_declares_holds_beside_and_cannot_be_overwritten(store:
         ],
         "left_out": 0,
     }
-    house.tell(DPO, G.presubscribe(READER, TEMP, "ads"))
+    house.tell(DPO, say.presubscribe(READER, TEMP, "ads"))
     assert house.read(READER, TEMP).purpose == "a"
     house.reload(toml(store))
     assert said(house.read(READER, TEMP)) == "!deliver.not-allowed", "ads, and the site's are gone"
@@ -93,8 +93,8 @@ def test_a_restart_finds_everything_again(store: str) -> None:
     house.reserve(SENSOR, TEMP, ("a",), ("a/x",))
     house.reserve(SENSOR, "old", ("a",))
     house.label("old", "m2-temp")
-    house.tell(DPO, G.presubscribe(READER, TEMP, "a"))
-    house.tell(DPO, G.setting("mode", "fop"))
+    house.tell(DPO, say.presubscribe(READER, TEMP, "a"))
+    house.tell(DPO, say.setting("mode", "fop"))
     family = PurposesFamily()
     engine = Engine([Labels(), family])
     engine.apply(engine.load(house.config, house.stored))
@@ -167,7 +167,7 @@ def test_explain_says_which_reservations_whose_and_why() -> None:
         assert line in lines, line
     house.take(READER, TEMP, "operational/spying/x")
     house.take(READER, "machine/+/temperature", "other")
-    house.tell(DPO, G.setting("mode", "fop"))
+    house.tell(DPO, say.setting("mode", "fop"))
     for ap in ("operational/spying/x", "other"):
         house.take(READER, "machine/1/+", ap)
     lines = house.engine.explain(house.conn(READER), house.read(READER, TEMP))
@@ -176,11 +176,11 @@ def test_explain_says_which_reservations_whose_and_why() -> None:
         "operational/spying/x is out: operational/spying, which it is below, is prohibited" in lines
     )
     assert "other is out: neither it nor a purpose above it is allowed" in lines
-    house.tell(DPO, G.setting("mode"))
-    refused = house.subscribe(READER, G.access(TEMP, "operational/spying"))
+    house.tell(DPO, say.setting("mode"))
+    refused = house.subscribe(READER, say.access(TEMP, "operational/spying"))
     lines = house.engine.explain(house.conn(READER), refused)
     assert "monitor subscribes to machine/1/temperature for operational/spying" in lines
-    lines = house.engine.explain(house.conn(OTHER), house.subscribe(OTHER, G.access("x", "a")))
+    lines = house.engine.explain(house.conn(OTHER), house.subscribe(OTHER, say.access("x", "a")))
     assert "no reservation reaches a topic of x" in lines
 
 

@@ -10,14 +10,15 @@ from families.purposes.purposes_factory import (
     READER,
     SENSOR,
     TEMP,
-    G,
     House,
     rule,
+    toml,
 )
 from sealmq.families.api import Rewrite
 from sealmq.families.engine import Engine
 from sealmq.families.purposes import PurposesFamily
 from sealmq.site.check import parse
+from sealmq_spec import purposes as say
 
 
 @pytest.mark.parametrize("text", ["!AP/x", "!AP/x{}", "!AP/#{a}", "!AP/x{a|b}", "!AP/x{a}y"])
@@ -31,17 +32,17 @@ def test_a_malformed_purpose_is_refused_and_is_no_fault(text: str) -> None:
 
 def test_what_is_not_a_subscription_is_not_parsed() -> None:
     house = House()
-    text = G.access(TEMP, "a")
+    text = say.access(TEMP, "a")
     assert house.publish("root", text).rule == "labels.publish.reserved"
     assert house.conn(READER).parse("subscribe", text) == TEMP
-    assert house.subscribe(READER, G.access("!c1", "a")).rule == "labels.subscribe.reserved"
+    assert house.subscribe(READER, say.access("!c1", "a")).rule == "labels.subscribe.reserved"
 
 
 def test_alone_in_the_order_it_reaches_nothing_of_the_protocol() -> None:
     engine = Engine([PurposesFamily()])
     engine.load(parse(FACTORY), [])
     conn = engine.connection(engine.who(READER, 1))
-    for text in (G.access("!c1", "a"), G.access("$SYS/#", "a"), "$share/g", "$share//x"):
+    for text in (say.access("!c1", "a"), say.access("$SYS/#", "a"), "$share/g", "$share//x"):
         got = conn.subscribe(text, 0, 1)
         assert (got.allow, got.rule) == (False, "purposes.subscribe.malformed"), text
     assert conn.subscribe("@sm1/#", 0, 1).rule == "purposes.subscribe.records"
@@ -59,11 +60,46 @@ def test_the_published_form_is_read_where_the_site_says_so() -> None:
     assert house.subscribe(READER, text).topic == "machine/+/temperature"
 
 
-def test_other_keywords() -> None:
-    house = House('[families.purposes.words]\nap = "!FOR"\nreserve = "!BIND"\n')
-    assert rule(house.tell(SENSOR, f"!BIND/{TEMP}{{a|}}")) == "entitled.label"
-    assert house.subscribe(READER, f"!FOR/{TEMP}{{a}}").allow
-    assert house.subscribe(READER, G.access(TEMP, "a")).rule == "labels.subscribe.reserved"
+OTHER_WORDS = """
+published = true
+[families.purposes.words]
+ap = "!FOR"
+reserve = "!BIND"
+open = "<"
+close = ">"
+hash = "ALL"
+"""
+
+
+def test_a_site_reads_other_words_and_the_canonical_form_for_the_same() -> None:
+    house = House(OTHER_WORDS)
+    assert rule(house.tell(SENSOR, f"!BIND/{TEMP}<a|>")) == "entitled.label"
+    assert list(house.family.state.store.eip(TEMP).aip) == ["a"]
+    assert rule(house.tell(SENSOR, say.reserve(TEMP, ("a", "b")))) == "entitled.label"
+    assert sorted(house.family.state.store.eip(TEMP).aip) == ["a", "b"]
+    for text in (f"!FOR/{TEMP}<a>", say.access(TEMP, "a")):
+        got = house.subscribe(READER, text)
+        assert (got.allow, got.topic) == (True, TEMP), text
+    assert house.subscribe(READER, "!FOR/machine/ALL<a>").topic == "machine/#"
+    # A level ALL is a name to our clients.
+    assert house.subscribe(READER, say.access("machine/ALL", "a")).topic == "machine/ALL"
+    assert house.subscribe(READER, f"!FOR/{TEMP}{{a}}").rule == "engine.parse"
+    assert house.subscribe(READER, "!FER/x<a>").rule == "labels.subscribe.reserved"
+
+
+def test_what_a_foreign_client_has_subscribed_to_is_judged_anew_when_the_site_changes() -> None:
+    house = House(OTHER_WORDS)
+    house.reserve(SENSOR, TEMP, ("a",))
+    raw = f"!FOR/{TEMP}<a>"
+    got = house.subscribe(READER, raw)
+    house.conn(READER).subscribed(got, 0, house.now)
+    assert house.read(READER, TEMP).allow
+    house.reload(toml())
+    assert [due for _, due in house.engine.due()] == [raw]
+    again = house.conn(READER).again(raw, house.now)
+    assert again is not None
+    assert again.rule == "labels.subscribe.reserved"
+    assert not house.read(READER, TEMP).allow
 
 
 def test_a_group_at_the_broker_has_one_purpose() -> None:
@@ -87,9 +123,9 @@ def test_a_group_at_the_broker_has_one_purpose() -> None:
     # Nobody gets into another's group by its name.
     assert house.take(READER, "$share/a.g/machine/#", "b").topic == "$share/b.a.g/machine/#"
     assert house.read(READER, TEMP).allow
-    house.tell(READER, G.presubscribe(READER, "machine/#", "b"))
+    house.tell(READER, say.presubscribe(READER, "machine/#", "b"))
     assert house.take(READER, "$share/h/machine/#").topic == "$share/b.h/machine/#"
-    house.tell(READER, G.presubscribe(READER, "x" * 1000, "a" * 20))
+    house.tell(READER, say.presubscribe(READER, "x" * 1000, "a" * 20))
     assert house.take(READER, "$share/g/" + "x" * 1000).rule == "purposes.subscribe.malformed"
 
 
