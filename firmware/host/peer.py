@@ -155,5 +155,5 @@ class Peer:
 
 
 def _without_purpose(filt: str) -> str:
-    """The filter of `!AP/FILTER{PURPOSE}` (PURPOSES.md P2), else `filt`; whoever wrote it is ours."""
+    """The filter of `!AP/FILTER{PURPOSE}` (PURPOSES.md P2), else `filt`. Our client wrote it."""
     return unquote(filt[4 : filt.index("{")]) if filt.startswith("!AP/") else filt

@@ -1,6 +1,6 @@
-# What data may be used for (PURPOSES.md): the commands that say so, which go up on the control topic
-# and are answered, and the filters of subscriptions that say what they are for. Imported when first
-# used.
+# What data may be used for (PURPOSES.md): the commands that say so, which go up on the control
+# topic and are answered, and the filters of subscriptions that say what they are for. Imported when
+# first used.
 from micropython import const
 
 from sealmq_spec import purposes

@@ -1,4 +1,4 @@
-"""Commands about purposes (PURPOSES.md P4): reserve, release, presubscribe, set, get; only proposed.
+"""Commands about purposes (PURPOSES.md P4): what they would change.
 
 A refusal says what would allow it and nothing of what other clients have reserved.
 """

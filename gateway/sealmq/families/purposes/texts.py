@@ -1,5 +1,5 @@
-"""Texts about purposes, read (PURPOSES.md P2, P5): the canonical form, which all of our clients write
-(sealmq_spec.purposes), and at a site that says so the published form, HivePBAC's, in its words.
+"""Texts about purposes, read (PURPOSES.md P2, P5): the canonical form, which all of our clients
+write (sealmq_spec.purposes), and at a site that says so HivePBAC's, published form, in its words.
 
 What was read is written again: of the canonical form only that one text counts, and in the
 published form only what has such a text. No words are taken with which one text could be of both

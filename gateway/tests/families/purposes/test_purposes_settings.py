@@ -30,7 +30,14 @@ WRONG = [
     ("limit's type", "limit = true", "limit", "limit =", "True", "1000"),
     ("no table", "tree = []", "tree", "tree =", "tree is a table", FAMILY + "tree]"),
     ("a tree's list", '[families.purposes.tree]\na = "b"', "tree.a", "a =", "list of names", "["),
-    ("a purpose", '[families.purposes.tree]\na = ["b//c"]', "tree.a", "a =", "empty level", "12"),
+    (
+        "a purpose",
+        '[families.purposes.tree]\na = ["b//c"]',
+        "tree.a",
+        "a =",
+        "empty level",
+        "PURPOSES.md",
+    ),
     (
         "a circle",
         '[families.purposes.tree]\n"a.x" = ["b"]\nb = ["c"]\nc = ["a.x"]',
