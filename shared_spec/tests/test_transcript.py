@@ -17,6 +17,7 @@ from sealmq_spec.reader import Reader  # noqa: E402
 from sealmq_spec.session import Session  # noqa: E402
 from spec_cipher import make  # noqa: E402
 from vectorgen import transcript  # noqa: E402
+from vectorgen.cases_envelopes import PLAIN  # noqa: E402
 
 LINES = transcript.lines()
 
@@ -63,8 +64,8 @@ def test_a_session_says_and_takes_what_stands_there() -> None:
     assert session.down(payload("welcome")[1], 1500) == (1, 0)
     topic, m2 = payload("PUBLISH of m2")
     buf = bytearray(100)
-    buf[37 : 37 + 11] = transcript.PLAIN
-    n = session.seal_publish(buf, 0, len(transcript.PLAIN), topic, 2, 0, 0, 1500)
+    buf[37 : 37 + 11] = PLAIN
+    n = session.seal_publish(buf, 0, len(PLAIN), topic, 2, 0, 0, 1500)
     assert bytes(buf[:n]) == m2
     text, _ = session.token("machine/1/#", 1)
     assert text.encode() in packet("SUBSCRIBE")
@@ -75,7 +76,7 @@ def test_a_session_says_and_takes_what_stands_there() -> None:
 def test_a_reader_opens_what_comes_back() -> None:
     topic, m3 = payload("PUBLISH of m3")
     message = Reader(identity(), make).open(topic, bytearray(m3), transcript.MS + 100)
-    assert (message.topic, message.payload) == (topic.decode(), transcript.PLAIN)
+    assert (message.topic, message.payload) == (topic.decode(), PLAIN)
     assert (message.label, message.sender) == (16, 7)
 
 
