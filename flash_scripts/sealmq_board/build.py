@@ -80,11 +80,8 @@ def run(args: argparse.Namespace) -> int:
         host, port = enrolment.address(args.mediator)
         values[nvs_image.MEDIATOR] = f"{host}:{port}".encode()
         who = who._replace(host=host, port=port)
-    if who.only_here and not args.arch:
-        _warn(
-            f"the mediator's address is {who.host}, which is the board itself for a real board",
-            "`advertise` in the site's sealmq.toml, or --mediator HOST:PORT",
-        )
+    if not args.arch:
+        warn_of_address(who)
     chip = CHIPS[args.chip]
     arch = args.arch or chip.arch
     built = Path(args.files) if args.files else client_files.BUILT
@@ -116,6 +113,15 @@ def run(args: argparse.Namespace) -> int:
     )
     print(f"next: sealmq board flash {target} --firmware FILE --board ID")
     return 0
+
+
+def warn_of_address(who: enrolment.Enrolment) -> None:
+    """For a real board: its mediator's address, where no board gets there."""
+    if who.unreachable:
+        _warn(
+            f"the mediator's address is {who.host}, which is {who.unreachable}",
+            "`advertise` in the site's sealmq.toml, or --mediator HOST:PORT",
+        )
 
 
 def app_given(args: argparse.Namespace) -> bool:

@@ -27,14 +27,15 @@ class Enrolment(NamedTuple):
     port: int
 
     @property
-    def only_here(self) -> bool:
-        """Whether its mediator is an address of this very machine."""
-        if self.host == "localhost":
-            return True
+    def unreachable(self) -> str:
+        """Why no real board gets to its mediator's address; "" where one may."""
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            here = ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            return False
+            here = self.host == "localhost"
+            if not here and "." not in self.host:
+                return "a bare host name, which no board resolves"
+        return "the board itself for a real board" if here else ""
 
 
 def load(path: str) -> Enrolment:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import build, client_files, enrolment
+from .chips import HOST_ARCHS
 from .cli import alone
 from .console import Console
 from .enrolment import Enrolment
@@ -59,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     secrets = _secrets(args, who)
     there = look(port, digests=True)
     _check(there, who, args.replace)
+    if who and not args.mediator and there.arch not in HOST_ARCHS:
+        build.warn_of_address(who)
     steps = [*_files(there, args), Run("secrets", secrets)]
     answers = work(port, steps)
     refused = first(answers, "other")

@@ -149,13 +149,15 @@ def test_an_enrolment_is_kept_byte_by_byte_and_has_a_bound(tmp_path: Path) -> No
         enrolments.load(str(enrolment(tmp_path, 7, {"note": "x" * 4000})))
 
 
-def test_a_mediator_on_this_machine_is_warned_of(tmp_path: Path) -> None:
+def test_a_mediator_that_no_board_gets_to_is_warned_of(tmp_path: Path) -> None:
     here = {"mediator": {"number": 1, "host": "127.0.0.1", "port": 1883}}
     given = words(tmp_path, tmp_path / "m7.board")
     enrolment(tmp_path, 7, here)
     done = command(*given)
     assert done.returncode == 0
     assert "warning: the mediator's address is 127.0.0.1" in done.stderr
+    enrolment(tmp_path, 7, {"mediator": {"number": 1, "host": "gateway", "port": 1883}})
+    assert "gateway, which is a bare host name" in command(*given, "--replace").stderr
     enrolment(tmp_path, 7, here)
     assert "127.0.0.1" not in command(*given, "--arch", "x64", "--replace").stderr
     enrolment(tmp_path, 7, here)

@@ -13,14 +13,14 @@ import os
 import re
 import secrets
 import shutil
-import socket
+import sys
 import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from sealmq.kg.local import create
-from sealmq.site import masterkey, values
+from sealmq.site import masterkey, reach, values
 from sealmq.site.config import Config, loads
 from sealmq.site.edit import fill
 from sealmq.site.errors import ConfigError, NoSite
@@ -37,7 +37,8 @@ examples:
   sealmq init factory --example factory               two machines and a control room, ready to run
   sealmq init site --key-file /media/stick/site.key   the key on a stick (made there if missing)
   sealmq init site --broker mosquitto                 with a Mosquitto of its own (recommended)
-  sealmq init site --listen 0.0.0.0:1883              for clients on other hosts
+  sealmq init site --listen 0.0.0.0:1883              for clients on other hosts; it says which
+                                                      address they are told
 
 The key file opens the site's secrets. It lies outside SITE, by default in ~/.config/sealmq (for
 root /etc/sealmq). Keep a backup of it, apart from the backups of SITE. A systemd credential named
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the site; print where its parts are."""
     root = Path(args.site).absolute()
     _refuse_to_overwrite(root)
-    host, _ = _address(args.listen)
+    told, chosen = _told(*_address(args.listen))
     name = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:64] or "site"
     site = secrets.token_bytes(4)
     key_file, made_key = _key_file(args.key_file, name, site, root)
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
                 "broker": args.broker,
                 **({} if key_file is None else {"key_file": str(key_file)}),
                 **({"officer": "officer"} if args.policy == "purposes" else {}),
-                **({"advertise": _told(args.listen)} if host in values.ANYWHERE else {}),
+                **({} if chosen is None else {"advertise": told}),
             },
         )
         config = _build(root, text, key_file)
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         if made_key and key_file is not None:
             key_file.unlink(missing_ok=True)
         raise
-    _say(args, root, config, key_file)
+    _say(args, root, config, key_file, chosen)
     return 0
 
 
@@ -146,9 +147,14 @@ def _text(example: str, policy: str, words: dict[str, str]) -> str:
     return fill("".join(texts), words)
 
 
-# Clients elsewhere cannot use 0.0.0.0; this host's name is the best guess there is.
-def _told(listen: str) -> str:
-    return f"{socket.gethostname()}:{listen.rpartition(':')[2]}"
+# What enrolment files carry, and how it was chosen where the site listens on all addresses.
+def _told(host: str, port: int) -> tuple[str, reach.Chosen | None]:
+    if host not in values.ANYWHERE:
+        return reach.written(host, port), None
+    chosen = reach.choose(host) or reach.Chosen(
+        "::1" if ":" in host else "127.0.0.1", "this host has no other, and nobody elsewhere has it"
+    )
+    return reach.written(chosen.address, port), chosen
 
 
 def _build(root: Path, text: str, key_file: Path | None) -> Config:
@@ -174,13 +180,30 @@ def _build(root: Path, text: str, key_file: Path | None) -> Config:
     return config
 
 
-def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | None) -> None:
+def _say(
+    args: argparse.Namespace,
+    root: Path,
+    config: Config,
+    key_file: Path | None,
+    chosen: reach.Chosen | None,
+) -> None:
+    mediator = config.mediator
+    told = reach.written(mediator.advertise_host, mediator.advertise_port)
+    if chosen is not None:
+        others = f", not {', '.join(chosen.others)}" if chosen.others else ""
+        print(
+            f"warning: clients are told {told} ({chosen.why}{others}); if they reach this host by "
+            "another address, or it may change, set advertise in sealmq.toml before clients are "
+            "added",
+            file=sys.stderr,
+        )
     if args.json:
         made = {
             "site": str(root),
             "name": config.site.name,
             "id": config.site.id.hex(),
             "key_file": None if key_file is None else str(key_file),
+            "advertise": told,
             "labels": list(config.labels),
             "clients": list(config.clients),
             "policy": list(config.policy.order),
@@ -190,6 +213,7 @@ def _say(args: argparse.Namespace, root: Path, config: Config, key_file: Path | 
     where = "the systemd credential" if key_file is None else str(key_file)
     print(f"site      {root}")
     print(f"policy    {root / 'sealmq.toml'}")
+    print(f"clients   connect to {told} (enrolment files say so; advertise in sealmq.toml)")
     print(f"key       {where} (keep a backup, apart from the site's)")
     if args.policy == "purposes" and not args.example:
         print("closed    what nobody has reserved is for nobody: [families.purposes] in the policy")

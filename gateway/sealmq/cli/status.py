@@ -35,14 +35,13 @@ def run(args: argparse.Namespace) -> int:
     from sealmq.site.layout import Layout
 
     layout = Layout.open(args.site)
-    name, enforce, note = layout.root.name, None, None
+    config, note = None, None
     try:
         config = load(layout.config)
-        name, enforce = config.site.name, config.policy.enforce
     except ConfigError as error:
         # What runs goes on with what it has read before; that is worth to be shown.
         note = f"{error}; {error.hint}" if error.hint else str(error)
-    status = look(layout, name, enforce, note)
+    status = look(layout, config, note)
     if args.json:
         print(json.dumps(status.to_json()))
     else:
@@ -74,6 +73,10 @@ def _print(status: Any) -> None:
             "shared user: the processes run as one user and are not protected from one another",
             style="yellow",
         )
+    if status.clients is not None:
+        console.print(Text(f"clients connect to {status.clients}"))
+    if status.astray is not None:
+        console.print(Text(f"warning: {status.astray}", "yellow"))
     if status.enforce is False:
         console.print(
             "POLICY NOT ENFORCED: every denial is let through (enforce = false)", style="bold red"

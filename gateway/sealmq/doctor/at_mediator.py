@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from sealmq.mqtt import build
+from sealmq.site import reach
 from sealmq.site.canary import PURPOSE, RESERVED
 from sealmq_spec import purposes
 from sealmq_spec.const import CLEAR, USER
@@ -115,6 +116,8 @@ class AtMediator:
         here = self.reader
         if (host, port) == (here.host, here.port):
             return f"{host}:{port}"
+        wrong = reach.stray(host)
+        beside = "" if wrong is None else f"; {wrong}"
         # A client has one session at a time: a second connection of the same one would shift the
         # counters of the first, which then looks refused in every later try.
         there = here.again(host, port)
@@ -125,12 +128,12 @@ class AtMediator:
             if code or not await there.welcomed():
                 raise Failed(f"what listens at {host}:{port} is not this mediator")
         except Broken as error:
-            raise Untried(f"from here: {error}") from None
+            raise Untried(f"from here: {error}{beside}") from None
         finally:
             there.close()
             here.close()
             self.reader = there.again(here.host, here.port)
-        return f"{host}:{port}"
+        return f"{host}:{port}{beside}"
 
     async def _not_welcome(self, *hellos: bytes) -> str:
         told = set()

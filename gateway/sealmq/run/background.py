@@ -139,7 +139,7 @@ class _Pipe:
 
 def until_serving(layout: Layout, site: str) -> None:
     """Wait until a `sealmq up` that somebody else has started serves. RunError: it has ended."""
-    while not look(layout, layout.root.name, None).ready:
+    while not look(layout, None).ready:
         if lock.supervisor(layout.up_lock) is None:
             raise RunError(
                 f"the `sealmq up` of {site} has ended before it served", f"sealmq log {site}"

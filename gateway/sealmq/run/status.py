@@ -20,6 +20,8 @@ from sealmq.broker.external import connack
 from sealmq.broker.target import Target
 from sealmq.kglink import short_path
 from sealmq.plain import plain
+from sealmq.site import reach
+from sealmq.site.config import Config
 from sealmq.site.layout import Layout
 
 from . import proc, ready
@@ -55,13 +57,18 @@ class ProcessStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A site. `enforce` is None when sealmq.toml is not readable or wrong; `note` then says why."""
+    """A site. `enforce` and `clients` are None when sealmq.toml is not readable or wrong; `note`
+    then says why. clients: the address that enrolment files carry. astray: why no client may get
+    here by it.
+    """
 
     site: str
     processes: tuple[ProcessStatus, ...]
     shared_user: bool
     enforce: bool | None
     note: str | None = None
+    clients: str | None = None
+    astray: str | None = None
 
     @property
     def ready(self) -> bool:
@@ -73,15 +80,26 @@ class Status:
         return asdict(self) | {"processes": [asdict(p) for p in self.processes]}
 
 
-def look(layout: Layout, site: str, enforce: bool | None, note: str | None = None) -> Status:
-    """Ask every role."""
+def look(layout: Layout, config: Config | None, note: str | None = None) -> Status:
+    """Ask every role. config: None where sealmq.toml is wrong, which `note` tells."""
     up = ready.read_json(layout.run / "up.json") or {}
     told = up.get("processes")
     ours: Mapping[str, Any] = told if isinstance(told, dict) else {}
     supervisor = _is(up)
     found = asyncio.run(_all(layout, ours, supervisor))
     shared = up.get("shared_user") is not False
-    return Status(site, tuple(found), shared, enforce, note)
+    if config is None:
+        return Status(layout.root.name, tuple(found), shared, None, note)
+    told = config.mediator.advertise_host, config.mediator.advertise_port
+    return Status(
+        config.site.name,
+        tuple(found),
+        shared,
+        config.policy.enforce,
+        note,
+        reach.written(*told),
+        reach.warning(*told),
+    )
 
 
 async def _all(layout: Layout, ours: Mapping[str, Any], supervisor: bool) -> list[ProcessStatus]:

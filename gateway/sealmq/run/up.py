@@ -17,7 +17,7 @@ from typing import Any
 
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
-from sealmq.site import masterkey
+from sealmq.site import masterkey, reach
 from sealmq.site.layout import Layout, prepare
 from sealmq.site.reserve import Reserve
 
@@ -101,6 +101,9 @@ def bring_up(
             )
         if not config.policy.enforce:
             say(f"WARNING: the policy is {NOT_ENFORCED}")
+        astray = reach.warning(config.mediator.advertise_host, config.mediator.advertise_port)
+        if astray is not None:
+            say(f"warning: {astray}")
         broker.take(options.broker_port)
         parts = assemble(site, broker, lock, say, modules)
         output = _FILE if serves else _JOURNAL if in_journal() else _TERMINAL
@@ -176,9 +179,12 @@ def summary(site: _Site, broker: Chosen) -> list[str]:
             who += " (as root, after `sealmq system-users`, they are)"
         else:
             who += " (`sealmq system-users` separates them)"
+    clients = reach.written(config.mediator.advertise_host, config.mediator.advertise_port)
+    listens = at.get("mediator", "?")
+    beside = "" if listens == clients else f" (it listens on {listens})"
     lines = [
         f"site {config.site.name} is up",
-        f"  clients connect to  {at.get('mediator', '?')}",
+        f"  clients connect to  {clients}{beside}",
         f"  broker              {at.get('broker', '?')} ({broker.words()})",
         f"  users               {who}",
         f"  audit log           {layout.root / 'audit'}",

@@ -21,7 +21,7 @@ _AT_START = (
     "limits.queue_messages",
     "limits.queue_kib",
 )
-_LIVE = ("mediator.on_denied",)
+_LIVE = ("mediator.on_denied", "mediator.advertise_host", "mediator.advertise_port")
 # What follows from other keys, and what they were read from.
 _DERIVED = ("below", "text")
 _LONGEST = 1000

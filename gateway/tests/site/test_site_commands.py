@@ -172,16 +172,47 @@ def test_init_refuses(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["open", "weak"]
 
 
-def test_init_for_all_addresses_tells_clients_a_name(tmp_path: Path) -> None:
-    key = str(tmp_path / "k")
-    assert (
-        main(["init", str(tmp_path / "s"), "--key-file", key, "--listen", EVERYWHERE + ":2883"])
-        == 0
-    )
+@pytest.mark.parametrize(
+    ("routed", "own", "told", "why"),
+    [
+        ("192.168.1.5", ["192.168.1.5"], "192.168.1.5", "(the default route's)"),
+        ("10.0.0.7", ["172.17.0.1", "10.0.0.7"], "10.0.0.7", "route's, not 172.17.0.1)"),
+        (None, ["192.168.4.1"], "192.168.4.1", "(this host's only one)"),
+        (None, ["10.0.0.7", "10.9.0.1"], "10.0.0.7", "no default route, not 10.9.0.1)"),
+        (None, [], "127.0.0.1", "nobody elsewhere has it"),
+    ],
+)
+def test_init_for_all_addresses_tells_clients_this_hosts_address(
+    routed: str | None,
+    own: list[str],
+    told: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sealmq.site.reach.by_route", lambda family: routed)
+    monkeypatch.setattr("sealmq.site.reach.addresses", lambda family: own)
+    words = ["--key-file", str(tmp_path / "k"), "--listen", EVERYWHERE + ":2883"]
+    assert main(["init", str(tmp_path / "s"), *words]) == 0
     mediator = load(tmp_path / "s" / "sealmq.toml").mediator
     assert (mediator.host, mediator.port) == (EVERYWHERE, 2883)
-    assert mediator.advertise_host not in ("", EVERYWHERE)
-    assert mediator.advertise_port == 2883
+    assert (mediator.advertise_host, mediator.advertise_port) == (told, 2883)
+    said = capsys.readouterr()
+    assert f"clients   connect to {told}:2883" in said.out
+    assert f"warning: clients are told {told}:2883 (" in said.err
+    assert why in said.err
+    assert "set advertise in sealmq.toml" in said.err
+
+
+def test_init_for_one_address_warns_of_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--key-file", str(tmp_path / "k"), "--listen", "127.0.0.1:2883", "--json"]
+    assert main(["init", str(tmp_path / "s"), *words]) == 0
+    said = capsys.readouterr()
+    assert not said.err
+    assert json.loads(said.out)["advertise"] == "127.0.0.1:2883"
 
 
 def test_init_with_a_credential_makes_no_key(
