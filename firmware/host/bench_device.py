@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
+from subprocess import SubprocessError
 
 from bench_measures import MEASURES, SETS, SIZES, Task, tasks
 from bench_noise import VARIANT as NOISE
@@ -43,7 +44,7 @@ examples:
 _QUICK = {
     "measure": (
         "connect", "wake_publish_sleep", "publish", "receive", "seal", "tls_record",
-        "heap_per_message", "heap_purposes", "set_bytes",
+        "heap_per_message", "heap_per_received", "heap_purposes", "set_bytes",
     ),
     "variant": ("plain", "tls13-ecdsa", "sealmq-ccm", *IN_SOFTWARE, *SETS, "sealmq"),
     "size": (64, 1024),
@@ -177,7 +178,7 @@ def main(
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
-    except (BenchError, CountError, MpyError, OSError, ValueError) as error:
+    except (BenchError, CountError, MpyError, OSError, SubprocessError, ValueError) as error:
         print(f"bench_device: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -176,7 +176,9 @@ def wire_noise(rig: Rig, measure: str, variant: str, size: int) -> list[Row]:
     for run_ in (few, many):
         with NoisePeer(run_, size).serving() as peer, Relay(peer.port).relaying() as relay:
             words = [str(program(rig.folder)), *map(str, (relay.port, *run_, size))]
-            subprocess.run(words, capture_output=True, check=True, timeout=_PATIENCE_S)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_S)
+            if done.returncode:
+                raise BenchError(done.stderr.strip() or f"{SOURCE.stem} failed")
             found.append(relay.counts())
         _went(peer, run_)
     times = sum(few), sum(many)

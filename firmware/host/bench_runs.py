@@ -36,6 +36,7 @@ SUITES = {"sealmq-ccm": const.CCM, "sealmq-chacha": const.CHACHA}
 # What an ESP32 has without external memory, in this interpreter's words of eight bytes.
 BOARD_HEAP = "256k"
 CLIENTS = 4  # as in the device scripts
+PATIENCE_S = 120.0  # for a run; under valgrind it is count.py's
 _TRIES = 4
 _ARCH = {64: "x64", 32: "x86"}
 # What MicroPython runs, compiled like what ships.
@@ -183,13 +184,17 @@ class Rig:
     ) -> subprocess.CompletedProcess[str]:
         """`path`: where its modules are, unless what ships; `program`: another interpreter."""
         program = program or HOME / "bin" / f"micropython{bits}"
-        return subprocess.run(
-            [program, "-X", f"heapsize={heap}", "-m", *map(str, words)],
-            env={**os.environ, "MICROPYPATH": f"{path or self.mpy[bits]}:.frozen"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                [program, "-X", f"heapsize={heap}", "-m", *map(str, words)],
+                env={**os.environ, "MICROPYPATH": f"{path or self.mpy[bits]}:.frozen"},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{words[0]} did not end within {PATIENCE_S:.0f} s") from error
 
     def counted(self, words: Sequence[object], heap: str, software: bool = False) -> Counted:
         """Under valgrind; `software`: where AES is done without the processor's instructions."""

@@ -142,6 +142,17 @@ def heap_per_message(c: Client, payload: bytes, n: int) -> None:
 
 
 # As in bench_umqtt.py.
+def heap_per_received(c: Client, payload: bytes, n: int) -> None:
+    c.subscribe(f"{BEFORE + n:05d}/{len(payload)}")
+    receive(c, payload, BEFORE)
+    gc.collect()
+    gc.disable()
+    before = gc.mem_alloc()  # type: ignore[attr-defined]
+    receive(c, payload, n)
+    print(gc.mem_alloc() - before)  # type: ignore[attr-defined]
+
+
+# As in bench_umqtt.py.
 def watch_c_heap() -> None:
     gc.collect()
     print("code", gc.mem_alloc())  # type: ignore[attr-defined]
@@ -176,6 +187,7 @@ WORK = {
     "receive_uncached": receive,
     "seal": seal,
     "heap_per_message": heap_per_message,
+    "heap_per_received": heap_per_received,
     "heap_peak": heap_peak,
 }
 

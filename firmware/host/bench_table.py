@@ -80,6 +80,22 @@ def _most_left(bits: int, sizes: Sequence[int]) -> Callable[[Sequence[Row]], flo
     return lambda rows: max((r["value"] for r in _left(rows, bits, sizes)), default=None)
 
 
+def _more_than_plain(bits: int, sizes: Sequence[int]) -> Callable[[Sequence[Row]], float | None]:
+    """Bytes that a received message leaves beyond what plain umqtt does, which is the message."""
+
+    def of(rows: Sequence[Row]) -> float | None:
+        found = []
+        for size in sizes:
+            ours, plain = (
+                value(rows, "heap_per_received", of_, size, bits=bits) for of_ in (OURS, PLAIN)
+            )
+            if ours is not None and plain is not None:
+                found.append(max(0.0, ours - plain))
+        return max(found, default=None)
+
+    return of
+
+
 def _locked(bits: int) -> Callable[[Sequence[Row]], float | None]:
     """1: a publish works with the heap locked."""
 
@@ -123,14 +139,15 @@ BARS = (
     ),
     *(
         Bar(
-            f"a publish leaves to the collector, {bits} bit", of, limit, size,
-            bytes=True, up_to=size == _NOTHING[-1],
+            f"{what}, {bits} bit", left(bits, sizes), limit, sizes[-1],
+            bytes=True, up_to=sizes is _NOTHING,
+        )
+        for what, left in (
+            ("a publish leaves to the collector", _most_left),
+            ("a receive leaves beside its message", _more_than_plain),
         )
         for bits in (64, 32)
-        for of, limit, size in (
-            (_most_left(bits, _NOTHING), 0, _NOTHING[-1]),
-            *((_most_left(bits, (size,)), size - 1, size) for size in _LESS_THAN_A_COPY),
-        )
+        for sizes, limit in ((_NOTHING, 0), *(((n,), n - 1) for n in _LESS_THAN_A_COPY))
     ),
     *(
         Bar(
@@ -268,7 +285,7 @@ def _heap(rows: Sequence[Row]) -> str:
     parts = []
     for bits in (64, 32):
         left = [r for r in rows if r["unit"] == "bytes" and r["params"].get("bits") == bits]
-        each = [r for r in left if r["measure"] == "heap_per_message"]
+        each = [r for r in left if r["measure"] in ("heap_per_message", "heap_per_received")]
         if each:
             title = f"Bytes of heap that a message leaves to the collector, {bits} bit"
             parts.append(f"{title}:\n\n{_grid(each)}")

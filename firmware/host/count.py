@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 HOME = Path(__file__).resolve().parents[2] / "build" / "micropython"
 
+PATIENCE_S = 600.0  # for a run, also beside much other work
 _TOTAL = re.compile(r"^summary: (\d+)$", re.MULTILINE)
 
 
@@ -94,7 +95,10 @@ def counted_program(
                 text=True,
                 check=False,
                 env={**os.environ, "LC_ALL": "C", **(env or {})},
+                timeout=PATIENCE_S,
             )
+        except subprocess.TimeoutExpired as error:
+            raise CountError(f"{name} did not end within {PATIENCE_S:.0f} s") from error
         except OSError as error:
             raise CountError(
                 f"cannot start valgrind: {error.strerror}; sudo apt install valgrind"

@@ -26,7 +26,8 @@ class BenchPeer(Peer):
 
     def _subscribe(self, c: Connection, kind: int, body: bytes) -> None:
         super()._subscribe(c, kind, body)
-        filt = self.events[-1][1]
+        # Not the last event: another connection's end may come between.
+        filt = self.said("subscribe")[-1][0]
         asked = wanted(filt)
         if asked is None:
             return

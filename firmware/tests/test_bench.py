@@ -24,6 +24,7 @@ from bench_table import PARTS, bars, missed, table
 from count import CountError
 from device_script import PRELUDE, board
 from mqtt_server import wanted
+from peer_connection import Connection
 
 SCHEMA = Path(__file__).parents[2] / "shared_spec" / "bench.schema.json"
 SUITE = "TLS1-3-AES-256-GCM-SHA384"
@@ -209,6 +210,31 @@ def test_tls_against_real_servers(tmp_path: Path) -> None:
         # The right authority where a stranger's should be: the client accepts, and that is told.
         with pytest.raises(BenchError, match="accepts"):
             check_refusal(rig, rig.tls["tls13-ecdsa"][0].port, ca)
+
+
+def test_messages_are_sent_also_when_another_connection_ends_just_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def another_ends(c: Connection, filt: str, number: int) -> bool:
+        c.peer.log("end", "ConnectionClosed", "disconnect")
+        return False
+
+    monkeypatch.setattr(bench_runs, "PATIENCE_S", 10.0)
+    with bench_runs.rig() as rig:
+        rig.compile()
+        with rig.far_end("sealmq-ccm") as far:
+            far._peers[0].on_subscribe = another_ends
+            rig.plainly(far.words("receive", 64, 5))
+
+
+def test_a_run_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sleeps.py").write_text("import time\ntime.sleep(60)\n", encoding="utf-8")
+    monkeypatch.setattr(bench_runs, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(count, "PATIENCE_S", 0.2)
+    with bench_runs.rig() as rig, pytest.raises(BenchError, match="sleeps did not end within"):
+        rig.run(["sleeps"], path=tmp_path)
+    with pytest.raises(CountError, match="did not end within"):
+        count.counted([tmp_path / "sleeps.py"])
 
 
 def test_what_is_missing_is_said(
