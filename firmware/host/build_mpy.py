@@ -36,7 +36,7 @@ LIMIT = 48 * 1024
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 _PURPOSES = ("reserving",)
-_SENSOR = ("aio", "living_aio", "reader", "hearing", "chacha", "nvs")
+_SENSOR = ("aio", "living_aio", "reader", "delivery", "hearing", "chacha", "nvs")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "quick", "chacha", "nvs")
 SETS: dict[str, tuple[str, ...]] = {
     # Publishes often, keeps its connection or sleeps; blocking, AES-CCM.
@@ -52,7 +52,7 @@ SETS: dict[str, tuple[str, ...]] = {
     "everything": (),
     # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (
-        "aio", "living_aio", "reader", "hearing", "ccm", "quick", "nvs", *_PURPOSES,
+        "aio", "living_aio", "reader", "delivery", "hearing", "ccm", "quick", "nvs", *_PURPOSES,
     ),
 }  # fmt: skip
 # The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.

@@ -3,8 +3,17 @@
 # callback may publish without recursing.
 from micropython import const
 
-from sealmq_spec.const import CONTROL, OP_NOTICE, OP_RECEIPT, OP_RECORD, OP_REPLY, OP_TIME, PUBLIC
-from sealmq_spec.errors import Malformed, NoKey, RateLimited, SealError, TooLarge, from_notice
+from sealmq_spec.const import (
+    CONTROL,
+    OP_GRANT,
+    OP_NOTICE,
+    OP_RECEIPT,
+    OP_RECORD,
+    OP_REPLY,
+    OP_TIME,
+    PUBLIC,
+)
+from sealmq_spec.errors import Malformed, RateLimited, SealError, TooLarge, from_notice
 
 from .joining import Joined
 from .link import IDLE
@@ -27,8 +36,7 @@ _WHAT_CONTROL = const(4)
 _PINGRESP = const(0xD0)
 _STALE = const(3)
 _REPLY = const(-1)  # in the place of a notice's class
-_LABEL = const(2)  # where m3 has its label
-_SUITE = const(1)  # and its suite, in the upper three bits
+_SUITE = const(1)  # where m3 has its suite, in the upper three bits
 _CCM = const(1)  # the one suite that code for frequent messages takes
 _FETCH_MS = const(1000)  # between two questions for a label's records
 _LAST_CTR = const(0xFFFFFD)
@@ -129,8 +137,8 @@ class Incoming(Joined):
                         self._learn(topic, payload)
         except SealError as error:
             self._refuse(error)
-            if isinstance(error, NoKey) and topic != CONTROL and not topic.startswith(PUBLIC):
-                self._fetch(int.from_bytes(payload[_LABEL : _LABEL + 3], "big"))
+            if error.label and topic != CONTROL and not topic.startswith(PUBLIC):
+                self._fetch(error.label)
 
     # After several messages: code that takes more like this one at a tenth of the cost, where there
     # is viper for it and memory.
@@ -165,6 +173,8 @@ class Incoming(Joined):
         op, said = s.down_in(payload, self.mono())
         if op == OP_RECORD:
             self._reads().add(said)
+        elif op == OP_GRANT:
+            self._reads().add_grant(said)
         elif op == OP_RECEIPT:
             said = self._denied
             if said is not None and said[0] == _WHAT_PUBLISH and s.receipted(said[1]):

@@ -37,6 +37,9 @@ _PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 
 
 class Provisioned(Link):
+    # Types of items, 32 to 127, that a subclass takes with their critical bit (SPEC.md 3.4).
+    known_tlv: "tuple[int, ...]" = ()
+
     # Objects first, then, in steps that keep nothing, what they hold: a growing object and a long
     # function leave holes in the heap when they are done, and until small things have filled these
     # each larger allocation searches from the lowest one.
@@ -152,7 +155,8 @@ class Provisioned(Link):
                 from sealmq_spec.reader import Reader
             except ImportError:
                 return None
-            self.reader = Reader(self.session.ident, self.make)
+            self.reader = Reader(self.session.ident, self.make, 64, self.known_tlv)
+            self.reader.session = self.session
         return self.reader
 
     # In a quarantine connection of its own, where nothing but the answer means anything.

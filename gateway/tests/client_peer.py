@@ -11,7 +11,7 @@ import gc
 import itertools
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -45,16 +45,21 @@ from sealmq_spec.const import (
     OP_COMMAND,
     OP_FETCH,
     OP_NAMES,
+    REF_GRANT,
+    REF_LINK,
     SUBSCRIBE,
     TAG,
+    TLV_FAMILIES,
     TLV_FIRED,
     TLV_KG_TIME,
     UNSUBSCRIBE,
     USE_CONTROL,
+    USE_DELIVERY,
     USE_DOWN,
     USE_PUBLISH,
     WANT_KG_TIME,
 )
+from sealmq_spec.delivery import grant, seal_delivery
 from sealmq_spec.envelope import (
     get_m1,
     get_m2,
@@ -67,9 +72,9 @@ from sealmq_spec.envelope import (
     tail_m3,
 )
 from sealmq_spec.errors import SealError
-from sealmq_spec.keys import inner_key, link_key, outer_key, topic_key, u24
+from sealmq_spec.keys import grant_key, inner_key, link_key, outer_key, topic_key, u24
 from sealmq_spec.records import Roots, make_record
-from sealmq_spec.tlv import EMPTY, pack
+from sealmq_spec.tlv import EMPTY, pack, span, unpack
 from sealmq_spec.topics import matches, split_token
 from sealmq_spec.window import NEW, Window
 
@@ -106,6 +111,7 @@ class Published:
     dup: bool
     first: bool
     raw: bytes = field(repr=False)
+    tlv: dict[int, bytes] = field(default_factory=dict)
 
 
 class Site:
@@ -297,22 +303,65 @@ class Peer:
         boot: int = 3,
         sender: int = WRITER,
         inner: Roots | None = None,
+        tlv: bytes = b"",
     ) -> bytes:
         """A message of another client, sealed under both layers. inner: of an earlier epoch."""
-        now, raw, salt = self.site.roots[label], topic.encode(), b"writer!!"
-        roots = inner or now
-        ctr = ctr or next(_COUNTERS)
+        now = self.site.roots[label]
         t = now_ms() // 1000 if t_pub is None else t_pub
+        m1 = self.m1(topic, payload, inner or now, kind, ctr, life, t, boot, sender)
+        # A will has the time at which it fired.
+        fired = EMPTY if t else pack([(TLV_FIRED, (now_ms() // 1000).to_bytes(4, "big"))])
+        return self.wrap(topic, now, (tlv or fired) + m1, how, s2)
+
+    def m1(
+        self,
+        topic: str,
+        payload: bytes,
+        roots: Roots,
+        kind: int = 0,
+        ctr: int = 0,
+        life: int = 0,
+        t: int | None = None,
+        boot: int = 3,
+        sender: int = WRITER,
+    ) -> bytes:
+        """What another client has sealed."""
+        raw, salt, label = topic.encode(), b"writer!!", roots.label
+        ctr = ctr or next(_COUNTERS)
+        t = now_ms() // 1000 if t is None else t
         head = bytearray(M1_HEAD)
         put_m1(head, 0, roots.suite, kind, roots.epoch, sender, boot, salt, ctr, t, life)
         key = inner_key(self.site.id, roots.suite, sender, boot, salt, roots.r_bar)
         tail = tail_m1(self.site.id, label, raw)
-        m1 = bytes(head) + make(roots.suite, key).seal(
-            nonce_m1(head, 0), payload, bytes(head) + tail
-        )
-        # A will has the time at which it fired.
-        tlv = EMPTY if t else pack([(TLV_FIRED, (now_ms() // 1000).to_bytes(4, "big"))])
-        return self.wrap(topic, now, tlv + m1, how, s2)
+        aad = bytes(head) + tail
+        return bytes(head) + make(roots.suite, key).seal(nonce_m1(head, 0), payload, aad)
+
+    def to_grant(
+        self, number: int, epoch: int, g: bytes, topic: str, payload: bytes, label: int = OTHER
+    ) -> bytes:
+        """The same, sealed to a grant of suite 1."""
+        key = grant_key(self.site.id, 1, number, epoch, INST, g)
+        return self.deliverable(make(1, key), REF_GRANT, number, epoch, topic, payload, label)
+
+    def deliverable(
+        self,
+        aead: Aead,
+        ref: int,
+        number: int,
+        epoch: int,
+        topic: str,
+        payload: bytes,
+        label: int,
+        items: Iterable[tuple[int, bytes]] = (),
+    ) -> bytes:
+        """The same, under another key than a label's."""
+        ms, seq = self.order.next(now_ms())
+        head = bytearray(M3_HEAD)
+        put_m3(head, 0, self.site.suite, ref, 0, number, epoch, INST, ms, seq)
+        m1 = self.m1(topic, payload, self.site.roots[label])
+        raw = topic.encode()
+        m3: bytes = seal_delivery(aead, bytes(head), self.site.id, raw, label, m1, items)
+        return m3
 
     def wrap(self, topic: str, roots: Roots, body: bytes, how: int, s2: int | None = None) -> bytes:
         ms, seq = self.order.next(now_ms())
@@ -341,6 +390,7 @@ class Boot:
             return make(site.suite, link_key(site.id, use, site.suite, MEDIATOR, boot, salt, km))
 
         self.publish, self.control, self.down = key(USE_PUBLISH), key(USE_CONTROL), key(USE_DOWN)
+        self.delivery = key(USE_DELIVERY)
 
 
 class Link:
@@ -512,6 +562,21 @@ class Link:
     ) -> None:
         self.send(build.publish(topic, m3, qos, retain, packet_id=pid))
 
+    def to_link(
+        self,
+        topic: str,
+        payload: bytes,
+        label: int = OTHER,
+        items: Iterable[tuple[int, bytes]] = (),
+    ) -> bytes:
+        """A message of another client, sealed to this connection's boot session."""
+        assert self.boot is not None
+        aead, peer = self.boot.delivery, self.peer
+        return peer.deliverable(aead, REF_LINK, CLIENT, 0, topic, payload, label, items)
+
+    def grant(self, number: int, epoch: int, g: bytes, until: int = 0) -> None:
+        self.down(grant(number, epoch, 1, until, g))
+
     # --- up --------------------------------------------------------------------------------------
 
     def _control(self, payload: bytes) -> None:
@@ -567,8 +632,10 @@ class Link:
         nonce = nonce_link(boot.salt, packet.payload)
         body = boot.publish.open(nonce, packet.payload[M2_HEAD:], head + tail)
         assert body is not None, "m2 does not verify"
-        assert (body[0], suite) == (0, site.suite)
-        m1 = body[1:]
+        assert suite == site.suite
+        first, start = span(body, 0, len(body))
+        tlv = unpack(body, first, start, range(TLV_FAMILIES, 128))
+        m1 = body[start:]
         _, kind, untimed, epoch, sender, m1_boot, salt, m1_ctr, t_pub, life = get_m1(m1, 0, len(m1))
         assert (sender, m1_boot, salt, m1_ctr) == (CLIENT, boot.boot, boot.salt, ctr)
         assert (t_pub == s1 == 0) if untimed else abs(t_pub - now_ms() / 1000) < 5
@@ -591,6 +658,7 @@ class Link:
             packet.dup,
             ctr not in boot.seen,
             body,
+            tlv,
         )
 
     def _publish(self, packet: Publish) -> None:

@@ -8,6 +8,8 @@ class SealError(Exception):
     ctr = 0
     rule = ""
     reason = ""
+    # Of a NoKey: whose roots are missing, which records may bring (SPEC.md 4.4, op 0x83).
+    label = 0
 
 
 class Malformed(SealError):

@@ -36,6 +36,11 @@ def outer_key(site: bytes, suite: int, label: int, epoch: int, inst: int, ek: by
     return f(b"o1", site, _numbers(suite, label, epoch), u24(inst), ek)
 
 
+# g: the 32 bytes of this epoch of the grant. Outer key of an m3 with ref 2.
+def grant_key(site: bytes, suite: int, grant: int, epoch: int, inst: int, g: bytes) -> bytes:
+    return f(b"g1", site, _numbers(suite, grant, epoch), u24(inst), g)
+
+
 def inner_key(
     site: bytes, suite: int, sender: int, boot: int, salt: bytes, root_bar: bytes
 ) -> bytes:

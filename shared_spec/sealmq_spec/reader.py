@@ -4,7 +4,19 @@
 from collections import namedtuple
 from struct import pack_into, unpack_from
 
-from .const import LIVE, M1_HEAD, M3_HEAD, MANIFEST, REF_LABEL, RETAINED, TAG, U24, WILL
+from .const import (
+    LIVE,
+    M1_HEAD,
+    M3_HEAD,
+    MANIFEST,
+    REF_LABEL,
+    RETAINED,
+    TAG,
+    TLV_FAMILIES,
+    TLV_LABEL,
+    U24,
+    WILL,
+)
 from .envelope import get_m1, get_m3, nonce_m1, nonce_m3, open_at, tail_m1, tail_m3
 from .errors import (
     Denied,
@@ -29,13 +41,15 @@ if _TYPING:
 
     from .identity import Identity
     from .records import Make, Roots
+    from .session import Session
 
 # Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
 _CLASSES = (0b011, 0b110, 0b100, 0b111)
 
 
-# age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: {type:
-# bytes}. A named tuple, as on a device setting an attribute costs more than making all of one.
+# age: seconds since it was published. how: 0 live, 1 retained, 2 will, 3 queued. tlv: the policy
+# families' items, {type as it came: bytes}. A named tuple, as on a device setting an attribute
+# costs more than making all of one.
 Message = namedtuple("Message", ("topic", "payload", "label", "sender", "age", "how", "tlv"))
 
 # A window in a reader: top and mask (window.py), then in words the newest t_pub, the newest s2's
@@ -47,14 +61,18 @@ _WINDOW_LEN = 24
 
 class Reader:
     # limit: how many roots, ciphers, windows and topics are kept of each kind. A reader of more
-    # labels than that goes on fetching their records (SPEC.md 4.4, op 0x83).
+    # labels than that goes on fetching their records (SPEC.md 4.4, op 0x83). known_tlv: types, from
+    # 32, that the application takes with their critical bit.
     def __init__(
         self, ident: "Identity", make: "Make", limit: int = 64, known_tlv: "Sequence[int]" = ()
     ) -> None:
         self.ident = ident
         self.make = make
         self.limit = limit
-        self.known_tlv = known_tlv
+        self.known_tlv = (TLV_LABEL,) + tuple(known_tlv)
+        # For what is sealed to a link or to a grant; set by whoever makes the reader.
+        self.session: "Session | None" = None
+        self._deliveries: "Any" = None
         self.floor = 0
         self.floor_s2 = 0
         self._windows: "dict[Any, bytearray]" = {}
@@ -90,8 +108,7 @@ class Reader:
         self._now = {own.label: (own.epoch, 0, 0)} if own else {}
         self._outer: dict[Any, Any] = {}
         self._inner: dict[Any, Any] = {}
-        # By topic: label, what stands after the headers in the associated data of m3 and m1, and
-        # the topic as text.
+        # By topic: what _tail() gives.
         self._tails: dict[bytes, tuple[int, bytes, bytes, str]] = {}
         while len(kept) > self.limit and self._make_room(True):
             pass
@@ -107,9 +124,7 @@ class Reader:
     # A record from whoever relays it. False: already known. Refusals raise and change nothing.
     def add_record(self, p: "bytes | bytearray") -> bool:
         _, _, n, e_n, label, epoch, kseq, end = get_record(p)
-        top = self._roots.get((label, epoch))
-        if top is None:
-            raise NoKey("record from label %d epoch %d, which is not held" % (label, epoch))
+        top = self._held(label, epoch)
         own = self.ident.own
         back_link = n == label
         if not back_link and label != own.label:
@@ -182,9 +197,7 @@ class Reader:
 
     def add_manifest(self, p: "bytes | bytearray") -> None:
         _, label, epoch, kseq, end = get_manifest(p)
-        roots = self._roots.get((label, epoch))
-        if roots is None:
-            raise NoKey("manifest of label %d epoch %d, which is not held" % (label, epoch))
+        roots = self._held(label, epoch)
         check_manifest(self.make, self.ident.site, roots, p)
         seen = self._now.get(label)
         if seen and (epoch, kseq) < (seen[0], seen[2]):
@@ -196,40 +209,54 @@ class Reader:
     # or None.
     def open(self, topic: bytes, payload: bytearray, now_ms: "int | None") -> Message:
         suite, ref, how, label, epoch, inst, s2, _ = get_m3(payload)
-        if ref != REF_LABEL:
-            raise Unsupported("m3 with key reference %d" % ref)
         if now_ms is None:
             raise Stale("no verified time yet")
-        roots = self._roots.get((label, epoch))
-        if roots is None:
-            raise NoKey("no key for label %d epoch %d" % (label, epoch))
-        if suite != roots.suite:
-            raise Unsupported("m3 of suite %d, the label's is %d" % (suite, roots.suite))
-        # Who was put out of the label could seal under any how.
         now = now_ms // 1000
-        if epoch != self._now[label][0]:
-            self._check_epoch(label, epoch, now)
         end = len(payload)
-        tails = self._tails.get(topic)
-        if tails is None or tails[0] != label:
-            site = self.ident.site
-            tails = label, tail_m3(site, topic), tail_m1(site, label, topic), _text(topic)
-        key = (label, epoch, inst)
-        known = self._outer.get(key)
-        outer = known or self._make_outer(roots, inst)
-        if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tails[1]):
+        site = self.ident.site
+        roots: "Any" = None
+        tails: "Any" = None
+        if ref == REF_LABEL:
+            roots = self._held(label, epoch)
+            if suite != roots.suite:
+                raise Unsupported("m3 of suite %d, the label's is %d" % (suite, roots.suite))
+            # Who was put out of the label could seal under any how.
+            if epoch != self._now[label][0]:
+                self._check_epoch(label, epoch, now)
+            tails = self._tails.get(topic)
+            if tails is None or tails[0] != label:
+                tails = self._tail(label, topic)
+            tail = tails[1]
+            key: "Any" = (label, epoch, inst)
+            known = self._outer.get(key)
+            outer = known or self._make_outer(roots, inst)
+        else:
+            tail = tail_m3(site, topic)
+            key, known, outer = self._delivered().outer(
+                self.session, self._outer, suite, ref, label, epoch, inst, s2
+            )
+        if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tail):
             raise Unauthentic("m3: the tag does not verify")
-        self._uses = roots.used = self._uses + 1
+        if roots:
+            self._uses = roots.used = self._uses + 1
         if known is None:
             _keep(self._outer, self.limit, key, outer)
         check_fresh("m3", now - s2 // 1000)
         o = M3_HEAD + 1
         items: "dict[int, bytes]" = {}
-        if payload[M3_HEAD]:
+        if payload[M3_HEAD] or not roots:
             start, o = span(payload, M3_HEAD, end - TAG)
             items = unpack(payload, start, o, self.known_tlv)
+            named = items.get(TLV_LABEL | 0x80)
+            size = -1 if named is None else len(named)
+            if size != (-1 if roots else 3) or TLV_LABEL in items:
+                raise Malformed("m3 with ref %d, m1's label %r" % (ref, named))
+            if named:
+                tails = self._tail(int.from_bytes(named, "big"), topic)
         return self._open_inner(topic, payload, o, end - TAG, roots, how, s2, now, items, tails)
 
+    # m1, at payload[o:end] of an m3 that has verified. roots: m3's; None: it was under another key
+    # than a label's. tails: of m1's label.
     def _open_inner(
         self,
         topic: bytes,
@@ -251,11 +278,9 @@ class Reader:
             since = fired(items, untimed) or t_pub
         age = now - since
         check_fresh("message", age, life_s(life))
-        label = roots.label
-        if epoch != roots.epoch:
-            roots = self._roots.get((label, epoch))
-            if roots is None:
-                raise NoKey("no key for label %d epoch %d" % (label, epoch))
+        label = tails[0]
+        if roots is None or epoch != roots.epoch:
+            roots = self._held(label, epoch)
             self._use(roots)
             if how == LIVE:
                 # By the mediator's time: what it took before the hand-over ended may arrive later.
@@ -278,7 +303,36 @@ class Reader:
         if how == RETAINED or kind == RETAINED:
             self._kept.mark((topic, sender), (since, boot, ctr))
         plain = bytes(payload[o + M1_HEAD : end - TAG])
+        if items:
+            items = {t: items[t] for t in items if t & 0x7F >= TLV_FAMILIES}
         return Message(tails[3], plain, label, sender, age, how, items)
+
+    # What op 8 brought, behind op: a grant of this connection. Refusals raise and change nothing.
+    def add_grant(self, body: bytes) -> None:
+        self._delivered().add(self.session, body)
+
+    # Seldom needed, so a device loads it then.
+    def _delivered(self) -> "Any":
+        if self.session is None:
+            raise NoKey("no connection")
+        if self._deliveries is None:
+            from .delivery import Deliveries
+
+            self._deliveries = Deliveries()
+        return self._deliveries
+
+    def _held(self, label: int, epoch: int) -> "Any":
+        roots = self._roots.get((label, epoch))
+        if roots is None:
+            error = NoKey("no key for label %d epoch %d" % (label, epoch))
+            error.label = label
+            raise error
+        return roots
+
+    # Of a topic: label, what stands behind the headers in the associated data of m3 and m1, text.
+    def _tail(self, label: int, topic: bytes) -> "tuple[int, bytes, bytes, str]":
+        site = self.ident.site
+        return label, tail_m3(site, topic), tail_m1(site, label, topic), _text(topic)
 
     def _make_outer(self, roots: "Roots", inst: int) -> "Any":
         site = self.ident.site

@@ -1,5 +1,5 @@
 # The authenticated TLV block of m2, m3 and some control bodies (SPEC.md 3.4).
-from .const import MAX_TLV, TLV_FIRED
+from .const import MAX_TLV, TLV_FAMILIES, TLV_FIRED
 from .errors import Malformed, TooLarge, Unsupported
 
 EMPTY = b"\x00"
@@ -24,6 +24,18 @@ def pack(items: "Iterable[tuple[int, bytes]]") -> bytes:
     n = len(out)
     head = bytes((n,)) if n < 128 else bytes((0x80 | n >> 8, n & 255))
     return head + bytes(out)
+
+
+# The block of a publisher's m2. items: of the policy families' types alone, with bit 7 where the
+# mediator has to understand one or refuse the message.
+def publishers(items: "Iterable[tuple[int, bytes]]") -> bytes:
+    items = list(items)
+    for t, _ in items:
+        if not TLV_FAMILIES <= t & 0x7F or not 0 <= t <= 255:
+            raise Malformed("TLV type %d: a publisher's are 32 to 127, or with bit 7 set" % t)
+        if len([1 for other, _ in items if other & 0x7F == t & 0x7F]) > 1:
+            raise Malformed("TLV %d occurs twice" % (t & 0x7F))
+    return pack(items)
 
 
 # Where the items of the block at buf[o] start and end; `limit` is the end of what may be read.

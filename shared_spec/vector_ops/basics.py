@@ -33,6 +33,12 @@ def inner_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     return {"key": hexed(k)}
 
 
+def grant_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
+    g = raw(d["g"])
+    k = keys.grant_key(raw(d["site"]), d["suite"], d["grant"], d["epoch"], d["inst"], g)
+    return {"key": hexed(k)}
+
+
 def link_key(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     salt, km = raw(d["salt"]), raw(d["km"])
     k = keys.link_key(raw(d["site"]), d["use"], d["suite"], d["mediator"], d["boot"], salt, km)
@@ -159,6 +165,7 @@ OPS = {
     "key.topic": topic_key,
     "key.outer": outer_key,
     "key.inner": inner_key,
+    "key.grant": grant_key,
     "key.link": link_key,
     "key.record": record_key,
     "key.provisioning": provisioning_key,

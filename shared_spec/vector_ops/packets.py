@@ -1,11 +1,13 @@
 # Operations on single packets: each opens the packet, then seals what it found and compares.
-from sealmq_spec import control, keys, topics
+from sealmq_spec import control, delivery, keys, topics
 from sealmq_spec.const import (
     M1_HEAD,
     M2_HEAD,
     M3_HEAD,
+    REF_GRANT,
     REF_LINK,
     TAG,
+    TLV_LABEL,
     UNTIMED,
     USE_CONTROL,
     USE_DELIVERY,
@@ -28,7 +30,7 @@ from sealmq_spec.envelope import (
     tail_m2,
     tail_m3,
 )
-from sealmq_spec.errors import NoKey, Unauthentic, Unsupported
+from sealmq_spec.errors import Malformed, NoKey, Unauthentic, Unsupported
 from sealmq_spec.relink import relink
 from sealmq_spec.tlv import fired, span, unpack
 
@@ -45,14 +47,18 @@ def _link(make: "Any", d: "dict[str, Any]", use: int) -> "Any":
     return make(d["suite"], key)
 
 
-# TLV block and m1 of what m2 or m3 held; unknown critical items are refused.
-def _split(inside: bytes, to_reader: bool) -> "tuple[str, str]":
+# Items, TLV block and m1 of what m2 or m3 held; unknown critical items are refused. ref: m3's.
+def _split(inside: bytes, ref: int = -1) -> "tuple[dict[int, bytes], bytes, bytes]":
     start, end = span(inside, 0, len(inside))
-    items = unpack(inside, start, end)
+    items = unpack(inside, start, end, () if ref < 0 else (TLV_LABEL,))
     untimed = get_m1(inside, end, len(inside))[2]
-    if to_reader:
+    if ref >= 0:
         fired(items, untimed)
-    return hexed(inside[:end]), hexed(inside[end:])
+        label = items.get(TLV_LABEL | 0x80)
+        size = -1 if label is None else len(label)
+        if size != (3 if ref else -1) or TLV_LABEL in items:
+            raise Malformed(f"label in an m3 with ref {ref}: {label!r}")
+    return items, inside[:end], inside[end:]
 
 
 def m1(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
@@ -96,21 +102,27 @@ def m2(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     if not open_at(aead, nonce_link(salt, buf), buf, 0, M2_HEAD, len(buf), tail):
         raise Unauthentic("m2")
     n = len(buf) - M2_HEAD - TAG
-    block, inner = _split(bytes(buf[M2_HEAD : M2_HEAD + n]), False)
+    _, block, inner = _split(bytes(buf[M2_HEAD : M2_HEAD + n]))
     put_m2(buf, 0, 0x12, suite, ctr, s1)
     seal_at(aead, nonce_link(salt, buf), buf, 0, M2_HEAD, n, tail)
     same("m2", buf, packet)
-    return {"ctr": ctr, "s1": s1, "tlv": block, "m1": inner}
+    return {"ctr": ctr, "s1": s1, "tlv": hexed(block), "m1": hexed(inner)}
 
 
-# d["ref"] says whose key it is: 0 the label's (r), 1 the link's (km).
+# d["ref"] says whose key it is: 0 the label's (r), 1 the link's (km), 2 a grant's (g).
 def m3(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     packet, site = raw(d["packet"]), raw(d["site"])
     suite, ref, how, number, epoch, inst, s2, seq = get_m3(packet)
     if ref != d["ref"]:
         raise Unsupported(f"ref {ref}")
     if ref == REF_LINK:
-        aead, who = _link(make, d, USE_DELIVERY), (d["client"], 0)
+        aead = _link(make, d, USE_DELIVERY)
+        if epoch:
+            raise Malformed(f"ref 1 with epoch {epoch}")
+        who = d["client"], 0
+    elif ref == REF_GRANT:
+        key = keys.grant_key(site, d["suite"], d["grant"], d["epoch"], inst, raw(d["g"]))
+        aead, who = make(d["suite"], key), (d["grant"], d["epoch"])
     else:
         ek = keys.topic_key(site, d["suite"], d["label"], d["epoch"], raw(d["r"]))
         outer = keys.outer_key(site, d["suite"], d["label"], d["epoch"], inst, ek)
@@ -123,11 +135,19 @@ def m3(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     if not open_at(aead, nonce_m3(buf), buf, 0, M3_HEAD, len(buf), tail):
         raise Unauthentic("m3")
     n = len(buf) - M3_HEAD - TAG
-    block, inner = _split(bytes(buf[M3_HEAD : M3_HEAD + n]), True)
+    items, block, inner = _split(bytes(buf[M3_HEAD : M3_HEAD + n]), ref)
     put_m3(buf, 0, suite, ref, how, number, epoch, inst, s2, seq)
-    seal_at(aead, nonce_m3(buf), buf, 0, M3_HEAD, n, tail)
+    if ref:
+        label = int.from_bytes(items.pop(TLV_LABEL | 0x80), "big")
+        head, rest = bytes(buf[:M3_HEAD]), sorted(items.items())
+        topic = raw(d["topic"])
+        buf = bytearray(delivery.seal_delivery(aead, head, site, topic, label, inner, rest))
+    else:
+        seal_at(aead, nonce_m3(buf), buf, 0, M3_HEAD, n, tail)
     same("m3", buf, packet)
-    return {"how": how, "inst": inst, "s2": s2, "seq": seq, "tlv": block, "m1": inner}
+    out: dict[str, Any] = {"how": how, "inst": inst, "s2": s2, "seq": seq}
+    out["tlv"], out["m1"] = hexed(block), hexed(inner)
+    return out
 
 
 _PROOF = ("flags", "gen", "client", "boot", "salt", "conn", "low")

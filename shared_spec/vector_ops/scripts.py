@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 class ReaderScript:
     def __init__(self, make: "Any", d: "dict[str, Any]") -> None:
         self.reader = Reader(ident_of(d["client"]), make, d["limit"], d["known_tlv"])
+        # Of a case about a connection: whose link or grants messages are sealed to.
+        if "boot" in d:
+            session = Session(ident_of(d["client"]), make, d["boot"], raw(d["salt"]))
+            self.reader.session = session
 
     def step(self, s: "dict[str, Any]") -> "dict[str, Any]":
         if s["do"] == "record":
@@ -21,6 +25,24 @@ class ReaderScript:
         if s["do"] == "roots":
             self.reader.ident.own = roots_of(s["own"])
             self.reader.reset()
+            return {}
+        if s["do"] == "connect":
+            # Under what provisioning has brought meanwhile (SPEC.md 7.2).
+            session: Any = self.reader.session
+            if session.ident.gen != self.reader.ident.gen:
+                session.renew(self.reader.ident)
+            session.begin_connect(False)
+            return {}
+        if s["do"] == "boot":
+            session = self.reader.session
+            session.begin(s["boot"], raw(s["salt"]))
+            return {}
+        if s["do"] == "provisioned":
+            self.reader.ident = ident_of(s["client"])
+            self.reader.reset()
+            return {}
+        if s["do"] == "grant":
+            self.reader.add_grant(raw(s["body"]))
             return {}
         if s["do"] == "manifest":
             self.reader.add_manifest(raw(s["packet"]))
@@ -93,7 +115,7 @@ class SessionScript:
         op, says = self.session.down(raw(s["packet"]), s["mono"])
         if op == 2:
             says = [says[0], _mask(says[1])]
-        elif op == 5:
+        elif op == 5 or op == 8:
             says = hexed(says)
         elif op == 7:
             says = [says[0], hexed(says[1])]

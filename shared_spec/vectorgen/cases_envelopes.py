@@ -9,14 +9,16 @@ from .envelopes import (
     RETAINED,
     WILL,
     fired,
+    labelled,
     m1,
     m1_header,
     m1_seal,
     m2,
     m3,
+    m3_grant,
     m3_link,
 )
-from .model import Client, Order, client, lentopic, rnd, roots, seal, tlv, u
+from .model import Client, Grant, Order, client, lentopic, rnd, roots, seal, tlv, u
 
 T = 1_800_000_000
 TOPIC = b"machine/1/temperature"
@@ -263,15 +265,6 @@ def _m3(cases: Cases) -> None:
     good("limits", "highest inst, ms and seq", c, order=top)
 
     inner = m1(c, TOPIC, PLAIN, 5, T)
-    for suite, name in NAMES.items():
-        link = client(suite)
-        packet = m3_link(link, ORDER, TOPIC, inner)
-        out = {"how": 0, "inst": 9, "s2": ORDER.ms, "seq": 4, "tlv": "00", "m1": inner.hex()}
-        given = {**link_json(link), "ref": 1, "topic": TOPIC.hex(), "packet": packet.hex()}
-        what = "ref 1 (reserved): under the link's delivery key"
-        cases.good(f"m3-{name}-link", "3.3", what, "m3", given, out, "packet")
-    given = {**given, "client": 8}
-    cases.bad("m3-link-other-client", "3.3", "another client's number", "m3", given, "no-key")
 
     packet = m3(c.site, c.own, ORDER, TOPIC, inner)
     right = inputs(c, TOPIC, packet)
@@ -309,11 +302,74 @@ def _m3(cases: Cases) -> None:
         bad(name, what, {"packet": raw.hex()}, "malformed")
     raw = m3(c.site, c.own, ORDER, TOPIC, will, block=tlv((0x82, u(T, 4))))
     bad("fired-critical", "type 2 with its critical bit", {"packet": raw.hex()}, "unsupported")
+    raw = m3(c.site, c.own, ORDER, TOPIC, inner, block=labelled(16))
+    bad("label-named", "ref 0 that names m1's label once more", {"packet": raw.hex()}, "malformed")
     raw = m3(c.site, c.own, ORDER, TOPIC, inner[:-1] if len(inner) < 44 else inner[:42])
     bad("no-room", "42 bytes for m1", {"packet": raw.hex()}, "malformed")
 
 
+def _m3_refs(cases: Cases) -> None:
+    """Refs 1 and 2: under a link's delivery key, and under a grant's."""
+    c = client()
+    inner = m1(c, TOPIC, PLAIN, 5, T)
+    block = labelled(16)
+    out = {"how": 0, "inst": 9, "s2": ORDER.ms, "seq": 4, "tlv": block.hex(), "m1": inner.hex()}
+    both = labelled(16, (40, b"note"))
+
+    def of_link(link: Client, packet: bytes) -> Json:
+        return {**link_json(link), "ref": 1, "topic": TOPIC.hex(), "packet": packet.hex()}
+
+    def of_grant(to: Grant, packet: bytes) -> Json:
+        held = {"grant": to.number, "epoch": to.epoch, "suite": to.suite, "g": to.g.hex()}
+        rest = {"topic": TOPIC.hex(), "packet": packet.hex()}
+        return {"site": c.site.hex(), "ref": 2, **held, **rest}
+
+    def good(name: str, what: str, given: Json, found: Json = out) -> None:
+        cases.good(f"m3-{name}", "3.3", what, "m3", given, found, "packet")
+
+    for suite, name in NAMES.items():
+        link, to = client(suite), Grant(suite=suite)
+        packet = m3_link(link, ORDER, TOPIC, inner)
+        good(f"{name}-link", "ref 1: under the link's delivery key", of_link(link, packet))
+        packet = m3_grant(c.site, to, ORDER, TOPIC, inner, block)
+        good(f"{name}-grant", "ref 2: under a grant's key", of_grant(to, packet))
+    to = Grant()
+    packet = m3_grant(c.site, to, ORDER, TOPIC, inner, both)
+    good("grant-tlv", "with a family's item", of_grant(to, packet), {**out, "tlv": both.hex()})
+    will, block = m1(c, TOPIC, PLAIN, 5, 0, WILL), labelled(16, (2, u(T, 4)))
+    packet = m3_link(c, ORDER, TOPIC, will, how=2, block=block)
+    found = {**out, "how": 2, "tlv": block.hex(), "m1": will.hex()}
+    good("link-will", "a will: with the time at which it fired", of_link(c, packet), found)
+
+    def bad(name: str, what: str, given: Json, refuse: str = "unauthentic") -> None:
+        cases.bad(f"m3-{name}", "3.3", what, "m3", given, refuse)
+
+    packet = m3_link(c, ORDER, TOPIC, inner)
+    right = of_link(c, packet)
+    bad("link-other-client", "another client's number", {**right, "client": 8}, "no-key")
+    bad("link-other-boot", "of another boot session", {**right, "boot": 42})
+    bad("link-other-mediator", "of another mediator's link", {**right, "mediator": 2})
+    bad("link-other-suite", "not the link's suite", {**right, "suite": 2}, "unsupported")
+    wrong = of_link(c, m3_link(c, ORDER, TOPIC, inner, epoch=1))
+    bad("link-epoch", "ref 1 with an epoch", wrong, "malformed")
+    right = of_grant(to, m3_grant(c.site, to, ORDER, TOPIC, inner, labelled(16)))
+    bad("grant-other", "under another G", {**right, "g": rnd("other G", 32).hex()})
+    bad("grant-other-number", "another grant's number", {**right, "grant": 6}, "no-key")
+    bad("grant-other-suite", "not the grant's suite", {**right, "suite": 2}, "unsupported")
+    for name, what, block in (
+        ("no-label", "no block that names m1's label", b"\x00"),
+        ("label-instead", "another item in its place", tlv((40, u(16, 3)))),
+        ("label-short", "a label of two bytes", tlv((0x83, u(16, 2)))),
+        ("label-long", "a label of four bytes", tlv((0x83, u(16, 4)))),
+        ("label-not-critical", "the label's item without its critical bit", tlv((3, u(16, 3)))),
+    ):
+        given = of_grant(to, m3_grant(c.site, to, ORDER, TOPIC, inner, block))
+        bad(f"grant-{name}", what, given, "malformed")
+        given = of_link(c, m3_link(c, ORDER, TOPIC, inner, block=block))
+        bad(f"link-{name}", what, given, "malformed")
+
+
 def add(cases: Cases) -> None:
     """All cases of this file."""
-    for group in (_m1, _m2, _m3):
+    for group in (_m1, _m2, _m3, _m3_refs):
         group(cases)

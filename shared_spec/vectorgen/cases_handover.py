@@ -42,11 +42,10 @@ def _old_m3(s: Story) -> None:
     a, older = sender(OLD), sender(OLDER)
     for word, (how, kind) in HOWS.items():
         t_pub = 0 if kind == WILL else T
-        at = T if kind == WILL else None
         name, what = f"m3-old-epoch-{word}", f"m3 of an epoch that is over, how {word}"
         s.tell(name, what, link, no(send(a, 1, t_pub, T, how, kind, 255), "epoch"))
         what = f"the same while its hand-over runs, how {word}"
-        good = ok(send(a, 1, t_pub, T, how, kind, 255), a, how=how, at=at)
+        good = ok(send(a, 1, t_pub, T, how, kind, 255), a, how=how)
         s.tell(name + "-handover", what, runs, link, good)
     kept = send(older, 1, T, T, RETAINED, RETAINED, 255)
     s.tell("m3-two-epochs-back", "two back, hand-over running", runs, deep, no(kept, "epoch"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .case import Cases, Json
-from .model import F, client, link_key, rnd, roots, seal, u
+from .model import F, Grant, client, link_key, rnd, roots, seal, u
 
 SITE = rnd("site", 4)
 ROOT = roots(16, 5, 1)
@@ -44,6 +44,10 @@ def _keys(c: Cases) -> None:
             "r_bar": r.r_bar.hex(),
         }
         put(f"inner-suite{suite}", "inner key I", inputs, r.inner(SITE, 7, 41, salt))
+        to = Grant(suite=suite)
+        inputs = {"suite": suite, "grant": to.number, "epoch": to.epoch, "inst": 9}
+        inputs["g"] = to.g.hex()
+        put(f"grant-suite{suite}", "grant key", inputs, to.outer(SITE, 9))
     for use, suite in ((1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (3, 2)):
         inputs = {"use": use, "suite": suite, "mediator": 1, "boot": 41, "salt": salt.hex()}
         key = link_key(SITE, use, suite, 1, 41, salt, km)

@@ -15,7 +15,6 @@ from .envelopes import (
     m1_header,
     m1_seal,
     m3,
-    m3_link,
     record,
 )
 from .model import Order, rnd, roots, tlv, u
@@ -40,10 +39,6 @@ def _keys(s: Story) -> None:
     )
     other = send(sender(roots(16, 5, 2)), 1)
     s.tell("other-suite", "m3 of the other suite", no(other, "unsupported"))
-    inner = m1(a, TOPIC, PLAIN, 1, T)
-    for ref in (1, 2, 5):
-        packet = m3_link(a, Order(INST, T * 1000, 0), TOPIC, inner, ref)
-        s.tell(f"ref-{ref}", f"key reference {ref}", no(packet, "unsupported"))
     packet = send(a, 1)
     step = {**take(packet), "now_ms": None, "refuse": "stale"}
     s.tell("no-time", "no verified time yet", step)
@@ -113,8 +108,7 @@ def _classes(s: Story) -> None:
             packet = send(a, 1, t_pub, T, how, kind, 255)
             title, what = f"how-{word}-class-{name}", f"how {word}, class {name}"
             if kind in allowed[how]:
-                at = T if kind == WILL else None
-                s.tell(title, what, ok(packet, a, how=how, at=at))
+                s.tell(title, what, ok(packet, a, how=how))
             else:
                 s.tell(title, what, no(packet, "malformed"))
     order = Order(INST, T * 1000, 0)
@@ -133,16 +127,16 @@ def _fired(s: Story) -> None:
     def tell(name: str, what: str, *steps: Json) -> None:
         s.tell(f"fired-{name}", what, *steps, section="3.4, 6.2")
 
-    late = ok(will(T - 3600, 255), a, age=3600, how=RETAINED, at=T - 3600, flip=True)
+    late = ok(will(T - 3600, 255), a, age=3600, how=RETAINED, flip=True)
     tell("hour-ago", "a retained will that fired an hour ago", late)
-    queued = ok(will(T - 128, 7, QUEUED), a, age=128, how=QUEUED, at=T - 128)
+    queued = ok(will(T - 128, 7, QUEUED), a, age=128, how=QUEUED)
     tell("life", "128 s ago, life 2^7", queued)
     tell("life-over", "129 s ago, life 2^7", no(will(T - 129, 7, QUEUED), "stale"))
     tell("life-0", "61 s ago, life W", no(will(T - 61), "stale"))
-    tell("ahead", "60 s ahead", ok(will(T + 60, 255), a, age=-60, how=RETAINED, at=T + 60))
+    tell("ahead", "60 s ahead", ok(will(T + 60, 255), a, age=-60, how=RETAINED))
     tell("too-far-ahead", "61 s ahead", no(will(T + 61, 255), "stale"))
     both = tlv((2, u(T, 4)), (40, b"ab"))
-    step = ok(will(T, 0, WILL, both), a, how=WILL, at=T, items={"40": "6162"})
+    step = ok(will(T, 0, WILL, both), a, how=WILL, items={"40": "6162"})
     tell("with-others", "beside a family's item", step)
     missing = no(will(T, 0, WILL, b"\x00"), "malformed")
     tell("missing", "a will without the time at which it fired", missing)
@@ -209,10 +203,10 @@ def _replays(s: Story) -> None:
         "will-late",
         "a will sealed 199 messages ago",
         ok(send(a, 200), a),
-        ok(will, a, how=WILL, at=T),
+        ok(will, a, how=WILL),
     )
     second = send(a, 1, 0, T + 1, WILL, WILL)
-    steps = (ok(will, a, how=WILL, at=T), no(second, "replay", T + 1))
+    steps = (ok(will, a, how=WILL), no(second, "replay", T + 1))
     s.tell("will-repeat", "a will that fires twice", *steps)
 
 
@@ -249,19 +243,19 @@ def _retained(s: Story) -> None:
         "retained-will",
         "a retained will behind a retained message",
         fine(old, 200),
-        ok(will, a, how=RETAINED, at=T),
+        ok(will, a, how=RETAINED),
     )
-    steps = (ok(will, a, how=RETAINED, at=T), no(new, "stale"))
+    steps = (ok(will, a, how=RETAINED), no(new, "stale"))
     s.tell("retained-behind-will", "a message older than the retained will", *steps)
     old_will = send(a, 1, 0, T, RETAINED, WILL, 255, block=fired(T - 200))
     what = "a retained will comes back behind a newer message"
     s.tell("retained-will-rolled-back", what, fine(new, 100), no(old_will, "stale"))
     b = sender(boot=6)
     newer = send(b, 1, 0, T, RETAINED, WILL, 255, block=fired(T - 50))
-    steps = (ok(newer, b, age=50, how=RETAINED, at=T - 50), no(old_will, "stale"))
+    steps = (ok(newer, b, age=50, how=RETAINED), no(old_will, "stale"))
     s.tell("retained-will-older", "a will older than the retained will", *steps)
     again = send(b, 1, 0, T + 9, RETAINED, WILL, 255, block=fired(T - 50))
-    last = ok(again, b, T + 9, 59, RETAINED, at=T - 50)
+    last = ok(again, b, T + 9, 59, RETAINED)
     s.tell("retained-will-again", "the same retained will, sealed again", steps[0], last)
 
 
@@ -280,7 +274,7 @@ def _floors(s: Story) -> None:
     s.tell("floor-queued-replay", "queued, s2 at the floor", *steps, limit=2)
     steps = (*full, no(send(d, 1, 0, T - 20, WILL, WILL), "replay"))
     s.tell("floor-will-replay", "a will, s2 at the floor", *steps, limit=2)
-    steps = (*full, ok(send(a, 1, 0, T, WILL, WILL), a, how=WILL, at=T))
+    steps = (*full, ok(send(a, 1, 0, T, WILL, WILL), a, how=WILL))
     s.tell("floor-will", "a will, s2 above the floor", *steps, limit=2)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .case import Cases, Json
 from .cases_envelopes import NAMES, T
-from .control import down, proof_head, up, welcome
+from .control import down, grant, proof_head, up, welcome
 from .envelopes import CLEAR, RETAINED, WILL
-from .model import Client, Order, client, rnd, tlv, u
+from .model import Client, Grant, Order, client, rnd, tlv, u
 from .session_steps import (
     MS,
     Talk,
@@ -149,6 +149,9 @@ def _in(t: Talk) -> None:
     rec = rnd("stands for a record", 130)
     last = hear(down(c, order(6), 1, b"\x05" + rec), 5, rec.hex())
     t.tell("record", "4.4", "a record is handed on", c, *ready(c), last)
+    body = grant(Grant())
+    last = hear(down(c, order(6), 1, b"\x08" + body), 8, body.hex(), flip=True)
+    t.tell("grant", "4.4", "a grant is handed on", c, *ready(c), last)
 
     def epoch(label: int, number: int) -> tuple[bytes, list[int]]:
         return b"\x04" + u(label, 3) + u(number, 3) + u(91, 4) + u(T + 600, 4), [

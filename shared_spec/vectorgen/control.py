@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .model import Client, F, Order, Roots, b64u, lentopic, seal, tag, u
+from .model import Client, F, Grant, Order, Roots, b64u, lentopic, seal, tag, u
 
 
 def proof_head(c: Client, conn: int, low: int, flags: int = 0) -> bytes:
@@ -52,6 +52,11 @@ def welcome(
     """Section 4.4, op 1."""
     head = u(1, 1) + u(status, 1) + u(ms, 6) + u(boot_floor, 3) + u(top, 3) + u(mask, 8)
     return head + u(epoch, 3) + u(kseq, 4) + block
+
+
+def grant(to: Grant) -> bytes:
+    """Section 4.4, op 8, behind op."""
+    return u(to.number, 3) + u(to.epoch, 3) + u(to.suite, 1) + u(to.until, 4) + to.g
 
 
 def request(c: Client, boot: int, n_c: bytes, gen: int | None = None) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .model import Client, F, Order, Roots, lentopic, rnd, seal, tag, tlv, u, xor
+from .model import Client, F, Grant, Order, Roots, lentopic, rnd, seal, tag, tlv, u, xor
 
 LIVE, RETAINED, WILL, CLEAR, QUEUED = 0, 1, 2, 3, 3
 
@@ -73,13 +73,37 @@ def m3(
     return header + seal(label.suite, label.outer(site, order.inst), order.raw, block + inner, aad)
 
 
+def labelled(label: int, *items: tuple[int, bytes]) -> bytes:
+    """Section 3.4: the TLV block of an m3 whose header does not name m1's label."""
+    return tlv((0x83, u(label, 3)), *items)
+
+
 def m3_link(
-    c: Client, order: Order, topic: bytes, inner: bytes, ref: int = 1, how: int = 0
+    c: Client,
+    order: Order,
+    topic: bytes,
+    inner: bytes,
+    ref: int = 1,
+    how: int = 0,
+    block: bytes | None = None,
+    epoch: int = 0,
 ) -> bytes:
-    """Section 3.3 with ref 1 (or any other, under the same key)."""
-    header = u(0x13, 1) + u(32 * c.suite + 4 * ref + how, 1) + u(c.client, 3) + u(0, 3) + order.raw
+    """Section 3.3 with ref 1 (or any other, under the same key); block: c's label, unless given."""
+    header = u(0x13, 1) + u(32 * c.suite + 4 * ref + how, 1) + u(c.client, 3) + u(epoch, 3)
+    header += order.raw
     aad = header + c.site + lentopic(topic)
-    return header + seal(c.suite, c.key(4), order.raw, b"\x00" + inner, aad)
+    body = (labelled(c.own.label) if block is None else block) + inner
+    return header + seal(c.suite, c.key(4), order.raw, body, aad)
+
+
+def m3_grant(
+    site: bytes, to: Grant, order: Order, topic: bytes, inner: bytes, block: bytes, how: int = 0
+) -> bytes:
+    """Section 3.3 with ref 2."""
+    header = u(0x13, 1) + u(32 * to.suite + 4 * 2 + how, 1) + u(to.number, 3) + u(to.epoch, 3)
+    header += order.raw
+    aad = header + site + lentopic(topic)
+    return header + seal(to.suite, to.outer(site, order.inst), order.raw, block + inner, aad)
 
 
 def record(

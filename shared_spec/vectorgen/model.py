@@ -115,6 +115,26 @@ def roots(label: int, epoch: int, suite: int) -> Roots:
 
 
 @dataclass(frozen=True)
+class Grant:
+    """G of one epoch of a grant, with its suite; until: Unix seconds, 0 for no end."""
+
+    number: int = 5
+    epoch: int = 3
+    suite: int = 1
+    until: int = 0
+    g: bytes = rnd("G", 32)
+
+    def outer(self, site: bytes, inst: int) -> bytes:
+        """Section 2: grant key."""
+        ctx = u(self.suite, 1) + u(self.number, 3) + u(self.epoch, 3) + u(inst, 3)
+        return F("g1", site, ctx, self.g)
+
+    def but(self, **changes: object) -> Grant:
+        """The same with some fields changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
 class Order:
     """inst ‖ ms ‖ seq."""
 

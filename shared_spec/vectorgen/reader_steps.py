@@ -5,7 +5,7 @@ from __future__ import annotations
 from .case import Cases, Json, client_json, roots_json
 from .cases_envelopes import PLAIN, TOPIC, T
 from .envelopes import LIVE, fired, m1, m3
-from .model import Client, Order, Roots, client, rnd, roots, u
+from .model import Client, Order, Roots, client, rnd, roots
 
 KG = Order(2, T * 1000, 0)
 INST = 9
@@ -60,11 +60,8 @@ def ok(
     ms: int = 0,
     items: Json | None = None,
     flip: bool = False,
-    at: int | None = None,
 ) -> Json:
-    """The step in which a reader takes m3 and delivers it. at: when it fired, seconds."""
-    if at is not None:
-        items = {**(items or {}), "2": u(at, 4).hex()}
+    """The step in which a reader takes m3 and delivers it. items: the families'."""
     out: Json = {"payload": PLAIN.hex(), "label": who.own.label, "sender": who.client, "age": age}
     out |= {"how": how, "tlv": sorted([int(t), v] for t, v in (items or {}).items())}
     return {**take(packet, now, topic, ms), "out": out, **({"flip": ["packet"]} if flip else {})}
@@ -113,8 +110,10 @@ class Story:
         limit: int = 64,
         known: tuple[int, ...] = (),
         section: str = "6.2",
+        me: Client | None = None,
     ) -> None:
-        """One case."""
-        me = client(own.suite).but(own=own)
-        given = {"client": client_json(me), "limit": limit, "known_tlv": list(known)}
+        """One case. me: who reads, in a boot session."""
+        given: Json = {} if me is None else {"boot": me.boot, "salt": me.salt.hex()}
+        me = me or client(own.suite).but(own=own)
+        given |= {"client": client_json(me), "limit": limit, "known_tlv": list(known)}
         self.cases.script(f"reader-{name}", section, what, "reader", given, list(steps))

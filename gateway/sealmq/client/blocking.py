@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
@@ -83,20 +83,34 @@ class BlockingClient:
         qos: int = 0,
         retain: bool = False,
         life: int = 0,
+        tlv: Mapping[int, bytes] | None = None,
         confirm: float | None = None,
         within: float | None = None,
     ) -> None:
         """As `Client.publish`."""
         call = self._client.publish(
-            topic, payload, qos=qos, retain=retain, life=life, confirm=confirm, within=within
+            topic,
+            payload,
+            qos=qos,
+            retain=retain,
+            life=life,
+            tlv=tlv,
+            confirm=confirm,
+            within=within,
         )
         self._run(call)
 
     def clear(
-        self, topic: str, *, qos: int = 0, confirm: float | None = None, within: float | None = None
+        self,
+        topic: str,
+        *,
+        qos: int = 0,
+        tlv: Mapping[int, bytes] | None = None,
+        confirm: float | None = None,
+        within: float | None = None,
     ) -> None:
         """As `Client.clear`."""
-        self._run(self._client.clear(topic, qos=qos, confirm=confirm, within=within))
+        self._run(self._client.clear(topic, qos=qos, tlv=tlv, confirm=confirm, within=within))
 
     def subscribe(
         self,

@@ -10,6 +10,7 @@ import asyncio
 import copy
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from sealmq.mqtt import QoS2Receiver
@@ -37,9 +38,11 @@ _SPARE = 4096
 class Boots:
     """The present boot session and the way to the next. `state` None: boot is kept in RAM only."""
 
-    def __init__(self, identity: Identity, state: State | None) -> None:
+    def __init__(
+        self, identity: Identity, state: State | None, known_tlv: Sequence[int] = ()
+    ) -> None:
         self.identity = identity
-        self.reader = Reader(identity, make, _KEPT)
+        self.reader = Reader(identity, make, _KEPT, known_tlv)
         self.received = QoS2Receiver()
         self.refused: Counter[str] = Counter()
         self.outbox = Outbox()
@@ -92,6 +95,7 @@ class Boots:
         # A copy: a session that is given new roots keeps its link, the identity has the newest.
         ident = copy.copy(self.identity)
         self.session = Session(ident, make, boot, new_salt(boot, self._kg_nonce))
+        self.reader.session = self.session
         return self.session
 
     def core(self, session: Session) -> Core:

@@ -25,6 +25,7 @@ from sealmq_spec import purposes
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
+from sealmq_spec.tlv import EMPTY, publishers
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
 from .boot import Boots
@@ -152,10 +153,15 @@ class Client(PurposeCalls):
         qos: int = 0,
         retain: bool = False,
         life: int = 0,
+        tlv: Mapping[int, bytes] | None = None,
         confirm: float | None = None,
         within: float | None = None,
     ) -> None:
         """Publish up to 1 MiB. life: SPEC.md 3.1 (0: 60 s; 1 to 31: 2^life s; 255: unlimited).
+
+        tlv: items for the site's policy families, {type: value}. Types are 32 to 127; with bit 7
+        set as well (0x80 | type) the gateway refuses the message (Unsupported) if no family of the
+        site knows that type, else it ignores the item. Values have at most 255 bytes (TooLarge).
 
         With QoS 1 and 2 it returns when the gateway and its broker have accepted the message, and
         raises Denied, Stale, ... (with `rule` and `reason`) when they refuse. With QoS 0 it returns
@@ -173,14 +179,22 @@ class Client(PurposeCalls):
         if not (0 <= life <= 31 or life == LIFE_FOREVER):
             raise Malformed(f"life {life}; it is 0 to 31 or {LIFE_FOREVER}")
         kind = RETAINED if retain else LIVE
-        draft = Draft(topic, raw, data, qos, retain, kind, life)
+        block = publishers(tlv.items()) if tlv else EMPTY
+        draft = Draft(topic, raw, data, qos, retain, kind, life, block)
         await self._running().publish(draft, confirm, within)
 
     async def clear(
-        self, topic: str, *, qos: int = 0, confirm: float | None = None, within: float | None = None
+        self,
+        topic: str,
+        *,
+        qos: int = 0,
+        tlv: Mapping[int, bytes] | None = None,
+        confirm: float | None = None,
+        within: float | None = None,
     ) -> None:
         """Remove the retained message of a topic; otherwise as `publish`."""
-        draft = Draft(topic, _checked(topic), b"", qos, True, CLEAR, 0)
+        block = publishers(tlv.items()) if tlv else EMPTY
+        draft = Draft(topic, _checked(topic), b"", qos, True, CLEAR, 0, block)
         await self._running().publish(draft, confirm, within)
 
     # --- subscribe -------------------------------------------------------------------------------
@@ -333,7 +347,7 @@ class Client(PurposeCalls):
         if isinstance(state, str | os.PathLike):
             state = StateFile(state)
         o = self.options
-        self._boots = boots = Boots(copy.copy(self._identity), state)
+        self._boots = boots = Boots(copy.copy(self._identity), state, o.known_tlv)
         self._desk = desk = Desk(o, self._on_notice)
         door = Door(boots, desk, self.host, self.port, o, self._provision, self._renew)
         self._life = Life(boots, desk, door, o, self._on_state)

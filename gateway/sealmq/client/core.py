@@ -39,6 +39,7 @@ from sealmq_spec.const import (
     MAX_TLV,
     MAX_TOPIC,
     OP_EPOCH,
+    OP_GRANT,
     OP_NOTICE,
     OP_RECEIPT,
     OP_RECORD,
@@ -51,6 +52,7 @@ from sealmq_spec.const import (
 from sealmq_spec.errors import Malformed, SealError, WrongEpoch
 from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
+from sealmq_spec.tlv import EMPTY
 
 from . import events as ev
 from .errors import BadWelcome, ClientError, PeerFault, connect_refused
@@ -109,12 +111,22 @@ class Core:
     # --- operations: each gives the bytes to send ------------------------------------------------
 
     def publish(
-        self, topic: bytes, payload: bytes, qos: int, retain: bool, kind: int, life: int, mono: int
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        kind: int,
+        life: int,
+        mono: int,
+        block: bytes = EMPTY,
     ) -> tuple[int, bytes]:
-        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. With QoS 1 and 2 it is kept."""
-        ctr, sealed = seal_message(
-            self.session, topic, payload, qos << 1 | retain, kind, life, mono
-        )
+        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. block: TLV.
+
+        With QoS 1 and 2 it is kept.
+        """
+        flags = qos << 1 | retain
+        ctr, sealed = seal_message(self.session, topic, payload, flags, kind, life, mono, block)
         packet_id = self.outbox.ids.take() if qos else 0
         packet = build.publish(topic, sealed, qos, retain, packet_id=packet_id)
         if qos:
@@ -330,6 +342,8 @@ class Core:
                 out.append(ev.Told(Notice(WHAT.get(what, ""), ctr, code, rule, reason)))
         elif op == OP_RECORD:
             self._intake.record(said, mono, out)
+        elif op == OP_GRANT:
+            self._intake.grant(said)
         elif op == OP_REPLY:
             out.append(ev.Replied(*said))
         elif op in (OP_EPOCH, OP_TIME) and self.session.outdated():

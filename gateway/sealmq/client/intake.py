@@ -35,10 +35,11 @@ class Intake:
         try:
             now = self._session.now_ms(mono)
             opened = self._reader.open(packet.topic_raw, bytearray(packet.payload), now)
-        except NoKey:
+        except NoKey as error:
+            label = error.label
+            # No record brings roots of the client's own label.
             own = self._reader.ident.own.label
-            label = self._missing.keeps(packet, own, mono)
-            if not label:
+            if label in (0, own) or not self._missing.keeps(packet, label, mono):
                 raise
             if self._missing.asks(label):
                 self.out += build.publish(CONTROL, self._session.fetch(label, mono))
@@ -62,6 +63,10 @@ class Intake:
                 self.message(packet, mono, events)
             except SealError as error:
                 self.dismiss(packet, error, events)
+
+    def grant(self, body: bytes) -> None:
+        """A grant that the mediator sends before messages that are sealed to it (SPEC.md 4.4)."""
+        self._reader.add_grant(body)
 
     def no_record(self, mono: int, events: list[ev.Event]) -> None:
         """Something else than a record has come: what the last ones did not open is refused."""

@@ -7,7 +7,6 @@ acknowledgement, while the label's records are asked for. Sans-IO; what waits is
 from __future__ import annotations
 
 from sealmq.mqtt import Publish
-from sealmq_spec.envelope import get_m3
 
 _PACKETS = 64
 _BYTES = 1024 * 1024
@@ -31,18 +30,15 @@ class Missing:
     def __bool__(self) -> bool:
         return bool(self._waiting or self._answered)
 
-    def keeps(self, packet: Publish, own: int, mono: int) -> int:
-        """The label to wait for; 0 when the message is refused at once. own: the client's label,
-        whose roots no record brings.
-        """
-        label: int = get_m3(packet.payload)[3]
+    def keeps(self, packet: Publish, label: int, mono: int) -> bool:
+        """Whether the message waits for a record of this label; else it is refused at once."""
         crowded = self._count >= _PACKETS or self._bytes + len(packet.payload) > _BYTES
-        if label == own or crowded or mono < self._hopeless.get(label, 0):
-            return 0
+        if crowded or mono < self._hopeless.get(label, 0):
+            return False
         self._waiting.setdefault(label, []).append(packet)
         self._count += 1
         self._bytes += len(packet.payload)
-        return label
+        return True
 
     def asks(self, label: int) -> bool:
         """Whether the label has to be asked for."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sealmq.mqtt import build
 from sealmq_spec.errors import SealError, WrongEpoch
+from sealmq_spec.tlv import EMPTY
 
 from .boot import Boots
 from .core import Core
@@ -32,7 +33,7 @@ _NAMES_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class."""
+    """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class. block: TLV."""
 
     topic: str
     raw: bytes
@@ -41,6 +42,7 @@ class Draft:
     retain: bool
     kind: int
     life: int
+    block: bytes = field(default=EMPTY, repr=False)
 
 
 class Wanted(NamedTuple):
@@ -93,6 +95,7 @@ class Operations:
                         draft.kind,
                         draft.life,
                         mono_ms(),
+                        draft.block,
                     )
                     acked = acks.expect(ctr, draft.topic) if draft.qos else None
                     receipt = receipts.expect(ctr, draft.topic) if confirm is not None else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from sealmq_spec.const import TLV_FAMILIES
+from sealmq_spec.errors import Malformed
 from sealmq_spec.reader import Message as Opened
 
 
@@ -24,7 +26,7 @@ class Message:
     label, sender: names of the publisher's label and of the publisher, as the mediator tells them;
     "#" and the number where it does not. label_number, sender_number: what the message proves.
     age: seconds since it was published, by verified time; may be slightly negative. tlv: what
-    policy families added.
+    the site's policy families say of it, {type: value}, with bit 7 in critical types.
     """
 
     topic: str
@@ -97,6 +99,8 @@ class Options:
     connect_timeout: of one try; timeout: of an operation, `connect` with all its tries included.
     inbox_messages, inbox_bytes: what may wait unread before reading from the socket pauses.
     inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.
+    known_tlv: types of items, 32 to 127, that the application understands: a message with a
+    critical one of another type is refused.
     """
 
     client_id: str | None = None
@@ -109,3 +113,9 @@ class Options:
     inbox_messages: int = 1024
     inbox_bytes: int = 8 * 1024 * 1024
     inflight: int = 20
+    known_tlv: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind in self.known_tlv:
+            if not TLV_FAMILIES <= kind <= 127:
+                raise Malformed(f"known_tlv has {kind}; types that families use are 32 to 127")

@@ -29,14 +29,15 @@ def test_a_script_publishes_subscribes_and_reads() -> None:
             c.publish("machine/1/t", "21.5", qos=1)
             message = c.receive(within=20)
             assert (message.topic, message.payload) == ("machine/1/t", b"21.5")
-            c.publish("machine/2/t", b"22", qos=1)
+            c.publish("machine/2/t", b"22", qos=1, tlv={40: b"note"})
             assert next(c.messages(within=20)).topic == "machine/2/t"
             c.unsubscribe("machine/#")
             c.reserve("machine/1/t", ["service"])
             c.release("machine/1/t")
             c.presubscribe("panel", "machine/#", "service")
-            c.clear("machine/1/t", qos=1)
+            c.clear("machine/1/t", qos=1, tlv={41: b""})
         assert [p.topic for p in peer.published] == ["machine/1/t", "machine/2/t", "machine/1/t"]
+        assert [p.tlv for p in peer.published] == [{}, {40: b"note"}, {41: b""}]
         assert len(peer.commands) == 3
 
     script(work)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from client_peer import LABEL, OTHER, Peer, client_of, play, until
+from client_peer import OTHER, Peer, client_of, play, until
 from sealmq.client import Client, Options
 from sealmq.client.missing import Missing
 from sealmq.mqtt import Publish
-from sealmq_spec.envelope import put_m3
 from sealmq_spec.records import Roots
 
 ELSEWHERE = 99
@@ -98,20 +97,17 @@ def test_what_waits_comes_again_in_the_next_connection() -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    def packet(label: int, size: int = 100) -> Publish:
-        m3 = bytearray(size)
-        put_m3(m3, 0, 1, 0, 0, label, 1, 1, 1, 1)
-        return Publish("a", b"a", bytes(m3))
+    def packet(size: int = 100) -> Publish:
+        return Publish("a", b"a", bytes(size))
 
     missing = Missing()
-    assert missing.keeps(packet(LABEL), LABEL, 0) == 0
-    kept = [missing.keeps(packet(20 + n % 3), LABEL, 0) for n in range(100)]
-    assert sum(map(bool, kept)) == 64
+    kept = [missing.keeps(packet(), 20 + n % 3, 0) for n in range(100)]
+    assert sum(kept) == 64
     assert len(missing.everything()) == 64
-    large = [missing.keeps(packet(20, 300_000), LABEL, 0) for _ in range(5)]
-    assert sum(map(bool, large)) == 3
+    large = [missing.keeps(packet(300_000), 20, 0) for _ in range(5)]
+    assert sum(large) == 3
     missing.asked(20, 7)
     assert not missing.denied(8, 0)
     assert len(missing.denied(7, 0)) == 3
-    assert missing.keeps(packet(20), LABEL, 9_999) == 0
-    assert missing.keeps(packet(20), LABEL, 10_000) == 20
+    assert not missing.keeps(packet(), 20, 9_999)
+    assert missing.keeps(packet(), 20, 10_000)
