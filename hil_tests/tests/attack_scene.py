@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sealmq_spec.errors import Replay, SealError
 from sealmq_spec.reader import Reader
+from sealmq_spec.tlv import EMPTY
 
 from running_site import Site, free_port, until
 from wire import CONTROL, Cipher, RawClient, Wire, connect, mono, packet, publish, text
@@ -88,6 +89,8 @@ class Listener:
     def __init__(self, raw: RawClient, filt: str) -> None:
         self.raw = raw
         self.reader = Reader(raw.ident, Cipher)
+        # Of each message that opened: what families said of it.
+        self.items: list[dict[int, bytes]] = []
         raw.connect(keepalive=0)
         raw.subscribe(filt)
 
@@ -122,6 +125,7 @@ class Listener:
                 continue
             if message.payload == last:
                 return heard
+            self.items.append(message.tlv)
             heard.append((topic, message.payload, message.how))
 
 
@@ -263,9 +267,9 @@ def garbage(ctr: int, s1: int) -> bytes:
     return b"\x12\x10" + ctr.to_bytes(3, "big") + s1.to_bytes(4, "big") + os.urandom(90)
 
 
-def with_will(raw: RawClient, topic: bytes, payload: bytes) -> None:
+def with_will(raw: RawClient, topic: bytes, payload: bytes, tlv: bytes = EMPTY) -> None:
     """Connects with a will of QoS 1."""
-    will = raw.seal(topic, payload, flags=2, kind=WILL, life=255)
+    will = raw.seal(topic, payload, flags=2, kind=WILL, life=255, tlv=tlv)
     assert raw.connect(will=text(topic) + text(will), flags=WILL_FLAGS) == b"\0\0"
 
 

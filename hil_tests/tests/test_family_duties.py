@@ -25,13 +25,13 @@ import sealmq.families
 sealmq.families.__path__.append(str(Path(__file__).parent / "families"))
 """
 FAMILY = """\
-from sealmq.families.api import CutTlv, Family, PutTlv, SealTo, allow
+from sealmq.families.api import Family, PutTlv, SealTo, allow
 
 # By question: the client for whom it asks, and what for.
 ASKS = {
     "connect": ("m1-arm-operator", PutTlv(40, b"x")),
     "publish": ("m1-control-panel", SealTo(1, 5)),
-    "subscribe": ("m2-control-panel", CutTlv(40)),
+    "subscribe": ("m2-control-panel", PutTlv(40, b"x")),
     "deliver": ("m1-reader", PutTlv(40, b"x")),
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import HOWS, Ask, Question, Sub, Who
-from .duties import EXECUTED, CutTlv, Duties, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
+from .duties import EXECUTED, Duties, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
 from .facts import UnknownFact
 from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 
@@ -22,7 +22,6 @@ __all__ = [
     "NEVER",
     "Ask",
     "Change",
-    "CutTlv",
     "Dep",
     "Duties",
     "Duty",

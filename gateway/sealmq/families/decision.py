@@ -11,7 +11,6 @@ from sealmq_spec.const import MAX_TOPIC
 from .api import (
     FOREVER,
     NEVER,
-    CutTlv,
     Dep,
     Duty,
     Family,
@@ -141,8 +140,6 @@ def _can_be_done(duty: object, who: Who) -> bool:
             return 0 < len(topic.encode()) <= MAX_TOPIC
         case PutTlv(int(kind), bytes(value)):
             return _family_tlv(kind) and len(value) <= 255
-        case CutTlv(int(kind)):
-            return _family_tlv(kind)
         case Follow():
             return True
         case _:
@@ -161,8 +158,6 @@ def merge_duties(duties: list[Duty], more: tuple[Duty, ...]) -> None:
             continue
         for other in duties:
             if type(other) is not type(duty):
-                continue
-            if isinstance(duty, CutTlv):
                 continue
             if isinstance(duty, PutTlv) and isinstance(other, PutTlv) and duty.type != other.type:
                 continue

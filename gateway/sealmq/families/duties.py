@@ -30,20 +30,14 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class PutTlv:
-    """Put an item into the outgoing TLV block (SPEC.md 3.4); replaces one of the same type.
+    """Put an item into the TLV block of m3 (SPEC.md 3.4). Nothing of a publisher's items is there
+    unless a family puts it.
 
     `type` is 32 to 127, or 0xa0 to 0xff with the critical bit; `value` at most 255 bytes.
     """
 
     type: int
     value: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class CutTlv:
-    """Leave an item of the incoming TLV block out of the outgoing one."""
-
-    type: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +58,14 @@ class Follow:
     """
 
 
-Duty = LabelTopic | Rewrite | PutTlv | CutTlv | SealTo | Follow
+Duty = LabelTopic | Rewrite | PutTlv | SealTo | Follow
 
 Duties = Mapping[Question, frozenset[type[Duty]]]
 """Duties by the question that they answer."""
 
 EXECUTED: Duties = {
     "connect": frozenset(),
-    "publish": frozenset({LabelTopic, Rewrite, PutTlv, CutTlv}),
+    "publish": frozenset({LabelTopic, Rewrite, PutTlv}),
     "subscribe": frozenset({Rewrite, Follow}),
     "deliver": frozenset(),
 }

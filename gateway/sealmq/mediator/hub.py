@@ -24,7 +24,7 @@ from sealmq.order import Order
 from sealmq.plain import plain
 from sealmq.site.config import Config
 from sealmq.store import Store, StoreRecord
-from sealmq_spec.const import RECORD, TLV_FIRED, WINDOW_S
+from sealmq_spec.const import RECORD, WINDOW_S
 from sealmq_spec.errors import Unavailable
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
@@ -93,7 +93,7 @@ class Hub:
         # Done when rows of clients that are gone have been put right; commands wait for it.
         self.rewriting: asyncio.Future[None] | None = None
         self.kg: KgClient | None = None
-        self.known_tlv = (TLV_FIRED, *engine.tlvs)
+        self.known_tlv = tuple(engine.tlvs)
         self.engine_opens = engine.opens
         self.retained = Retained()
         self.retained_bytes = RetainedBytes(config.limits.retained_mib << 20)

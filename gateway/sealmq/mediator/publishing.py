@@ -12,13 +12,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from sealmq.broker.promises import check_publish
-from sealmq.families.api import CutTlv, PutTlv
+from sealmq.families.api import PutTlv
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Publish, build
 from sealmq.store import StoreUnavailable
 from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, QUEUED, U24
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
-from sealmq_spec.tlv import pack
+from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.topics import check_topic
 
 from .link import Sent
@@ -317,13 +317,10 @@ _EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
 
 
 def with_duties(opened: Opened, decision: Decision) -> bytes:
-    """TLV and m1 as they go into m3: the publisher's items, and what the families put or cut."""
-    if not decision.duties:
+    """TLV and m1 as they go into m3: the items that families put, and none of the publisher's, as
+    readers take an item for the mediator's word.
+    """
+    items = {duty.type: duty.value for duty in decision.duties if isinstance(duty, PutTlv)}
+    if not items and opened.start == len(EMPTY):
         return opened.body
-    items = dict(opened.tlv)
-    for duty in decision.duties:
-        if isinstance(duty, PutTlv):
-            items[duty.type] = duty.value
-        elif isinstance(duty, CutTlv):
-            items.pop(duty.type, None)
     return pack(sorted(items.items())) + opened.body[opened.start :]

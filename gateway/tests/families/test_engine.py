@@ -13,7 +13,6 @@ from sealmq.families.api import (
     FOREVER,
     NEVER,
     Ask,
-    CutTlv,
     Duties,
     Duty,
     Family,
@@ -99,11 +98,11 @@ def test_the_first_deny_wins_and_ends_the_question() -> None:
 
 
 def test_allows_are_merged() -> None:
-    one = yes(PutTlv(40, b"a"), CutTlv(41), until=9000, deps=(("one",), ("both",)))
-    two = yes(CutTlv(42), PutTlv(40, b"a"), until=8000, deps=(("both",),))
+    one = yes(PutTlv(40, b"a"), PutTlv(41, b""), until=9000, deps=(("one",), ("both",)))
+    two = yes(PutTlv(42, b""), PutTlv(40, b"a"), until=8000, deps=(("both",),))
     got = Site(FACTORY, Fake(one), Other(two)).publish(SENSOR, TOPIC)
     assert (got.allow, got.rule, got.family) == (True, "labels.publish.same-label", "labels")
-    assert got.duties == (PutTlv(40, b"a"), CutTlv(41), CutTlv(42))
+    assert got.duties == (PutTlv(40, b"a"), PutTlv(41, b""), PutTlv(42, b""))
     assert got.deps == (("topic", TOPIC), ("one",), ("both",))
     assert got.until == 8000
     assert not got.plain
@@ -170,19 +169,16 @@ class Novel:
         (PutTlv(0x81, b""), "publish"),
         (PutTlv(256, b""), "publish"),
         (PutTlv(40, bytes(256)), "publish"),
-        (CutTlv(1), "publish"),
         (LabelTopic("m1-ctrl"), "publish"),  # not a label of the client
         (LabelTopic("m1-temp"), "deliver"),
         (SealTo(1, 5), "publish"),
         (SealTo(1, 5), "deliver"),
         (PutTlv(40, b"a"), "deliver"),
-        (CutTlv(40), "deliver"),
         (Rewrite("x"), "deliver"),
         (PutTlv(40, b"a"), "connect"),
         (Rewrite(""), "publish"),
         (Rewrite("x" * 1025), "publish"),
         (Rewrite("x"), "connect"),
-        (CutTlv(40), "connect"),
     ],
 )
 def test_a_duty_that_cannot_be_done_denies(duty: Any, question: str) -> None:
@@ -202,7 +198,7 @@ def test_a_duty_that_the_family_has_not_declared_denies_and_is_a_fault(question:
 
 
 @pytest.mark.parametrize("question", EXECUTED)
-@pytest.mark.parametrize("duty", [LabelTopic, Rewrite, PutTlv, CutTlv, SealTo, Follow])
+@pytest.mark.parametrize("duty", [LabelTopic, Rewrite, PutTlv, SealTo, Follow])
 def test_a_family_that_asks_for_what_nobody_does_is_not_loaded(
     duty: type[Duty], question: Question
 ) -> None:
@@ -229,8 +225,8 @@ def test_duties_that_exclude_each_other_deny(one: Duty, two: Duty) -> None:
     assert site.publish(SENSOR, TOPIC).rule == "engine.duty-conflict"
 
 
-def test_two_tlvs_and_two_cuts_go_together() -> None:
-    duties = (PutTlv(40, b"a"), PutTlv(41, b"b"), CutTlv(42), CutTlv(43))
+def test_two_tlvs_go_together() -> None:
+    duties = (PutTlv(40, b"a"), PutTlv(41, b"b"))
     assert Site(FACTORY, Fake(yes(*duties))).publish(SENSOR, TOPIC).duties == duties
 
 
