@@ -92,8 +92,11 @@ def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, 
         raise Unsupported("suite %d in the proof" % (t[0] >> 4))
     if flags & ~(WANT_KG_TIME | FRESH_TOKENS):
         raise Unsupported("flags %d in the proof" % flags)
+    boot = t[5] << 16 | t[6]
     if not gen and (flags or conn or low):
         raise Malformed("gen 0 with flags %d, conn %d, low %d" % (flags, conn, low))
+    if gen and not (boot and conn):
+        raise Malformed("boot %d, conn %d: both count from 1" % (boot, conn))
     if flags & WANT_KG_TIME and conn != 1:
         raise Malformed("KG time asked for in CONNECT %d, only the first may" % conn)
     return (
@@ -101,7 +104,7 @@ def split_proof(password: bytes) -> "tuple[int, int, int, int, int, bytes, int, 
         flags,
         gen,
         t[3] << 16 | t[4],
-        t[5] << 16 | t[6],
+        boot,
         t[7],
         conn,
         low,

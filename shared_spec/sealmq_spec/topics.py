@@ -75,4 +75,6 @@ def split_token(filt: str) -> "tuple[bytes, bytes, str]":
     raw = unb64u(filt[start:end].encode())
     if len(raw) != 3 + TAG:
         raise Malformed("the token has %d bytes, not 19" % len(raw))
+    if raw[:3] == b"\0\0\0":
+        raise Malformed("a token with ctr 0; ctr counts from 1")
     return raw[:3], raw[3:], filt[end + 1 :]

@@ -70,6 +70,8 @@ def _connect(cases: Cases) -> None:
         what = "low covers tokens as well"
         good(f"{name}-fresh-tokens", what, c, 3, 9, connect_packet(c, 3, 9, 2), 2)
     good("both-flags", "both flags", client(), 1, 1, connect_packet(client(), 1, 1, 3), 3)
+    what = "low 0 is as good as 1: it refuses nothing"
+    good("low-0", what, client(), 1, 0, connect_packet(client(), 1, 0, 2), 2)
     c = client()
     packet = connect_packet(c, 0xFFFFFF, 0xFFFFFF, client_id=b"i" * 64)
     good(
@@ -154,6 +156,13 @@ def _password(cases: Cases) -> None:
         ("quarantine-fresh-tokens", "gen 0 and flag 1", proof_head(c, 0, 0, 2), "malformed"),
         ("quarantine-conn", "gen 0 and a conn", proof_head(c, 1, 0), "malformed"),
         ("quarantine-low", "gen 0 and a low", proof_head(c, 0, 1), "malformed"),
+        ("conn-0", "conn 0 in a session", proof_head(client(), 0, 1) + b"A" * 22, "malformed"),
+        (
+            "boot-0",
+            "boot 0 in a session",
+            proof_head(client().but(boot=0), 1, 1) + b"A" * 22,
+            "malformed",
+        ),
         ("kg-time-later", "KG time for conn 2", pair[0], "malformed"),
         ("kg-time-conn-0", "KG time for conn 0", pair[1], "malformed"),
     ):
@@ -196,6 +205,8 @@ def _tokens(cases: Cases) -> None:
     bad("other-suite", "under the other suite", {"suite": 2})
     raw = u(13, 3) + base64.urlsafe_b64decode(text[4:30] + b"==")[3:]
     bad("other-ctr", "another counter", {"text": (text[:4] + b64u(raw) + text[30:]).hex()})
+    zero = token(c, 0, filt, 1, 0)
+    bad("ctr-zero", "ctr 0", {"text": zero.hex()}, "malformed")
     bad("no-filter", "no filter behind it", {"text": text[:31].hex()}, "malformed")
     bad("no-token", "a plain filter", {"text": filt.hex()}, "malformed")
     bad("no-slash", "no / behind the token", {"text": (text[:30] + text[31:]).hex()}, "malformed")
