@@ -16,13 +16,21 @@ NOTE = pack([(40, b"rated: trusted"), (127, b"")])
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """The factory with no family that uses items."""
-    running = Site(tmp_path_factory.mktemp("items"))
-    running.up()
-    with scene(running) as made:
-        yield made
-    running.down()
+    made = Site(tmp_path_factory.mktemp("items"))
+    made.up()
+    with scene(made) as whole:
+        yield whole
+    made.down()
+
+
+@pytest.fixture
+def site(running: Scene) -> Scene:
+    """The same, with nothing left of the test before."""
+    running.heard()
+    running.listener.items.clear()
+    return running
 
 
 def test_no_item_that_a_publisher_sends_reaches_a_reader(site: Scene) -> None:
@@ -37,7 +45,6 @@ def test_no_item_that_a_publisher_sends_reaches_a_reader(site: Scene) -> None:
 
 def test_no_item_of_a_will_reaches_a_reader(site: Scene) -> None:
     raw = site.client("m1-temp-sensor")
-    site.listener.items.clear()
     with_will(raw, TOPIC, b"gone", tlv=NOTE)
     site.cut(raw)
     heard: list[bytes] = []
