@@ -88,13 +88,15 @@ def board(app: "dict[str, Any]", dog: "Any") -> "Any":
         from sealmq_device.wlan import Wlan
 
         class Shown(Wlan):
+            was_up = False
+
             # Says once what address it has.
             def up(self) -> bool:
-                before = self._up
-                now = Wlan.up(self)
-                if now and not before:
+                before = self.was_up
+                self.was_up = Wlan.up(self)
+                if self.was_up and not before:
                     say("wifi up ip=" + self.wlan.ifconfig()[0])
-                return now
+                return self.was_up
 
         known = json.loads(wifi)
         wlan = Shown(known["ssid"], known["key"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from pathlib import Path
@@ -125,6 +126,17 @@ def test_it_can_be_made_again_byte_for_byte(built: Path, tmp_path: Path) -> None
     files = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*.mpy*"))
     assert len(files) > 10
     assert [p for p in files if (tmp_path / p).read_bytes() != (built / p).read_bytes()] == []
+
+
+def test_a_board_program_reaches_no_private_attribute() -> None:
+    """What ships has other names for those."""
+    for path in sorted((build_mpy.ROOT / "firmware" / "board").glob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        own = {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+        attributes = [n for n in nodes if isinstance(n, ast.Attribute)]
+        own |= {n.attr for n in attributes if isinstance(n.ctx, ast.Store)}
+        private = {n.attr for n in attributes if n.attr[0] == "_" and n.attr[1] != "_"}
+        assert private - own == set(), path.name
 
 
 @both
