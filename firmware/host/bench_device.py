@@ -11,6 +11,7 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -61,20 +62,24 @@ class Progress:
         self._lock = threading.Lock()
         self._start = time.monotonic()
         self._live = sys.stderr.isatty()
+        self._show("compiling")
 
     def done(self, what: str) -> None:
         with self._lock:
             self._done += 1
-            step = max(1, self._total // 10)
-            seconds = time.monotonic() - self._start
-            line = f"bench: {self._done} of {self._total}, {seconds:.0f} s: {what}"
-            if self._live:
-                full = _WIDTH * self._done // self._total
-                bar = f"[{'#' * full}{'.' * (_WIDTH - full)}]"
-                end = "\n" if self._done == self._total else ""
-                print(f"\r{f'{bar} {line}':<110.110}", end=end, file=sys.stderr, flush=True)
-            elif self._done % step == 0 or self._done == self._total:
-                print(line, file=sys.stderr, flush=True)
+            self._show(what)
+
+    def _show(self, what: str) -> None:
+        seconds = time.monotonic() - self._start
+        line = f"bench: {self._done} of {self._total}, {seconds:.0f} s: {what}"
+        last = self._done == self._total
+        if self._live:
+            full = _WIDTH * self._done // self._total
+            bar = f"[{'#' * full}{'.' * (_WIDTH - full)}] {line}"
+            room = shutil.get_terminal_size().columns - 1
+            print(f"\r{bar[:room]:<{room}}", end="\n" * last, file=sys.stderr, flush=True)
+        elif last or self._done % max(1, self._total // 10) == 0:
+            print(line, file=sys.stderr, flush=True)
 
 
 def measure(
