@@ -214,7 +214,7 @@ class Fuzz(Target):
             peer.down(draw.chunk())
         elif sends == 2:
             topic = draw.pick(reader.TOPICS)
-            m3 = self._messages.message(draw, topic, reader.NOW)
+            m3 = self._messages.message(draw, topic, reader.NOW, reader.link_key(c.session))
             flags = draw.number() % 8
             qos = min(flags >> 1, 2)
             peer.wire.ready += build.publish(topic, m3, qos, flags & 1 == 1, False, 7 if qos else 0)

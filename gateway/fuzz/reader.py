@@ -1,4 +1,5 @@
-"""The reader's state machine: messages, records and manifests in any order, well sealed or not.
+"""The reader's state machine: messages to a label, a link or a grant, records, manifests and grants
+in any order, well sealed or not.
 
 The harness has all keys, so an input decides what is inside good seals. Nothing but SealError comes
 out. What nobody sealed leaves no trace at all, and what is sealed but refused none but in caches,
@@ -11,17 +12,28 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from sealmq.aead import Aead, make
-from sealmq_spec import envelope, keys, records
-from sealmq_spec.const import M1_HEAD, M3_HEAD, REF_LABEL, TAG
+from sealmq_spec import delivery, envelope, keys, records
+from sealmq_spec.const import (
+    M1_HEAD,
+    M3_HEAD,
+    REF_GRANT,
+    REF_LABEL,
+    REF_LINK,
+    TAG,
+    TLV_LABEL,
+    USE_DELIVERY,
+)
 from sealmq_spec.errors import SealError
 from sealmq_spec.reader import Reader
 from sealmq_spec.records import Roots
+from sealmq_spec.session import Session
 
 from .packets import KEY, SALT, SITE, client
 from .target import Draw, Finding, Target
 
 NOW = 1_800_000_000
 LIMIT = 4
+GRANTS = 64
 TOPICS = b"a/b", b"c", "tü".encode()
 _PLAIN = frozenset((int, bytes, str, bool, type(None)))
 # Caches of ciphers and associated data say nothing about what was seen, so a refused packet may
@@ -33,6 +45,27 @@ def roots(label: int, epoch: int) -> Roots:
     """The key generator's, fixed."""
     seed = bytes((label, epoch))
     return Roots(label, epoch, 1, (seed + KEY)[:32], (seed + KEY[::-1])[:32])
+
+
+def link_key(session: Session) -> bytes:
+    """Of what is sealed to this client."""
+    i = session.ident
+    return keys.link_key(SITE, USE_DELIVERY, 1, i.mediator, session.boot, session.salt, i.km)
+
+
+def secret(number: int, epoch: int) -> bytes:
+    """G of a grant, fixed."""
+    return (b"G" + bytes((number & 255, epoch & 255)) + KEY)[:32]
+
+
+def grant(draw: Draw) -> bytes:
+    """Op 8, behind op, as the input says."""
+    number, epoch = draw.number() % 4, draw.number() % 4
+    if draw.number() % 8 == 0:
+        number = draw.number()  # of grants without end
+    suite, until = draw.pick((1, 1, 1, 2, 5)), draw.pick((0, 0, NOW, NOW + 200))
+    g = secret(number, epoch if draw.number() % 8 else 0)
+    return delivery.grant(number, epoch, suite, until, g)[1:] + bytes(draw.number() % 8 == 0)
 
 
 def frozen(value: Any) -> Any:
@@ -75,12 +108,15 @@ class Fuzz(Target):
         ident = client()
         ident.own = roots(16, 2)
         reader = Reader(ident, self._make, LIMIT)
+        reader.session = session = Session(client(), self._make, 3, SALT)
         sent: list[tuple[bytes, bytes]] = []
         now = NOW
         for _ in range(12):
             if not draw.more():
                 break
             step = draw.number() % 8
+            # Grants go with their connection, at the latest when one is looked for.
+            reader._delivered()._held(session, 0)
             if step == 0:
                 now += draw.number(2) - 300
             elif step == 1:
@@ -89,16 +125,27 @@ class Fuzz(Target):
                 reader.reset()
             elif step == 2 and sent:
                 self._open(reader, *draw.pick(sent), now)
+            elif step == 7:
+                if draw.number() % 4 == 0:
+                    session.begin_connect(False)
+                    reader._delivered()._held(session, 0)
+                body = grant(draw) if draw.number() % 8 else draw.chunk()
+                self._guarded(reader, lambda body=body: reader.add_grant(body), ())
             elif step in (3, 4):
                 record = self._record(draw) if step == 3 else draw.chunk()
                 self._guarded(reader, lambda record=record: reader.add(record), ())
             else:
                 topic = draw.pick(TOPICS)
-                packet = self.message(draw, topic, now) if step != 5 else b"\x13" + draw.chunk()
+                if step == 5:
+                    packet = b"\x13" + draw.chunk()
+                else:
+                    packet = self.message(draw, topic, now, link_key(session))
                 sent.append((topic, packet))
                 self._forge(reader, topic, packet, now)
                 self._open(reader, topic, packet, now)
-        self._check_caches(reader)
+        self._check_caches(reader, session)
+        if len(reader._delivered()._grants) > GRANTS:
+            raise Finding("grants without end")
         for name, table in vars(reader).items():
             for part in (table, *getattr(table, "__dict__", {}).values()):
                 if isinstance(part, dict) and len(part) > LIMIT + 1:
@@ -135,9 +182,17 @@ class Fuzz(Target):
             if seen() != before:
                 raise Finding("a refused packet has left a trace") from None
 
-    def _check_caches(self, reader: Reader) -> None:
+    def _check_caches(self, reader: Reader, session: Session) -> None:
         """Whoever left it there, a cache holds nothing but what its key stands for."""
         for (label, epoch, inst), cipher in reader._outer.items():
+            if isinstance(label, bytes):  # a grant's G
+                suite = self._made[id(cipher)][1]
+                key = keys.grant_key(SITE, suite, label[1], epoch, inst, label)
+                self._check_cipher(cipher, suite, key)
+                continue
+            if isinstance(epoch, bytes):  # a link's boot, salt and root
+                self._check_cipher(cipher, 1, link_key(session))
+                continue
             own = reader._roots[label, epoch]
             ek = keys.topic_key(SITE, own.suite, label, epoch, own.r)
             key = keys.outer_key(SITE, own.suite, label, epoch, inst, ek)
@@ -171,8 +226,9 @@ class Fuzz(Target):
             return records.make_manifest(make, SITE, source, kseq, end, order)
         return records.make_record(make, SITE, source, target, SALT, SALT, kseq, end, order)
 
-    def message(self, draw: Draw, topic: bytes, now: int) -> bytes:
-        """Well sealed outside and inside; header fields are what the input says."""
+    def message(self, draw: Draw, topic: bytes, now: int, link: bytes) -> bytes:
+        """Well sealed outside and inside; header fields are what the input says. link: the key of
+        the reader's link."""
         label = roots(draw.pick((16, 16, 17, 18)), draw.number() % 5)
         inner = roots(label.label, draw.number() % 5)
         flags, how = draw.number(), draw.number() % 4
@@ -200,11 +256,23 @@ class Fuzz(Target):
         nonce = envelope.nonce_m1(m1, 0)
         tail = envelope.tail_m1(SITE, label.label, topic)
         envelope.seal_at(make(1, key), nonce, m1, 0, M1_HEAD, len(plain), tail)
-        m3 = bytearray(M3_HEAD) + block + m1 + bytes(TAG)
         suite = draw.pick((1, 1, 1, 5))
-        envelope.put_m3(m3, 0, suite, REF_LABEL, how, label.label, label.epoch, 9, s2, 1)
-        ek = keys.topic_key(SITE, 1, label.label, label.epoch, label.r)
-        outer = make(1, keys.outer_key(SITE, 1, label.label, label.epoch, 9, ek))
+        ref = draw.pick((REF_LABEL, REF_LABEL, REF_LINK, REF_GRANT, 3))
+        number, epoch = label.label, label.epoch
+        if ref != REF_LABEL:
+            number, epoch = draw.number() % 8, draw.number() % 4
+            if draw.number() % 8 and block[:1] < b"\x70":
+                item = bytes((TLV_LABEL | 0x80, 3)) + keys.u24(label.label)
+                block = bytes((block[0] + len(item),)) + item + block[1:] if block else b""
+        if ref == REF_GRANT:
+            outer = make(1, keys.grant_key(SITE, 1, number, epoch, 9, secret(number, epoch)))
+        elif ref == REF_LABEL:
+            ek = keys.topic_key(SITE, 1, number, epoch, label.r)
+            outer = make(1, keys.outer_key(SITE, 1, number, epoch, 9, ek))
+        else:
+            outer = make(1, link)
+        m3 = bytearray(M3_HEAD) + block + m1 + bytes(TAG)
+        envelope.put_m3(m3, 0, suite, ref, how, number, epoch, 9, s2, 1)
         inside = len(m3) - M3_HEAD - TAG
         tail = envelope.tail_m3(SITE, topic)
         envelope.seal_at(outer, envelope.nonce_m3(m3), m3, 0, M3_HEAD, inside, tail)
@@ -218,15 +286,25 @@ class Fuzz(Target):
         yield _derivation(suite=3) + sample(label=2, suite=3)
         for flags, how, block in ((1, 1, 0), (10, 2, 2), (1, 3, 0)):
             yield sample(flags=flags, how=how, block=block) + b"\x02\0"
+        to_link, to_grant = sample(ref=2) + b"\x07\0\1", sample(ref=3) + b"\1\2\1"
+        given, newer = b"\x07\1\1\1\2\1\0\0\1\1", b"\x07\1\1\1\3\1\0\0\1\1"
+        yield to_link + b"\x02\0" + sample(label=2, ref=2) + b"\x07\0\1"
+        yield to_grant + given + to_grant + newer + to_grant
+        yield given + to_grant + b"\x07\0" + given[2:] + to_grant
 
 
-def sample(label: int = 0, flags: int = 0, how: int = 0, block: int = 0, suite: int = 0) -> bytes:
-    """The bytes that make `message` a good one, of epoch 2 and now."""
+def sample(
+    label: int = 0, flags: int = 0, how: int = 0, block: int = 0, suite: int = 0, ref: int = 0
+) -> bytes:
+    """The bytes that make `message` a good one, of epoch 2 and now.
+
+    ref 2: to a link, 3: to a grant; a number, an epoch and a 1 follow then.
+    """
     time = b"" if flags & 8 else b"\x80\0"
     return (
         bytes((6, 0, label, 2, 2, flags, how, 3, 1))
         + time
-        + bytes((1, 128, block, 1, 120, 0, suite))
+        + bytes((1, 128, block, 1, 120, 0, suite, ref))
     )
 
 

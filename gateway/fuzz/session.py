@@ -13,6 +13,7 @@ from sealmq.aead import make
 from sealmq_spec import control, keys, provision
 from sealmq_spec.const import (
     OP_EPOCH,
+    OP_GRANT,
     OP_NOTICE,
     OP_RECEIPT,
     OP_RECORD,
@@ -110,6 +111,7 @@ class Fuzz(Target):
             bytes((OP_EPOCH,)) + keys.u24(16) + keys.u24(3) + bytes(8),
             bytes((OP_TIME,)) + _NC + (1_800_000_000_000).to_bytes(6, "big") + b"\0",
             bytes((OP_RECORD,)) + bytes(130),
+            bytes((OP_GRANT,)) + bytes(43),
             bytes((OP_WELCOME, OP_RECEIPT, OP_NOTICE)),
         ]
         begin = b"\0\x01"
