@@ -16,6 +16,7 @@ FILTER = "machine/1/temperature"
 SUBACK, REFUSED = (0x90, b"\0\x07\0"), (0x90, b"\0\x07\x80")
 UNSUBACK = (0xB0, b"\0\x08")
 UNAUTHENTIC, REPLAY = 2, 4
+SUBSCRIBED = 2  # what a notice is about
 
 
 @pytest.fixture
@@ -55,6 +56,21 @@ def test_a_token_behind_its_unsubscribe(evil: EvilScene, raw: RawClient) -> None
     assert _subscribe(raw, first) == REFUSED
     assert [n[2] for n in notices(raw)] == [REPLAY]
     assert _at_broker(evil, raw, 0x80) == before
+
+
+def test_an_older_token_is_refused_and_changes_nothing(evil: EvilScene, raw: RawClient) -> None:
+    """Genuine as it is: the newest one of the filter stays that, and counts again."""
+    elsewhere = raw.session.token("machine/1/arm/height")[0]
+    older, newest = (raw.session.token(FILTER)[0] for _ in range(2))
+    assert _subscribe(raw, newest) == SUBACK
+    assert notices(raw) == []
+    for _ in range(2):
+        assert _subscribe(raw, older) == REFUSED
+        assert [n[:3] for n in notices(raw)] == [(SUBSCRIBED, 0, REPLAY)]
+        assert _subscribe(raw, newest) == SUBACK
+    # Another filter's token may have a counter below.
+    assert _subscribe(raw, elsewhere) == SUBACK
+    assert notices(raw) == []
 
 
 def test_an_unsubscribe_of_before(evil: EvilScene, raw: RawClient) -> None:
