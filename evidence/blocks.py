@@ -39,7 +39,7 @@ _SETS = (
     ("sensor-chacha", "as `sensor`, where label and link have ChaCha20-Poly1305"),
     ("everything", "does all of it, ChaCha20-Poly1305 too"),
 )
-_ARCHS = ("xtensawin", "rv32imc")
+_ARCHS = ("xtensawin", "rv32imc", "armv6m")
 # Of the paper's Table 5: its lines, its columns, and the payloads of ours.
 _COMPARED = ("TLS > plain", "ours > plain", "TLS > ours")
 _STAGES = ("connect", "subscribe", "receive", "publish", "overall")

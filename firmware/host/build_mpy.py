@@ -26,8 +26,9 @@ from mpy_source import read
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "firmware"
 UMQTT = ROOT / "build" / "micropython" / "lib" / "umqtt" / "simple.py"
-# ESP32, S2 and S3; C3, C6 and other RISC-V; the interpreters of this host, 64 and 32 bits.
-BOARDS = ("xtensawin", "rv32imc")
+# ESP32, S2 and S3; C3, C6 and other RISC-V; RP2040 and other Cortex-M. Then the
+# interpreters of this host, 64 and 32 bits.
+BOARDS = ("xtensawin", "rv32imc", "armv6m")
 HOSTS = ("x64", "x86")
 # What a waking board runs, a line each. tests/wake_path.py prints it.
 WAKE = Path(__file__).with_name("wake.txt")

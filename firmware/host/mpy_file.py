@@ -32,7 +32,7 @@ class MpyError(Exception):
 
 
 def check(path: Path, arch: str, name: str = "") -> None:
-    """Raises MpyError unless MicroPython 1.23 to 1.27 on `arch` takes the file `path`."""
+    """Raises MpyError unless MicroPython 1.23 to 1.29 on `arch` takes the file `path`."""
     name = name or str(path)
     try:
         head = path.read_bytes()

@@ -6,6 +6,8 @@ from hashlib import sha256
 
 from micropython import const
 
+from sealmq_spec.errors import Unsupported
+
 _TYPING = False
 if _TYPING:
     from typing import Any
@@ -29,6 +31,11 @@ _U24 = const(0xFFFFFF)
 class Rtc:
     # memory: has memory() and memory(bytes), as machine.RTC. secret: the client's, as text.
     def __init__(self, memory: "Any", secret: str) -> None:
+        if not hasattr(memory, "memory"):
+            # An RP2040's, say.
+            raise Unsupported(
+                "this chip's RTC has no memory(), which a Sleeper needs; Living stays awake"
+            )
         self._memory = memory
         self._secret = sha256(b"rtc1" + secret.encode()).digest()
         self._raw = bytearray(_BODY)

@@ -14,8 +14,8 @@ import pytest
 
 from real_micropython import ROOT
 
-# ESP32 and ESP32-S3; ESP32-C3 and C6.
-ARCHITECTURES = ("xtensawin", "rv32imc")
+# ESP32 and ESP32-S3; ESP32-C3 and C6; RP2040.
+ARCHITECTURES = ("xtensawin", "rv32imc", "armv6m")
 
 
 def compile_for(arch: str, source: Path, folder: Path) -> str:

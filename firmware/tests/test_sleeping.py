@@ -312,3 +312,23 @@ def test_a_board_that_was_rotated_out_sleeps_on(interpreter: str, tmp_path: Path
         script = (ONE % 0).replace("sleeper()", "sleeper(budget=50)")
         script += "say(type(s.error).__name__, s.rtc.failures)\n"
         assert wake(b, interpreter, script) == ["asleep 300000", "Denied 1"]
+
+
+@every
+def test_a_board_whose_rtc_keeps_nothing_is_told_what_is_missing(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """An RP2040's, say."""
+    with board(tmp_path) as b:
+        script = """
+class board:
+    class RTC:
+        pass
+try:
+    sleeper()
+except errors.Unsupported as error:
+    say(error)
+"""
+        assert wake(b, interpreter, script) == [
+            "this chip's RTC has no memory(), which a Sleeper needs; Living stays awake"
+        ]

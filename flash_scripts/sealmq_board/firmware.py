@@ -16,6 +16,12 @@ from .chips import PARTITION_TABLE, SECTOR, Chip, with_image_id
 from .errors import BoardError
 
 _MAGIC = 0xE9
+_UF2 = b"UF2\n"
+# How a board with a drive of its own gets MicroPython.
+PICO = (
+    "a Raspberry Pi Pico W is not flashed from here: hold BOOTSEL while you plug it in, copy "
+    "MicroPython's .uf2 to the drive RPI-RP2, then `sealmq board provision`"
+)
 _HEADER, _SEGMENT = 24, 8
 _ENTRY = 32
 _ENTRY_MAGIC, _MD5_MAGIC = b"\xaa\x50", b"\xeb\xeb"
@@ -73,6 +79,8 @@ def checked(raw: bytes, chip: Chip) -> Firmware:
     """The parts of a firmware file. BoardError: not whole, not for this chip, too old."""
     if len(raw) > _LARGEST:
         raise BoardError(f"the firmware has {len(raw):,} bytes", f"at most {_LARGEST:,}")
+    if raw.startswith(_UF2):
+        raise BoardError("the firmware is a .uf2, which esptool does not write", hint=PICO)
     _check_header(raw, 0, chip, "the firmware")
     at = PARTITION_TABLE - chip.boot_offset
     partitions = _table(raw[at : at + _TABLE_SIZE])
@@ -151,7 +159,7 @@ def _check_header(raw: bytes, at: int, chip: Chip, what: str) -> int:
         raise BoardError(
             f"{what} is no image for an {chip.title}: it does not begin with 0xE9",
             _GENERIC,
-            hint="a .uf2 or an archive is no image; the chip is set by `build --chip`",
+            hint="an archive is no image; the chip is set by `build --chip`",
         )
     number: int = struct.unpack_from("<H", raw, at + 12)[0]
     if number != chip.image_id:

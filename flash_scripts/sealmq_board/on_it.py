@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any, NamedTuple
 
 from .errors import BoardError
+from .firmware import PICO
 from .mpremote_run import Answer, Copy, Run, first, work
 from .ports import Port
 
 # sys.implementation._mpy: the version of .mpy files, their native code's, and its architecture.
 _MPY_VERSION = 6
 _MPY_NATIVE = 3
-_ARCHS = {1: "x86", 2: "x64", 10: "xtensawin", 11: "rv32imc"}
+_ARCHS = {1: "x86", 2: "x64", 4: "armv6m", 10: "xtensawin", 11: "rv32imc"}
+# Cortex-M of a later kind runs what an RP2040's runs.
+_ARCHS |= dict.fromkeys(range(5, 9), "armv6m")
+_RP2040 = 4
+# Before it, MicroPython's own compiler for this processor makes no long jumps, which code of the
+# client's size takes.
+_RP2040_OLDEST = (1, 26)
 
 
 class OnIt(NamedTuple):
@@ -41,6 +49,11 @@ class OnIt(NamedTuple):
         return str(self.client.get("name") or f"client {self.client.get('client')}")
 
     @property
+    def _anew(self) -> str:
+        """How this board gets another MicroPython."""
+        return PICO if self.about.get("platform") == "rp2" else "sealmq board flash"
+
+    @property
     def arch(self) -> str:
         """Of native code. BoardError: none that the client's files are made for."""
         mpy = int(self.about.get("mpy") or 0)
@@ -50,12 +63,19 @@ class OnIt(NamedTuple):
             raise BoardError(
                 f"{self.name}: MicroPython {version_there} does not take our .mpy files "
                 f"(version {version}.{native}, not {_MPY_VERSION}.{_MPY_NATIVE})",
-                hint="MicroPython 1.23 to 1.27: sealmq board flash",
+                hint=f"MicroPython 1.24 to 1.29: {self._anew}",
             )
         if number not in _ARCHS:
             raise BoardError(
                 f"{self.name}: no client for its native code (architecture {number})",
-                "ESP32, S2, S3, C3 or C6",
+                "ESP32, S2, S3, C3, C6 or Pico W",
+            )
+        release = tuple(int(n) for n in re.findall(r"\d+", str(version_there))[:2])
+        if number == _RP2040 and release < _RP2040_OLDEST:
+            raise BoardError(
+                f"{self.name}: MicroPython {version_there} on an RP2040",
+                "1.26 or later",
+                hint=self._anew,
             )
         return _ARCHS[number]
 

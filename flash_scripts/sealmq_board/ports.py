@@ -58,11 +58,13 @@ def found() -> list[Found]:
     return sorted(boards)
 
 
-# Espressif's own USB tells the chip, or that it is one of several; a bridge chip tells nothing.
+# A chip's own USB tells the chip, or that it is one of several; a bridge chip tells nothing.
 def _chip(vid: int, pid: int) -> str:
-    if vid != 0x303A:
-        return ""
-    return {0x0002: "esp32s2", 0x1001: "esp32s3, c3 or c6"}.get(pid, "")
+    return {
+        (0x303A, 0x0002): "esp32s2",
+        (0x303A, 0x1001): "esp32s3, c3 or c6",
+        (0x2E8A, 0x0005): "rp2040 or rp2350, with MicroPython",
+    }.get((vid, pid), "")
 
 
 def add_selectors(parser: argparse.ArgumentParser, several: str = "") -> None:

@@ -159,7 +159,7 @@ def test_another_chip_is_named() -> None:
     ("raw", "text"),
     [
         (b"", "does not begin with 0xE9"),
-        (b"UF2\n" * 400, "does not begin with 0xE9"),
+        (b"UF2\n" * 400, "a .uf2, which esptool does not write"),
         (image(ESP32, b"app" * 40000), "no partition table at 0x8000"),  # .app-bin
         (whole(ESP32)[:0x6000], "no partition table"),
         (whole(ESP32)[:0x7100], "ends before its program"),
@@ -223,3 +223,9 @@ def test_what_is_written_and_in_which_order(tmp_path: Path) -> None:
     assert len(parts[2].content) == 6 * MIB
     assert littlefs.contents(parts[2].content) == littlefs.contents(taken.vfs)
     assert parts[3].content == taken.nvs
+
+
+def test_a_uf2_is_refused_with_how_it_gets_onto_its_board() -> None:
+    with pytest.raises(BoardError, match=r"\.uf2") as caught:
+        firmware.checked(b"UF2\n" + bytes(508), CHIPS["esp32"])
+    assert "BOOTSEL" in str(caught.value.hint)

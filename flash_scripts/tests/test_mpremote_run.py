@@ -245,3 +245,28 @@ def test_a_script_is_what_both_languages_read() -> None:
 def test_a_copy_names_no_file_of_this_host_on_the_board() -> None:
     step = Copy({"/main.py.new": b"x"})
     assert list(step.files) == ["/main.py.new"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "version", "wrong"),
+    [
+        (4, "1.25.0", "MicroPython 1.25.0 on an RP2040; 1.26 or later"),
+        (4, "1.26.0", "armv6m"),
+        (7, "1.25.0", "armv6m"),
+        (9, "1.27.0", "no client for its native code (architecture 9)"),
+    ],
+)
+def test_a_pico_w_gets_files_for_its_processor(
+    architecture: int, version: str, wrong: str, fake: Fake
+) -> None:
+    """From the version of MicroPython on whose compiler can make them; other Cortex-M from any."""
+    mpy = architecture << 10 | 3 << 8 | 6
+    look = LOOK.replace("mpy=2822", f"mpy={mpy}").replace('"esp32"', '"rp2"')
+    look = look.replace("1.25.0", version)
+    words = ("--enrolment", fake.enrolment, "--topic", "x/y", "--files", fake.folder / "none")
+    running = fake.start(look, "provision", "--port", fake.port, *words)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert wrong in said
+    if "1.26 or later" in wrong:
+        assert "hold BOOTSEL while you plug it in" in said
