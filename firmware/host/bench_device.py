@@ -20,10 +20,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from subprocess import SubprocessError
 
-from bench_measures import MEASURES, SETS, SIZES, Task, tasks
-from bench_noise import VARIANT as NOISE
+from bench_measures import MEASURES, SETS, SIZES, WHO, Task, tasks
 from bench_rows import Row, stamped, updated
-from bench_runs import IN_SOFTWARE, VARIANTS, BenchError, rig
+from bench_runs import IN_SOFTWARE, BenchError, rig
 from bench_table import missed, table
 from build_mpy import ROOT
 from count import CountError
@@ -125,7 +124,7 @@ def main(
     )
     for name, choices, kind in (
         ("measure", MEASURES, str),
-        ("variant", (*VARIANTS, NOISE, *SETS, "sealmq"), str),
+        ("variant", WHO, str),
         ("size", SIZES, int),
     ):
         parser.add_argument(

@@ -8,6 +8,7 @@ import sys
 from hashlib import sha256
 
 import ffi
+from cryptolib import aes
 
 from sealmq_device.aead import CCM, make
 
@@ -49,6 +50,18 @@ def part_aead(n: int, buf: bytearray) -> None:
     size = len(buf) - 16
     for _ in range(n):
         seal(nonce, aad, buf, 0, size)
+
+
+def part_cbc(n: int, buf: bytearray) -> None:
+    encrypt = aes(bytes(32), 2, bytes(16)).encrypt
+    for _ in range(n):
+        encrypt(buf, buf)
+
+
+def part_ecb(n: int, buf: bytearray) -> None:
+    encrypt = aes(bytes(32), 1).encrypt
+    for _ in range(n):
+        encrypt(buf, buf)
 
 
 def part_socket(n: int, buf: bytearray) -> None:
@@ -100,6 +113,8 @@ def main(what: str, size: int, n: int) -> None:
         "part_sha256": part_sha256,
         "part_aead_key": part_aead_key,
         "part_aead": part_aead,
+        "part_cbc": part_cbc,
+        "part_ecb": part_ecb,
         "part_socket": part_socket,
         "part_write": part_write,
         "part_read": part_read,

@@ -160,6 +160,17 @@ def test_the_table_shows_figures_bars_and_the_papers_table() -> None:
     assert value(rows(), "connect", "tls13-rsa") is None
 
 
+def test_what_the_blocks_alone_cost_is_reckoned_of_a_block_s_price() -> None:
+    made = [
+        row("aes_blocks_publish", "sealmq-ccm", 64, 33, "blocks", 1),
+        row("aes_blocks_publish", "tls13-ecdsa", 64, 13, "blocks", 1),
+        row("part_cbc", "micropython-software", 1024, 64_000, "instructions", 1),
+    ]
+    assert "blocks alone" not in table(made)
+    made.append(row("part_ecb", "micropython-software", 1024, 32_000, "instructions", 1))
+    assert "| publish | sealmq-ccm-software | 24,750 |" in " ".join(table(made).split())
+
+
 def test_tls_counts_only_as_1_3_with_a_verified_chain() -> None:
     assert check_tls(f"{SUITE} TLSv1.3 True\n") == {"suite": SUITE, "verified": True}
     for said in (f"{SUITE} TLSv1.2 True\n", f"{SUITE} TLSv1.3 False\n", ""):
