@@ -116,7 +116,7 @@ class Fuzz(Target):
                 break
             step = draw.number() % 8
             # Grants go with their connection, at the latest when one is looked for.
-            reader._delivered()._held(session, 0)
+            reader._delivered()._held(session, reader._outer, 0)
             if step == 0:
                 now += draw.number(2) - 300
             elif step == 1:
@@ -128,7 +128,7 @@ class Fuzz(Target):
             elif step == 7:
                 if draw.number() % 4 == 0:
                     session.begin_connect(False)
-                    reader._delivered()._held(session, 0)
+                    reader._delivered()._held(session, reader._outer, 0)
                 body = grant(draw) if draw.number() % 8 else draw.chunk()
                 self._guarded(reader, lambda body=body: reader.add_grant(body), ())
             elif step in (3, 4):
@@ -185,13 +185,13 @@ class Fuzz(Target):
     def _check_caches(self, reader: Reader, session: Session) -> None:
         """Whoever left it there, a cache holds nothing but what its key stands for."""
         for (label, epoch, inst), cipher in reader._outer.items():
+            if isinstance(inst, bytes):  # a link's root, boot and salt
+                self._check_cipher(cipher, 1, link_key(session))
+                continue
             if isinstance(label, bytes):  # a grant's G
                 suite = self._made[id(cipher)][1]
                 key = keys.grant_key(SITE, suite, label[1], epoch, inst, label)
                 self._check_cipher(cipher, suite, key)
-                continue
-            if isinstance(epoch, bytes):  # a link's boot, salt and root
-                self._check_cipher(cipher, 1, link_key(session))
                 continue
             own = reader._roots[label, epoch]
             ek = keys.topic_key(SITE, own.suite, label, epoch, own.r)

@@ -56,19 +56,23 @@ class Deliveries:
         # number, epoch, suite, until, G; in the order in which they came.
         self._grants: "list[Held]" = []
 
-    # Grants end with their connection.
-    def _held(self, session: "Session", number: int) -> "Held | None":
+    # Grants end with their connection, and so does what was made of them. ciphers: a reader's, of
+    # labels by numbers, of these by a key first.
+    def _held(self, session: "Session", ciphers: "dict[Any, Any]", number: int) -> "Held | None":
         of = session.salt, session.conn
         if of != self._of:
             self._of = of
             self._grants = []
+            for key in list(ciphers):
+                if isinstance(key[0], bytes):
+                    del ciphers[key]
         for held in self._grants:
             if held[0] == number:
                 return held
         return None
 
     # What op 8 brings, behind op. Refusals raise and change nothing.
-    def add(self, session: "Session", body: bytes) -> None:
+    def add(self, session: "Session", ciphers: "dict[Any, Any]", body: bytes) -> None:
         if len(body) != _GRANT_LEN:
             raise Malformed("grant: %d bytes" % len(body))
         number, epoch = int.from_bytes(body[:3], "big"), int.from_bytes(body[3:6], "big")
@@ -76,7 +80,7 @@ class Deliveries:
         _check_numbers(number, epoch)
         if suite != CCM and suite != CHACHA:
             raise Unsupported("grant: suite %d" % suite)
-        held = self._held(session, number)
+        held = self._held(session, ciphers, number)
         if held is not None:
             if epoch < held[1]:
                 raise WrongEpoch(_OLD % (number, epoch, held[1]))
@@ -107,10 +111,10 @@ class Deliveries:
             if number != ident.client:
                 raise NoKey("the link of client %d" % number)
             wanted = ident.suite
-            key: "Any" = session.boot, session.salt, ident.km
+            key: "Any" = ident.km, session.boot, session.salt
         elif ref == REF_GRANT:
             _check_numbers(number, epoch)
-            held = self._held(session, number)
+            held = self._held(session, ciphers, number)
             if held is None or epoch > held[1]:
                 raise NoKey("grant %d of epoch %d" % (number, epoch))
             if epoch < held[1]:
@@ -128,7 +132,7 @@ class Deliveries:
         if known is not None:
             return key, known, known
         if ref == REF_LINK:
-            boot, salt, km = key
+            km, boot, salt = key
             k = link_key(ident.site, USE_DELIVERY, suite, ident.mediator, boot, salt, km)
         else:
             k = grant_key(ident.site, suite, number, epoch, inst, key[0])

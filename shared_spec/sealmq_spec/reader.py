@@ -309,7 +309,7 @@ class Reader:
 
     # What op 8 brought, behind op: a grant of this connection. Refusals raise and change nothing.
     def add_grant(self, body: bytes) -> None:
-        self._delivered().add(self.session, body)
+        self._delivered().add(self.session, self._outer, body)
 
     # Seldom needed, so a device loads it then.
     def _delivered(self) -> "Any":

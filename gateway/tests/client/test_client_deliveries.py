@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,10 @@ def test_a_message_to_a_grant_is_opened_by_who_was_given_it_in_this_connection()
             peer.link.deliver("a/b", peer.to_grant(5, 1, G, "a/b", b"granted anew"))
             assert (await client.receive()).payload == b"granted anew"
             assert client.refused == {"NoKey": 2}
+            # Of the connection before nothing is left, not even the ciphers.
+            reader: Any = client._boots.reader
+            made = [key for key in reader._outer if isinstance(key[0], bytes)]
+            assert len(made) == len(reader._deliveries._grants) == 1
             # No record opens a grant.
             assert not link.fetched
             assert not peer.link.fetched
