@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mpy_file import MpyError, check, check_folder
-from mpy_merge import CORE, merge
+from mpy_merge import CORE, INFLATE, merge
 from mpy_source import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,7 +120,7 @@ def build(
             target = folder / arch / f"{inside}.mpy"
             compile_text(text, target, f"{inside}.py", arch)
             check(target, arch, f"{inside}.mpy")
-            if name.startswith(f"{CORE}."):
+            if name.startswith(f"{CORE}.") and name != INFLATE:
                 deflate(target)
         found = sorted(path for path in (folder / arch).rglob("*") if path.is_file())
         sizes[arch] = {p.relative_to(folder / arch).as_posix(): p.stat().st_size for p in found}
@@ -129,7 +129,7 @@ def build(
 
 def deflate(path: Path) -> None:
     """Replaces a file by one with a z behind its name, as sealmq_device/inflate.py reads it."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -11)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -10)
     packed = packer.compress(path.read_bytes()) + packer.flush()
     path.with_name(f"{path.name}z").write_bytes(packed)
     path.unlink()

@@ -22,7 +22,7 @@ This happens to the code, in this order:
 - Imports of names from elsewhere come first in each file.
 
 Then build_mpy.py compiles, without assertions and line numbers, and deflates all of the device's
-package but the core. What cannot be merged is refused.
+package but the core and what inflates. What cannot be merged is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,19 @@ from mpy_split import LATER, Split
 # What the application may import. The core's module keeps its name.
 CORE = "sealmq_device"
 # Imported inside a function, and yet always needed; and a cipher.
-WITH_CORE = ("sealmq_device.inflate", "sealmq_device.aead")
+WITH_CORE = ("sealmq_device.aead",)
+# A file of its own: through it MicroPython imports the others, once one of them is asked for.
+INFLATE = "sealmq_device.inflate"
+_PATH = f"""
+_path = globals().pop("__path__", "")
+def __getattr__(name):
+    del globals()["__getattr__"]
+    globals()["__path__"] = _path
+    import {INFLATE}
+    if name == "__path__":
+        return globals()[name]
+    return __import__("{CORE}." + name, None, None, (name,))
+"""
 
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
 
@@ -112,13 +124,17 @@ class Merging:
         split = Split(core.parts if names else (), [moved.get(name, name) for name in path])
         if names:
             bodies[CORE], bodies[LATER] = split.core, split.later
+            bodies[CORE] += ast.parse(_PATH).body
         self._moved = split.moved if names else set()
         for name, body in bodies.items():
             if name not in (CORE, LATER):
                 bodies[name] = [new for old in body for new in self._redirected(old, split)]
         rename_arguments(bodies.values(), public_nodes)
-        rename_attributes(bodies.values())
-        rename_globals(bodies, self._public_names())
+        public_names = self._public_names()
+        first = [CORE, LATER]
+        order = sorted(bodies, key=lambda n: first.index(n) if n in first else len(first))
+        rename_attributes([bodies[n] for n in order], sorted(public_names[CORE]))
+        rename_globals(bodies, public_names)
         made = {name: source_of(body) for name, body in bodies.items() if body}
         for name, taken in self.public.items():
             if name not in made:
@@ -194,6 +210,7 @@ class Merging:
             if owners:
                 groups.setdefault(owners, []).append(member)
         self._piece(CORE, core)
+        self._piece(INFLATE, [INFLATE])
         for members in groups.values():
             self._piece(next((m for m in members if m in entries), members[-1]), members)
 

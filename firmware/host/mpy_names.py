@@ -15,7 +15,7 @@ no application gives to its own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mpy_source import Function, bound, local
 
@@ -44,8 +44,9 @@ _ODD = (
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def rename_attributes(files: Collection[list[ast.stmt]]) -> None:
-    """`files`: the statements of all files, the one first whose names cost most."""
+def rename_attributes(files: Iterable[list[ast.stmt]], public: Iterable[str]) -> None:
+    """`files`: the statements of all files, first those of the two that each board loads. `public`:
+    names that applications import from these."""
     nodes = [node for body in files for statement in body for node in ast.walk(statement)]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     families = _families(classes)
@@ -75,8 +76,9 @@ def rename_attributes(files: Collection[list[ast.stmt]]) -> None:
     # First those of the first file, as they come.
     order = dict.fromkeys(n.attr for n in nodes if isinstance(n, ast.Attribute))
     private = [n for n in order if n in held and n[0] == "_" and n[1:2] != "_" and n not in texts]
-    free = [*_ODD, *_from_elsewhere(next(iter(files)))]
-    free = [name for name in free if name not in attributes]
+    files = [*files]
+    free = [*_ODD, *public, *(name for body in files[:2] for name in _standing(body))]
+    free = [name for name in dict.fromkeys(free) if name not in attributes and name.isidentifier()]
     new: dict[str, str] = {}
     for name in private:
         for candidate in free:
@@ -117,10 +119,14 @@ def _families(classes: Collection[ast.ClassDef]) -> dict[str, str]:
     return found
 
 
-def _from_elsewhere(body: list[ast.stmt]) -> Iterator[str]:
-    """The names that a file takes from the interpreter's own modules."""
+def _standing(body: list[ast.stmt]) -> Iterator[str]:
+    """The names that stand in a file anyway, not as attributes: of classes that applications know,
+    and what it takes from the interpreter's own modules."""
     for statement in body:
         if isinstance(statement, ast.ImportFrom):
+            yield from (alias.name for alias in statement.names if alias.name[0] != "_")
+            yield from (statement.module or "").split(".")[:1]
+        elif isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
 
 
