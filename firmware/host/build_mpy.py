@@ -37,7 +37,7 @@ LIMIT = 48 * 1024
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 _PURPOSES = ("reserving",)
-_SENSOR = ("aio", "living_aio", "reader", "delivery", "hearing", "chacha", "nvs")
+_SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha", "nvs")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "quick", "chacha", "nvs")
 SETS: dict[str, tuple[str, ...]] = {
     # Publishes often, keeps its connection or sleeps; blocking, AES-CCM.
@@ -49,11 +49,12 @@ SETS: dict[str, tuple[str, ...]] = {
     # The same, and says what it is for.
     "display-purposes": _DISPLAY,
     # Publishes and receives, and says what for; asyncio, AES-CCM.
-    "asyncio": ("living_aio", *_LIVES, "quick", "hearing", "chacha", "nvs"),
+    "asyncio": ("living_aio", *_LIVES, "quick", "receive_fast", "chacha", "nvs"),
     "everything": (),
     # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (
-        "aio", "living_aio", "reader", "delivery", "hearing", "ccm", "quick", "nvs", *_PURPOSES,
+        "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "quick", "nvs",
+        *_PURPOSES,
     ),
 }  # fmt: skip
 # The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.

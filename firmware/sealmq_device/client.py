@@ -30,6 +30,7 @@ _UNACKED = const(8)
 _START = const(5)  # as in link.py
 _PUBLISH = const(0x30)
 _PUBACK = const(0x40)
+_CHECK = const(90)  # as in open_fast.py
 _LAST_CTR = const(0xFFFFFD)
 _OFTEN = const(8)  # a bit of ctr; and so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
@@ -87,6 +88,38 @@ class Client(Incoming):
         if len(msg) + (_PLAIN + _TAGS) > self.limit:
             raise TooLarge("a will of %d bytes, the limit is %d" % (len(msg), self.limit))
         self._will = self._topic(topic), msg, _flags(qos, retain, life), life
+
+    # --- what comes in ---
+
+    # Handles one packet that is there, or delivers one queued message. False: nothing to do.
+    def check_msg(self) -> bool:
+        if self._ear is not None:
+            self._ear[1][_CHECK] = 1
+            return self.wait_msg()
+        if self._fast is not None:
+            return self._fast.general(False)  # type: ignore[no-any-return]
+        return self._step(False)
+
+    # The same, but waits for a packet. What the fast path (receive_fast.py) does not take goes the
+    # general way. With one more variable this would have its frame on the heap.
+    def wait_msg(self) -> bool:
+        ear = self._ear
+        if ear is None:
+            if self._fast is not None:
+                return self._fast.general(True)  # type: ignore[no-any-return]
+            return self._step(True)
+        try:
+            ear = ear[0](0, 0, ear)
+        except OSError:
+            if self._fast.lost():
+                raise
+            ear = None
+        except BaseException:
+            self._fast.broken()
+            raise
+        if ear is None:
+            return self._fast.rest()  # type: ignore[no-any-return]
+        return ear  # type: ignore[no-any-return]
 
     # --- what goes out ---
 

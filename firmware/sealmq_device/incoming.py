@@ -45,9 +45,9 @@ _NEVER = const(-0x3FFFFFFF)
 
 
 class Incoming(Joined):
-    _heard = 0  # messages that came this way
+    _heard = 0  # messages that came the general way
+    _fast: "Any" = None  # receive_fast.py's, once loaded
     pongs = 0  # PINGRESPs
-    _prepare: "Any" = None
 
     def _attributes(self) -> None:
         # {class name: count} of what came and was not accepted; the last such error.
@@ -92,14 +92,6 @@ class Incoming(Joined):
             return
         yield from self._joining(self._clean)
 
-    # Handles one packet that is there, or delivers one queued message. False: nothing to do.
-    def check_msg(self) -> bool:
-        return self._step(False)
-
-    # The same, but waits for a packet.
-    def wait_msg(self) -> bool:
-        return self._step(True)
-
     def _step(self, wait: bool) -> bool:
         if not self._queue:
             self._upkeep()
@@ -111,6 +103,9 @@ class Incoming(Joined):
             if got is None:
                 return False
             self._take(got[0], got[1])
+        return self._hand_over()
+
+    def _hand_over(self) -> bool:
         if self._queue:
             message = self._queue.pop(0)
             if self.cb is not None:
@@ -118,19 +113,24 @@ class Incoming(Joined):
         return True
 
     def _take(self, first: int, body: bytearray) -> None:
+        self._ear = None  # there may be something else to do first
         if first & 0xF0 != _PUBLISH:
             self._acked(first, body)
             return
-        if self._prepare is not None:
-            self._prepare()
         topic, payload = self._split(first, body)
+        self._judge(first, topic, payload, False)
+
+    # opened: the outer layer of this message is.
+    def _judge(self, first: int, topic: bytes, payload: bytearray, opened: bool) -> None:
         try:
             if topic == CONTROL:
                 self._control(first, payload)
             elif topic.startswith(PUBLIC):
                 self._reads().add(payload)
             else:
-                self._deliver(self._reads().open(topic, payload, self.now_ms()))
+                reader = self._reads()
+                opens = reader.open_inner if opened else reader.open
+                self._deliver(opens(topic, payload, self.now_ms()))
                 if payload[_SUITE] >> 5 == _CCM:
                     self._heard += 1
                     if self._heard > _MANY:
@@ -144,11 +144,11 @@ class Incoming(Joined):
     # is viper for it and memory.
     def _learn(self, topic: bytes, payload: bytearray) -> None:
         try:
-            if self._prepare is None:
-                from .hearing import lay
+            if self._fast is None:
+                from .receive_fast import Fast
 
-                self._prepare = lay(self)
-            self._prepare(topic, payload)
+                self._fast = Fast(self)
+            self._fast.prepare(topic, payload)
         except (ImportError, SyntaxError, NotImplementedError, MemoryError):
             self._heard = _NEVER
 

@@ -54,6 +54,7 @@ class Link:
     # limit: bytes of a packet behind its fixed header, both ways. timeout: seconds for one read and
     # for an acknowledgement; wait_msg waits for a packet's beginning without limit.
     def __init__(self, keepalive: int, limit: int, timeout: int) -> None:
+        self._ear: "Any" = None  # while the fast path of receive is ready (incoming.py)
         self.client_id = b""
         self.sock: "Any" = None
         self.server = ""
@@ -76,6 +77,7 @@ class Link:
     # f(message) for each message that comes.
     def set_callback(self, f: "Callable[[Any], object]") -> None:
         self.cb = f
+        self._ear = None
 
     # --- waiting ---
 
@@ -126,6 +128,7 @@ class Link:
     def _close(self) -> None:
         sock = self.sock
         self.sock = None
+        self._ear = None
         self._ahead = b""
         if sock is not None:
             sock.close()

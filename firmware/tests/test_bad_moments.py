@@ -11,7 +11,7 @@ from device_script import INTERPRETERS, board
 from mqtt_frames import frame
 from peer_connection import Connection
 from sealmq_spec import const
-from test_client_hearing import LISTEN, Stream
+from test_receive_fast import LISTEN, Stream
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
 on_boards = pytest.mark.parametrize("interpreter", ["64", "32"])
@@ -225,13 +225,13 @@ def test_ticks_that_come_round_make_nothing_fresh(
         b.provision()
         b.peer.on_publish = on_publish
         script = """
-from sealmq_device import hearing
+from sealmq_device import receive_fast
 import time as real
 class Ticks:
     off = 0
     def ticks_ms(self):
         return real.ticks_ms() + self.off & 0x3FFFFFFF
-hearing.time = fake = Ticks()
+receive_fast.time = fake = Ticks()
 c.publish("go", b"", qos=1)
 while len(seen) < 12:
     c.wait_msg()

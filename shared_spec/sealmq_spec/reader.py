@@ -223,9 +223,7 @@ class Reader:
             # Who was put out of the label could seal under any how.
             if epoch != self._now[label][0]:
                 self._check_epoch(label, epoch, now)
-            tails = self._tails.get(topic)
-            if tails is None or tails[0] != label:
-                tails = self._tail(label, topic)
+            tails = self._tails_of(label, topic)
             tail = tails[1]
             key: "Any" = (label, epoch, inst)
             known = self._outer.get(key)
@@ -237,10 +235,31 @@ class Reader:
             )
         if not open_at(outer, nonce_m3(payload), payload, 0, M3_HEAD, end, tail):
             raise Unauthentic("m3: the tag does not verify")
-        if roots:
-            self._uses = roots.used = self._uses + 1
         if known is None:
             _keep(self._outer, self.limit, key, outer)
+        return self._opened(topic, payload, now, roots, how, s2, tails)
+
+    # The same of a payload whose outer layer is open, in place, under a label's roots that are held
+    # and an epoch that is not over: what a device's fast path leaves to do.
+    def open_inner(self, topic: bytes, payload: bytearray, now_ms: int) -> Message:
+        _, _, how, label, epoch, _, s2, _ = get_m3(payload)
+        roots = self._roots[(label, epoch)]
+        tails = self._tails_of(label, topic)
+        return self._opened(topic, payload, now_ms // 1000, roots, how, s2, tails)
+
+    def _opened(
+        self,
+        topic: bytes,
+        payload: bytearray,
+        now: int,
+        roots: "Any",
+        how: int,
+        s2: int,
+        tails: "Any",
+    ) -> Message:
+        if roots:
+            self._use(roots)
+        end = len(payload)
         check_fresh("m3", now - s2 // 1000)
         o = M3_HEAD + 1
         items: "dict[int, bytes]" = {}
@@ -250,7 +269,7 @@ class Reader:
             named = items.get(TLV_LABEL | 0x80)
             size = -1 if named is None else len(named)
             if size != (-1 if roots else 3) or TLV_LABEL in items:
-                raise Malformed("m3 with ref %d, m1's label %r" % (ref, named))
+                raise Malformed("m3 with ref %d, m1's label %r" % (payload[1] >> 2 & 7, named))
             if named:
                 tails = self._tail(int.from_bytes(named, "big"), topic)
         return self._open_inner(topic, payload, o, end - TAG, roots, how, s2, now, items, tails)
@@ -330,6 +349,12 @@ class Reader:
         return roots
 
     # Of a topic: label, what stands behind the headers in the associated data of m3 and m1, text.
+    def _tails_of(self, label: int, topic: bytes) -> "tuple[int, bytes, bytes, str]":
+        tails = self._tails.get(topic)
+        if tails is None or tails[0] != label:
+            tails = self._tail(label, topic)
+        return tails
+
     def _tail(self, label: int, topic: bytes) -> "tuple[int, bytes, bytes, str]":
         site = self.ident.site
         return label, tail_m3(site, topic), tail_m1(site, label, topic), _text(topic)
