@@ -95,6 +95,11 @@ def _secrets(args: argparse.Namespace, who: Enrolment | None) -> dict[str, Any]:
 
 # Before anything is written; the board checks the client once more.
 def _check(there: OnIt, who: Enrolment | None, replace: bool) -> None:
+    if there.about.get("network") is False:
+        raise BoardError(
+            f"{there.name}: {there.about.get('machine') or 'the board'} has no network",
+            "a Pico W, say, and MicroPython for it",
+        )
     if who is None and not there.nvs.get("enrolled"):
         raise UsageError(f"{there.name} is no client yet", "--enrolment FILE")
     if replace:

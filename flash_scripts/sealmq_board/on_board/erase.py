@@ -38,11 +38,20 @@ def find(name: str) -> "Any":
     raise ValueError("there is no partition " + name)
 
 
+# What a board keeps lies in both, or on a Pico W all in one.
+def places() -> "list[tuple[str, Any]]":
+    try:
+        import rp2  # type: ignore[import-not-found]
+    except ImportError:
+        return [(name, find(name)) for name in ("nvs", "vfs")]
+    return [("vfs", rp2.Flash())]
+
+
 def main(args: "dict[str, Any]") -> None:
     import machine
     import vfs  # type: ignore[import-not-found]
 
-    parts = [(name, find(name)) for name in ("nvs", "vfs")]
+    parts = places()
     try:
         import network
 

@@ -5,7 +5,7 @@ import sys
 from binascii import hexlify
 from hashlib import sha256
 
-from .common import blob, client, say
+from .common import blob, client, say, space
 
 _TYPING = False
 if _TYPING:
@@ -82,25 +82,31 @@ def slots() -> None:
 
 
 def nvs() -> None:
-    import esp32
-
     try:
-        space = esp32.NVS("sealmq")
+        kept = space()
     except OSError:
         return
-    raw = blob(space, "enrolment")
+    raw = blob(kept, "enrolment")
     try:
-        boot = space.get_i32("boot")
+        boot = kept.get_i32("boot")
     except OSError:
         boot = 0
     say(
         enrolment=client(raw) if raw else None,
         enrolled=bool(raw),
-        wifi=bool(blob(space, "wifi")),
-        mediator=blob(space, "mediator").decode(),
-        state=bool(blob(space, "state")),
+        wifi=bool(blob(kept, "wifi")),
+        mediator=blob(kept, "mediator").decode(),
+        state=bool(blob(kept, "state")),
         boot=boot,
     )
+
+
+def networked() -> bool:
+    try:
+        import network  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def main(args: "dict[str, Any]") -> None:
@@ -114,6 +120,7 @@ def main(args: "dict[str, Any]") -> None:
         mpy=getattr(about, "_mpy", 0),
         machine=getattr(about, "_machine", ""),
         platform=sys.platform,
+        network=networked(),
         id=hexlify(machine.unique_id()).decode(),
     )
     stat = os.statvfs("/")

@@ -1,6 +1,8 @@
 # Writes what only this board may know. args: enrolment, wifi, mediator (bytes; None: as it is, b"":
 # none), replace. What is there already is not written again.
-from .common import blob, client, say
+import json
+
+from .common import Files, blob, client, say, space
 
 _TYPING = False
 if _TYPING:
@@ -16,15 +18,26 @@ def put(nvs: "Any", key: str, value: "bytes | None") -> None:
         nvs.erase_key(key)
     nvs.commit()
     if blob(nvs, key) != value:
-        raise ValueError("NVS does not give back %s as it was written" % key)
+        raise ValueError("the board does not give back %s as it was written" % key)
     say(written=key)
 
 
-def main(args: "dict[str, Any]") -> None:
-    import esp32
+# An enrolment with another address of its mediator, HOST:PORT.
+def with_address(raw: bytes, at: bytes) -> bytes:
+    found = json.loads(raw)
+    host, _, port = at.decode().rpartition(":")
+    found["mediator"]["host"] = host
+    found["mediator"]["port"] = int(port)
+    return json.dumps(found).encode()
 
-    nvs = esp32.NVS("sealmq")
+
+def main(args: "dict[str, Any]") -> None:
+    nvs = space()
     raw = args["enrolment"]
+    at = args["mediator"]
+    if at and isinstance(nvs, Files):
+        raw = with_address(raw or blob(nvs, "enrolment"), at)
+        at = None
     if raw is not None:
         old = blob(nvs, "enrolment")
         before = client(old) if old else None
@@ -44,6 +57,6 @@ def main(args: "dict[str, Any]") -> None:
             except OSError:
                 pass  # there are none
     put(nvs, "wifi", args["wifi"])
-    put(nvs, "mediator", args["mediator"])
+    put(nvs, "mediator", at)
     put(nvs, "enrolment", raw)
     say(secrets=True)

@@ -1,0 +1,147 @@
+"""A Raspberry Pi Pico W: no NVS, so what only it may know lies in files, where the client reads it.
+
+The scripts run in real MicroPython, on a littlefs in RAM that is the whole file system, with
+stand-ins of `machine` and of `rp2.Flash`, which has the methods that MicroPython documents.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from sealmq_board import mpremote_run
+from sealmq_board.mpremote_run import MARK, Run
+
+SECRET = "5e" * 32
+ENROLMENT = {
+    "sealmq": 1,
+    "site": "01020304",
+    "client": 9,
+    "name": "t1",
+    "ps": SECRET,
+    "mediator": {"number": 1, "host": "127.0.0.1", "port": 1883},
+}
+ROOT = Path(__file__).resolve().parents[2]
+_BOARD = """
+import os, sys
+import vfs
+class Flash:
+    size, count = 4096, 64
+    raw = bytearray(b"\\xff" * size * count)
+    def readblocks(self, n, buf, off=0):
+        at = n * self.size + off
+        buf[:] = self.raw[at : at + len(buf)]
+    def writeblocks(self, n, buf, off=0):
+        at = n * self.size + off
+        self.raw[at : at + len(buf)] = buf
+    def ioctl(self, op, arg):
+        if op == 4:
+            return self.count
+        if op == 5:
+            return self.size
+        if op == 6:
+            at = arg * self.size
+            self.raw[at : at + self.size] = b"\\xff" * self.size
+        return 0
+class machine:
+    class RTC:
+        pass
+    class WDT:
+        def __init__(self, timeout):
+            if timeout > 8388:
+                raise ValueError("timeout exceeds 8388")
+    def unique_id():
+        return b"\\x01\\x02"
+class rp2:
+    pass
+class network:
+    class WLAN:
+        def __init__(self, interface):
+            pass
+        def active(self, on):
+            pass
+    STA_IF = 0
+rp2.Flash = Flash
+for each in (machine, rp2, network):
+    sys.modules[each.__name__] = each
+vfs.VfsLfs2.mkfs(Flash())
+vfs.mount(vfs.VfsLfs2(Flash()), "/")
+os.chdir("/")
+def shown(path):
+    try:
+        with open(path, "rb") as f:
+            print(path, f.read())
+    except OSError:
+        print(path, None)
+"""
+
+
+def on_pico(folder: Path, *steps: Run | str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Answers of scripts of on_board/ and other lines, in the order in which they came."""
+    parts = [mpremote_run.program(s) if isinstance(s, Run) else s for s in steps]
+    script = folder / "script.py"
+    script.write_text("\n".join([_BOARD, *(f"exec({part!r})" for part in parts)]))
+    done = subprocess.run(
+        [ROOT / "build/micropython/bin/micropython32", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MICROPYPATH": ".frozen"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.rstrip("\n").split("\n")
+    answers = [json.loads(line.removeprefix(MARK)) for line in lines if line.startswith(MARK)]
+    return answers, [line for line in lines if not line.startswith(MARK)]
+
+
+def secrets(
+    enrolment: dict[str, Any] | None, wifi: bytes | None, mediator: bytes | None = None
+) -> Run:
+    raw = None if enrolment is None else json.dumps(enrolment).encode()
+    given = {"enrolment": raw, "wifi": wifi, "mediator": mediator, "replace": False}
+    return Run("secrets", given)
+
+
+def test_a_pico_w_keeps_its_secrets_in_files(tmp_path: Path) -> None:
+    answers, lines = on_pico(
+        tmp_path,
+        Run("look", {"digests": False}),
+        secrets(ENROLMENT, b'{"ssid": "s", "key": "k"}'),
+        "with open('/sealmq.state', 'wb') as f: f.write(b'keys')",
+        "with open('/sealmq.boot', 'wb') as f: f.write(b'\\0\\0\\x07\\xff\\xff\\xf8')",
+        secrets(ENROLMENT, b'{"ssid": "s", "key": "k"}'),
+        Run("look", {"digests": False}),
+        secrets(None, None, b"10.0.0.5:1884"),
+        "shown('/sealmq.json'); shown('/wifi.json'); shown('/sealmq.state')",
+        secrets(ENROLMENT | {"client": 99}, None),
+    )
+    seen = [a for a in answers if "enrolled" in a]
+    assert [(a["enrolled"], a["wifi"], a["boot"]) for a in seen] == [
+        (False, False, 0),
+        (True, True, 7),
+    ]
+    assert seen[1]["enrolment"]["client"] == ENROLMENT["client"]
+    assert all(a["network"] for a in answers if "machine" in a)
+    # The second time nothing is written; the last client is another one.
+    assert [a["written"] for a in answers if "written" in a] == ["wifi", "enrolment", "enrolment"]
+    assert answers[-1]["other"]["client"] == ENROLMENT["client"]
+    kept = {line.split()[0]: line.partition(" ")[2] for line in lines}
+    assert '"host": "10.0.0.5"' in kept["/sealmq.json"]
+    assert '"port": 1884' in kept["/sealmq.json"]
+    assert kept["/wifi.json"] == """b'{"ssid": "s", "key": "k"}'"""
+    assert kept["/sealmq.state"] == "None"
+
+
+def test_what_is_wiped_is_in_no_bit_of_a_pico_ws_flash(tmp_path: Path) -> None:
+    answers, lines = on_pico(
+        tmp_path,
+        secrets(ENROLMENT, b'{"ssid": "s", "key": "k"}'),
+        Run("erase", {}),
+        "print(set(Flash.raw))",
+    )
+    assert answers[-1] == {"wiped": True}
+    assert {a["erased"]: a["bytes"] for a in answers if "erased" in a} == {"vfs": 64 * 4096}
+    assert lines == ["{255}"]
