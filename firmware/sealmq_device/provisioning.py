@@ -107,7 +107,11 @@ class Provisioned(Link):
         self.ident = ident
         s = self.session
         if self.unacked:
-            self._relink(s.ident, ident)
+            if ident.own.label == s.ident.own.label:
+                self._relink(s.ident, ident)
+            else:
+                # Their m1 is under the old label's roots, which no mediator sees: in doubt.
+                self.unacked.clear()
         if self.reader is not None or s.ident.own is not None:
             reader = self._made()
             if reader is not None:

@@ -317,3 +317,37 @@ def test_another_label_takes_a_new_connection(interpreter: str, tmp_path: Path) 
         script = "c.connect()\n" + TOLD + "say(c.publish('t', b'x', qos=1), c.ident.own.label)"
         assert b.run(interpreter, script) == ["1 21"]
         assert b.peer.said("connected") == [(1, 2, 1), (2, 2, 2)]
+
+
+@every
+def test_a_stored_message_of_another_label_is_not_sent_under_the_new_one(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """Its m1 is under the old label's roots: a mediator would take it, no reader could open it."""
+    with board(tmp_path) as b:
+        b.provision()
+        came = []
+
+        def on_ping(c: Connection) -> bool:
+            s = c.site
+            body = b"\x04" + s.own.label.to_bytes(3, "big") + b"\0\0\x02"
+            c.tell(body + (9).to_bytes(4, "big") + bytes(4))
+            s.epochs = {1: Roots(21, 1, const.CCM, os.urandom(32), os.urandom(32))}
+            return True
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            came.append((c.gen, ctr))
+            if len(came) == 1:
+                c.sock.close()
+            return len(came) == 1
+
+        b.peer.on_ping, b.peer.on_publish = on_ping, on_publish
+        said = b.run(
+            interpreter,
+            "c.connect()\ncaught(c.publish, 't', b'x', False, 1)\n"
+            "say(list(c.unacked))\nc.connect()\n"
+            + TOLD
+            + "say(c.publish('t', b'y', qos=1), c.ident.own.label, c.unacked)\nc.resend()\n",
+        )
+        assert said == ["OSError ECONNRESET", "[1]", "2 21 {}"]
+        assert came == [(1, 1), (2, 2)]

@@ -2,7 +2,7 @@
 # point 3): the same m1, byte for byte, so that readers drop what comes twice.
 from .const import M2, M2_HEAD, TAG, USE_PUBLISH
 from .envelope import get_m2, nonce_link, open_at, put_m2, seal_at, tail_m2
-from .errors import Unauthentic
+from .errors import Misuse, Unauthentic
 from .keys import link_key
 
 _TYPING = False
@@ -16,6 +16,8 @@ if _TYPING:
 # m2 as it was sent under `old`, for `new`, two states of one client; boot and salt are those under
 # which it was sealed, and the session must go on with them. flags: as for seal_publish. Sealed once
 # for a gen: afterwards the result is what is sent again. Unauthentic when m2 is not of that link.
+# Misuse for another label: m1 is under the old one's roots. A mediator does not see that, and would
+# call delivered what no reader can open.
 def relink(
     make: "Make",
     old: "Identity",
@@ -26,6 +28,8 @@ def relink(
     flags: int,
     m2: bytes,
 ) -> bytes:
+    if old.own.label != new.own.label:
+        raise Misuse("a message of another label is not sent under this one")
     buf = bytearray(m2)
     _, ctr, s1 = get_m2(buf)
     nonce = nonce_link(salt, buf)

@@ -189,6 +189,10 @@ def _relinks(cases: Cases) -> None:
     what = "one of another boot session"
     given = _relink(c, c.but(km=rnd("next km", 32)), other)
     cases.bad("relink-other-session", "5", what, "relink", given, "unauthentic")
+    what = "for a session of another label, whose readers could not open m1"
+    moved = c.but(gen=4, km=rnd("next km", 32), own=roots(17, 5, 1))
+    was = m2(c, TOPIC, m1(c, TOPIC, PLAIN, 5, T), 5, T, 2, b"\x00")
+    cases.bad("relink-other-label", "5", what, "relink", _relink(c, moved, was), "misuse")
 
 
 def _relink(old: Client, new: Client, packet: bytes) -> Json:

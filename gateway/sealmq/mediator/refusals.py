@@ -1,4 +1,4 @@
-"""What a refused packet is answered with: the table of SPEC.md 4.5, and nothing beside it.
+"""What a refused packet is answered with: the table of GATEWAY.md G10, and nothing beside it.
 
 A notice names a counter only when that packet's own tag has verified and the counter was not used
 before: else an injector without a key could make what was delivered look refused.

@@ -1,4 +1,4 @@
-"""The table by which refusals are answered is the one of SPEC.md 4.5, row by row."""
+"""The table by which refusals are answered is the one of GATEWAY.md G10, row by row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sealmq.mediator.refusals import (
 from sealmq.mqtt import Publish
 from sealmq_spec.errors import Denied, SealError
 
-SPEC = Path(__file__).parents[3] / "shared_spec" / "SPEC.md"
+SPEC = Path(__file__).parents[3] / "shared_spec" / "GATEWAY.md"
 _PACKETS = {
     "CONNECT": (CONNECT, False),
     "any other, in quarantine": (QUARANTINE, False),
@@ -43,7 +43,7 @@ _PACKETS = {
 
 
 def _specified() -> dict[tuple[int, bool], dict[Proof, Row]]:
-    text = SPEC.read_text().partition("### 4.5 Refusals")[2].partition("\n## 5")[0]
+    text = SPEC.read_text().partition("## G10 Refusals")[2]
     table: dict[tuple[int, bool], dict[Proof, Row]] = {}
     for line in text.splitlines():
         if not line.startswith("| ") or line.startswith("| packet |"):
