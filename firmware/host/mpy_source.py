@@ -11,6 +11,7 @@ from mpy_file import MpyError
 
 PACKAGES = ("sealmq_device", "sealmq_spec")
 # What an interpreter without viper raises. All that we build for have it.
+_STRUCT = ("pack", "pack_into", "unpack", "unpack_from", "calcsize")
 _NO_VIPER = ("_NO_VIPER", "(SyntaxError, NotImplementedError)")
 _BUILTINS = {"const": lambda value: value, "bytes": bytes, "len": len, "ord": ord}
 _VIPER = ("micropython.viper", "viper")
@@ -47,6 +48,16 @@ class _Clean(ast.NodeTransformer):
             del node.body[0]
         if not node.body:
             node.body = [ast.Pass()]
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        # A format of struct's may be bytes, which are no name that has to be looked for.
+        form = node.args[0] if node.args else None
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        called = node.func.id if isinstance(node.func, ast.Name) else called
+        if called in _STRUCT and isinstance(form, ast.Constant) and isinstance(form.value, str):
+            node.args[0] = ast.Constant(form.value.encode())
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:

@@ -1,7 +1,7 @@
 # Only in what ships (firmware/host/build_mpy.py): the files beside the package's own are deflated,
 # and this is the file system through which MicroPython imports them. It is mounted when the first
-# of them is imported. Inflating takes 1 KiB in one piece, and a little more, while a file is read: a
-# larger window finds no room in a small heap that has holes.
+# of them is imported. Inflating takes 1 KiB in one piece, and a little more, while a file is read;
+# a larger window finds no room in a small heap that has holes.
 import gc
 import os
 import sys

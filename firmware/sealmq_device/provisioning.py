@@ -74,17 +74,14 @@ class Provisioned(Link):
         self._reset_at = 0
         self._since = 0
         self._asking = False  # for roots, over the session
-        self._hello = bytearray()
-        self._hello_view = memoryview(self._hello)
-        self.ident = Identity(bytes(4), 0, 0, bytes(32))
-        self.session = Session(self.ident, make, 0, bytes(8))
         self.reader: "Any" = None  # see _reads
         make(CCM, bytes(32))  # loads the usual suite's code now, not while connecting
 
     def _enrol(self) -> None:
         self._boot = self.store.boot()
-        ident = self._load(self.store.enrolment())
-        self._use(ident)
+        self.ident = self._load(self.store.enrolment())
+        self.session = Session(self.ident, self.make, 0, bytes(8))
+        self._greet()
 
     def _load(self, enrolment: "dict[str, Any]") -> Identity:
         ident = Identity.from_enrolment(enrolment)
@@ -118,7 +115,10 @@ class Provisioned(Link):
                 reader.ident = ident
                 reader.reset()
         s.renew(ident)
-        # A CONNECT without a will, the proof's 54 characters still to come.
+        self._greet()
+
+    # A CONNECT without a will, the proof's 54 characters still to come.
+    def _greet(self) -> None:
         self._hello, self._hello_view = self._connect(True, None, bytes(54))
 
     # What was stored under the last gen goes on under this one: boot and salt stay.
