@@ -85,8 +85,8 @@ def measure(
     chosen: Sequence[Task], jobs: int, merged: bool = True, programs: Sequence[Path] = ()
 ) -> list[Row]:
     """The rows, in the tasks' order. Raises BenchError, CountError, MpyError."""
-    progress = Progress(len(chosen))
     with rig() as made, ThreadPoolExecutor(jobs) as pool:
+        progress = Progress(len(chosen))
         made.programs = tuple(programs)
         made.compile(merged=merged)
         if any(task.heap for task in chosen):
