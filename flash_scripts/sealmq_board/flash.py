@@ -19,7 +19,7 @@ from .cli import alone
 from .errors import BoardError, Terminated, UsageError, words
 from .esptool_run import EsptoolError, Runner, Ways
 from .onto_board import Board
-from .ports import Port, add_selectors, chosen
+from .ports import Port, add_selectors, chosen, is_pico
 from .showing import Showing
 
 HELP = "MicroPython, the client and its secret onto boards"
@@ -117,6 +117,8 @@ def _each(runner: Runner, boards: list[Board], job: Callable[[Board], None]) -> 
 
 
 def _check_arch(taken: Bundle, port: Port) -> None:
+    if is_pico(port):
+        raise BoardError(f"{port.name} is no ESP32 but a Raspberry Pi Pico", hint=firmware.PICO)
     real = port.url.startswith("/dev/") and not os.path.realpath(port.url).startswith("/dev/pts/")
     if taken.about["arch"] != taken.chip.arch and real:
         raise BoardError(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from .errors import BoardError, UsageError
 
 _BY_ID = Path("/dev/serial/by-id")
+_PICO = "rp2040 or rp2350, with MicroPython"
 _URLS = ("socket://", "rfc2217://")
 
 
@@ -63,8 +64,14 @@ def _chip(vid: int, pid: int) -> str:
     return {
         (0x303A, 0x0002): "esp32s2",
         (0x303A, 0x1001): "esp32s3, c3 or c6",
-        (0x2E8A, 0x0005): "rp2040 or rp2350, with MicroPython",
+        (0x2E8A, 0x0005): _PICO,
     }.get((vid, pid), "")
+
+
+def is_pico(port: Port) -> bool:
+    """Whether a Raspberry Pi's chip with MicroPython is plugged in there."""
+    real = os.path.realpath(port.url)
+    return any(os.path.realpath(each.port) == real and each.chip == _PICO for each in found())
 
 
 def add_selectors(parser: argparse.ArgumentParser, several: str = "") -> None:

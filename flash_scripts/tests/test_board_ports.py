@@ -98,3 +98,19 @@ def test_the_list(here: list[SimpleNamespace], capsys: pytest.CaptureFixture[str
     here.clear()
     assert cli.main(["list"]) == 0
     assert "no board is plugged in" in capsys.readouterr().err
+
+
+def test_a_pico_is_known_by_its_usb(monkeypatch: pytest.MonkeyPatch) -> None:
+    pico, other = plugged(("/dev/ttyACM5", "E66", 0x2E8A), ("/dev/ttyACM6", "AA", 0x303A))[:2]
+    pico.pid = 0x0005
+    monkeypatch.setattr("serial.tools.list_ports.comports", lambda: [pico, other])
+    assert [each.chip for each in ports.found()] == [
+        "rp2040 or rp2350, with MicroPython",
+        "esp32s3, c3 or c6",
+    ]
+    assert [
+        ports.is_pico(port) for port in chosen("--board", "E66", "--board", "AA", several="x")
+    ] == [
+        True,
+        False,
+    ]
