@@ -37,7 +37,7 @@ from mpy_names import rename_arguments, rename_attributes, rename_globals
 from mpy_parts import Piece, renamed, source_of
 from mpy_place import Naming, Substitution
 from mpy_source import Module, bound, find_constants, told_apart, used
-from mpy_split import LATER, Split
+from mpy_split import LATER, Split, when_called
 
 # What the application may import. The core's module keeps its name.
 CORE = "sealmq_device"
@@ -128,7 +128,8 @@ class Merging:
         self._moved = split.moved if names else set()
         for name, body in bodies.items():
             if name not in (CORE, LATER):
-                bodies[name] = [new for old in body for new in self._redirected(old, split)]
+                redirected = [new for old in body for new in self._redirected(old, split)]
+                bodies[name] = when_called(redirected)
         rename_arguments(bodies.values(), public_nodes)
         public_names = self._public_names()
         first = [CORE, LATER]

@@ -20,6 +20,7 @@ from mpy_source import Function, local, used
 
 LATER = "sealmq_device.later"
 _NATIVE = ("micropython.viper", "micropython.native")
+_FEW = 2
 _MORE = "_more"
 _TAKEN = "_rare"
 _HOOK = f"""
@@ -258,6 +259,59 @@ class Split:
                     own.append(ast.alias(name))
         if own:
             yield ast.ImportFrom(LATER.partition(".")[0], own, 0)
+
+
+def when_called(body: list[ast.stmt]) -> list[ast.stmt]:
+    """A file's statements: what its functions only call of the rest, such as an error's class, is
+    imported where they do, if that is in few places and the file can do without the rest then."""
+    later = [s for s in body if isinstance(s, ast.ImportFrom) and s.module == LATER]
+    wholly = any(isinstance(s, ast.Import) and s.names[0].name == LATER for s in body)
+    names = {alias.asname or alias.name: alias.name for s in later for alias in s.names}
+    rest = [s for s in body if s not in later]
+    called = [n for s in rest for n in _calls(s)]
+    named = [n for s in rest for node in ast.walk(s) for n in _named(node)]
+    counts = [called.count(n) for n in names]
+    if wholly or counts != [named.count(n) for n in names] or sum(counts) > _FEW:
+        return body
+    return [_Importing(names).visit(s) for s in rest]
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+def _calls(statement: ast.stmt) -> Iterator[str]:
+    """What functions call."""
+    for function in ast.walk(statement):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in function.body:
+                for node in ast.walk(inner):
+                    if isinstance(node, ast.Call):
+                        yield from _named(node.func)
+
+
+class _Importing(ast.NodeTransformer):
+    """Puts an import before each statement that calls one of `names`: {here: name there}."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field, block in ast.iter_fields(node):
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                setattr(node, field, [new for old in block for new in self._with_import(old)])
+        return node
+
+    def _with_import(self, statement: ast.stmt) -> list[ast.stmt]:
+        own = [n for n in ast.iter_child_nodes(statement) if not isinstance(n, ast.stmt)]
+        calls = [n for part in own for n in ast.walk(part) if isinstance(n, ast.Call)]
+        found = {n for call in calls for n in _named(call.func) if n in self._names}
+        imports = [
+            ast.ImportFrom(LATER, [ast.alias(*dict.fromkeys((self._names[n], n)))], 0)
+            for n in sorted(found)
+        ]
+        return [*imports, self.visit(statement)]
 
 
 def _class_name(node: ast.stmt) -> Iterator[str]:

@@ -156,6 +156,18 @@ def test_an_error_that_a_waking_board_does_not_raise_is_put_off() -> None:
             core.C().wake(7)
 
 
+def test_a_file_that_only_raises_what_is_put_off_does_without_it_until_then() -> None:
+    b = (
+        "class Bad(Exception):\n    pass\nclass C:\n    def wake(self, n):\n        if n:\n"
+        "            from .a import g\n            return g(n)\n        return 1"
+    )
+    a = "from .b import Bad\ndef g(n):\n    if n > 1:\n        raise Bad(n)\n    return 2"
+    files = merged(((f"{CORE}.b", "C.wake"),), a=a, b=b, core="from .b import Bad, C")
+    head, _, rest = files[f"{CORE}.a"].partition("def ")
+    assert "later" not in head
+    assert f"from {CORE}.later import Bad" in rest
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
