@@ -40,9 +40,9 @@ class Provisioned(Link):
     # Types of items, 32 to 127, that a subclass takes with their critical bit (SPEC.md 3.4).
     known_tlv: "tuple[int, ...]" = ()
 
-    # Objects first, then, in steps that keep nothing, what they hold: a growing object and a long
-    # function leave holes in the heap when they are done, and until small things have filled these
-    # each larger allocation searches from the lowest one.
+    # In steps that keep nothing, _enrol last: a growing object and a long function leave holes in
+    # the heap when they are done, and until small things have filled these each larger allocation
+    # searches from the lowest one.
     def _set_up(
         self,
         store: "str | Any" = "/sealmq.json",
