@@ -30,7 +30,7 @@ UMQTT = ROOT / "build" / "micropython" / "lib" / "umqtt" / "simple.py"
 # interpreters of this host, 64 and 32 bits.
 BOARDS = ("xtensawin", "rv32imc", "armv6m")
 HOSTS = ("x64", "x86")
-# What a waking board runs, a line each. tests/wake_path.py prints it.
+# What a waking board runs, a line each; tests/test_shipping.py notices when one is missing.
 WAKE = Path(__file__).with_name("wake.txt")
 LIMIT = 48 * 1024
 # What a board carries by what it does, as the files that it does without. The limit is for each but
