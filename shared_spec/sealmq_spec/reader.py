@@ -321,7 +321,7 @@ class Reader:
             self._check_window((label, sender, boot, salt, kind == WILL), how, ctr, t_pub, s2)
         if how == RETAINED or kind == RETAINED:
             self._kept.mark((topic, sender), (since, boot, ctr))
-        plain = bytes(payload[o + M1_HEAD : end - TAG])
+        plain = bytes(memoryview(payload)[o + M1_HEAD : end - TAG])
         if items:
             items = {t: items[t] for t in items if t & 0x7F >= TLV_FAMILIES}
         return Message(tails[3], plain, label, sender, age, how, items)
@@ -361,8 +361,9 @@ class Reader:
 
     def _make_outer(self, roots: "Roots", inst: int) -> "Any":
         site = self.ident.site
-        ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
-        k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, ek)
+        if not roots.ek:
+            roots.ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
+        k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, roots.ek)
         return self.make(roots.suite, k)
 
     def _make_inner(self, roots: "Any", sender: int, boot: int, salt: bytes) -> "Any":

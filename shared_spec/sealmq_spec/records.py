@@ -26,6 +26,7 @@ class Roots:
         # For a reader: when it needed them last; whether provisioning brought them, not a record.
         self.used = 0
         self.given = True
+        self.ek = b""  # the topic key, once a reader has derived it
 
 
 # top opens n. kid, kid_bar: 8 random bytes each, never used before. order: the KG's 12 bytes.
