@@ -59,7 +59,7 @@ def secret(number: int, epoch: int) -> bytes:
 
 
 def grant(draw: Draw) -> bytes:
-    """Op 8, behind op, as the input says."""
+    """Op 8, after op, as the input says."""
     number, epoch = draw.number() % 4, draw.number() % 4
     if draw.number() % 8 == 0:
         number = draw.number()  # of grants without end

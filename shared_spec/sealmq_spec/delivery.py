@@ -71,7 +71,7 @@ class Deliveries:
                 return held
         return None
 
-    # What op 8 brings, behind op. Refusals raise and change nothing.
+    # What op 8 brings, after op. Refusals raise and change nothing.
     def add(self, session: "Session", ciphers: "dict[Any, Any]", body: bytes) -> None:
         if len(body) != _GRANT_LEN:
             raise Malformed("grant: %d bytes" % len(body))
@@ -123,7 +123,8 @@ class Deliveries:
             # By the mediator's time: what it sealed before the end may arrive later.
             if held[3] and s2 // 1000 >= held[3]:
                 raise Stale("grant %d has ended" % number)
-            key = held[4], epoch, inst
+            # All that the key comes from: nothing keeps two grants from the same G.
+            key = held[4], number, suite, epoch, inst
         else:
             raise Unsupported("ref %d" % ref)
         if suite != wanted:

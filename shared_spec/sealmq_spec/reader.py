@@ -326,7 +326,7 @@ class Reader:
             items = {t: items[t] for t in items if t & 0x7F >= TLV_FAMILIES}
         return Message(tails[3], plain, label, sender, age, how, items)
 
-    # What op 8 brought, behind op: a grant of this connection. Refusals raise and change nothing.
+    # What op 8 brought, after op: a grant of this connection. Refusals raise and change nothing.
     def add_grant(self, body: bytes) -> None:
         self._delivered().add(self.session, self._outer, body)
 
@@ -348,7 +348,7 @@ class Reader:
             raise error
         return roots
 
-    # Of a topic: label, what stands behind the headers in the associated data of m3 and m1, text.
+    # Of a topic: label, what comes after the headers in the associated data of m3 and m1, text.
     def _tails_of(self, label: int, topic: bytes) -> "tuple[int, bytes, bytes, str]":
         tails = self._tails.get(topic)
         if tails is None or tails[0] != label:

@@ -255,6 +255,9 @@ def _grants(d: Deliveries) -> None:
     d.tell("grant-ahead", "a newer epoch than the one held", bring(), last)
     steps = (bring(), ok(to_grant(a, 1), a), ok(to_grant(a, 2, inst=10), a))
     d.tell("grant-inst", "of another mediator process", *steps)
+    other = TO.but(number=6, suite=2)
+    steps = (bring(), bring(other), ok(to_grant(a, 1), a), ok(to_grant(a, 2, to=other), a))
+    d.tell("grant-same-g", "two grants with the same G have two keys", *steps)
     last = no(to_grant(a, 1), "no-key")
     d.tell("grant-reconnect", "a grant ends with its connection", bring(), CONNECT, last)
     steps = (bring(), CONNECT, bring(), ok(to_grant(a, 1), a))
@@ -275,7 +278,7 @@ def _until(d: Deliveries) -> None:
     what = "sealed when the grant had ended"
     d.tell("grant-ended", what, bring(ends), no(to_grant(a, 1), "stale"))
     late = ok(to_grant(a, 1, T - 1, T - 1), a, T + 30, 31)
-    d.tell("grant-until-late", "sealed in time, read behind the end", bring(ends), late)
+    d.tell("grant-until-late", "sealed in time, read after the end", bring(ends), late)
     steps = (bring(TO.but(until=T - 1)), bring(TO.but(until=T + 9)), ok(to_grant(a, 1), a))
     d.tell("grant-longer", "the same grant again, for longer", *steps)
     steps = (bring(), bring(ends), no(to_grant(a, 1), "stale"))

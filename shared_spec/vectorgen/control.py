@@ -55,7 +55,7 @@ def welcome(
 
 
 def grant(to: Grant) -> bytes:
-    """Section 4.4, op 8, behind op."""
+    """Section 4.4, op 8, after op."""
     return u(to.number, 3) + u(to.epoch, 3) + u(to.suite, 1) + u(to.until, 4) + to.g
 
 
