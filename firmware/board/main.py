@@ -1,8 +1,10 @@
 # Publishes a reading each `every` seconds and goes on whatever the network does. /app.json says
-# what and where; what is measured is yours: a file /app.py with a function measure(). It prints
-# lines that begin with "sealmq: " and none that holds a secret. Ctrl-C gets to the REPL.
+# what and where; what is measured is yours: a file /app.py with a function measure(), which returns
+# a number, a text, bytes, or None for nothing. It prints lines that begin with "sealmq: " and none
+# that holds a secret. Ctrl-C gets to the REPL.
 import gc
 import json
+import os
 import sys
 import time
 
@@ -22,22 +24,20 @@ _DOG_MS = 150_000
 # Who has stopped the program works at the REPL; a watchdog cannot be stopped.
 _REPL_MS = 3_600_000
 _PAUSE_S = 5
-_ENROLMENT = 4000  # bytes at most
+_ENOENT = 2
+_begun = time.time()
 
 
 def say(*words: object) -> None:
     print("sealmq:", *words)
 
 
-# A blob of NVS, b"" where there is none.
-def blob(key: str, size: int = 512) -> bytes:
-    from esp32 import NVS
-
-    buf = bytearray(size)
+# A watchdog, or the one that runs with another time; None where the chip's is too short for that.
+def watchdog(ms: int) -> "Any":
     try:
-        return bytes(buf[: NVS("sealmq").get_blob(key, buf)])
-    except OSError:
-        return b""
+        return machine.WDT(timeout=ms)
+    except ValueError:
+        return None
 
 
 # What /app.json says, with what is usual where it says nothing.
@@ -51,40 +51,42 @@ def settings() -> "dict[str, Any]":
     return app
 
 
-# What to publish: measure() of /app.py, else the seconds since the start.
+# What to publish: what measure() of /app.py returns, else the seconds since the start.
 def reading() -> "Any":
     try:
         from app import measure  # type: ignore[import-not-found]
+    except BaseException as error:
+        # It is loaded anew the next time: half of it may be there.
+        sys.modules.pop("app", None)
+        there = os.listdir("/")
+        if isinstance(error, ImportError) and not ("app.py" in there or "app.mpy" in there):
+            return "%d" % (time.time() - _begun)
+        raise
+    return measure()
 
-        return measure
-    except ImportError:
-        start = time.time()
-        return lambda: "%d" % (time.time() - start)
+
+# The same as bytes; None for nothing.
+def payload(value: "Any") -> "bytes | None":
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, (int, float, str)):
+        return str(value).encode()
+    raise TypeError("measure() returned %s; a number, text, bytes or None" % type(value).__name__)
 
 
 # A client with its network, queue and watchdog.
-def board(app: "dict[str, Any]", dog: "Any") -> "Any":
+def board(app: "dict[str, Any]", store: "Any", dog: "Any") -> "Any":
     from sealmq_device import Client
+    from sealmq_device.given import wifi
     from sealmq_device.living import Living
-    from sealmq_device.nvs import NvsStore
     from sealmq_device.outbox import Outbox
 
-    wifi = blob("wifi")
-    at = blob("mediator").decode()
-
-    class Store(NvsStore):
-        # The enrolment, with another address where this board has one.
-        def enrolment(self) -> "dict[str, Any]":
-            found = NvsStore.enrolment(self)
-            host, colon, port = at.rpartition(":")
-            if colon:
-                found["mediator"]["host"] = host
-                found["mediator"]["port"] = int(port)
-            return found
-
-    store = Store()
     wlan = None
-    if wifi:
+    if wifi():
         from sealmq_device.wlan import Wlan
 
         class Shown(Wlan):
@@ -98,8 +100,7 @@ def board(app: "dict[str, Any]", dog: "Any") -> "Any":
                     say("wifi up ip=" + self.wlan.ifconfig()[0])
                 return self.was_up
 
-        known = json.loads(wifi)
-        wlan = Shown(known["ssid"], known["key"])
+        wlan = Shown()
     slot = sealmq_slots.slot
     say("boot slot=%s ver=%s boot=%d" % (slot, sealmq_slots.version(slot), store.boot()))
     living = Living(Client(store, keepalive=60, timeout=5), wlan, Outbox(), dog)
@@ -125,28 +126,25 @@ def changed(up: bool, error: "Exception | None") -> None:
         say("refused", told(error))
     else:
         say("up")
-        if sealmq_slots.confirm():
-            say("slot confirmed", sealmq_slots.slot)
 
 
 def told(error: BaseException) -> str:
     return "%s %s" % (type(error).__name__, error)
 
 
-# A sensor that does not answer is no reason to start again.
-def publish(living: "Any", app: "dict[str, Any]", measure: "Any") -> None:
+# Whatever is wrong with app.py, or with what it returns, is no reason to start again.
+def publish(living: "Any", app: "dict[str, Any]") -> None:
     try:
-        value = measure()
-    except Exception as error:
+        value = payload(reading())
+        if value is not None:
+            living.publish(app["topic"], value, qos=app["qos"])
+    except (Exception, SystemExit) as error:
         say("no reading", told(error))
-        return
-    living.publish(app["topic"], value, qos=app["qos"])
 
 
-def run(dog: "Any") -> None:
+def run(store: "Any", dog: "Any") -> None:
     app = settings()
-    measure = reading()
-    living = board(app, dog)
+    living = board(app, store, dog)
     mono = living.core.mono
     begun = mono()
     every = int(app["every"] * 1000)
@@ -155,37 +153,50 @@ def run(dog: "Any") -> None:
         now = mono()
         if app["topic"] and now >= at:
             at = now + every
-            publish(living, app, measure)
+            publish(living, app)
         living.turn(min(200, every))
         if sealmq_slots.trial and now - begun > sealmq_slots.wait * 1000:
             why = living.error or "no Wi-Fi"
             raise OSError("no session in %d s, %s" % (sealmq_slots.wait, why))
 
 
+# Whether there is one that says who this board is.
+def enrolled() -> "Any":
+    from sealmq_device.given import given
+
+    store = given()
+    try:
+        store.enrolment()
+    except OSError as error:
+        if error.errno != _ENOENT:
+            raise
+        return None
+    return store
+
+
 # Whatever ends the program starts the board again: a trial's starts are counted, and a board on a
 # wall has nobody who would.
-def main() -> None:
-    dog: "Any" = None
-    if not blob("enrolment", _ENROLMENT):
-        say("no enrolment: provision this board")
-        return
+def guarded() -> None:
     try:
-        dog = machine.WDT(timeout=_DOG_MS)
-        run(dog)
-    except KeyboardInterrupt:
-        say("stopped")
-        if dog:
-            machine.WDT(timeout=_REPL_MS)
-    except Exception as error:
+        store = enrolled()
+        if store is None:
+            say("no enrolment: provision this board")
+            return
+        run(store, watchdog(_DOG_MS))
+    except (Exception, SystemExit) as error:
         sys.print_exception(error)  # type: ignore[attr-defined]
         say("failed", told(error))
         try:
             sealmq_slots.failed(told(error))
         except OSError:
             pass  # the start is counted as it is
-        say("starts again in %d s" % _PAUSE_S)
-        time.sleep(_PAUSE_S)
-        machine.reset()
+    say("starts again in %d s" % _PAUSE_S)
+    time.sleep(_PAUSE_S)
+    machine.reset()
 
 
-main()
+try:
+    guarded()
+except KeyboardInterrupt:
+    say("stopped")
+    watchdog(_REPL_MS)

@@ -78,7 +78,8 @@ def other(name: str) -> str:
     return "b" if name == "a" else "a"
 
 
-# After the first session that both sides proved. True: a trial has come to a good end.
+# The client calls it after each session that both sides proved. True: a trial has come to a good
+# end.
 def confirm() -> bool:
     global trial, wait
     if not trial:
@@ -87,9 +88,14 @@ def confirm() -> bool:
     state["active"] = slot
     state["trial"] = state["why"] = state["last"] = ""
     state["tries"] = 0
-    write(state)
+    try:
+        write(state)
+    except OSError as error:
+        print("sealmq: slot not confirmed", slot, error)
+        return False
     trial = False
     wait = 0
+    print("sealmq: slot confirmed", slot)
     return True
 
 

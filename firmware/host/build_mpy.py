@@ -70,6 +70,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "sealmq_device.outbox": (),
     "sealmq_device.sleeping": (),
     "sealmq_device.wlan": (),
+    "sealmq_device.given": (),
     "sealmq_device.nvs": (),
 }
 

@@ -48,9 +48,10 @@ _answer = Incoming._answer
 
 
 class Client(Incoming):
-    # store: path of the enrolment file, or an object with the port of store.py. make: the cipher
-    # backend, for hosts. keepalive: seconds, 0 for none. limit: bytes of the largest packet.
-    # timeout: seconds for one read. By position or by name, in this order.
+    # store: None for what the board was given (given.py); path of the enrolment file, or an object
+    # with the port of store.py. make: the cipher backend, for hosts. keepalive: seconds, 0 for
+    # none. limit: bytes of the largest packet. timeout: seconds for one read. By position or by
+    # name, in this order.
     def __init__(self, *args: "Any", **kw: "Any") -> None:
         self._attributes()
         self._set_up(*args, **kw)

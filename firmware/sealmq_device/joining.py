@@ -1,6 +1,7 @@
 # From roots to an authenticated session: boot session, CONNECT, welcome (SPEC.md 4.1, 5, 7.3).
 # Every loop is bounded.
 import errno
+import sys
 
 from micropython import const
 
@@ -20,6 +21,8 @@ except (SyntaxError, NotImplementedError):
 
 _TYPING = False
 if _TYPING:
+    from typing import Any
+
     from .link import Steps
 
 # Provision, jump the boot counter, a slow answer, a new epoch: each costs one round.
@@ -135,6 +138,10 @@ class Joined(Provisioned):
         except (OSError, SealError) as error:
             self._close()
             raise told(self, error) from None
+        # A set of files on trial is kept once it had a session (firmware/board/sealmq_slots.py).
+        slots: "Any" = sys.modules.get("sealmq_slots")
+        if slots:
+            slots.confirm()
         if self._subscribed and not self._present:
             yield from self._resubscribing()
         return self._present

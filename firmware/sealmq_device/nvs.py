@@ -14,6 +14,7 @@ if _TYPING:
 # What stands there, in the partition "nvs"; firmware/README.md has the same table.
 NAMESPACE = "sealmq"
 ENROLMENT = "enrolment"  # blob: the enrolment file, byte by byte
+MEDIATOR = "mediator"  # blob: HOST:PORT, in place of the enrolment's
 STATE = "state"  # blob: what put_state was given
 BOOT = "boot"  # i32: the boot counter
 
@@ -32,16 +33,20 @@ class NvsStore:
 
     # The parsed enrolment (SPEC.md 7.1).
     def enrolment(self) -> "dict[str, Any]":
-        raw = self._blob(ENROLMENT)
+        raw = self.get(ENROLMENT)
         if not raw:
             raise Malformed(
                 "NVS holds no enrolment (namespace %s, key %s)" % (NAMESPACE, ENROLMENT)
             )
-        return parsed(raw)
+        found = parsed(raw)
+        host, colon, port = self.get(MEDIATOR).decode().rpartition(":")
+        if colon:
+            found["mediator"]["host"] = host
+            found["mediator"]["port"] = int(port)
+        return found
 
-    # Empty when there is none.
     def state(self) -> bytes:
-        return self._blob(STATE)
+        return self.get(STATE)
 
     def put_state(self, blob: bytes) -> None:
         self._nvs.set_blob(STATE, blob)
@@ -60,7 +65,8 @@ class NvsStore:
         self._nvs.set_i32(BOOT, boot)
         self._nvs.commit()
 
-    def _blob(self, key: str) -> bytes:
+    # A blob; empty when there is none.
+    def get(self, key: str) -> bytes:
         for size in _SIZES:
             buf = bytearray(size)
             try:

@@ -45,7 +45,7 @@ class Provisioned(Link):
     # searches from the lowest one.
     def _set_up(
         self,
-        store: "str | Any" = "/sealmq.json",
+        store: "str | Any" = None,
         make: "Any" = None,
         keepalive: int = 0,
         limit: int = 4096,
@@ -54,6 +54,10 @@ class Provisioned(Link):
         if make is None:
             from .aead import make
         Link.__init__(self, keepalive, limit, timeout)
+        if store is None:
+            from .given import given
+
+            store = given()
         self.store = FileStore(store) if isinstance(store, str) else store
         self.make = make
         self._kg_nonce = b""

@@ -29,7 +29,7 @@ class Sleeper(Living):
     # the module `machine`. The rest is Client's.
     def __init__(
         self,
-        store: "str | Any" = "/sealmq.json",
+        store: "str | Any" = None,
         wlan: "Any" = None,
         budget: int = 20,
         batch: int = 1,
@@ -46,7 +46,12 @@ class Sleeper(Living):
         box.queue_bytes = min(box.queue_bytes, ROOM)
         box.queue_len = min(box.queue_len, 255)
         box.prove_ms = 0
-        store = FileStore(store) if isinstance(store, str) else store
+        if store is None:
+            from .given import given
+
+            store = given()
+        elif isinstance(store, str):
+            store = FileStore(store)
         enrolment = store.enrolment()
         self.rtc = kept = Rtc(board.RTC(), str(enrolment.get("ps")))
         self._board = board

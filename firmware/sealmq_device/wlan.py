@@ -1,6 +1,9 @@
 # Wi-Fi as a station, through `network.WLAN`. Statuses go by the names that `network` has for them.
 import network
 
+from sealmq_spec.errors import Misuse
+
+from .given import wifi
 from .radio import Radio
 
 _TYPING = False
@@ -11,10 +14,18 @@ _WELL = ("STAT_IDLE", "STAT_CONNECTING", "STAT_GOT_IP")
 
 
 class Wlan(Radio):
-    # wlan: another interface than the usual one. config: for WLAN.config before connecting, by
+    # ssid: None for the network that the board was given. wlan: another interface than the usual
+    # one. config: for WLAN.config before connecting, by
     # name; pm, say: network.WLAN.PM_NONE, PM_PERFORMANCE or PM_POWERSAVE.
-    def __init__(self, ssid: str, key: str, wlan: "Any" = None, **config: "Any") -> None:
+    def __init__(
+        self, ssid: "str | None" = None, key: str = "", wlan: "Any" = None, **config: "Any"
+    ) -> None:
         Radio.__init__(self)
+        if ssid is None:
+            known = wifi()
+            if known is None:
+                raise Misuse("no Wi-Fi was given: /wifi.json, or sealmq board provision --wifi")
+            ssid, key = known
         self._ssid = ssid
         self._key = key
         self._config = config

@@ -57,10 +57,11 @@ def test_the_entries_are_those_of_the_readme() -> None:
     """Tools that write NVS images have the names from either."""
     source = (ROOT / "firmware" / "sealmq_device" / "nvs.py").read_text()
     names = dict(re.findall(r'^([A-Z]+) = "(\w{1,15})"', source, re.MULTILINE))
-    assert sorted(names) == ["BOOT", "ENROLMENT", "NAMESPACE", "STATE"]
+    assert sorted(names) == ["BOOT", "ENROLMENT", "MEDIATOR", "NAMESPACE", "STATE"]
     readme = (ROOT / "firmware" / "README.md").read_text()
     assert f"namespace `{names.pop('NAMESPACE')}`" in readme
-    for name, kind in zip(("ENROLMENT", "STATE", "BOOT"), ("blob", "blob", "i32"), strict=True):
+    kinds = {"ENROLMENT": "blob", "MEDIATOR": "blob", "STATE": "blob", "BOOT": "i32"}
+    for name, kind in kinds.items():
         assert f"| `{names[name]}` | {kind} |" in readme
 
 

@@ -44,7 +44,7 @@ def test_what_a_start_chooses(bits: int, tmp_path: Path) -> None:
     told = "slot b is not what its MANIFEST says"
     assert said == [
         "trial b True 9 1 /b", "trial b True 9 1 /b",
-        "True False False", "confirmed b False 0 1 /b",
+        "sealmq: slot confirmed b", "True False False", "confirmed b False 0 1 /b",
         "trial b True 9 1 /b", "trial b True 9 1 /b",
         "0", died, "over a False 0 1 /a", died, "over a False 0 1 /a", died, "over a False 0 1 /a",
         "trial b True 9 1 /b", over + "no session", "never said why a False 0 1 /a",

@@ -154,7 +154,7 @@ def app_settings(args: argparse.Namespace, before: dict[str, Any] | None = None)
             f"the topic {app['topic']} has a wildcard; one publishes to a topic",
             hint="--subscribe takes filters",
         )
-    if not app["topic"]:
+    if not (app["topic"] or args.main):
         _warn("no --topic: the board will publish nothing", "--topic machine/1/temperature")
     return app
 

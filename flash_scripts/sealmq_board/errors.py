@@ -41,6 +41,10 @@ class UsageError(BoardError):
         super().__init__(what, right, hint=hint, code=USAGE)
 
 
+class NoAnswer(BoardError):
+    """No MicroPython answers there."""
+
+
 class Terminated(BaseException):
     """SIGTERM or SIGHUP arrived: what cleans up on Ctrl-C cleans up."""
 

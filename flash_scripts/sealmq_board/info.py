@@ -9,7 +9,7 @@ from typing import Any
 from .cli import alone
 from .console import Console
 from .on_it import OnIt, look
-from .ports import add_selectors, one
+from .ports import add_patience, add_selectors, one
 
 HELP = "what a board is, whose it is, and which client it runs"
 EXAMPLES = """\
@@ -24,6 +24,7 @@ It asks MicroPython on the board, whose program is stopped for that and started 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser)
+    add_patience(parser)
     parser.add_argument("--no-start", action="store_true", help="leave it at its REPL")
     parser.add_argument("--json", action="store_true", help="one object")
 

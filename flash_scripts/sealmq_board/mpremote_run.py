@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import private
-from .errors import BoardError
+from .console import Console
+from .errors import BoardError, NoAnswer
 from .ports import Port
 from .programs import Programs
 
@@ -36,10 +37,6 @@ _ATTEMPTS = 2
 _programs = Programs()
 
 Answer = dict[str, Any]
-
-
-class NoAnswer(BoardError):
-    """No MicroPython answers there."""
 
 
 class NoMemory(BoardError):
@@ -67,6 +64,7 @@ def work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
     attempt = 0
     while True:
         attempt += 1
+        _catch(port)
         try:
             return _work(port, steps, soft)
         except NoMemory:
@@ -76,6 +74,13 @@ def work(port: Port, steps: list[Run | Copy]) -> list[Answer]:
         except NoAnswer:
             if attempt >= _ATTEMPTS:
                 raise
+
+
+# Until it has stopped its program: at once, or at its next wake.
+def _catch(port: Port) -> None:
+    if port.patience > 0:
+        with Console(port) as console:
+            console.catch(stopped)
 
 
 def first(answers: list[Answer], key: str) -> Answer:

@@ -35,7 +35,7 @@ class OnIt(NamedTuple):
     trying: bool
     nvs: Answer
     app: dict[str, Any] | None  # app.json; None where there is none
-    foreign: list[str]  # programs of somebody else
+    programs: dict[str, str]  # of boot.py and main.py: "ours", "own", "foreign", "" for none
     files: dict[str, str]  # path: SHA-256; of ours, when they were asked for
 
     @property
@@ -97,7 +97,7 @@ def look(port: Port, digests: bool = False) -> OnIt:
         trying=bool(there.get("trying")),
         nvs=first(answers, "enrolled"),
         app=first(answers, "app").get("app"),
-        foreign=list(first(answers, "foreign").get("foreign", [])),
+        programs=dict(first(answers, "programs").get("programs", {})),
         files={a["file"]: a["sha256"] for a in answers if "file" in a},
     )
 

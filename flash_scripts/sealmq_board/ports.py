@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from .errors import BoardError, UsageError
 _BY_ID = Path("/dev/serial/by-id")
 _PICO = "rp2040 or rp2350, with MicroPython"
 _URLS = ("socket://", "rfc2217://")
+# More than the README's board sleeps.
+_PATIENCE_S = 330.0
+_LOOK_S = 0.1
 
 
 class Found(NamedTuple):
@@ -27,10 +31,12 @@ class Found(NamedTuple):
 
 
 class Port(NamedTuple):
-    """A board that was chosen: what to call it, and what to open."""
+    """A board that was chosen: what to call it, what to open, and for how many seconds to wait for
+    it if it sleeps; 0: its program is not waited for at all."""
 
     name: str
     url: str
+    patience: float = 0.0
 
     @property
     def has_lines(self) -> bool:
@@ -94,6 +100,30 @@ def add_selectors(parser: argparse.ArgumentParser, several: str = "") -> None:
     parser.set_defaults(boards=[], several=bool(several))
 
 
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """--patience, of commands that a board has to be awake for."""
+    parser.add_argument(
+        "--patience",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"wait so long for a board that sleeps to wake (default: {_PATIENCE_S:.0f}); "
+        "if given, also for a port that is there only while it is awake",
+    )
+
+
+def patience(args: argparse.Namespace) -> float:
+    """What --patience says, or what is usual."""
+    given: float | None = getattr(args, "patience", None)
+    return _PATIENCE_S if given is None else given
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not 0 <= seconds <= 7 * 86400:
+        raise argparse.ArgumentTypeError(f"{word} is not from 0 to 604800 seconds")
+    return seconds
+
+
 class _Chosen(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def]
         chosen = [*namespace.boards, (option_string.lstrip("-"), values)]
@@ -114,8 +144,8 @@ def chosen(args: argparse.Namespace) -> list[Port]:
             "this command takes one",
             hint="run it once for each",
         )
-    here = found() if any(way == "board" for way, _ in args.boards) else []
-    ports = [_by_id(word, here) if way == "board" else _by_port(word) for way, word in args.boards]
+    wait = getattr(args, "patience", None) or 0.0
+    ports = [_there(way, word, wait)._replace(patience=patience(args)) for way, word in args.boards]
     seen: dict[str, str] = {}
     for port in ports:
         at = port.url if port.url.startswith(_URLS) else os.path.realpath(port.url)
@@ -133,7 +163,20 @@ def one(args: argparse.Namespace) -> Port:
     return chosen(args)[0]
 
 
-def _by_id(word: str, here: list[Found]) -> Port:
+# A chip's own USB goes when the chip sleeps.
+def _there(way: str, word: str, wait: float) -> Port:
+    end = time.monotonic() + wait
+    while True:
+        try:
+            return _by_id(word) if way == "board" else _by_port(word)
+        except BoardError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_LOOK_S)
+
+
+def _by_id(word: str) -> Port:
+    here = found()
     matching = [each for each in here if word and word in (each.serial, Path(each.by_id).name)]
     if len(matching) > 1:
         raise BoardError(

@@ -16,7 +16,7 @@ from .enrolment import Enrolment
 from .errors import BoardError, UsageError
 from .mpremote_run import Copy, Run, first, work
 from .on_it import OnIt, beside, into_slot, look, missing
-from .ports import add_selectors, one
+from .ports import add_patience, add_selectors, one
 
 HELP = "the client and its secret, for a board that runs MicroPython"
 EXAMPLES = """\
@@ -36,6 +36,7 @@ _MANIFEST = client_files.MANIFEST
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser)
+    add_patience(parser)
     parser.add_argument("--enrolment", metavar="FILE", help="of `sealmq client add` or `rotate`")
     parser.add_argument(
         "--wifi", metavar="FILE", help='{"ssid", "key"}; `-` reads stdin, `ask` asks'
@@ -108,8 +109,9 @@ def _check(there: OnIt, who: Enrolment | None, replace: bool) -> None:
         held = there.client
         if (held.get("site"), held.get("client")) != (who.site, who.client):
             raise _another(there.name, held)
-    if there.foreign:
-        names = " and ".join(there.foreign)
+    foreign = [name for name, whose in there.programs.items() if whose == "foreign"]
+    if foreign:
+        names = " and ".join(foreign)
         raise BoardError(
             f"{there.name}: the board has a program of its own ({names})",
             hint="mpremote cp :main.py . keeps it; --replace overwrites it",
@@ -126,11 +128,17 @@ def _another(name: str, held: dict[str, Any]) -> BoardError:
 
 
 def _files(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
-    main = Path(args.main) if args.main else client_files.BOARD / "main.py"
-    own = {
-        "/boot.py": (client_files.BOARD / "boot.py").read_bytes(),
-        "/main.py": main.read_bytes(),
-    }
+    own = {"/boot.py": (client_files.BOARD / "boot.py").read_bytes()}
+    if args.main:
+        own["/main.py"] = Path(args.main).read_bytes()
+    elif args.replace or there.programs.get("main.py") != "own":
+        own["/main.py"] = (client_files.BOARD / "main.py").read_bytes()
+    else:
+        print(
+            f"{there.name}: it keeps a main.py of your own\n"
+            "hint: --main brings another, --replace ours",
+            file=sys.stderr,
+        )
     if there.app is None or build.app_given(args):
         settings = build.app_settings(args, there.app)
         own = {"/app.json": client_files.as_json(settings), **own}

@@ -6,7 +6,7 @@ import argparse
 
 from .cli import alone
 from .console import Console
-from .ports import add_selectors, chosen
+from .ports import add_patience, add_selectors, chosen
 
 HELP = "start boards again"
 EXAMPLES = """\
@@ -21,6 +21,7 @@ MicroPython is told to; where it does not answer, the reset pin is pulled, if th
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser, several="again for each further board")
+    add_patience(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--hard", action="store_true", help="the chip; this is the default")
     how.add_argument("--soft", action="store_true", help="MicroPython alone")

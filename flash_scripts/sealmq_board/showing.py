@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -90,3 +93,26 @@ class Showing:
         if self._progress is not None:
             self._progress.start()
         return answer in ("y", "yes")
+
+
+_lock = threading.Lock()
+_waiting: list[Showing] = []
+_waiters = 0
+
+
+@contextmanager
+def waiting(name: str) -> Iterator[Shown]:
+    """A bar for a board that is waited for; those of several threads share one display."""
+    global _waiters
+    with _lock:
+        _waiters += 1
+        if _waiters == 1:
+            _waiting.append(Showing().__enter__())
+        shown = _waiting[0].board(name)
+    try:
+        yield shown
+    finally:
+        with _lock:
+            _waiters -= 1
+            if not _waiters:
+                _waiting.pop().__exit__(None, None, None)

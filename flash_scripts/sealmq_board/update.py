@@ -17,7 +17,7 @@ from .console import Console
 from .errors import BoardError, UsageError, words
 from .mpremote_run import first, stop, stopped, work
 from .on_it import into_slot, look
-from .ports import Port, add_selectors, chosen, found
+from .ports import Port, add_patience, add_selectors, chosen, found, patience
 
 HELP = "another client, on trial until it has had a session"
 EXAMPLES = """\
@@ -41,6 +41,7 @@ _lock = threading.Lock()
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser, several="again for each further board")
+    add_patience(parser)
     parser.add_argument("--all", action="store_true", help="every board that is plugged in")
     parser.add_argument(
         "--set", default="everything", help="of build/firmware; default: everything"
@@ -84,7 +85,7 @@ def _ports(args: argparse.Namespace) -> list[Port]:
         return chosen(args)
     if args.boards:
         raise UsageError("--all and boards by name", "one of them")
-    ports = [Port(each.serial or each.port, each.port) for each in found()]
+    ports = [Port(each.serial or each.port, each.port, patience(args)) for each in found()]
     if not ports:
         raise BoardError("no board is plugged in", hint="`sealmq board list`")
     return ports
@@ -139,9 +140,9 @@ def _update(port: Port, args: argparse.Namespace) -> tuple[str, str, str]:
 
 # Until it says how it ended. "": it did not say.
 def _watch(console: Console, name: str, args: argparse.Namespace) -> str:
-    patience = (args.tries + 1) * (args.wait + _BETWEEN_S)
+    most = (args.tries + 1) * (args.wait + _BETWEEN_S)
     began = time.monotonic()
-    for line in console.lines(patience):
+    for line in console.lines(most):
         if stopped():
             raise BoardError("stopped")
         if not line or not line.startswith("sealmq: "):

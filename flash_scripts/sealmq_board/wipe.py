@@ -10,11 +10,11 @@ import sys
 from . import private
 from .cli import alone
 from .console import Console
-from .errors import BoardError, UsageError
+from .errors import BoardError, NoAnswer, UsageError
 from .esptool_run import Runner, Ways
-from .mpremote_run import NoAnswer, Run, first, work
+from .mpremote_run import Run, first, work
 from .on_it import look
-from .ports import Port, add_selectors, one
+from .ports import Port, add_patience, add_selectors, one
 
 HELP = "a board leaves the site: its keys erased, its client disabled"
 EXAMPLES = """\
@@ -41,6 +41,7 @@ _NOBODY = "this board"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     add_selectors(parser)
+    add_patience(parser)
     site = parser.add_mutually_exclusive_group(required=True)
     site.add_argument("--site", metavar="FOLDER", help="where its client is disabled")
     site.add_argument("--keep-enabled", action="store_true", help="the client stays enabled")

@@ -44,7 +44,7 @@ def chosen(*words: str, several: str = "") -> list[ports.Port]:
 
 
 def test_by_number(here: list[SimpleNamespace]) -> None:
-    assert chosen("--board", "AA:BB") == [ports.Port("AA:BB", "/dev/ttyACM1")]
+    assert chosen("--board", "AA:BB") == [ports.Port("AA:BB", "/dev/ttyACM1", 330)]
     assert [
         port.url for port in chosen("--board", "CC:DD", "--board", "AA:BB", several="again")
     ] == [

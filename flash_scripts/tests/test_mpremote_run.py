@@ -64,7 +64,7 @@ if number == 0:
     say(name="micropython", version="1.25.0", mpy=2822, machine="fake", platform="esp32", id="01")
     say(free=1, size=2)
     say(enrolment=None, enrolled=False, wifi=False, mediator="", state=False, boot=0)
-    say(foreign=[])
+    say(programs={})
     sys.exit()
 """
 )
@@ -99,7 +99,7 @@ class Fake:
         )
 
     def provision(self, answer: str) -> subprocess.Popen[str]:
-        words = ("--enrolment", self.enrolment, "--topic", "x/y", "--no-start")
+        words = ("--enrolment", self.enrolment, "--topic", "x/y", "--no-start", "--patience", 0)
         return self.start(answer, "provision", "--port", self.port, *words)
 
     def seen(self) -> list[dict[str, Any]]:

@@ -9,6 +9,15 @@ if _TYPING:
 
 gc.collect()
 
+# A watchdog that runs cannot be stopped, and its board is worked on now. So a board that nobody
+# starts again starts by itself, in an hour.
+try:
+    import machine
+
+    machine.WDT(timeout=3_600_000)
+except (ImportError, AttributeError, ValueError):
+    pass  # this chip's is never as long
+
 MARK = "\x1esealmq "
 
 

@@ -11,6 +11,8 @@ _TYPING = False
 if _TYPING:
     from typing import Any
 
+# How our main.py begins, and did.
+OURS = b"# Publishes a reading each `every` seconds"
 ROOT_FILES = ("boot.py", "main.py", "sealmq_slots.py", "app.json")
 
 
@@ -57,18 +59,21 @@ def app() -> None:
         pass
 
 
-# Whether somebody wrote a program there, that is not ours.
-def foreign(path: str) -> bool:
-    code = False
+# Whose program that is: "ours", "own" for an operator's with our client, "foreign", "" for none.
+def whose(path: str) -> str:
+    found = ""
     try:
         with open(path, "rb") as f:
             for line in f:
+                if line.startswith(OURS):
+                    return "ours"
                 if b"sealmq" in line:
-                    return False
-                code = code or (bool(line.strip()) and not line.strip().startswith(b"#"))
+                    return "own"
+                if line.strip() and not line.strip().startswith(b"#"):
+                    found = "foreign"
     except OSError:
         pass
-    return code
+    return found
 
 
 def slots() -> None:
@@ -128,7 +133,7 @@ def main(args: "dict[str, Any]") -> None:
     slots()
     nvs()
     app()
-    say(foreign=[n for n in ("boot.py", "main.py") if foreign("/" + n)])
+    say(programs={n: whose("/" + n) for n in ("boot.py", "main.py")})
     if args["digests"]:
         for name in ROOT_FILES:
             file("/" + name)
