@@ -1,7 +1,7 @@
 # The SealMQ device client for MicroPython; it imports sealmq_spec and nothing else of ours.
 #
 #     from sealmq_device import Client
-#     c = Client("/sealmq.json")
+#     c = Client()
 #     c.connect()
 #     c.publish("machine/1/temperature", b"21.5", qos=1)
 # Leaves first: each import inside another takes C stack, and MicroPython's is small.

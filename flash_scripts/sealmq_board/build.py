@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     chip = CHIPS[args.chip]
     arch = args.arch or chip.arch
     built = Path(args.files) if args.files else client_files.BUILT
-    client = client_files.client_set(args.set, arch, built)
+    client = client_files.client_set(args.set, arch, built, ours=not args.main)
     main = Path(args.main) if args.main else None
     files, folders = client_files.file_system(client, app_settings(args), main)
     vfs = littlefs.image(files, folders, VFS_SIZE)

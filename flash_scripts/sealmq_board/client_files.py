@@ -25,8 +25,11 @@ MANIFEST = "MANIFEST"
 BOOT_FILES = ("boot.py", "main.py", "sealmq_slots.py")
 
 
-def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
-    """The files of a set as they lie below a slot, by relative path. BoardError: not built."""
+def client_set(
+    name: str, arch: str, built: Path = BUILT, ours: bool = False
+) -> dict[str, bytes]:
+    """The files of a set as they lie below a slot, by relative path. ours: for our main.py.
+    BoardError: not built, or not for that."""
     # The interpreters of a host have one set, with everything.
     folder = built / arch if arch in HOST_ARCHS else built / name / arch
     if arch in HOST_ARCHS and name != "everything":
@@ -48,10 +51,10 @@ def client_set(name: str, arch: str, built: Path = BUILT) -> dict[str, bytes]:
     for needed in ("sealmq_device/__init__.mpy", "sealmq_spec/__init__.mpy"):
         if needed not in files:
             raise BoardError(f"{folder} has no {needed}", hint="make firmware")
-    if not {"sealmq_device/nvs.mpy", "sealmq_device/nvs.mpyz"} & set(files):
+    if ours and "sealmq_device/living.mpyz" not in files:
         raise BoardError(
-            f"the set {name} reads no enrolment from NVS",
-            hint="--set everything",
+            f"the set {name} has no living, which our main.py runs on",
+            hint="--set everything, or a program of your own with --main",
         )
     return files
 

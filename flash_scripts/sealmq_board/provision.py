@@ -154,7 +154,8 @@ def _files(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
 # The client, where there is none: in use, complete, is left to `update`.
 def _client(there: OnIt, args: argparse.Namespace) -> list[Run | Copy]:
     built = Path(args.files) if args.files else client_files.BUILT
-    files = client_files.client_set(args.set, there.arch, built)
+    ours = not args.main and there.programs.get("main.py") != "own"
+    files = client_files.client_set(args.set, there.arch, built, ours)
     manifest = client_files.manifest(files)
     active = there.slots.get("active", "a")
     have = there.files.get(f"/sealmq/{active}/{_MANIFEST}")
