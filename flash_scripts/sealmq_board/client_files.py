@@ -25,9 +25,7 @@ MANIFEST = "MANIFEST"
 BOOT_FILES = ("boot.py", "main.py", "sealmq_slots.py")
 
 
-def client_set(
-    name: str, arch: str, built: Path = BUILT, ours: bool = False
-) -> dict[str, bytes]:
+def client_set(name: str, arch: str, built: Path = BUILT, ours: bool = False) -> dict[str, bytes]:
     """The files of a set as they lie below a slot, by relative path. ours: for our main.py.
     BoardError: not built, or not for that."""
     # The interpreters of a host have one set, with everything.

@@ -109,7 +109,7 @@ def test_a_slot_has_its_list(tmp_path: Path) -> None:
     client = client_files.client_set("everything", "x64", client_sets(tmp_path))
     files, folders = client_files.file_system(client, {"topic": "a"}, None)
     lines = files["/sealmq/a/MANIFEST"].decode().splitlines()
-    assert len(lines) == len(client) == 3
+    assert len(lines) == len(client) == 4
     for line in lines:
         name, size, digest = line.split(" ")
         raw = files[f"/sealmq/a/{name}"]
@@ -136,9 +136,10 @@ def test_a_set_that_lacks_something_is_refused(tmp_path: Path) -> None:
     assert "make firmware" in caught.value.hint
     with pytest.raises(BoardError, match="not made for x64"):
         client_files.client_set("sensor", "x64", sets)
-    (sets / "x64/sealmq_device/nvs.mpyz").unlink()
-    with pytest.raises(BoardError, match="no enrolment from NVS"):
-        client_files.client_set("everything", "x64", sets)
+    (sets / "x64/sealmq_device/living.mpyz").unlink()
+    with pytest.raises(BoardError, match=r"no living, which our main\.py runs on"):
+        client_files.client_set("everything", "x64", sets, ours=True)
+    assert client_files.client_set("everything", "x64", sets)
     (sets / "x64/sealmq_spec/__init__.mpy").unlink()
     with pytest.raises(BoardError, match="has no sealmq_spec"):
         client_files.client_set("everything", "x64", sets)

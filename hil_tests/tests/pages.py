@@ -36,7 +36,7 @@ def samples(language: str) -> dict[str, Sample]:
 
 
 def of_page(page: str) -> list[Sample]:
-    """Those of one page, in order. A block without a language that has a prompt is for a console."""
+    """Those of one page, in order. A block without a language but with a prompt is a console's."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found: list[Sample] = []
     heading = ""

@@ -1,5 +1,5 @@
-"""Each sample of each page is run as it stands there: those for a board on a virtual board with real
-MicroPython, brought there by `sealmq board` (NVS) and by hand with mpremote (files), against a
+"""Each sample of each page is run as it stands there: those for a board on a virtual board with
+real MicroPython, brought there by `sealmq board` (NVS) and by hand with mpremote (files), against a
 running site as `sealmq init` makes it, which is closed: order of labels, purposes, strict.
 
 A sample that nobody runs fails the first tests here: it belongs into a table below.
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pages import Sample, samples
-from running_site import ROOT, Site, sealmq, until
+from running_site import ROOT, SEALMQ, Site, sealmq, until
 from sealmq_hil.behaviours import power_loss
 from sealmq_hil.line import Line
 from sealmq_vboard.board import VirtualBoard
@@ -70,9 +70,8 @@ class Device:
 
     def published(self) -> None:
         """What it measures reaches who is above it and has a purpose."""
-        words = ("sub", self.site.path, "--client", "monitor", "--purpose", "service")
-        words = (*words, "-t", "machine/1/temperature", "-C", 1)
-        command = [str(Path(sys.executable).with_name("sealmq")), *map(str, words)]
+        words = ["--client", "monitor", "--purpose", "service", "-t", "machine/1/temperature"]
+        command = [str(SEALMQ), "sub", str(self.site.path), *words, "-C", "1"]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             time.sleep(1)
@@ -102,8 +101,7 @@ def says_what_its_data_is_for(board: Device) -> None:
     # It has come to its end, which takes the reservation back.
     board.says("MicroPython v")
     history = ("purposes", "history", board.site.path, "--topic", "machine/1/temperature", "--json")
-    told = until("its history", lambda: board.name in sealmq(*history).stdout and sealmq(*history))
-    assert told.stdout.count(board.name) >= 2
+    until("its history", lambda: sealmq(*history).stdout.count(board.name) >= 2)
 
 
 def lives(board: Device) -> None:
@@ -155,7 +153,7 @@ def a_board_starts_and_stops(sample: Sample, site: Site, folder: Path) -> None:
     with virtual(folder / "board", 64):
         pass
     names: dict[str, Any] = {"folder": folder / "board", "VirtualBoard": VirtualBoard}
-    exec(compile(sample.text, sample.key, "exec"), names)
+    exec(compile(sample.text, sample.key, "exec"), names)  # noqa: S102 - our own page
     assert names["board"].pty.startswith("/dev/pts/")
 
 
