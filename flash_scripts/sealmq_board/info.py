@@ -16,8 +16,11 @@ EXAMPLES = """\
 examples:
   sealmq board info --board 0001
   sealmq board info --port /dev/ttyUSB0 --json | jq -r .client.name
+  sealmq board info --board 0001 --no-start --patience 3600      catch a board that sleeps, hold it
 
-It asks MicroPython on the board, whose program is stopped for that and started again.
+It asks MicroPython on the board, whose program is stopped for that and started again. A board that
+sleeps is caught at its next wake. --no-start holds it awake, for mpremote say, until `sealmq board
+reset`, or for an hour.
 """
 
 

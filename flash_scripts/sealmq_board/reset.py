@@ -14,7 +14,8 @@ examples:
   sealmq board reset --board 0001
   sealmq board reset --board 0001 --board 0002 --soft      MicroPython alone, Wi-Fi stays up
 
-MicroPython is told to; where it does not answer, the reset pin is pulled, if the port has one.
+MicroPython is told to; where it does not answer, the reset pin is pulled, if the port has one, and
+else its next wake is waited for. It is said to start again when it does.
 """
 
 
