@@ -263,7 +263,16 @@ def test_a_pico_w_gets_files_for_its_processor(
     mpy = architecture << 10 | 3 << 8 | 6
     look = LOOK.replace("mpy=2822", f"mpy={mpy}").replace('"esp32"', '"rp2"')
     look = look.replace("1.25.0", version)
-    words = ("--enrolment", fake.enrolment, "--topic", "x/y", "--files", fake.folder / "none")
+    words = (
+        "--enrolment",
+        fake.enrolment,
+        "--topic",
+        "x/y",
+        "--files",
+        fake.folder / "none",
+        "--patience",
+        0,
+    )
     running = fake.start(look, "provision", "--port", fake.port, *words)
     _, said = running.communicate(timeout=30)
     assert running.returncode == 1

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pages import samples
 from running_site import ROOT, Site, sealmq, until
 from sealmq_vboard import folder as folders
 from sealmq_vboard.board import VirtualBoard
@@ -157,3 +158,29 @@ def disabled(site: Site) -> bool:
     """Whether the site says so."""
     listed = sealmq("client", "list", site.path).stdout
     return any(line.split()[1] == NAME and "disabled" in line for line in listed.splitlines())
+
+
+def test_a_board_that_sleeps_takes_an_update_at_its_wakes(site: Site, tmp_path: Path) -> None:
+    """The README's program, which knows nothing of trials: the client itself confirms one."""
+    site.up()
+    file = site.enrol(NAME, "m1-temp")
+    secret = json.loads(file.read_bytes())["ps"]
+    wifi = tmp_path / "wifi.json"
+    wifi.write_text(json.dumps(WIFI))
+    wifi.chmod(0o600)
+    main = tmp_path / "main.py"
+    program = samples("python")["firmware/README.md: On a battery"].text
+    assert "sleep(300)" in program
+    main.write_text(program.replace("sleep(300)", "sleep(5)"))
+    with virtual(tmp_path / "board", 64) as made:
+        board = Board(made, secret)
+        board.run("provision", "--enrolment", file, "--wifi", wifi, "--main", main)
+        assert reading(site) == "21.5"
+        before = board.info()
+        good = client_set(tmp_path / "good", 64, "another one")
+        told = board.run("update", "--files", good, "--wait", 60, "--json")
+        assert json.loads(told.stdout)["outcome"] == "confirmed"
+        assert reading(site) == "21.5"
+        after = board.info()
+        assert (after["slot"], before["slot"]) == ("b", "a")
+        assert after["version"] != before["version"]
