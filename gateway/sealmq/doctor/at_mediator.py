@@ -7,6 +7,7 @@ import os
 from sealmq.mqtt import build
 from sealmq.site import reach
 from sealmq.site.canary import PURPOSE, RESERVED
+from sealmq.site.model import Mediator
 from sealmq_spec import purposes
 from sealmq_spec.const import CLEAR, USER
 
@@ -111,13 +112,14 @@ class AtMediator:
         return await self._not_welcome(self.reader.hello)
 
     # Enrolment files carry this address; what listens there must be us, not a broker beside.
-    async def advertised(self, host: str, port: int) -> str:
+    async def advertised(self, mediator: Mediator) -> str:
         """Whoever listens there proves that it is this mediator."""
         here = self.reader
-        if (host, port) == (here.host, here.port):
-            return f"{host}:{port}"
-        wrong = reach.stray(host)
+        host, port = mediator.advertise_host, mediator.advertise_port
+        wrong = reach.stray(host, mediator.host)
         beside = "" if wrong is None else f"; {wrong}"
+        if (host, port) == (here.host, here.port):
+            return f"{host}:{port}{beside}"
         # A client has one session at a time: a second connection of the same one would shift the
         # counters of the first, which then looks refused in every later try.
         there = here.again(host, port)

@@ -100,7 +100,6 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
     inside = AtMediator(writer, reader, stranger, with_purposes)
     await inside.subscribe()
     proof = reader.hello[-54:].decode()
-    sent_to = config.mediator.advertise_host, config.mediator.advertise_port
 
     at_broker = {
         "broker: without credentials": outside.anonymous,
@@ -122,7 +121,7 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         "read beside one's label": inside.foreign_read,
         "read above one's label": inside.lower_reader,
         "clear a retained message with an empty one": inside.empty_retained,
-        "clients are sent to this mediator": lambda: inside.advertised(*sent_to),
+        "clients are sent to this mediator": lambda: inside.advertised(config.mediator),
     }
     if with_purposes:
         of_purposes = AtPurposes(inside)

@@ -90,15 +90,15 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
     shared = up.get("shared_user") is not False
     if config is None:
         return Status(layout.root.name, tuple(found), shared, None, note)
-    told = config.mediator.advertise_host, config.mediator.advertise_port
+    mediator = config.mediator
     return Status(
         config.site.name,
         tuple(found),
         shared,
         config.policy.enforce,
         note,
-        reach.written(*told),
-        reach.warning(*told),
+        reach.written(mediator.advertise_host, mediator.advertise_port),
+        reach.warning(mediator),
     )
 
 

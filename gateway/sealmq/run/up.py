@@ -101,7 +101,7 @@ def bring_up(
             )
         if not config.policy.enforce:
             say(f"WARNING: the policy is {NOT_ENFORCED}")
-        astray = reach.warning(config.mediator.advertise_host, config.mediator.advertise_port)
+        astray = reach.warning(config.mediator)
         if astray is not None:
             say(f"warning: {astray}")
         broker.take(options.broker_port)

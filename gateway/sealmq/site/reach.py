@@ -8,9 +8,12 @@ import ipaddress
 import socket
 from typing import NamedTuple
 
+from .model import Mediator
+from .values import ANYWHERE
+
 # Nothing is sent there: a UDP socket that is connected only asks the routing table.
 _ELSEWHERE = {socket.AF_INET: "198.51.100.1", socket.AF_INET6: "2001:db8::1"}
-_IFADDR = 0x8915  # SIOCGIFADDR: the first IPv4 address of an interface, behind its name
+_IFADDR = 0x8915  # SIOCGIFADDR: the first IPv4 address of an interface, after its name
 _NAME_BYTES = 16
 _IFREQ_BYTES = 40
 _INET6 = "/proc/net/if_inet6"
@@ -47,9 +50,9 @@ def choose(host: str) -> Chosen | None:
     return Chosen(own[0], why, tuple(own[1:]))
 
 
-def stray(host: str) -> str | None:
+def stray(host: str, listen: str) -> str | None:
     """What is wrong with an address that enrolment files carry, as seen from this host; None:
-    nothing. A name is not looked up, as that may take long.
+    nothing. listen: where the mediator listens. A name is not looked up, as that may take long.
     """
     try:
         found = ipaddress.ip_address(host)
@@ -57,18 +60,21 @@ def stray(host: str) -> str | None:
         if "." in host or host == "localhost":
             return None
         return f"boards cannot resolve the bare host name {host}"
+    if found.is_loopback:
+        return f"only this host gets to {host}" if listen in ANYWHERE else None
     family = socket.AF_INET6 if found.version == 6 else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as s:
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as s:
             s.bind((host, 0))
-        except OSError:
-            return f"this host does not have the address {host}"
+    except OSError:
+        return f"this host does not have the address {host}"
     return None
 
 
-def warning(host: str, port: int) -> str | None:
+def warning(mediator: Mediator) -> str | None:
     """The same with what to do about it, in one line; None: nothing is wrong."""
-    wrong = stray(host)
+    host, port = mediator.advertise_host, mediator.advertise_port
+    wrong = stray(host, mediator.host)
     if wrong is None:
         return None
     now = choose("::" if ":" in host else "0.0.0.0")  # noqa: S104 - nothing listens here
@@ -86,12 +92,12 @@ def written(host: str, port: int | str) -> str:
 
 def by_route(family: socket.AddressFamily) -> str | None:
     """The address that this host has on its default route; None: it has no such route."""
-    with socket.socket(family, socket.SOCK_DGRAM) as s:
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as s:
             s.connect((_ELSEWHERE[family], 9))
-        except OSError:
-            return None
-        return _useful(str(s.getsockname()[0]))
+            return _useful(str(s.getsockname()[0]))
+    except OSError:
+        return None
 
 
 def addresses(family: socket.AddressFamily) -> list[str]:

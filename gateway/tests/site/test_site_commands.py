@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from sealmq.cli.main import main
 from sealmq.families.purposes.settings import read as settings_of
 from sealmq.families.records import TopicLabel
 from sealmq.kg.core import Kg
+from sealmq.site import reach
 from sealmq.site.config import Config, load
+from sealmq.site.model import Mediator
 from sealmq.store import Store
 from sealmq_spec.identity import Identity
 
@@ -213,6 +216,23 @@ def test_init_for_one_address_warns_of_nothing(
     said = capsys.readouterr()
     assert not said.err
     assert json.loads(said.out)["advertise"] == "127.0.0.1:2883"
+
+
+def test_a_site_on_all_addresses_that_tells_clients_loopback_is_warned_of() -> None:
+    """As `init` writes it on a host that has no network yet."""
+    said = reach.warning(Mediator(host=EVERYWHERE))
+    assert said is not None
+    assert "127.0.0.1:1883, and only this host gets to 127.0.0.1" in said
+    assert reach.warning(Mediator()) is None
+
+
+def test_a_host_without_ipv6_has_no_such_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr("sealmq.site.reach.socket.socket", refuse)
+    assert reach.stray("2001:db8::7", "::") == "this host does not have the address 2001:db8::7"
+    assert reach.by_route(socket.AF_INET6) is None
 
 
 def test_init_with_a_credential_makes_no_key(
