@@ -136,6 +136,8 @@ def receive(o: int, r: int, ear: object) -> object:
     if got is none:
         if (int(ticks()) - c[_TICKS]) & 0x3FFFFFFF > _OLD_MS:
             return none
+        # A callback may have asked, of the message before.
+        c[_STAGE] = _DONE
         return seldom[_NO]
     n = int(got)
     c[_GOT] = n

@@ -173,7 +173,7 @@ class Fast:
     # After an OSError: False when nothing had come, so that waiting goes on.
     def lost(self) -> bool:
         area = self.area
-        if not area[_TWO] and not area[_CHECKED]:
+        if area[_STAGE] != _DONE and not area[_TWO] and not area[_CHECKED]:
             return False
         self.broken(True)
         return True
@@ -188,6 +188,7 @@ class Fast:
         c, area, buffer = self.c, self.area, self.seldom[_DATA]
         c._ear = None
         k, _, got, read, at, m, n, moved, stage = unpack_from("<9I", area, _K)
+        area[_STAGE] = _DONE  # what comes up from here on is no fault of the stream
         two = area[_TWO:]
         wait = not area[_CHECKED]
         if stage:

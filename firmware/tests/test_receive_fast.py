@@ -455,6 +455,48 @@ say(c._heard, c.wait_msg(), c.check_msg(), len(seen), None in seen, c.refused)
         assert said == ["5", "6 12 {}", "OSError ECONNRESET", "None", "6 True False 15 False {}"]
 
 
+@pytest.mark.parametrize("inside", ["c.check_msg()", "c.wait_msg()"])
+@pytest.mark.parametrize("way", ["", GENERAL])
+@pytest.mark.parametrize("bits", VIPER)
+def test_what_a_callback_raises_after_it_looked_for_more_is_the_applications(
+    bits: int, way: str, inside: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            s = Stream(c)
+            s.usual(10 if topic == "go" else 1, {"go": 1, "one": 20, "on": 30}[topic])
+            c.sock.sendall(frame(0x40, c.publish_pid) + b"".join(s.packets))
+            if topic == "one":
+                c.notice(9, 0, 5, "end", "")
+            return True
+
+        b.peer.on_publish = on_publish
+        said = b.run(
+            str(bits),
+            LISTEN
+            + way
+            + f"""
+c.publish("go", b"", qos=1)
+while len(seen) < 10:
+    c.wait_msg()
+def fail(m):
+    {inside}
+    c.check_msg()
+    raise OSError(5)
+c.set_callback(fail)
+c.publish("one", b"", qos=1)
+caught(c.wait_msg)
+c.set_callback(hear)
+c.publish("on", b"", qos=1)
+while len(seen) < 11:
+    c.wait_msg()
+say(c.session.conn, len(seen), c.refused)
+""",
+        )
+        assert said == ["OSError EIO", "1 11 {}"]
+
+
 @pytest.mark.parametrize("bits", VIPER)
 def test_nothing_is_left_behind(bits: int, tmp_path: Path) -> None:
     """What the callback does not keep is free again after a collection.
