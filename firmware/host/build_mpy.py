@@ -38,7 +38,7 @@ LIMIT = 48 * 1024
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
 _PURPOSES = ("reserving",)
 _SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
-_DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "quick", "chacha")
+_DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
 SETS: dict[str, tuple[str, ...]] = {
     # Publishes often, keeps its connection or sleeps; blocking, AES-CCM.
     "sensor": (*_SENSOR, *_PURPOSES),
@@ -49,11 +49,11 @@ SETS: dict[str, tuple[str, ...]] = {
     # The same, and says what it is for.
     "display-purposes": _DISPLAY,
     # Publishes and receives, and says what for; asyncio, AES-CCM.
-    "asyncio": ("living_aio", *_LIVES, "quick", "receive_fast", "chacha"),
+    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha"),
     "everything": (),
     # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (
-        "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "quick", *_PURPOSES,
+        "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast", *_PURPOSES,
     ),
 }  # fmt: skip
 # The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.

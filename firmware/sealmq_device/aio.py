@@ -76,7 +76,7 @@ class Client(Tasks):
         again = False
         while True:
             await self._clear()
-            ctr = core._send(topic, msg, retain, qos, life)
+            ctr = core.publish(topic, msg, retain, qos, life)
             self._keep.sent(core.mono())
             if not qos:
                 return ctr

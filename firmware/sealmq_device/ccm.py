@@ -68,23 +68,23 @@ class Ccm:
     def seal_into(
         self, nonce: object, aad: object, buf: object, start: object, n: object
     ) -> object:
-        _crypt(0, 0, self, nonce, aad, buf, start, n, 0)
+        _crypt(0, 0, self._s, nonce, aad, buf, start, n, 0)
 
     # The reverse. False when the tag does not verify: buf[start:start+n] is zero then.
     @micropython.viper
     def open_into(
         self, nonce: object, aad: object, buf: object, start: object, n: object
     ) -> object:
-        return _crypt(0, 0, self, nonce, aad, buf, start, n, 1)
+        return _crypt(0, 0, self._s, nonce, aad, buf, start, n, 1)
 
 
 # One long function for both directions: a call costs 400 instructions, a branch 3. o, r: pointers;
-# of a viper function's variables the first two are kept in registers. Whoever calls passes zeros.
+# of a viper function's variables the first two are kept in registers; whoever calls passes zeros.
 @micropython.viper
 def _crypt(
     o: int,
     r: int,
-    me: object,
+    s: object,
     nonce: object,
     aad: object,
     buf: object,
@@ -97,12 +97,12 @@ def _crypt(
     i = int(length(buf)) - 16 - start
     if start < 0 or n < 0 or n > i or n > 0xFFFFFF or a > 65279 or int(length(nonce)) != 12:
         refuse(nonce, aad, buf, start, n)
-    cbc, ecb, _, state = me._s
+    cbc, ecb, _, state = s
     iv = ptr32(state)
     flags = 3 if n else iv[4] & 2 | 1
     if iv[4] & flags != flags:
-        _ready(me._s, iv[4], flags)
-        cbc, ecb, _, state = me._s
+        _ready(s, iv[4], flags)
+        cbc, ecb, _, state = s
         iv = ptr32(state)
     base = int(ptr8(work))
     made = ptr8(base + _MADE_AT)
@@ -205,9 +205,9 @@ def _crypt(
             # XOR into whole words of `buf`, with key stream that is zero behind the payload: what
             # they hold in front of it stays, what they hold behind it is the tag's place. The
             # plaintext goes to the MAC's blocks.
-            s = key + 16
+            y = key + 16
             c = (1 << ((size & 3) << 3)) - 1
-            q = ptr32(s + (size & 0xFFC))
+            q = ptr32(y + (size & 0xFFC))
             q[0] = q[0] & c
             q[1] = 0
             q[2] = 0
@@ -225,7 +225,7 @@ def _crypt(
                 t = uint(0)
                 r = b
                 while True:
-                    v = uint(ptr32(s)[0])
+                    v = uint(ptr32(y)[0])
                     u = uint(ptr32(r)[0])
                     ptr32(r)[0] = u ^ (k | v << up)
                     if opening:
@@ -236,14 +236,14 @@ def _crypt(
                         o += 4
                     t = u >> up
                     r += 4
-                    s += 4
+                    y += 4
                     if r >= tag:
                         break
                 ptr32(o)[0] = t
             elif opening:
                 r = b
                 while r < tag:
-                    q = ptr32(s)
+                    q = ptr32(y)
                     p = ptr32(o)
                     p[0] = ptr32(r)[0] ^ q[0]
                     p[1] = ptr32(r)[1] ^ q[1]
@@ -253,13 +253,13 @@ def _crypt(
                     ptr32(r)[1] = p[1]
                     ptr32(r)[2] = p[2]
                     ptr32(r)[3] = p[3]
-                    s += 16
+                    y += 16
                     r += 16
                     o += 16
             else:
                 r = b
                 while r < tag:
-                    q = ptr32(s)
+                    q = ptr32(y)
                     ptr32(o)[0] = ptr32(r)[0]
                     ptr32(o)[1] = ptr32(r)[1]
                     ptr32(o)[2] = ptr32(r)[2]
@@ -268,7 +268,7 @@ def _crypt(
                     ptr32(r)[1] = ptr32(r)[1] ^ q[1]
                     ptr32(r)[2] = ptr32(r)[2] ^ q[2]
                     ptr32(r)[3] = ptr32(r)[3] ^ q[3]
-                    s += 16
+                    y += 16
                     r += 16
                     o += 16
             p = ptr32(x + (size & 0xFFC))
@@ -357,6 +357,8 @@ def _ready(s: object, have: int, want: int) -> object:
         iv[3] = 0
     if want & ~have & 2:
         s[1] = aes(key, 1)
+        iv = ptr32(state)
+        iv[4] = iv[4] | 2
 
 
 def _views(top: int, body: int) -> None:

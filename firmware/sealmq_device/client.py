@@ -1,5 +1,4 @@
-# The client that applications use: umqtt.simple's operations, sealed. publish is one long function
-# on purpose: on a device a call costs as much as ten operations.
+# The client that applications use: umqtt.simple's operations, sealed.
 import errno
 
 from micropython import const
@@ -32,7 +31,7 @@ _PUBLISH = const(0x30)
 _PUBACK = const(0x40)
 _CHECK = const(90)  # as in open_fast.py
 _LAST_CTR = const(0xFFFFFD)
-_OFTEN = const(8)  # a bit of ctr; and so many messages in a connection are no wake for one
+_OFTEN = const(8)  # so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
@@ -40,8 +39,8 @@ _TAGS = const(32)  # and what comes behind it
 if _PLAIN + _TAGS != publish_overhead():
     raise ImportError("client.py and SPEC.md 3 differ")
 
-# quick.py's function, once loaded; None where it cannot run.
-_lay: "Any" = False
+# publish_fast.py's function, once loaded; None where it cannot run.
+_at_hand: "Any" = False
 
 # A method costs 1,500 instructions to look up, a name of this module 100.
 _answer = Incoming._answer
@@ -60,8 +59,8 @@ class Client(Incoming):
     def _attributes(self) -> None:
         Incoming._attributes(self)
         self._topics: "dict[str | bytes, bytes]" = {}
-        self._last = b""  # the topic that stands in the publish buffer
-        self._sent = 0  # where in it the last packet begins, and its length
+        # Where in the publish buffer the last packet with QoS 1 begins, and its length.
+        self._sent = 0
         self._size = 0
         self._again = False  # publishing anew what was refused for its epoch
 
@@ -88,7 +87,7 @@ class Client(Incoming):
             msg = msg.encode()
         if len(msg) + (_PLAIN + _TAGS) > self.limit:
             raise TooLarge("a will of %d bytes, the limit is %d" % (len(msg), self.limit))
-        self._will = self._topic(topic), msg, _flags(qos, retain, life), life
+        self._will = self._topic(topic), msg, _flags(qos, retain, life) & 3, life
 
     # --- what comes in ---
 
@@ -135,52 +134,30 @@ class Client(Incoming):
         qos: int = 0,
         life: int = 0,
     ) -> int:
-        s = self.session
-        if s.due or s.ctr > _LAST_CTR or self._astray:
-            self._upkeep()
-        ctr = self._send(topic, msg, retain, qos, life)
-        if qos:
-            try:
-                self._settle(ctr)
-            except BaseException as error:
-                self._unacknowledged(error, ctr, self.pid, self._out, self._sent, self._size)
-            if self._denied is not None:
-                return self._anew(topic, msg, retain, qos, life)
-        if ctr & _OFTEN and ctr - self._since > _OFTEN:
-            self._quicken()
-        return ctr
+        # With one more on its stack this would have its frame on the heap.
+        if qos or retain or life:
+            life = _flags(qos, retain, life)
+        return (self._quick or self._seal)(topic, msg, life)
 
-    # Waits for the PUBACK of self.pid. If a notice refuses ctr, it is in _denied.
-    def _settle(self, ctr: int) -> None:
+    # What is left of publishing with QoS 1 when it is written. Its packet identifier is self.pid,
+    # and it stands in self._out, where self._sent and self._size say.
+    def _settle(self, ctr: int, topic: "str | bytes", msg: "bytes | str", how: int) -> int:
         pid = self.pid
         self._awaited = ctr
-        # Mostly the four bytes that come next are the PUBACK, and one read does.
-        four = self._four
-        got = 0 if self._ahead else self.sock.readinto(four)
-        if got != 4 or four[0] != _PUBACK or four[1] != 2 or four[2] << 8 | four[3] != pid:
-            if got:
-                self._ahead = bytes(four[:got])
-            self._await(_PUBACK, pid)
-        self._awaited = 0
-
-    # Lays quick.py's publish over this client's own, unless a class of the application's has one.
-    def _quicken(self) -> None:
-        global _lay
-        if _lay is None or type(self).publish is not Client.publish or "publish" in self.__dict__:
-            return
-        if not _lay:
-            try:
-                from .quick import lay
-            except (SyntaxError, NotImplementedError, ImportError, MemoryError):
-                _lay = None  # no viper here, or no room for it
-                return
-            _lay = lay
-        _lay(self, Client.publish)
-
-    # Behind the notice that refuses a message: publishes it once more if that is for its epoch.
-    def _anew(
-        self, topic: "str | bytes", msg: "bytes | str", retain: bool, qos: int, life: int
-    ) -> int:
+        try:
+            # Mostly the four bytes that come next are the PUBACK, and one read does.
+            four = self._four
+            got = 0 if self._ahead else self.sock.readinto(four)
+            if got != 4 or four[0] != _PUBACK or four[1] != 2 or four[2] << 8 | four[3] != pid:
+                if got:
+                    self._ahead = bytes(four[:got])
+                self._await(_PUBACK, pid)
+            self._awaited = 0
+        except BaseException as error:
+            self._unacknowledged(error, ctr, self.pid, self._out, self._sent, self._size)
+        if self._denied is None:
+            return ctr
+        # A notice refuses it: once more if that is for its epoch.
         why = self._denial(self._denied)
         if not isinstance(why, WrongEpoch) or self._again:
             raise why
@@ -188,70 +165,76 @@ class Client(Incoming):
             raise why
         self._again = True
         try:
-            return self.publish(topic, msg, retain, qos, life)
+            return self.publish(topic, msg, bool(how & 1), 1, how >> 2)
         finally:
             self._again = False
 
-    # Seals a message and writes it, and never waits: for whoever publishes, however he waits for
-    # its PUBACK. Gives its ctr. self.pid is its packet identifier, self._sent is where it stands in
-    # self._out.
-    def _send(
-        self, topic: "str | bytes", msg: "bytes | str", retain: bool, qos: int, life: int
-    ) -> int:
+    # publish for any message; it lays out for publish_fast.py what comes again. how: as of _flags.
+    def _seal(self, topic: "str | bytes", msg: "bytes | str", how: int) -> int:
         if isinstance(msg, str):
             msg = msg.encode()
+        flags = how & 3
+        life = how >> 2
+        s = self.session
+        if s.due or s.ctr > _LAST_CTR or self._astray:
+            self._upkeep()
         raw = self._topics.get(topic) or self._topic(topic)
-        flags = _QOS1
-        if qos != 1 or retain or life:
-            flags = _flags(qos, retain, life)
-        sock = self.sock
-        if sock is None:
-            raise OSError(errno.ENOTCONN)
-        n = len(msg)
-        k = len(raw)
-        at = _START + 2 + k + qos + qos
+        sock = self._alive()
+        pid = 0
+        if flags & 2:
+            self.pid = pid = self.pid % 65535 + 1
+        k = len(raw) + (flags & 2)
+        # What is sealed begins a word.
+        start = _START + (-k & 3)
+        at = start + 2 + k
         p = at + _PLAIN
+        n = len(msg)
         if p + n + _TAGS > self._end:
-            self._room(p + n + _TAGS)
-            self._last = b""
+            self._room(start, p + n + _TAGS)
         buf = self._out
-        if self._last is not raw:
-            self._last = raw
-            buf[_START] = k >> 8
-            buf[_START + 1] = k & 255
-            buf[_START + 2 : _START + 2 + k] = raw
+        buf[start:at] = b"".join((len(raw).to_bytes(2, "big"), raw, pid.to_bytes(flags & 2, "big")))
         buf[p : p + n] = msg
         kind = 0
-        if retain:
+        if flags & 1:
             kind = RETAINED if n else CLEAR
-        pid = 0
-        if qos:
-            pid = self.pid % 65535 + 1
-            self.pid = pid
-            buf[at - 2] = pid >> 8
-            buf[at - 1] = pid & 255
-        s = self.session
-        n = at - _START + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
-        if n < 128:
-            buf[_START - 1] = n
-            at = _START - 2
-        elif n < 16384:
-            buf[_START - 1] = n >> 7
-            buf[_START - 2] = n & 127 | 128
-            at = _START - 3
-        else:
-            at = self._frame(n)
+        n = at - start + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
+        at = start - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
         buf[at] = _PUBLISH | flags
-        n += _START - at
+        p = at + 1
+        left = n
+        n += start - at
+        while left > 127:
+            buf[p] = left & 127 | 128
+            left >>= 7
+            p += 1
+        buf[p] = left
         self._sent = at
         self._size = n
         ctr: int = s.ctr
         try:
+            # A connection's first message may be its last.
+            if ctr - self._since > (1 if self._quick else _OFTEN):
+                self._quicken(topic, raw, flags, len(msg))
             if sock.write(buf, at, n) != n:
                 raise OSError(errno.ETIMEDOUT)
         except BaseException as error:
             self._unacknowledged(error, ctr, pid, buf, at, n)
-        return ctr
+        return self._settle(ctr, topic, msg, how) if pid else ctr
+
+    def _quicken(self, topic: "str | bytes", raw: bytes, flags: int, n: int) -> None:
+        global _at_hand
+        try:
+            if _at_hand is False:
+                _at_hand = None
+                from .publish_fast import at_hand
+
+                _at_hand = at_hand
+            if _at_hand:
+                if self._hand is None:
+                    self._hand = _at_hand(self)
+                self._hand[0](self._hand, self, topic, raw, flags, n)
+        except (SyntaxError, NotImplementedError, ImportError, MemoryError):
+            pass  # no viper here, or no room for it: all goes on as before
 
     # A message refused for its epoch was not forwarded: it is published anew, once, under the roots
     # of the new one, which are asked for first (SPEC.md 7.4). False: there are none.
@@ -387,9 +370,10 @@ class Client(Incoming):
         return raw
 
 
+# PUBLISH's flags, behind them the life.
 def _flags(qos: int, retain: bool, life: int) -> int:
     if qos not in (0, 1):
         raise Misuse("QoS is 0 or 1")
     if not (0 <= life <= 31 or life == LIFE_FOREVER):
         raise Misuse("life is 0 to 31 or 255")
-    return qos << 1 | (1 if retain else 0)
+    return life << 2 | qos << 1 | (1 if retain else 0)

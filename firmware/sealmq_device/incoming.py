@@ -16,7 +16,7 @@ from sealmq_spec.const import (
 from sealmq_spec.errors import Malformed, RateLimited, SealError, TooLarge, from_notice
 
 from .joining import Joined
-from .link import IDLE
+from .link import IDLE, PREPARED
 
 _TYPING = False
 if _TYPING:
@@ -171,6 +171,8 @@ class Incoming(Joined):
         s = self.session
         conflict = s.clock_conflict
         op, said = s.down_in(payload, self.mono())
+        if op != OP_RECEIPT and self._hand is not None:
+            self._hand[PREPARED] = None
         if op == OP_RECORD:
             self._reads().add(said)
         elif op == OP_GRANT:

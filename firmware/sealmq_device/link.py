@@ -38,6 +38,7 @@ ROOTS = const(0x300000)
 # Where a packet's variable header begins in the send buffer, its fixed one before it. A const costs
 # nothing where it is defined, a global 240 instructions, so other files define their own.
 START = const(5)
+PREPARED = const(3)  # as in publish_fast.py
 
 PUBLISH = const(0x30)
 # What a client may be sent behind CONNACK besides PUBLISH, and how long that is: PUBACK, SUBACK,
@@ -73,6 +74,9 @@ class Link:
         self._end = 192
         self._awaited = 0  # ctr of what is being acknowledged
         self._denied: "Any" = None  # the notice that refuses it
+        # publish_fast.py's, and what that has at hand.
+        self._quick: "Any" = None
+        self._hand: "Any" = None
 
     # f(message) for each message that comes.
     def set_callback(self, f: "Callable[[Any], object]") -> None:
@@ -130,6 +134,8 @@ class Link:
         self.sock = None
         self._ear = None
         self._ahead = b""
+        if self._hand is not None:
+            self._hand[PREPARED] = None
         if sock is not None:
             sock.close()
 
@@ -145,24 +151,12 @@ class Link:
 
     # --- what goes out ---
 
-    # Makes the publish buffer one of `end` bytes.
-    def _room(self, end: int) -> None:
-        if end - START > self.limit:
-            raise TooLarge("a packet of %d bytes, the limit is %d" % (end - START, self.limit))
+    # Makes the publish buffer one of `end` bytes. start: where the variable header begins.
+    def _room(self, start: int, end: int) -> None:
+        if end - start > self.limit:
+            raise TooLarge("a packet of %d bytes, the limit is %d" % (end - start, self.limit))
         self._out = bytearray(end)
         self._end = end
-
-    # Writes n, the remaining length, in front of START. Gives where the packet begins.
-    def _frame(self, n: int) -> int:
-        buf = self._out
-        at = START - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
-        i = at + 1
-        while n > 127:
-            buf[i] = n & 127 | 128
-            n >>= 7
-            i += 1
-        buf[i] = n
-        return at
 
     def _write(self, buf: "bytes | bytearray", at: int, n: int) -> None:
         try:

@@ -148,6 +148,6 @@ for n, act in enumerate(told["acts"]):
 s = c.session
 said = {"failed": failed, "boot": s.boot, "ctr": s.ctr, "conn": s.conn, "gen": c.ident.gen}
 said["ops"] = flash.ops if flash else 0
-said["fast"] = "publish" in c.__dict__
+said["fast"] = c._quick is not None
 print(json.dumps(said))
 power_cut()

@@ -17,12 +17,12 @@ INSIDE = "import sealmq_device.client\n"
 # thing until it is prepared for.
 COUNT = """
 general = writes = 0
-send = c._send
+seal = c._seal
 def counted(*words):
     global general
     general += 1
-    return send(*words)
-c._send = counted
+    return seal(*words)
+c._seal = counted
 class Sock:
     def __init__(self, sock):
         self.sock = sock

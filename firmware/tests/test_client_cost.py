@@ -48,7 +48,7 @@ if 64 in VIPER:
             connect = cost(measured(["connect"], ["sealmq-ccm"]), "connect")
         assert connect < CONNECT
         assert cost(rows, "reconnect") < 220_000
-        assert cost(rows, "publish") < 22_000
+        assert cost(rows, "publish") < 16_500
         assert cost(rows, "wake_publish_sleep") < WAKE
 
     # What the TLS library takes is no work of ours and does not change from day to day.

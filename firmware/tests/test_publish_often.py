@@ -1,4 +1,4 @@
-"""Publishing again and again: what the fast publish sends is what the general one would have sent,
+"""Publishing again and again: publish_fast.py sends what the shared session would have sent,
 nothing is allocated, and nobody pays for it who does not use it. A scripted peer opens all.
 """
 
@@ -23,7 +23,7 @@ FAST = pytest.mark.parametrize("interpreter", [str(bits) for bits in VIPER])
 @suites
 def test_sizes_and_alignments(suite: int, interpreter: str, tmp_path: Path) -> None:
     sizes = [*range(101), 111, 112, 113, 127, 128, 129, 240, 256, 257, 479, 480, 481]
-    sizes += [494, 495, 496, 497, 700, 1023, 1024, 1025]
+    sizes += [494, 495, 496, 497, 700, 963, 964, 1023, 1024, 1025, 2048, 3900]
     if suite == const.CHACHA:
         sizes = [0, 1, 2, 3, 15, 16, 17, 19, 20, 21, 63, 64, 65, 83, 84, 85, 400, 1024, 1025]
     with board(tmp_path, Site(suite)) as b:
@@ -34,10 +34,7 @@ def test_sizes_and_alignments(suite: int, interpreter: str, tmp_path: Path) -> N
             + f"""
 connect()
 often(); often(qos=1)
-if fast:
-    from sealmq_device.twofold import send as put
-    from time import ticks_ms as ticks
-data = bytearray(i * 7 + 1 & 255 for i in range(1032))
+data = bytearray(i * 7 + 1 & 255 for i in range(4000))
 view = memoryview(data)
 for n in {sizes}:
     msgs = bytes(view[:n]), bytearray(view[:n])
@@ -46,20 +43,20 @@ for n in {sizes}:
         before, wrote = general, writes
         for msg in msgs:
             c.publish(T, msg, qos=qos)
-        assert general - before == (0 if fast and n <= 1024 else 2), (n, general - before)
+        assert general - before == (0 if fast else 2), (n, general - before)
         for at in range(4):
             msg = view[at : at + n]  # no view is 0 bytes off a word's beginning for certain
-            if fast and n <= 1024:
-                assert put(c._quick[2], c._quick[4], msg, n, ticks()) == c.session.ctr
-                if qos:
-                    c._settle(c.session.ctr)
-            else:
-                c.publish(T, msg, qos=qos)
+            if fast:
+                c._hand[14] = type(msg)
+            c.publish(T, msg, qos=qos)
+            if fast:
+                c._hand[14] = bytes
+        assert general - before == (0 if fast else 6), (n, general - before)
         assert writes - wrote == 6
 """,
         )
         assert said == []
-        data = bytes(i * 7 + 1 & 255 for i in range(1032))
+        data = bytes(i * 7 + 1 & 255 for i in range(4000))
         want = [b"x"] * 48
         for n in sizes:
             want += 2 * [data[at : at + n] for at in (0, 0, 0, 0, 1, 2, 3)]
@@ -68,6 +65,80 @@ for n in {sizes}:
         assert [m[3] for m in got] == list(range(1, len(want) + 1))
         assert {(m[0], m[4], m[5]) for m in got} == {("machine/1/temperature", const.LIVE, 0)}
         assert [m[2] for m in got[48:]] == ([0] * 7 + [2] * 7) * len(sizes)
+
+
+# The packets that publish_fast.py writes, each beside what the shared session makes of the same
+# counter and time.
+EQUAL = """
+connect()
+often(); often(qos=1)
+s = c.session
+held = []
+c.sock.write = lambda buf, at, n: held.append(bytes(buf[at : at + n])) or n
+c._hand[4] = c.sock.write
+c._settle = lambda ctr, *words: ctr
+def equal(topic, msg, retain=False, qos=0, life=0):
+    before = general
+    for _ in range(4):  # prepared, and of this length
+        c.publish(topic, msg, retain, qos, life)
+        if before == general:
+            break
+        before = general
+    else:
+        raise ValueError("not prepared for %d bytes" % len(msg))
+    packet = held.pop()
+    held.clear()
+    raw = topic.encode()
+    n = len(msg)
+    m2 = packet[len(packet) - n - 69 :]
+    if m2[2:5] != s.ctr.to_bytes(3, "big"):
+        raise ValueError("where is m2?")
+    made = bytearray(n + 69)
+    made[37 : 37 + n] = msg
+    flags = qos << 1 | retain
+    kind = (const.RETAINED if n else const.CLEAR) if retain else const.LIVE
+    s.ctr -= 1
+    mono = int.from_bytes(m2[5:9], "big") * 1000 - s._offset
+    s.seal_publish(made, 0, n, raw, flags, kind, life, mono)
+    rest = len(raw).to_bytes(2, "big") + raw + (c.pid.to_bytes(2, "big") if qos else b"") + made
+    if packet != link.packet(0x30 | flags, rest):
+        raise ValueError("%d bytes, topic %s, retain %d, qos %d" % (n, topic, retain, qos))
+from sealmq_device import link
+from sealmq_spec import const
+data = bytes(i * 7 + 1 & 255 for i in range(LIMIT))
+"""
+
+
+@FAST
+@pytest.mark.parametrize(
+    ("suite", "limit", "sizes"),
+    [
+        (const.CCM, 5000, "list(range(600)) + list(range(940, 1100))"),
+        (const.CCM, 17000, "(4095, 4096, 4097, 16383, 16384, 16385)"),
+        (const.CHACHA, 5000, "(0, 1, 15, 16, 17, 63, 64, 65, 500, 1024, 4096)"),
+    ],
+    ids=["every-length", "long", "chacha"],
+)
+def test_it_seals_what_the_shared_session_seals(
+    suite: int, limit: int, sizes: str, interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path, Site(suite)) as b:
+        client = f"c = client(limit={limit})\n"
+        script = f"""
+for n in {sizes}:
+    equal(T, data[:n])
+    if n < 70 or n > 450:
+        equal(T, data[:n], qos=1)
+        equal("a", data[:n], True, n & 1, n & 31)
+for topic in ("l" * 74, "l" * 75, "l" * 300, "\u00fc"):
+    for n in (0, 16, 64, 480, 500):
+        equal(topic, data[:n], n == 16, 1, 255)
+say("equal")
+"""
+        said = b.run(
+            interpreter, INSIDE + client + COUNT + EQUAL.replace("LIMIT", str(limit)) + script
+        )
+        assert said[-1] == "equal"
 
 
 @every
@@ -134,6 +205,36 @@ c.publish(T, b"last")
 
 
 @FAST
+def test_retained_clearing_and_long_lived_messages_go_the_same_way(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        said = b.run(
+            interpreter,
+            COUNT
+            + """
+connect()
+often(); often(qos=1)
+sent = ((b"kept", True, 1, 0), (b"", True, 1, 0), (b"long", False, 0, 5), (b"ever", True, 0, 255))
+for _ in range(2):
+    for msg, retain, qos, life in sent:
+        c.publish(T, msg, retain, qos, life)
+before = general
+for msg, retain, qos, life in sent:
+    c.publish(T, msg, retain, qos, life)
+say(general - before)
+""",
+        )
+        assert said == ["0"]
+        assert [(m[1], m[2], m[4], m[5]) for m in messages(b)[-4:]] == [
+            (b"kept", 3, const.RETAINED, 0),
+            (b"", 3, const.CLEAR, 0),
+            (b"long", 0, const.LIVE, 5),
+            (b"ever", 1, const.RETAINED, 255),
+        ]
+
+
+@FAST
 def test_more_topics_than_it_keeps(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         said = b.run(
@@ -166,7 +267,7 @@ connect()
 often()
 before = general
 from struct import pack_into, unpack_from
-clock = c._quick[10]
+clock = c._hand[8]
 for late in (0, 1, 999, 1000, 60500, 998000):
     s, ms, ticks, age = unpack_from("<4I", clock)
     pack_into("<I", clock, 8, ticks - late & 0x3FFFFFFF)
@@ -202,7 +303,7 @@ def test_nothing_is_allocated(suite: int, interpreter: str, tmp_path: Path) -> N
 import gc, micropython
 c.connect()
 T = "machine/1/temperature"
-msgs = [bytes(64), bytearray(64), b"", b"21.5", bytes(400), bytes(1024)]
+msgs = [bytes(64), bytearray(64), b"", b"21.5", bytes(400), bytes(1024), bytes(3900)]
 def some(n, qos):
     for _ in range(n):
         for msg in msgs:
@@ -220,7 +321,7 @@ for qos in (0, 1):
 """,
         )
         assert said == ["0", "0"]
-        assert len(messages(b)) == 2 * (72 + 2400)
+        assert len(messages(b)) == 2 * 7 * (12 + 400)
 
 
 @FAST
@@ -231,7 +332,7 @@ def test_loaded_late(interpreter: str, tmp_path: Path) -> None:
             COUNT
             + """
 def loaded():
-    return "sealmq_device.quick" in sys.modules
+    return "sealmq_device.publish_fast" in sys.modules
 for _ in range(20):  # of each connection one message
     connect(); c.publish(T, b"x", qos=1); c.disconnect()
 connect()
