@@ -247,7 +247,7 @@ def told(self: Joined, error: "OSError | SealError") -> "OSError | SealError":
     elif n == errno.ECONNREFUSED or n == errno.EHOSTUNREACH:
         what = "nobody listens there; is the site up, and is that its address (sealmq status)?"
     elif self.ident.gen == 0 and (n == errno.ECONNRESET or n == errno.ETIMEDOUT):
-        what = "no keys for client %d of site %s; bring the newest enrolment of the site there"
+        what = "no keys came for client %d of site %s; if that is up, bring its newest enrolment"
         what %= self.ident.client, self.ident.site.hex()
     else:
         return error

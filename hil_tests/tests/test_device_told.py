@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,5 +77,15 @@ def test_a_board_says_that_its_enrolment_is_of_another_site(
 ) -> None:
     said = told(shared_site, tmp_path, kind, bits, port=another_site.port)
     assert said.startswith("down OSError")
-    assert f"127.0.0.1:{another_site.port}: no keys for client " in said
-    assert "bring the newest enrolment of the site there" in said
+    assert f"127.0.0.1:{another_site.port}: no keys came for client " in said
+    assert "if that is up, bring its newest enrolment" in said
+
+
+@every
+def test_a_board_whose_gateway_does_not_answer_is_asked_whether_it_is_up(
+    shared_site: Site, bits: int, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = told(shared_site, tmp_path, "living", bits, port=silent.getsockname()[1])
+    assert said.startswith("down OSError [Errno 110]")
+    assert "if that is up" in said
