@@ -53,7 +53,8 @@ SETS: dict[str, tuple[str, ...]] = {
     "everything": (),
     # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (
-        "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast", *_PURPOSES,
+        "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast",
+        *_PURPOSES,
     ),
 }  # fmt: skip
 # The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.

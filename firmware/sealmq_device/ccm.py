@@ -27,7 +27,7 @@ _KEY_AT = const(1376)  # the MAC's and two spare blocks: whole blocks are writte
 _MADE_AT = const(2512)  # the key stream's and two spare blocks
 _KEYS_MADE = const(85)
 _PIECE = const(1024)  # bytes of payload that are sealed or opened at a time
-work = bytearray(2667)  # twofold.py divides it in its own way
+work = bytearray(2667)  # publish_fast.py divides it in its own way
 _mac_views: "list[Any]" = [None] * 85
 _key_views: "list[Any]" = [None] * 70
 
@@ -345,7 +345,7 @@ def _ready(s: object, have: int, want: int) -> object:
     cbc, _, key, state = s
     if have & 1 == 0:
         # New, or something raised while CBC ran, so that its IV is unknown. Who kept that CBC
-        # and its state (hearing.py) shall not take the state for the new one's.
+        # and its state (receive_fast.py) shall not take the state for the new one's.
         if cbc:
             state = _bytearray(20)
             s[3] = state

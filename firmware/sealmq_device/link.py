@@ -38,7 +38,9 @@ ROOTS = const(0x300000)
 # Where a packet's variable header begins in the send buffer, its fixed one before it. A const costs
 # nothing where it is defined, a global 240 instructions, so other files define their own.
 START = const(5)
-PREPARED = const(3)  # as in publish_fast.py
+PREPARED = const(3)  # as in publish_fast.py, with what follows
+_CLOCK = const(8)
+_ROOM = const(16)  # in bytes
 
 PUBLISH = const(0x30)
 # What a client may be sent behind CONNACK besides PUBLISH, and how long that is: PUBACK, SUBACK,
@@ -157,6 +159,9 @@ class Link:
             raise TooLarge("a packet of %d bytes, the limit is %d" % (end - start, self.limit))
         self._out = bytearray(end)
         self._end = end
+        if self._hand is not None:
+            # It has the old one: none of its bytes are taken before it is given this.
+            self._hand[_CLOCK][_ROOM : _ROOM + 4] = bytes(4)
 
     def _write(self, buf: "bytes | bytearray", at: int, n: int) -> None:
         try:

@@ -40,7 +40,7 @@ class Wait:
 class Core(client.Client):
     over: "Any" = None  # called when a connection is closed
     mail: "Any" = None  # an event: a message came
-    _heard = -0x3FFFFFFF  # what hearing.py makes reads by itself
+    _heard = -0x3FFFFFFF  # what receive_fast.py makes reads by itself
 
     def _attributes(self) -> None:
         client.Client._attributes(self)
@@ -62,7 +62,7 @@ class Core(client.Client):
     def _settle(self, ctr: int, *_: "Any") -> int:
         return ctr
 
-    # What hearing.py prepares is for the blocking client's reads.
+    # What receive_fast.py prepares is for the blocking client's reads.
     def _learn(self, topic: bytes, payload: bytearray) -> None:
         pass
 

@@ -256,6 +256,32 @@ say(general - before)
 
 
 @FAST
+def test_what_is_kept_to_be_sent_again_is_what_was_sent_after_a_longer_message(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        script = """
+connect()
+often()
+for i in range(20 * 12):
+    c.publish("t/%d" % (i % 20), b"x", qos=1)
+c.session.ctr |= 1  # no other topics now
+longer = ["t/%d" % i for i in range(20) if not c._hand[5][2].get("t/%d" % i)]
+known = ["t/%d" % i for i in range(20) if c._hand[5][2].get("t/%d" % i)]
+c.publish(longer[0], bytes(900), qos=1)
+def lost(*_):
+    raise OSError(104)
+c.sock.readinto = lost
+before = general
+caught(c.publish, known[0], b"x", qos=1)
+(pid, raw), = c.unacked.values()
+say(known[0].encode() in raw, len(raw) < 200)
+"""
+        said = b.run(interpreter, INSIDE + COUNT + script)
+        assert said == ["OSError ECONNRESET", "True True"]
+
+
+@FAST
 def test_the_clock_goes_on(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         times = told_times(b)
