@@ -293,28 +293,30 @@ def receive(o: int, r: int, ear: object) -> object:
         more = 0
         while True:
             i = left + 15 >> 4
-            r = key_at + 16
+            e = key_at
             if more:
-                r = key_at
                 if i > _MOST:
                     i = _MOST
                 key_view = later[inner + 1]
                 if i == _MOST:
                     key_view = later[0]
                 mac_view = key_view
-            elif i > _MOST - 1:
-                i = _MOST - 1
-            e = r + (i << 4)
+            else:
+                if i > _MOST - 1:
+                    i = _MOST - 1
+                e += 16
+            e += i << 4
             o = key_at
-            h = x3 | more << 24 | (more & 0xFF00) << 8 | more >> 16 << 8
+            r = x3 | more << 24 | (more & 0xFF00) << 8 | more >> 16 << 8
             while o < e:
                 ptr32(o)[0] = x0
                 ptr32(o)[1] = x1
                 ptr32(o)[2] = x2
-                ptr32(o)[3] = h
-                h += 0x1000000
+                ptr32(o)[3] = r
+                r += 0x1000000
                 o += 16
             encrypt(ecb, key_view, key_view)
+            r = key_at
             if more == 0:
                 q = ptr32(key_at)
                 t0 = q[0]
