@@ -172,17 +172,19 @@ class Life:
         if late:
             # What came while the application was busy has not been read yet.
             return LISTEN, _LATE_MS
-        if self.asks:
-            return ASK, self.asks[0]
         box = self.outbox
+        box.newest = s.ctr
         item = box.next(now)
-        if item is not None:
-            if not item.ctr:
-                return SEND, item
+        if item is not None and item.ctr:
+            # Before what takes new counters (SPEC.md 7.4).
             if item.ctr in core.unacked:
                 return RESEND, item
             box.in_doubt(item)
             return self.next(now)
+        if self.asks:
+            return ASK, self.asks[0]
+        if item is not None:
+            return SEND, item
         if now >= self._sync_at:
             return SYNC, 0
         wait = min(keep.wait(now), box.wait(now))

@@ -17,7 +17,7 @@ REFUSED = "refused"  # the mediator said why
 DROPPED = "dropped"  # never sent: the queue was full
 DOUBT = "doubt"  # sent, and nobody can say any more whether it was accepted; not sent again
 
-# PUBACKs that wait for the receipt that proves them, and counters used behind the oldest: a receipt
+# PUBACKs that wait for the receipt that proves them, and counters used after the oldest: a receipt
 # shows the last 64.
 _OWED = const(16)
 _SPAN = const(40)
@@ -73,7 +73,7 @@ class Outbox:
         self._hold = 0  # nothing is sent before
         self._acked = 0
         self._asking = False  # a question is not answered yet
-        self._newest = 0  # ctr that was used last
+        self.newest = 0  # ctr that the session used last, for whatever it was
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.owed)
@@ -98,14 +98,15 @@ class Outbox:
 
     # The message to send, or to send again if it has a ctr. None: nothing now.
     def next(self, now: int) -> "Item | None":
-        if not self.waiting or now < self._hold or self._full():
+        if not self.waiting or now < self._hold:
             return None
-        return self.waiting[0]
+        item = self.waiting[0]
+        return item if item.ctr or not self._full() else None
 
-    # Whether nothing may be sent before the oldest is proved.
+    # Whether nothing new may be sent before the oldest is proved.
     def _full(self) -> bool:
         owed = self.owed
-        return len(owed) >= _OWED or (len(owed) > 0 and self._newest - owed[0].ctr >= _SPAN)
+        return len(owed) >= _OWED or (len(owed) > 0 and self.newest - owed[0].ctr >= _SPAN)
 
     # Milliseconds until the receipt that proves what was acknowledged has to be asked for
     # (PINGREQ), or its answer is late; or until a held message can go, but never 0 for that.
@@ -149,7 +150,6 @@ class Outbox:
 
     # QoS 0: written. QoS 1: PUBACK.
     def done(self, item: Item, now: int) -> None:
-        self._newest = item.ctr
         if not item.qos:
             self._over(item, SENT)
         elif self._proof:

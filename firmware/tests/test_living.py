@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_script import INTERPRETERS, Board, board
-from living_script import first_of_each, gives_receipts, live
+from living_script import first_of_each, gives_receipts, hangs_up, live
 from mqtt_frames import ConnectionClosed
 from peer_connection import Connection
 from sealmq_spec import const
@@ -110,6 +110,72 @@ say(l.flush(20000), l.outbox.counts["accepted"], len(l.core.unacked))
         if when == "behind":
             # The welcome's receipt proves that it had arrived: it does not go out again.
             assert len(tried) == 12
+
+
+@every
+def test_what_is_asked_between_two_messages_pushes_none_out_of_the_receipt(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """Subscriptions and commands take counters too: the second message waits for the first."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+clock = stopped(l)
+l.outbox.prove_ms = 2000
+l.publish("t", b"one", qos=1)
+until(l, lambda: l.outbox.owed)
+for n in range(70):
+    l.subscribe("t/%d" % n)
+l.publish("t", b"two", qos=1)
+for _ in range(200):
+    clock[0] += 10 if l.asks else 1000
+    l.turn(100)
+    if not len(l.outbox): break
+""",
+        )
+        assert said == ["up", "1 accepted", "2 accepted"]
+        assert [event[1] for event in b.peer.said("publish")] == [b"one", b"two"]
+        assert len(b.peer.said("subscribe")) == 70
+
+
+@every
+def test_a_message_goes_out_again_before_what_was_asked_meanwhile(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """After 64 commands the mediator would call its counter too old."""
+    with board(tmp_path) as b:
+        b.provision()
+        gives_receipts(b)
+        tried: list[tuple[int, int]] = []
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            tried.append((ctr, len(b.peer.said("subscribe"))))
+            if len(tried) > 1:
+                return False
+            # As if it had never arrived.
+            b.peer.window.mask &= ~1
+            return hangs_up(c)
+
+        b.peer.on_publish = on_publish
+        said = live(
+            b,
+            interpreter,
+            """
+l = living()
+l.publish("t", b"x", qos=1)
+until(l, lambda: l.core.unacked)
+l.subscribe("t/1")
+until(l, lambda: not (l.asks or len(l.outbox)))
+""",
+        )
+        assert said == ["up", "down OSError", "up", "1 accepted"]
+        assert tried == [(1, 0), (1, 0)]
+        assert b.peer.said("subscribe") == [("t/1", 0)]
 
 
 @every
