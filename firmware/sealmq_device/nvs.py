@@ -39,10 +39,21 @@ class NvsStore:
                 "NVS holds no enrolment (namespace %s, key %s)" % (NAMESPACE, ENROLMENT)
             )
         found = parsed(raw)
-        host, colon, port = self.get(MEDIATOR).decode().rpartition(":")
-        if colon:
-            found["mediator"]["host"] = host
-            found["mediator"]["port"] = int(port)
+        at = self.get(MEDIATOR)
+        if at:
+            try:
+                host, _, port = at.decode().rpartition(":")
+                number = int(port)
+            except ValueError:
+                host = ""
+            if not host or not 0 < number < 65536:
+                raise Malformed(
+                    "NVS: the mediator's address is %r, not HOST:PORT; provision it anew" % at
+                )
+            mediator = found.get("mediator")
+            if isinstance(mediator, dict):  # else the client says what is wrong with it
+                mediator["host"] = host
+                mediator["port"] = number
         return found
 
     def state(self) -> bytes:

@@ -132,6 +132,48 @@ told(lambda: esp32.NVS("sixteen letters!"))
 
 
 @every
+def test_an_address_of_its_own_that_is_none_is_told(interpreter: str, tmp_path: Path) -> None:
+    with board(tmp_path) as b:
+        write(b, enrolment=enrolled(b))
+        script = """
+import json
+def told(address, mediator):
+    given = json.loads(open(sys.argv[1]).read())
+    given["mediator"] = mediator
+    raw.set_blob(ENROLMENT, json.dumps(given).encode())
+    raw.set_blob("mediator", address)
+    try:
+        c = Client(NvsStore())
+        say(c.server, c.port)
+    except errors.SealError as error:
+        say(type(error).__name__, error.args[0])
+there = {"number": 1, "host": "10.0.0.1", "port": 1883}
+told(b"10.0.0.9:1884", there)
+told(b"fe80::9:1884", there)
+told(b"10.0.0.9:1884", {"number": 1})
+for address in (b"10.0.0.9", b"10.0.0.9:", b":1884", b"10.0.0.9:mqtt", b"10.0.0.9:0",
+                b"10.0.0.9:65536", b"10.0.0.9:-1", b"\\xff:1884"):
+    told(address, there)
+for mediator in (None, 7, [], "10.0.0.1:1883"):
+    told(b"10.0.0.9:1884", mediator)
+    told(b"", mediator)
+"""
+        said = run(b, interpreter, script)
+        assert said[:3] == ["10.0.0.9 1884", "fe80::9 1884", "10.0.0.9 1884"]
+        none = "Malformed NVS: the mediator's address is %s, not HOST:PORT; provision it anew"
+        assert said[3:10] == [
+            none % f"b'{text}'"
+            for text in (
+                "10.0.0.9", "10.0.0.9:", ":1884", "10.0.0.9:mqtt", "10.0.0.9:0", "10.0.0.9:65536",
+                "10.0.0.9:-1",
+            )
+        ]  # fmt: skip
+        assert said[10].startswith("Malformed NVS: the mediator's address is ")
+        missing = "Malformed enrolment file: a field is missing or has the wrong form"
+        assert said[11:] == [missing] * 8
+
+
+@every
 def test_state_in_nvs_that_is_torn_means_provisioning(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         write(b, enrolment=enrolled(b))
