@@ -45,7 +45,7 @@ class NvsStore:
                 host, _, port = at.decode().rpartition(":")
                 number = int(port)
             except ValueError:
-                host = ""
+                host, number = "", 0
             if not host or not 0 < number < 65536:
                 raise Malformed(
                     "NVS: the mediator's address is %r, not HOST:PORT; provision it anew" % at

@@ -68,6 +68,11 @@ def run(args: argparse.Namespace) -> int:
     refused = first(answers, "other")
     if refused:
         raise _another(port.name, refused["other"])
+    if first(answers, "no_enrolment"):
+        raise BoardError(
+            f"{port.name}: the board holds no enrolment that {args.mediator} can be written into",
+            hint="give both: --enrolment FILE --mediator HOST:PORT",
+        )
     if not first(answers, "secrets"):
         raise BoardError(
             f"{port.name}: the board did not say that all is done", hint="run it again"

@@ -6,14 +6,19 @@ stand-ins of `machine` and of `rp2.Flash`, which has the methods that MicroPytho
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from sealmq_board import mpremote_run
+import pytest
+
+from sealmq_board import mpremote_run, provision
+from sealmq_board.errors import BoardError
 from sealmq_board.mpremote_run import MARK, Run
+from sealmq_board.ports import Port
 
 SECRET = "5e" * 32
 ENROLMENT = {
@@ -133,6 +138,32 @@ def test_a_pico_w_keeps_its_secrets_in_files(tmp_path: Path) -> None:
     assert '"port": 1884' in kept["/sealmq.json"]
     assert kept["/wifi.json"] == """b'{"ssid": "s", "key": "k"}'"""
     assert kept["/sealmq.state"] == "None"
+
+
+@pytest.mark.parametrize(
+    "there", [None, b'{"sealmq": 1, "si', b"[]", b'{"sealmq": 1}', b'{"mediator": []}']
+)
+def test_an_address_without_an_enrolment_to_put_it_into_is_refused_in_words(
+    there: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Run | str] = [secrets(None, b'{"ssid": "s", "key": "k"}', b"10.0.0.5:1884")]
+    if there is not None:
+        steps.insert(0, f"with open('/sealmq.json', 'wb') as f: f.write({there!r})")
+    answers, lines = on_pico(tmp_path, *steps, "shown('/sealmq.json'); shown('/wifi.json')")
+    assert not any("written" in a or "secrets" in a for a in answers)
+    assert lines == [f"/sealmq.json {there!r}", "/wifi.json None"]
+    # What an operator reads of it.
+    port = Port("pico", "/dev/ttyACM0")
+    monkeypatch.setattr(provision, "one", lambda args: port)
+    monkeypatch.setattr(provision, "look", lambda port, digests: None)
+    monkeypatch.setattr(provision, "_check", lambda there, who, replace: None)
+    monkeypatch.setattr(provision, "_files", lambda there, args: [])
+    monkeypatch.setattr(provision, "work", lambda port, steps: answers)
+    parser = argparse.ArgumentParser()
+    provision.arguments(parser)
+    with pytest.raises(BoardError, match=r"pico: the board holds no enrolment that") as told:
+        provision.run(parser.parse_args(["--mediator", "10.0.0.5:1884"]))
+    assert "--enrolment FILE" in str(told.value.hint)
 
 
 def test_what_is_wiped_is_in_no_bit_of_a_pico_ws_flash(tmp_path: Path) -> None:

@@ -22,12 +22,16 @@ def put(nvs: "Any", key: str, value: "bytes | None") -> None:
     say(written=key)
 
 
-# An enrolment with another address of its mediator, HOST:PORT.
-def with_address(raw: bytes, at: bytes) -> bytes:
-    found = json.loads(raw)
-    host, _, port = at.decode().rpartition(":")
-    found["mediator"]["host"] = host
-    found["mediator"]["port"] = int(port)
+# An enrolment with another address of its mediator, HOST:PORT. None: it is no enrolment.
+def with_address(raw: bytes, at: bytes) -> "bytes | None":
+    try:
+        found = json.loads(raw)
+        mediator = found["mediator"]
+        host, _, port = at.decode().rpartition(":")
+        mediator["host"] = host
+        mediator["port"] = int(port)
+    except (ValueError, KeyError, TypeError):
+        return None
     return json.dumps(found).encode()
 
 
@@ -37,6 +41,9 @@ def main(args: "dict[str, Any]") -> None:
     at = args["mediator"]
     if at and isinstance(nvs, Files):
         raw = with_address(raw or blob(nvs, "enrolment"), at)
+        if raw is None:
+            say(no_enrolment=at.decode())
+            return
         at = None
     if raw is not None:
         old = blob(nvs, "enrolment")
