@@ -235,16 +235,12 @@ def _say_hello(self: Joined, s: Session) -> None:
     self.sock.write(hello, _FRONT, n - _FRONT)
 
 
-# What ended a connect, with words if it is one that an operator can mend. Ports tell by a text, or
-# by a negative number, that a name does not resolve.
-def told(self: Joined, error: "OSError | SealError") -> "OSError | SealError":
+# What ended a connect, with words if it is one that an operator can mend.
+def told(self: Joined, error: Exception) -> Exception:
     if not isinstance(error, OSError) or len(error.args) != 1:
         return error
     n = error.args[0]
-    if not isinstance(n, int) or n < 0:
-        n = errno.ENOENT
-        what = "this network does not know the name; advertise an address and enrol again"
-    elif n == errno.ECONNREFUSED or n == errno.EHOSTUNREACH:
+    if n == errno.ECONNREFUSED or n == errno.EHOSTUNREACH:
         what = "nobody listens there; is the site up, and is that its address (sealmq status)?"
     elif self.ident.gen == 0 and (n == errno.ECONNRESET or n == errno.ETIMEDOUT):
         what = "no keys came for client %d of site %s; if that is up, bring its newest enrolment"

@@ -119,7 +119,10 @@ class Link:
     def _open(self) -> None:
         if self.sock is not None:
             self._close()
-        found = net.getaddrinfo(self.server, self.port, 0, net.SOCK_STREAM)[0]
+        try:
+            found = net.getaddrinfo(self.server, self.port, 0, net.SOCK_STREAM)[0]
+        except OSError:
+            raise unknown(self) from None
         sock = net.socket(*found[:3])
         try:
             sock.settimeout(self.timeout)
@@ -366,6 +369,12 @@ class Link:
 _answer = Link._answer
 _await = Link._await
 _read = Link._read
+
+
+# What a look-up of the mediator's name ends with: ports tell that in different ways.
+def unknown(self: Link) -> OSError:
+    what = "this network does not know the name; advertise an address and enrol again"
+    return OSError(errno.ENOENT, "%s:%d: %s" % (self.server, self.port, what))
 
 
 def text(s: bytes) -> bytes:

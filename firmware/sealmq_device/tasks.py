@@ -8,8 +8,9 @@ from micropython import const
 
 from sealmq_spec.errors import SealError, TooLarge, Unavailable
 
+from .joining import told
 from .keepalive import Keepalive
-from .link import _LENGTH, ANSWERED, NODELAY
+from .link import _LENGTH, ANSWERED, NODELAY, unknown
 from .waiting import readable, writable
 from .waits import Core, pulse
 from .wire import Wire
@@ -147,12 +148,15 @@ class Tasks:
     async def _open(self) -> None:
         core = self.core
         core._close()
-        family, kind, proto, _, address = getaddrinfo(core.server, core.port, 0, SOCK_STREAM)[0]
-        sock = socket(family, kind, proto)
+        try:
+            found = getaddrinfo(core.server, core.port, 0, SOCK_STREAM)[0]
+        except OSError:
+            raise unknown(core) from None
+        sock = socket(*found[:3])
         core.sock = Wire(sock, core.mono, self._flushed)
         sock.setblocking(False)
         try:
-            sock.connect(address)
+            sock.connect(found[4])
         except OSError as error:
             if error.errno != errno.EINPROGRESS:
                 raise
@@ -274,7 +278,7 @@ class Tasks:
                 await asyncio.sleep(min(1, self.core.timeout / 4))
                 self._look()
         except Exception as error:
-            self._over(error)
+            self._over(told(self.core, error))
             if not isinstance(error, OSError):
                 raise
 

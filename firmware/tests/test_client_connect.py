@@ -410,3 +410,31 @@ def test_a_host_that_is_not_there(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         script = "c.port = 9\ncaught(c.connect)\ncaught(c.ping)\nc.disconnect()\nsay(c.sock)"
         assert b.run(interpreter, script) == ["OSError ECONNREFUSED", "OSError ENOTCONN", "None"]
+
+
+@every
+def test_an_error_of_the_store_is_not_taken_for_a_name_that_nobody_knows(
+    interpreter: str, tmp_path: Path
+) -> None:
+    """Such errors, too, are a text or a number below zero, as those of name resolution are."""
+    with board(tmp_path) as b:
+        script = """
+def fails(boot):
+    raise OSError(wrong)
+for wrong in (-5, "the card is out"):
+    c.store.put_boot = fails
+    try:
+        c.connect()
+    except OSError as error:
+        say(error.args)
+c = client()
+c.server = "gateway.invalid"
+try:
+    c.connect()
+except OSError as error:
+    say(error.args[1])
+"""
+        first, second, name = b.run(interpreter, script)
+        assert (first, second) == ("(-5,)", "('the card is out',)")
+        assert "this network does not know the name" in name
+        assert name.startswith("gateway.invalid:")

@@ -81,11 +81,12 @@ def test_a_board_says_that_its_enrolment_is_of_another_site(
     assert "if that is up, bring its newest enrolment" in said
 
 
+@both
 @every
 def test_a_board_whose_gateway_does_not_answer_is_asked_whether_it_is_up(
-    shared_site: Site, bits: int, tmp_path: Path
+    shared_site: Site, kind: str, bits: int, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        said = told(shared_site, tmp_path, "living", bits, port=silent.getsockname()[1])
+        said = told(shared_site, tmp_path, kind, bits, port=silent.getsockname()[1])
     assert said.startswith("down OSError [Errno 110]")
     assert "if that is up" in said
