@@ -62,7 +62,7 @@ class Ccm:
         state = ptr32(s[3])
         state[4] = 0
 
-    # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
+    # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes after it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     @micropython.viper
     def seal_into(
@@ -120,7 +120,7 @@ def _crypt(
     ptr32(o)[2] = t2 ^ iv[2]
     ptr32(o)[3] = (t3 | (n & 0xFF) << 24 | (n & 0xFF00) << 8 | n >> 8 & 0xFF00) ^ iv[3]
     iv[4] = 2
-    # The associated data behind its length, padded with zeros to whole blocks.
+    # The associated data after its length, padded with zeros to whole blocks.
     o += 16
     if a:
         ptr8(o)[0] = a >> 8
@@ -168,7 +168,7 @@ def _crypt(
         body = size + 15 >> 4
         top = (o - base >> 4) + body
         if top > _MAC_BLOCKS:
-            # Behind much associated data.
+            # After much associated data.
             top -= body
             if not made[top]:
                 _views(top, 0)
@@ -202,8 +202,8 @@ def _crypt(
         if size:
             view = key_views[body]
             process(ecb, view, view)
-            # XOR into whole words of `buf`, with key stream that is zero behind the payload: what
-            # they hold in front of it stays, what they hold behind it is the tag's place. The
+            # XOR into whole words of `buf`, with key stream that is zero after the payload: what
+            # they hold in front of it stays, what they hold after it is the tag's place. The
             # plaintext goes to the MAC's blocks.
             y = key + 16
             c = (1 << ((size & 3) << 3)) - 1

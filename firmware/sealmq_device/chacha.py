@@ -44,7 +44,7 @@ class ChaCha:
             i += 1
         self._state = state
 
-    # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
+    # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes after it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     @micropython.viper
     def seal_into(self, nonce: object, aad: object, buf: object, start: int, n: int) -> object:

@@ -26,7 +26,7 @@ class ChaCha:
             raise ValueError("a ChaCha20 key has 32 bytes")
         self._key = bytes(key)
 
-    # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes behind it.
+    # Encrypts buf[start:start+n] in place and writes the tag to the 16 bytes after it.
     # nonce: 12 bytes. aad: 0 to 65279 bytes. ValueError when a length is wrong.
     def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
         check(nonce, aad, buf, start, n)

@@ -35,7 +35,7 @@ _OFTEN = const(8)  # so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
-_TAGS = const(32)  # and what comes behind it
+_TAGS = const(32)  # and what comes after it
 if _PLAIN + _TAGS != publish_overhead():
     raise ImportError("client.py and SPEC.md 3 differ")
 
@@ -370,7 +370,7 @@ class Client(Incoming):
         return raw
 
 
-# PUBLISH's flags, behind them the life.
+# PUBLISH's flags, after them the life.
 def _flags(qos: int, retain: bool, life: int) -> int:
     if qos not in (0, 1):
         raise Misuse("QoS is 0 or 1")

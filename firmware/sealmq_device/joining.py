@@ -146,7 +146,7 @@ class Joined(Provisioned):
             yield from self._resubscribing()
         return self._present
 
-    # Behind a welcome that leaves something to do: (done, provisioned, why not).
+    # After a welcome that leaves something to do: (done, provisioned, why not).
     def _put_right(self, s: Session, ready: bool, conflict: bool, provisioned: bool) -> "Steps":
         if not ready:
             self._close()
@@ -250,7 +250,7 @@ def told(self: Joined, error: Exception) -> Exception:
     return OSError(n, "%s:%d: %s" % (self.server, self.port, what))
 
 
-# What comes behind CONNACK. False: genuine, but this boot session is behind.
+# What comes after CONNACK. False: genuine, but this boot session is behind.
 def _welcomed(self: Joined, s: Session, first: int, body: bytearray) -> bool:
     self._since = s.ctr
     if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):

@@ -2,7 +2,7 @@
 # living_aio.py do. A runner asks next(now), does that, and tells came() what came of it. Times are
 # milliseconds of a clock that only rises.
 #
-# A watchdog is fed behind each turn and nowhere else: a wait that hangs, a callback that does not
+# A watchdog is fed after each turn and nowhere else: a wait that hangs, a callback that does not
 # return, a task that died leave it hungry. Its timeout has to be longer than the longest turn,
 # which is a connect: five rounds with a few waits of `timeout` seconds each.
 import errno

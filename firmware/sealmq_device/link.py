@@ -43,7 +43,7 @@ _CLOCK = const(8)
 _ROOM = const(16)  # in bytes
 
 PUBLISH = const(0x30)
-# What a client may be sent behind CONNACK besides PUBLISH, and how long that is: PUBACK, SUBACK,
+# What a client may be sent after CONNACK besides PUBLISH, and how long that is: PUBACK, SUBACK,
 # UNSUBACK, PINGRESP.
 _LENGTH = {0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
 _PIECE = const(256)
@@ -54,7 +54,7 @@ NODELAY = getattr(net, "TCP_NODELAY", 1)  # lwIP has another number than BSD
 
 
 class Link:
-    # limit: bytes of a packet behind its fixed header, both ways. timeout: seconds for one read and
+    # limit: bytes of a packet after its fixed header, both ways. timeout: seconds for one read and
     # for an acknowledgement; wait_msg waits for a packet's beginning without limit.
     def __init__(self, keepalive: int, limit: int, timeout: int) -> None:
         self._ear: "Any" = None  # while the fast path of receive is ready (incoming.py)
@@ -149,7 +149,7 @@ class Link:
             raise OSError(errno.ENOTCONN)
         return self.sock
 
-    # The peer broke MQTT: nothing behind this can be trusted to be a packet.
+    # The peer broke MQTT: nothing after this can be trusted to be a packet.
     def _broken(self, text: str) -> Malformed:
         self._close()
         return Malformed(text)

@@ -264,7 +264,7 @@ class Provisioned(Link):
         raw = packet(_PUBLISH, CONTROL_TOPIC + payload)
         self._write(raw, 0, len(raw))
 
-    # A CONNECT behind what its proof covers besides, and a view of all that the proof covers.
+    # A CONNECT after what its proof covers besides, and a view of all that the proof covers.
     def _connect(
         self, clean: bool, will: "tuple[bytes, bytes, int] | None", password: bytes
     ) -> "tuple[bytearray, memoryview]":

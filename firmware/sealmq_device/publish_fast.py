@@ -47,14 +47,14 @@ _MAC2 = const(1264)
 _KEY2 = const(1808)
 
 # Words of a plan's image, then fronts: associated data of both layers with their lengths before
-# them and zeros up to whole blocks behind; then the packet up to m2's first byte.
-_AT = const(0)  # where m2 stands in the packet, 3 behind a word's beginning
+# them and zeros up to whole blocks after them; then the packet up to m2's first byte.
+_AT = const(0)  # where m2 stands in the packet, 3 after a word's beginning
 _BEGIN = const(1)  # where the packet's variable header begins
 _FRONT1 = const(2)  # bytes of the front
 _FRONT2 = const(3)
 _SUITE = const(4)  # m2's second byte
 _FIRST = const(5)  # m1's second byte, but for the class
-_SALT = const(6)  # behind one byte, in three words; from there on the ciphers' nonce
+_SALT = const(6)  # after one byte, in three words; from there on the ciphers' nonce
 _LOW = const(9)  # whose last byte is this one's first
 _HEAD = const(10)  # the TLV block and m1's header, in seven words
 _STATE = const(17)  # addresses of the ciphers' states, in two words each
@@ -284,7 +284,7 @@ def seal(o: int, r: int, h: object, topic: object, msg: object, how: int) -> int
             ptr32(o)[3] = ptr32(r)[3]
             r += 16
             o += 16
-        # Whole words: behind the payload is the tag's place, or zeros will be.
+        # Whole words: after the payload is the tag's place, or zeros will be.
         while r < e:
             ptr32(o)[0] = ptr32(r)[0]
             r += 4
@@ -339,7 +339,7 @@ def seal(o: int, r: int, h: object, topic: object, msg: object, how: int) -> int
             r += 16
             o += 16
         s = r
-        # Zeros behind the text, and its cipher text. What that has beyond i bytes the tag covers.
+        # Zeros after the text, and its cipher text. What that has beyond i bytes the tag covers.
         e = o + i
         if i & 15:
             r = mac + (i & -4)
@@ -362,7 +362,7 @@ def seal(o: int, r: int, h: object, topic: object, msg: object, how: int) -> int
         process(cbc, blocks, blocks)
         o -= 16
         r = key
-        # d is as far behind the text as whole blocks are.
+        # d is as far after the text as whole blocks are.
         d -= -i & 15
         c = ptr32(o)[0]
         e = ptr32(o)[1]
@@ -448,7 +448,7 @@ def failed(h: "list[Any]", error: BaseException, how: int) -> int:
     return ctr
 
 
-# Behind a message that seal did not take: makes all ready for more of n bytes on its topic.
+# After a message that seal did not take: makes all ready for more of n bytes on its topic.
 def prepare(h: "list[Any]", c: "Any", topic: "str | bytes", raw: bytes, flags: int, n: int) -> None:
     s = c.session
     if s.due or c._astray:
@@ -520,7 +520,7 @@ def _plan(s: "Any", raw: bytes, flags: int, old: "Any") -> "Any":
     return image, ecb, cbc, ecb2, cbc2, views, sealers, ciphers
 
 
-# Associated data with its length before it, and zeros behind.
+# Associated data with its length before it, and zeros after.
 def _front(aad: bytearray) -> bytes:
     n = len(aad)
     return n.to_bytes(2, "big") + aad + bytes(-2 - n & 15)

@@ -23,7 +23,7 @@ _FAMILY = b"purposes"
 _AWAITS = const(0x1000000)
 
 
-# The filter as it goes behind the token.
+# The filter as it goes after the token.
 def access(topic: "Topic", purpose: str) -> str:
     return purposes.access(to_text(topic), purpose)
 

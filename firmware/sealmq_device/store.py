@@ -30,7 +30,7 @@ class FileStore:
             return parsed(f.read())
 
     # Empty when there is none. FAT knows no rename over a file: there the old one goes first, and a
-    # power cut behind that leaves the new one under the name it was written by.
+    # power cut after that leaves the new one under the name it was written by.
     def state(self) -> bytes:
         return _read(self._state) or _read(self._state + ".new")
 

@@ -1,4 +1,4 @@
-# Subscribing: a filter behind its token (SPEC.md 4.2), and what the answer says. Functions, as
+# Subscribing: a filter after its token (SPEC.md 4.2), and what the answer says. Functions, as
 # methods cost more to look up.
 import errno
 from struct import pack_into
@@ -23,7 +23,7 @@ ASK = const(0x82)
 END = const(0xA2)
 _SUBACK = const(0x90)
 _UNSUBACK = const(0xB0)
-# A filter behind its token: "!s1/", u24 ctr and tag as text, "/".
+# A filter after its token: "!s1/", u24 ctr and tag as text, "/".
 _TOKEN = const(19)
 _TOKEN_CHARS = const(26)
 _TOKENED = const(31)
@@ -57,7 +57,7 @@ def granted(self: "Any", filt: bytes, qos: int, body: "Any") -> int:
     return level
 
 
-# Writes SUBSCRIBE or UNSUBSCRIBE of one filter behind its token. Gives what to wait for.
+# Writes SUBSCRIBE or UNSUBSCRIBE of one filter after its token. Gives what to wait for.
 def request(self: "Any", first: int, filt: bytes, qos: int) -> int:
     pid: int = self.pid % 65535 + 1
     self.pid = pid

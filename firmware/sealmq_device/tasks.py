@@ -68,7 +68,7 @@ class Tasks:
                 self._keep.heard(core.mono())
                 if core.must():
                     await self._drive(core._upkeeping())
-                # Behind upkeep: a refusal may have come while that waited, and nothing need follow.
+                # After upkeep: a refusal may have come while that waited, and nothing need follow.
                 if core.outdated:
                     try:
                         await self._drive(core._newer(core.outdated[-1].epoch))

@@ -19,7 +19,7 @@ def put_b64u(buf: object, at: int, n: int) -> object:
     s = at + n
     d = at + (n * 4 + 2) // 3
     rest = n % 3
-    # From behind: what is written never reaches what is still to be read.
+    # From the end: what is written never reaches what is still to be read.
     if rest == 1:
         s -= 1
         d -= 2

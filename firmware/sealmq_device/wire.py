@@ -14,7 +14,7 @@ if _TYPING:
     from typing import Any
 
 
-# Bytes of acknowledgements that may wait behind one message for a peer that does not read.
+# Bytes of acknowledgements that may wait after one message for a peer that does not read.
 _MOST = const(4096)
 
 

@@ -1,6 +1,6 @@
 # The narrow port behind which a cipher lives, and the few calls everything else is made of.
 # A backend's `make(suite, key)` gives an object with
-#   seal_into(nonce, aad, buf, start, n)          encrypts buf[start:start+n] in place, tag behind
+#   seal_into(nonce, aad, buf, start, n)          encrypts buf[start:start+n] in place, tag after
 # it
 #   open_into(nonce, aad, buf, start, n) -> bool  the reverse; False wipes the n bytes
 from .const import TAG
@@ -25,7 +25,7 @@ def check_tag(aead: "Any", nonce: bytes, aad: "bytes | bytearray", given: bytes,
         raise Unauthentic("%s: the tag does not verify" % what)
 
 
-# header, then plaintext sealed behind it. The header is associated data in front of `tail`.
+# header, then plaintext sealed after it. The header is associated data in front of `tail`.
 def seal(aead: "Any", nonce: bytes, header: bytes, tail: bytes, plaintext: bytes) -> bytes:
     buf = bytearray(header)
     buf.extend(plaintext)

@@ -67,7 +67,7 @@ def proof_head(
 
 
 # P of one who connects again and again. What its first byte, what stands from PROOF_SESSION to
-# PROOF_CONN (u24 boot ‖ salt) and the u24 conn ‖ u24 low behind that say is still to be written.
+# PROOF_CONN (u24 boot ‖ salt) and the u24 conn ‖ u24 low after that say is still to be written.
 PROOF_SESSION = 7
 PROOF_CONN = 18
 

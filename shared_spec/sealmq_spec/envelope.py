@@ -44,7 +44,7 @@ def tail_m3(site: bytes, topic: bytes) -> bytes:
     return site + len(topic).to_bytes(2, "big") + topic
 
 
-# Where ctr, with t_pub behind it, and life stand in the headers of m1 and m2.
+# Where ctr, with t_pub after it, and life stand in the headers of m1 and m2.
 CTR1 = 19
 LIFE1 = 26
 CTR2 = 2
@@ -216,8 +216,8 @@ def nonce_m3(buf: "Readable") -> bytes:
     return bytes(buf[8:M3_HEAD])
 
 
-# Seals in place: header of `head` bytes at buf[o], n bytes of plaintext behind it, room for the tag
-# behind those.
+# Seals in place: header of `head` bytes at buf[o], n bytes of plaintext after it, room for the tag
+# after those.
 def seal_at(
     aead: "Any", nonce: bytes, buf: "bytearray", o: int, head: int, n: int, tail: bytes
 ) -> None:

@@ -1,6 +1,6 @@
-# The newest retained message of each (topic, sender), by (time, boot, ctr): what readers and
-# mediators refuse to go back behind (SPEC.md 6.1 step 4, 6.2 step 7). Bounded, the oldest go first
-# (on MicroPython, whose dicts have no order, any).
+# The newest retained message of each (topic, sender), by (time, boot, ctr): readers and mediators
+# refuse an older one (SPEC.md 6.1 step 4, 6.2 step 7). Bounded, the oldest go first (on
+# MicroPython, whose dicts have no order, any).
 from .errors import Stale
 
 _TYPING = False

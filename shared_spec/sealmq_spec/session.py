@@ -62,7 +62,7 @@ _TOKEN_QOS = 15
 class Session(BootSession):
     # --- what goes out ---
 
-    # Seals both layers in place. The plaintext's n bytes stand at buf[o + 36 + len(tlv):], behind
+    # Seals both layers in place. The plaintext's n bytes stand at buf[o + 36 + len(tlv):], after
     # them is room for 32. Returns the length of m2 from buf[o]. flags: RETAIN and QoS bits of
     # PUBLISH.
     def seal_publish(

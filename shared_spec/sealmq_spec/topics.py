@@ -66,7 +66,7 @@ def put_token(ctr: bytes, tag: bytes, filt: str) -> str:
     return _TOKEN + b64u(ctr + tag).decode() + "/" + filt
 
 
-# (ctr as 3 bytes, tag, filter behind the token).
+# (ctr as 3 bytes, tag, filter after the token).
 def split_token(filt: str) -> "tuple[bytes, bytes, str]":
     start = len(_TOKEN)
     end = start + _TOKEN_CHARS

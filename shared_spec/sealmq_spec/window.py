@@ -25,7 +25,7 @@ class Window:
             return OLD
         return SEEN if self.mask >> back & 1 else NEW
 
-    # Only behind a verified tag. ctr must have been NEW.
+    # Only after a verified tag. ctr must have been NEW.
     def mark(self, ctr: int) -> None:
         ahead = ctr - self.top
         if ahead > 0:
@@ -46,7 +46,7 @@ def look(w: bytearray, ctr: int) -> int:
     return SEEN if w[4 + (back >> 3)] >> (back & 7) & 1 else NEW
 
 
-# Only behind a verified tag. ctr must have been NEW.
+# Only after a verified tag. ctr must have been NEW.
 def mark(w: bytearray, ctr: int) -> None:
     top, low, high = unpack_from("<III", w)
     ahead = ctr - top
