@@ -10,12 +10,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON := build/venv/bin/python
 # Long ones first, so that the short ones fill what is left at the end.
-TESTS := spark/tests hil_tests/tests gateway/tests firmware/tests flash_scripts/tests \
+TESTS := flash_scripts/tests spark/tests hil_tests/tests gateway/tests firmware/tests \
     shared_spec/tests evidence/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=
-# Tests wait for processes as much as they compute: two workers more than there are cores.
-JOBS ?= $(shell expr $$(nproc) + 2)
+# Tests wait for processes and boards as much as they compute: four workers more than there are cores.
+JOBS ?= $(shell expr $$(nproc) + 4)
 # Of `make evidence`: device, rig...; none measures nothing; empty: all.
 PARTS ?=
 # How many inputs fuzzing tries on each target.
