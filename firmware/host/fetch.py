@@ -25,6 +25,7 @@ from steps import FetchError, run
 
 DEST = Path(__file__).resolve().parents[2] / "build" / "micropython"
 VERSION = "1.25.0"
+_PINS = Path(__file__).with_name("micropython_debs.txt")
 FORMAT = 1  # raise it when what is written below changes
 
 # Debian architectures of the two interpreters, by the host's own.
@@ -102,7 +103,7 @@ def _interpreter(dest: Path, bits: int, arch: str) -> None:
     fresh = dest / f"{bits}.part"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    packages = debs.unpack(f"micropython={VERSION}*", arch, mirrors(codename), fresh)
+    packages = debs.unpack(f"micropython={VERSION}*", arch, mirrors(codename), fresh, _PINS)
     for unused in ("etc", "usr/share", "usr/sbin"):
         shutil.rmtree(fresh / unused, ignore_errors=True)
     home = dest / str(bits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import apt_sources
+import debs
 from apt_sources import Mirror
 from count import CountError, count, interpreter
 from real_micropython import ROOT
@@ -144,3 +146,34 @@ def test_counting(tmp_path: Path) -> None:
         count(script)
     with pytest.raises(CountError, match=r"run firmware/host/fetch\.py"):
         interpreter(tmp_path)
+
+
+def pinned(folder: Path, digest: str) -> list[Path]:
+    """What a mirror on this disk gives for one file pinned to `digest`."""
+    pool = folder / "pool"
+    pool.mkdir()
+    (pool / "small_1.0_i386.deb").write_bytes(b"a package")
+    room = folder / "room"
+    room.mkdir()
+    rows = [(digest, "pool/small_1.0_i386.deb")]
+    return debs._pinned_files(rows, Mirror(f"file:{folder}"), room)
+
+
+def test_a_pinned_file_needs_no_package_lists(tmp_path: Path) -> None:
+    found = pinned(tmp_path, hashlib.sha256(b"a package").hexdigest())
+    assert [path.read_bytes() for path in found] == [b"a package"]
+
+
+def test_a_file_that_is_not_the_pinned_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pinned(tmp_path, hashlib.sha256(b"another package").hexdigest()) == []
+    assert "asking apt for the packages instead" in capsys.readouterr().err
+
+
+def test_the_pins_are_whole_sets_of_packages() -> None:
+    for arch in ("amd64", "i386", "arm64"):
+        rows = debs._pinned(HOST / "micropython_debs.txt", arch)
+        names = [path.rpartition("/")[2].partition("_")[0] for _, path in rows]
+        assert len(set(names)) == len(names) == 8
+        assert {"micropython", "libc6", "libmbedtls21"} <= set(names)
