@@ -24,12 +24,12 @@ from sealmq.audit import Audit
 from sealmq.families.engine import Engine
 from sealmq.families.labels import Labels
 from sealmq.families.records import TopicLabel
+from sealmq.mediator.core.retained import Retained
+from sealmq.mediator.core.wrap import open_m2, seal_m3, verify_m2
 from sealmq.mediator.delivering import Delivering
 from sealmq.mediator.journal import Journal
 from sealmq.mediator.publishing import Publishing
-from sealmq.mediator.retained import Retained
 from sealmq.mediator.upstream import BrokerAddress
-from sealmq.mediator.wrap import open_m2, seal_m3, verify_m2
 from sealmq.mqtt import Puback, Publish
 from sealmq.order import Order
 from sealmq.site.config import loads

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from sealmq.aead import make
-from sealmq.mediator.keyring import Keyring
-from sealmq.mediator.link import Link
+from sealmq.mediator.core.boots import Link
+from sealmq.mediator.core.keyring import Keyring
 from sealmq_spec.identity import Identity
 from sealmq_spec.keys import topic_key
 from sealmq_spec.records import Roots, make_manifest, make_record

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from sealmq.aead import make
-from sealmq.mediator.keyring import Keyring
-from sealmq.mediator.link import Link
-from sealmq.mediator.proof import claim_of, is_behind, verify
-from sealmq.mediator.wrap import (
+from sealmq.mediator.core.boots import Link
+from sealmq.mediator.core.keyring import Keyring
+from sealmq.mediator.core.proof import claim_of, is_behind, verify
+from sealmq.mediator.core.wrap import (
     fired,
     is_fresh,
     look_m3,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sealmq.kglink import KgUnavailable
 
-from .limits import ASKED_AT_ONCE, PROVISION_S
+from .core.limits import ASKED_AT_ONCE, PROVISION_S
 from .strangers import Source
 
 if TYPE_CHECKING:

@@ -18,7 +18,14 @@ from typing import Any
 
 from sealmq.mqtt import Decoder, Packet, ProtocolError, Publish
 
-from .limits import LINGER_S, MAX_CONNECT_BODY, MAX_PACKET, QUARANTINE_BYTES, QUEUE, QUEUE_BYTES
+from .core.limits import (
+    LINGER_S,
+    MAX_CONNECT_BODY,
+    MAX_PACKET,
+    QUARANTINE_BYTES,
+    QUEUE,
+    QUEUE_BYTES,
+)
 
 log = logging.getLogger("sealmq.mediator")
 

@@ -34,16 +34,16 @@ from sealmq_spec.errors import SealError, Unavailable
 
 from .channel import Channel, Work
 from .controlling import Controlling
+from .core.boots import Link
+from .core.keyring import Client, Keyring
+from .core.limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
+from .core.refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
 from .delivering import Delivering
 from .holding import Holding
 from .hub import Hub, task_of
 from .keptsubs import KeptSubs
-from .keyring import Client, Keyring
-from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
-from .link import Link
 from .opening import open_session
 from .publishing import Publishing
-from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
 from .strangers import source_of
 from .subscribing import Subscribing
 from .telling import Telling

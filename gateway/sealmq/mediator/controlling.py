@@ -44,10 +44,10 @@ from sealmq_spec.provision import get_ask
 from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
-from . import refusals
-from .refusals import QUARANTINE, of, rule_of
+from .core import refusals
+from .core.refusals import QUARANTINE, of, rule_of
+from .core.wrap import tag_of
 from .strangers import source_of
-from .wrap import tag_of
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -26,8 +26,8 @@ from sealmq_spec.const import LIVE, QUEUED, RETAINED, WILL
 from sealmq_spec.errors import Denied, Malformed, SealError
 from sealmq_spec.topics import is_reserved
 
+from .core.wrap import Delivered, Inside, is_fresh, look_m3, open_m3, rewrap
 from .outgoing import Outgoing
-from .wrap import Delivered, Inside, is_fresh, look_m3, open_m3, rewrap
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sealmq.mqtt import Packet, Publish
 
-from .limits import HELD_ALL, HELD_BYTES, HELD_PACKETS, HOLD_S
+from .core.limits import HELD_ALL, HELD_BYTES, HELD_PACKETS, HOLD_S
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from sealmq.mqtt import Packet, PacketIds, Puback, build
 
-from .limits import KEEPALIVE_UPSTREAM_S, OPENING_S
+from .core.limits import KEEPALIVE_UPSTREAM_S, OPENING_S
 from .upstream import BrokerAddress, BrokerAway, Upstream
 
 log = logging.getLogger("sealmq.mediator")

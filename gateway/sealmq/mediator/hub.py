@@ -31,15 +31,16 @@ from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 from .aside import Aside
 from .asking import Asking
 from .clock import Clock
+from .core.boots import Links
+from .core.keyring import Keyring
+from .core.limits import FOLLOWED
+from .core.proof import Newest
+from .core.retained import Retained, RetainedBytes
 from .house import HouseConnection
 from .journal import Journal
-from .keyring import Keyring
-from .limits import FOLLOWED, Places
-from .link import Links
 from .messages import MessageConnection
-from .proof import Newest
+from .places import Places
 from .replay import Replay
-from .retained import Retained, RetainedBytes
 from .rooms import Rooms
 from .sessions import Sessions
 from .strangers import Strangers

@@ -16,7 +16,7 @@ from sealmq.store import KeptSub, KeptSubGone, StoreError, StoreRecord
 from sealmq_spec.errors import TooLarge
 
 from .channel import Work
-from .limits import SUBSCRIPTIONS
+from .core.limits import SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from .connection import Connection

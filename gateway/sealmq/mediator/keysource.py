@@ -23,7 +23,7 @@ from sealmq.kglink import KgClient, KgError, KgUnavailable
 from sealmq.site.config import Config
 from sealmq.store import CacheBlob, Store, StoreError
 
-from .keyring import Keyring, SnapshotError
+from .core.keyring import Keyring, SnapshotError
 
 log = logging.getLogger("sealmq.mediator")
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
 
-from .limits import LINGER_S, OPENING_S
+from .core.limits import LINGER_S, OPENING_S
 from .trying import PUBLISH_HEAD
 from .upstream import BrokerAddress, BrokerAway, Upstream
 

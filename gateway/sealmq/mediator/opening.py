@@ -18,10 +18,10 @@ from sealmq_spec.errors import SealError, Unavailable
 from sealmq_spec.provision import time_nonce
 from sealmq_spec.tlv import pack
 
-from .proof import Claim, Newest, claim_of, is_behind, verify
-from .refusals import CONNECT, rule_of
+from .core.proof import Claim, Newest, claim_of, is_behind, verify
+from .core.refusals import CONNECT, rule_of
+from .core.ruled import Ruled
 from .rooms import NoPlace
-from .ruled import Ruled
 from .upstream import BrokerAway, Upstream
 from .wills import accept_will
 

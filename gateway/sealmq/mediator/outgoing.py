@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sealmq.mqtt import Publish
 
-from .limits import SLOW_BYTES, SLOW_SURE_BYTES
+from .core.limits import SLOW_BYTES, SLOW_SURE_BYTES
 
 # Of one that waits, beside topic and payload.
 _EACH = 200

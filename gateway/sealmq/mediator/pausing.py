@@ -19,8 +19,8 @@ from sealmq.store import KeptSub
 from sealmq_spec.errors import SealError, Unavailable
 
 from .answers import Answers, OwnIds
+from .core.refusals import SUBSCRIBE
 from .joints import NONE, Joint, Joints, Raw
-from .refusals import SUBSCRIBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

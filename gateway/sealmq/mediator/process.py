@@ -27,11 +27,11 @@ from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
 from .connection import Connection
+from .core.keyring import Keyring
+from .core.limits import BACKLOG
 from .holding import handover
 from .hub import Hub
-from .keyring import Keyring
 from .keysource import KeySource, NoKeys
-from .limits import BACKLOG
 from .upstream import BrokerAddress
 
 log = logging.getLogger("sealmq.mediator")

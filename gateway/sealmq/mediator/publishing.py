@@ -21,11 +21,11 @@ from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.topics import check_topic
 
-from .link import Sent
-from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .core.boots import Sent
+from .core.refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .core.wrap import Opened, Verified, open_m2, seal_m3, tag_of, verify_m2
 from .trying import PUBLISH_HEAD
 from .underway import Underway
-from .wrap import Opened, Verified, open_m2, seal_m3, tag_of, verify_m2
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from sealmq_spec.const import QUEUED, WILL
 from sealmq_spec.errors import SealError
 
+from .core.wrap import look_m3, open_m3, rewrap
 from .journal_file import Entry, Segment
 from .messages import NotTaken
 from .upstream import BrokerAway
-from .wrap import look_m3, open_m3, rewrap
 
 if TYPE_CHECKING:
     from .hub import Hub

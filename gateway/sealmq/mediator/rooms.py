@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sealmq_spec.errors import Unavailable
 
-from .limits import CONNECTIONS, CONNECTIONS_A_CLIENT
+from .core.limits import CONNECTIONS, CONNECTIONS_A_CLIENT
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sealmq.plain import plain
 from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
-from .keyring import Client
-from .ruled import Ruled
+from .core.keyring import Client
+from .core.ruled import Ruled
 from .upstream import BrokerAway, Upstream
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from sealmq.broker.promises import BrokerTakes
 from sealmq.mqtt import Packet, Publish, Suback, build
 from sealmq_spec.const import MAX_TOPIC
 
-from .limits import MAX_PACKET
+from .core.limits import MAX_PACKET
 from .upstream import BrokerAddress, BrokerAway, Upstream
 
 log = logging.getLogger("sealmq.mediator")

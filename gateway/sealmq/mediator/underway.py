@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
 
-from .link import Sent
+from .core.boots import Sent
 
 if TYPE_CHECKING:
     from .connection import Connection

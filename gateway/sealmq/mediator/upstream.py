@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
 
-from .limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
+from .core.limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
 
 
 class BrokerAway(Exception):

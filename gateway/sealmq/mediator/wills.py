@@ -16,9 +16,9 @@ from sealmq_spec.errors import Denied
 from sealmq_spec.tlv import span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
+from .core.ruled import Ruled
+from .core.wrap import Opened, fired, seal_m3
 from .publishing import with_duties
-from .ruled import Ruled
-from .wrap import Opened, fired, seal_m3
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sealmq.mediator.limits import SLOW_BYTES, SLOW_SURE_BYTES
-from sealmq.mediator.link import Sent
+from sealmq.mediator.core.boots import Sent
+from sealmq.mediator.core.limits import SLOW_BYTES, SLOW_SURE_BYTES
+from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.outgoing import Outgoing
-from sealmq.mediator.retained import Retained
 from sealmq.mqtt import Publish
 from sealmq_spec.errors import Stale
 

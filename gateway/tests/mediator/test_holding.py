@@ -12,9 +12,15 @@ import pytest
 from sealmq.kglink import KgUnavailable
 from sealmq.mediator import asking
 from sealmq.mediator.asking import Asking
+from sealmq.mediator.core.keyring import Client, Label
+from sealmq.mediator.core.limits import (
+    CONNECTIONS_A_CLIENT,
+    HELD_ALL,
+    HELD_BYTES,
+    HELD_PACKETS,
+    HOLD_S,
+)
 from sealmq.mediator.holding import Holding
-from sealmq.mediator.keyring import Client, Label
-from sealmq.mediator.limits import CONNECTIONS_A_CLIENT, HELD_ALL, HELD_BYTES, HELD_PACKETS, HOLD_S
 from sealmq.mediator.rooms import Rooms
 from sealmq.mediator.telling import Telling
 from sealmq.mqtt import Puback, Publish

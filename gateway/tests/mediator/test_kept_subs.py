@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sealmq.mediator import keptsubs
+from sealmq.mediator.core.limits import SUBSCRIPTIONS
 from sealmq.mediator.keptsubs import KeptSubs
-from sealmq.mediator.limits import SUBSCRIPTIONS
 from sealmq.mediator.sessions import Sessions
 from sealmq.site.config import Limits
 from sealmq.store import (

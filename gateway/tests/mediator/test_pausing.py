@@ -13,8 +13,8 @@ from families.gate import opened, shut
 from sealmq.families.api import Ask, Verdict
 from sealmq.mediator.answers import OwnIds
 from sealmq.mediator.controlling import Controlling
+from sealmq.mediator.core.limits import FOLLOWED
 from sealmq.mediator.hub import Hub
-from sealmq.mediator.limits import FOLLOWED
 from sealmq.mqtt import Subscribe, Unsubscribe
 from subscribing_scene import LABEL, REFUSED, Scene
 

@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 from mediator_world import SENSOR, World, sealed
 
-from sealmq.mediator.publishing import Publishing
-from sealmq.mediator.refusals import (
+from sealmq.mediator.core.refusals import (
     CONNECT,
     CONTROL,
     PUBLISH,
@@ -27,6 +26,7 @@ from sealmq.mediator.refusals import (
     proof_of,
     rule_of,
 )
+from sealmq.mediator.publishing import Publishing
 from sealmq.mqtt import Publish
 from sealmq_spec.errors import Denied, SealError
 

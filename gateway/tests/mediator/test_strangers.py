@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sealmq.mediator.asking import Turns
-from sealmq.mediator.limits import CONNECTIONS, STRANGERS, Places
+from sealmq.mediator.core.limits import CONNECTIONS, STRANGERS
+from sealmq.mediator.places import Places
 from sealmq.mediator.rooms import NoPlace, Rooms
 from sealmq.mediator.strangers import Source, Strangers, source_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from sealmq.mediator.link import Sent
+from sealmq.mediator.core.boots import Sent
 from sealmq.mediator.underway import Underway
 from sealmq.mqtt import Puback, Pubcomp, Pubrec
 

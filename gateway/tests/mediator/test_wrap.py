@@ -6,8 +6,8 @@ import pytest
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sealed
 
 from sealmq.aead import make
-from sealmq.mediator.link import Link
-from sealmq.mediator.wrap import (
+from sealmq.mediator.core.boots import Link
+from sealmq.mediator.core.wrap import (
     Opened,
     is_fresh,
     look_m3,

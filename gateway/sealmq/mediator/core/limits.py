@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from typing import NamedTuple
-
 from sealmq_spec.const import (
     M2_HEAD,
     M2_MIN,
@@ -36,7 +33,7 @@ STRANGERS = 1024
 BACKLOG = 1024
 # Files that are open whoever connects: store, journal, audit log, the broker, the key generator,
 # and what is taken at one go before the places of others are free.
-_OTHER_FILES = 256
+OTHER_FILES = 256
 # What may be held for one client, in bytes of payload, while something is waited for.
 QUEUE_BYTES = 2 * MAX_PAYLOAD
 # The largest packet before a proof has verified, beside CONNECT itself.
@@ -64,22 +61,3 @@ ASKED_AT_ONCE = 4
 # and 2, behind which the broker has to wait.
 SLOW_BYTES = 256 * 1024
 SLOW_SURE_BYTES = 1024 * 1024
-
-
-class Places(NamedTuple):
-    """How many connections have a place: of clients, and of those that have proved nothing."""
-
-    clients: int
-    strangers: int
-
-    @classmethod
-    def of_this_process(cls) -> Places:
-        """Never more than the process may have files: who comes then could not be taken, nor
-        refused. A client may need two, its own and one to the broker.
-        """
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if files == resource.RLIM_INFINITY:
-            return cls(CONNECTIONS, STRANGERS)
-        room = max(files - _OTHER_FILES, 16)
-        strangers = min(STRANGERS, room // 4)
-        return cls(min(CONNECTIONS, (room - strangers) // 2), strangers)

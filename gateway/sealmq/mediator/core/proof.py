@@ -11,8 +11,8 @@ from sealmq_spec.const import FRESH_TOKENS, MAX_CLIENT_ID, USER, WANT_KG_TIME
 from sealmq_spec.control import split_proof
 from sealmq_spec.errors import Denied, Malformed, Unauthentic, Unsupported
 
+from .boots import Link, Links
 from .keyring import Client, Keyring
-from .link import Link, Links
 from .ruled import Ruled
 
 

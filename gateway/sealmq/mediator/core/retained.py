@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 
 from sealmq_spec.errors import Stale
 
-from .link import Sent
+from .boots import Sent
 from .ruled import Ruled
 
 MOST = 100_000

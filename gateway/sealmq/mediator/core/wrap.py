@@ -44,8 +44,8 @@ from sealmq_spec.tlv import fired as fired_at
 from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
+from .boots import Link
 from .keyring import Client, Keyring, Label
-from .link import Link
 from .refusals import of
 
 # Types below are the protocol's own: only mediators and the key generator set them.

@@ -1,0 +1,97 @@
+"""What all sessions of one worker share. No I/O: the shell keeps it up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sealmq.broker.promises import BrokerTakes
+from sealmq.families.engine import Conn, Engine
+from sealmq.order import Order
+from sealmq.site.config import Config
+from sealmq_spec.const import WINDOW_S
+
+from .boots import Links
+from .keyring import Keyring
+from .proof import Newest
+from .retained import Retained, RetainedBytes
+from .table import SubscriptionTable
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+@dataclass(slots=True)
+class BrokerFace:
+    """What the broker promises (sealmq.broker.promises). `qos`: the highest that it knows."""
+
+    retained: bool = True
+    qos: int = 2
+    shared: bool = False
+    keeps_sessions: bool = True
+
+
+def _none(client: int) -> str | None:
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """`now_ms` (Unix) and `mono_s` (rises only) are set by the shell before each event.
+
+    `away`: why nobody can connect, None while all shared links are up. `refuses`: why nothing of QoS above 0 is taken from a client now
+    (journal). `kg_there`: whether the key generator is. `count_*` are the audit log's counters.
+    """
+
+    number: int
+    config: Config
+    ring: Keyring
+    engine: Engine
+    order: Order
+    broker: BrokerFace
+    counts: Counts
+    now_ms: int = 0
+    mono_s: float = 0.0
+    away: str | None = None
+    kg_there: bool = True
+    refuses: Callable[[int], str | None] = _none
+    takes: BrokerTakes = field(default_factory=BrokerTakes)
+    boots: Links = field(default_factory=Links)
+    newest: dict[int, Newest] = field(default_factory=dict)
+    retained: Retained = field(default_factory=Retained)
+    retained_bytes: RetainedBytes = field(default_factory=lambda: RetainedBytes(1 << 62))
+    table: SubscriptionTable = field(default_factory=SubscriptionTable)
+    # Bytes that wait in outboxes for a new epoch, of all sessions.
+    held: int = 0
+    by_policy: dict[Conn, Session] = field(default_factory=dict)
+    # Sessions with effects: the shell executes and empties them after each event.
+    pending: list[Session] = field(default_factory=list)
+    # Sessions with bytes in `out`: the shell writes and empties them once a loop turn.
+    dirty: list[Session] = field(default_factory=list)
+
+    def clock_fell(self) -> bool:
+        """Whether our stamps are so far ahead of the clock that readers would refuse them."""
+        return self.order.ms - self.now_ms > WINDOW_S * 500
+
+    def next_order(self) -> bytes:
+        """12 bytes that no other packet of this mediator carries."""
+        return self.order.next_bytes(self.now_ms)
+
+
+class Counts:
+    """The audit log's counters (sealmq.audit.Audit has them); this one forgets."""
+
+    def count_accepted(self, client: str, topic: str, label: str) -> None:
+        """A message was forwarded."""
+
+    def count_delivered(
+        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
+    ) -> None:
+        """A message was written to a reader."""
+
+    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
+        """A message was withheld from a reader, or dropped."""
+
+    def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
+        """A deny that `enforce = false` made an allow of."""

@@ -1,0 +1,27 @@
+"""How many connections this process can have."""
+
+from __future__ import annotations
+
+import resource
+from typing import NamedTuple
+
+from .core.limits import CONNECTIONS, OTHER_FILES, STRANGERS
+
+
+class Places(NamedTuple):
+    """How many connections have a place: of clients, and of those that have proved nothing."""
+
+    clients: int
+    strangers: int
+
+    @classmethod
+    def of_this_process(cls) -> Places:
+        """Never more than the process may have files: who comes then could not be taken, nor
+        refused. A client may need two, its own and one to the broker.
+        """
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files == resource.RLIM_INFINITY:
+            return cls(CONNECTIONS, STRANGERS)
+        room = max(files - OTHER_FILES, 16)
+        strangers = min(STRANGERS, room // 4)
+        return cls(min(CONNECTIONS, (room - strangers) // 2), strangers)
