@@ -7,9 +7,10 @@ too. `tasks.Tasks` fills in `task`; 0: the answer is not wanted, and `reply` is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sealmq.mqtt import Publish
 from sealmq.store.records import StoreRecord, WillRecord
 
 if TYPE_CHECKING:
@@ -63,10 +64,26 @@ class Unsubscribe(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The retained messages that match a filter. Answer: list[Publish], or BrokerAway."""
+    """The retained messages that match a filter, as they stand at the broker.
+
+    Answer: Retained chunk `Some`, or BrokerAway, NotTaken.
+    """
 
     task: int
     filter: str
+
+
+class SnapshotMore(NamedTuple):
+    """The next chunk of a snapshot. Answer as to Snapshot."""
+
+    task: int
+    token: int
+
+
+class Yield(NamedTuple):
+    """Gives others a turn: what follows would hold the loop for long. Answer: None."""
+
+    task: int
 
 
 class AskTime(NamedTuple):
@@ -94,6 +111,12 @@ class Lock(NamedTuple):
 
 
 # --- statements: no answer ---
+
+
+class SnapshotDrop(NamedTuple):
+    """The rest of a snapshot is not wanted any more."""
+
+    token: int
 
 
 class Unlock(NamedTuple):
@@ -175,6 +198,13 @@ class Opened(NamedTuple):
     subs: tuple[Any, ...] = ()
 
 
+class Some(NamedTuple):
+    """Not an effect: an answer to Snapshot. At most 64 messages; `token` for more, None: the end."""
+
+    messages: Sequence[Publish]
+    token: int | None
+
+
 class End(NamedTuple):
     """The connection is over; `cut`: what the system still holds for the peer never goes out.
 
@@ -184,9 +214,21 @@ class End(NamedTuple):
     cut: bool = False
 
 
-Question = Commit | OpenSession | Subscribe | Unsubscribe | Snapshot | AskTime | Provision | Lock
+Question = (
+    Commit
+    | OpenSession
+    | Subscribe
+    | Unsubscribe
+    | Snapshot
+    | SnapshotMore
+    | Yield
+    | AskTime
+    | Provision
+    | Lock
+)
 Statement = (
-    Unlock
+    SnapshotDrop
+    | Unlock
     | Forward
     | Answer
     | PauseLink
@@ -199,8 +241,20 @@ Statement = (
     | End
 )
 Effect = Question | Statement
-QUESTIONS = (Commit, OpenSession, Subscribe, Unsubscribe, Snapshot, AskTime, Provision, Lock)
+QUESTIONS = (
+    Commit,
+    OpenSession,
+    Subscribe,
+    Unsubscribe,
+    Snapshot,
+    SnapshotMore,
+    Yield,
+    AskTime,
+    Provision,
+    Lock,
+)
 STATEMENTS = (
+    SnapshotDrop,
     Unlock,
     Forward,
     Answer,
