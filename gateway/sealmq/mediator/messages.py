@@ -1,32 +1,28 @@
-"""The mediator's connection for messages that clients have left to it: wills, and what the journal
-publishes again.
+"""A scratch connection for messages that may be to blame for its end: wills, what the journal
+publishes again, and what was under way when the publish link fell.
 
 Nothing that others need goes over it: what the broker hangs up on ends this connection alone. Then
 all that was under way goes out once more, one message at a time. One that ends its connection twice
-in a row, while the broker lets us in before and after and has kept the mediator's own connection,
-is to blame and is not tried again.
+in a row, while the broker lets us in before and after and has kept the control link, is to blame
+and is not tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
 
 from .core.limits import LINGER_S, OPENING_S
+from .links.broker import BrokerAddress, BrokerAway, BrokerLink
+from .links.publish import NotTaken
 from .trying import PUBLISH_HEAD
-from .upstream import BrokerAddress, BrokerAway, Upstream
 
 # Brokers have a limit of their own on what is under way: 20 is Mosquitto's.
 _IN_FLIGHT = 16
 _TRIES = 2
-
-
-class NotTaken(Exception):
-    """The broker does not take this message. Its text says why we think so."""
 
 
 class _Ended(Exception):
@@ -136,31 +132,30 @@ class _Wire:
     """One connection, and what it has under way."""
 
     def __init__(self) -> None:
-        self._upstream = Upstream(self._packet, self._lost, on_pong=self._pong)
+        self._link = BrokerLink(self._packet, self._lost)
         self._ids = PacketIds()
         self._acks: dict[int, asyncio.Future[None]] = {}
-        self._pongs: deque[asyncio.Future[None]] = deque()
 
     @classmethod
     async def open(cls, address: BrokerAddress, client_id: str) -> _Wire:
         """Raises BrokerAway."""
         wire = cls()
-        await wire._upstream.open(address, client_id, clean=True)
+        await wire._link.open(address, client_id)
         return wire
 
     @property
     def up(self) -> bool:
-        return self._upstream.up
+        return self._link.up
 
     async def publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         """Waits for the end of the handshake; at QoS 0 for the answer to a ping. Raises _Ended."""
         if not qos:
-            self._upstream.send(build.publish(topic, payload, 0, retain))
+            self._link.send(build.publish(topic, payload, 0, retain))
             await self.ping()
             return
         packet_id = self._ids.take()
         ack = self._acks[packet_id] = asyncio.get_running_loop().create_future()
-        self._upstream.send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
+        self._link.send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
         try:
             await self._awaited(ack)
         finally:
@@ -169,10 +164,10 @@ class _Wire:
 
     async def ping(self) -> None:
         """Whether the broker still answers. Raises _Ended."""
-        pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pongs.append(pong)
-        self._upstream.send(build.pingreq())
-        await self._awaited(pong)
+        try:
+            await self._awaited(self._link.ping())
+        except BrokerAway as error:
+            raise _Ended(str(error)) from None
 
     async def _awaited(self, answer: asyncio.Future[None]) -> None:
         if not self.up:
@@ -187,26 +182,19 @@ class _Wire:
             raise _Ended(f"the broker did not answer for {OPENING_S} s") from None
 
     def close(self) -> None:
-        self._upstream.close()
+        self._link.close()
         self._lost("the connection was closed")
 
     def _packet(self, packet: Packet) -> None:
         if isinstance(packet, Pubrec):
-            self._upstream.send(build.pubrel(packet.packet_id))
+            self._link.send(build.pubrel(packet.packet_id))
         elif isinstance(packet, Puback | Pubcomp):
             ack = self._acks.get(packet.packet_id)
             if ack is not None and not ack.done():
                 ack.set_result(None)
 
-    def _pong(self) -> None:
-        if self._pongs:
-            pong = self._pongs.popleft()
-            if not pong.done():
-                pong.set_result(None)
-
     def _lost(self, reason: str) -> None:
-        for waiting in (*self._acks.values(), *self._pongs):
+        for waiting in self._acks.values():
             if not waiting.done():
                 waiting.set_exception(_Ended(reason))
                 waiting.exception()
-        self._pongs.clear()

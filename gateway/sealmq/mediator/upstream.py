@@ -7,87 +7,12 @@ go to `on_packet`.
 from __future__ import annotations
 
 import asyncio
-import functools
-import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Callable
 
 from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
 
 from .core.limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
-
-
-class BrokerAway(Exception):
-    """The broker cannot be reached, or does not let this mediator in."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where the broker is, as whom a mediator speaks to it, and what it promises.
-
-    `shared`: it may know shared subscriptions ($share/GROUP/FILTER). `keeps_sessions`: it keeps
-    sessions and their queues while a client is away, so it is worth a journal. `saved`: the file
-    that it writes all it holds to, whose change tells that it has; None where nobody can see it:
-    then it is believed to save every `autosave_s` seconds. `unix`: its socket, instead of host and
-    port. `ca`, `cert`, `key`: files for mutual TLS; none: no TLS. `retained`, `qos`: whether it
-    retains messages, and the highest QoS that it knows.
-    """
-
-    host: str
-    port: int
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    shared: bool = False
-    keeps_sessions: bool = True
-    saved: Path | None = None
-    autosave_s: float = 60.0
-    unix: Path | None = None
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    retained: bool = True
-    qos: int = 2
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
-        """What the supervisor hands over; members that are missing have their defaults."""
-        paths = {
-            name: Path(told[name])
-            for name in ("saved", "unix", "ca", "cert", "key")
-            if told.get(name)
-        }
-        return cls(
-            told["host"],
-            int(told["port"]),
-            told.get("user"),
-            told.get("password"),
-            bool(told.get("shared")),
-            bool(told.get("keeps_sessions", True)),
-            autosave_s=float(told.get("autosave_s", 60.0)),
-            retained=bool(told.get("retained", True)),
-            qos=int(told.get("qos", 2)),
-            **paths,
-        )
-
-    @property
-    def name(self) -> str:
-        """For logs: no credentials."""
-        return str(self.unix) if self.unix else f"{self.host}:{self.port}"
-
-
-# Raises OSError (ssl.SSLError is one), also for what the files hold. Made once: they do not change
-# under a mediator, and each client's connection needs it.
-@functools.lru_cache(maxsize=2)
-def _tls(address: BrokerAddress) -> ssl.SSLContext | None:
-    if address.ca is None:
-        return None
-    context = ssl.create_default_context(cafile=str(address.ca))
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if address.cert is not None:
-        context.load_cert_chain(address.cert, address.key)
-    return context
+from .links.broker import BrokerAddress, BrokerAway, _tls
 
 
 class Upstream(asyncio.Protocol):
@@ -248,3 +173,6 @@ class Upstream(asyncio.Protocol):
             self._lost("refused")
             raise BrokerAway(f"broker {address.name} refuses this mediator: CONNACK {connack.code}")
         return connack.session_present
+
+
+__all__ = ["BrokerAddress", "BrokerAway", "Upstream"]

@@ -1,0 +1,22 @@
+"""The mediator's links to the broker (gateway/DESIGN.md): what each carries, what its fall means.
+
+They know MQTT and nothing of clients' sessions.
+"""
+
+from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .live import LiveLink
+from .own import OwnLink
+from .publish import NotTaken, PublishLink
+from .snapshots import Snapshots, TooMuchRetained
+
+__all__ = [
+    "BrokerAddress",
+    "BrokerAway",
+    "BrokerLink",
+    "LiveLink",
+    "NotTaken",
+    "OwnLink",
+    "PublishLink",
+    "Snapshots",
+    "TooMuchRetained",
+]

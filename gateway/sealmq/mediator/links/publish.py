@@ -1,0 +1,318 @@
+"""The publish link: all that clients publish, pipelined over one connection.
+
+When it falls while the broker is there, one of the messages that the broker had not answered may
+be why: each is tried anew by `alone`, which finds out, and publishing waits meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from sealmq.mqtt import Packet, Puback, Pubcomp, Pubrec, build
+
+from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .holding import FIRST_S, MOST_S, HeldLink
+
+log = logging.getLogger("sealmq.mediator")
+
+# Brokers have a limit of their own on QoS 2 that is under way: 20 is Mosquitto's.
+TWOS = 16
+PACKET_IDS = 65_535
+# Bytes that are under way or wait here, above which nobody should publish, and below which again.
+MOST_BYTES = 32 * 1024 * 1024
+# What one message counts beside its payload.
+EACH = 512
+# So much of QoS 0 goes out between two questions whether the broker is still there; four times as
+# much is remembered at most.
+ASK_BYTES = 256 * 1024
+# Messages that are tried anew at a time.
+AT_ONCE = 64
+
+
+class NotTaken(Exception):
+    """The broker does not take this message. Its text says why we think so."""
+
+
+class Item(NamedTuple):
+    """A message. `zeros`: how many of QoS 0 were sent before it. `client`: whose it is."""
+
+    sent: object
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+    client: int
+    zeros: int = 0
+
+
+Alone = Callable[[Item], Awaitable[None]]
+"""Publishes on a scratch connection (messages.py). Raises NotTaken, BrokerAway."""
+
+
+class PublishLink(HeldLink):
+    """`accepted` and `not_taken` tell of each message of QoS above 0 once; of QoS 0, only
+    `not_taken` may. `pressure` hears whether nobody should publish for now; what comes all the
+    same waits here. `there` is asked after a fall: whether the broker has answered on the control
+    link since, and was not lost.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        client_id: str,
+        alone: Alone,
+        there: Callable[[], Awaitable[bool]],
+        accepted: Callable[[object], None],
+        not_taken: Callable[[object, str], None],
+        pressure: Callable[[bool], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(address, client_id, changed)
+        self._alone, self._there = alone, there
+        self._accepted, self._not_taken, self._pressure = accepted, not_taken, pressure
+        self._link: BrokerLink | None = None
+        self._send: Callable[[bytes], None] | None = None
+        self._ended: asyncio.Future[str] | None = None
+        self._id = 0
+        # By packet id, in the order in which they were sent.
+        self._underway: dict[int, Item] = {}
+        self._twos = 0
+        # Sent at QoS 0 since the broker last answered something that was sent later.
+        self._zeros: deque[Item] = deque()
+        self._zeros_gone = 0
+        self._unasked = 0
+        self._asked = False
+        # What waits for the link, or for a packet id; then so does what its client sends later.
+        self._waiting: deque[Item] = deque()
+        self._held_back: dict[int, int] = {}
+        self._suspects: list[Item] = []
+        # Bytes of _underway, _waiting and _suspects.
+        self._bytes = 0
+        self._why: set[str] = {"away"}
+        self._oldest = 0
+
+    @property
+    def underway(self) -> int:
+        """Messages of QoS above 0 that nobody has answered for, and what waits."""
+        return len(self._underway) + len(self._waiting) + len(self._suspects)
+
+    def publish(
+        self, sent: object, topic: bytes, payload: bytes, qos: int, retain: bool, client: int
+    ) -> None:
+        """Topic and payload are checked already. `client`: whose order is to be kept."""
+        send = self._send
+        if send is None or (self._held_back and client in self._held_back):
+            self._wait(Item(sent, topic, payload, qos, retain, client))
+        elif not qos:
+            self._zeros.append(Item(sent, topic, payload, 0, retain, client))
+            send(build.publish(topic, payload, 0, retain))
+            self._unasked += len(payload) + EACH
+            if self._unasked > ASK_BYTES:
+                self._ask()
+        elif (qos == 2 and self._twos >= TWOS) or len(self._underway) >= PACKET_IDS:
+            self._wait(Item(sent, topic, payload, qos, retain, client))
+        else:
+            underway = self._underway
+            packet_id = self._id % PACKET_IDS + 1
+            while packet_id in underway:
+                packet_id = packet_id % PACKET_IDS + 1
+            self._id = packet_id
+            zeros = self._zeros_gone + len(self._zeros)
+            underway[packet_id] = Item(sent, topic, payload, qos, retain, client, zeros)
+            if qos == 2:
+                self._twos += 1
+            send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
+            self._bytes += len(payload) + EACH
+            if self._bytes > MOST_BYTES:
+                self._press("bytes", True)
+
+    def drop(self) -> None:
+        """The broker was lost altogether: of what is under way, nobody hears any more."""
+        self._underway.clear()
+        self._zeros.clear()
+        self._waiting.clear()
+        self._held_back.clear()
+        self._suspects = []
+        self._twos = self._bytes = self._unasked = 0
+        self._press("bytes", False)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result("the broker was lost")
+
+    # --- waiting ---
+
+    def _wait(self, item: Item) -> None:
+        self._waiting.append(item)
+        self._held_back[item.client] = self._held_back.get(item.client, 0) + 1
+        self._bytes += len(item.payload) + EACH
+        if self._bytes > MOST_BYTES:
+            self._press("bytes", True)
+
+    # What waits goes out in its order, as far as it can.
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        while waiting and self._send is not None:
+            item = waiting[0]
+            if item.qos and len(self._underway) >= PACKET_IDS:
+                return
+            if item.qos == 2 and self._twos >= TWOS:
+                return
+            waiting.popleft()
+            left = self._held_back.pop(item.client) - 1
+            self._bytes -= len(item.payload) + EACH
+            self.publish(*item[:6])
+            if left:
+                self._held_back[item.client] = left
+
+    def _press(self, why: str, on: bool) -> None:
+        before = bool(self._why)
+        (self._why.add if on else self._why.discard)(why)
+        if before != bool(self._why):
+            self._pressure(not before)
+
+    # --- the broker's answers ---
+
+    def _came(self, packet: Packet) -> None:
+        kind = type(packet)
+        if kind is Puback or kind is Pubcomp:
+            item = self._underway.get(packet.packet_id)  # type: ignore[union-attr]
+            if item is None or (item.qos == 2) != (kind is Pubcomp):
+                return
+            del self._underway[packet.packet_id]  # type: ignore[union-attr]
+            if item.qos == 2:
+                self._twos -= 1
+            if self._zeros:
+                self._answered(item.zeros)
+            self._release(item)
+            if self._waiting:
+                self._go_on()
+            self._accepted(item.sent)
+        elif kind is Pubrec and self._send is not None:
+            self._send(build.pubrel(packet.packet_id))  # type: ignore[union-attr]
+
+    def _release(self, item: Item) -> None:
+        self._bytes -= len(item.payload) + EACH
+        if self._why and self._bytes < MOST_BYTES // 2:
+            self._press("bytes", False)
+
+    # The broker has dealt with so many of QoS 0.
+    def _answered(self, zeros: int) -> None:
+        while self._zeros_gone < zeros and self._zeros:
+            self._zeros.popleft()
+            self._zeros_gone += 1
+
+    def _ask(self) -> None:
+        if self._asked:
+            if self._unasked > 4 * ASK_BYTES:
+                self._answered(self._zeros_gone + len(self._zeros) // 2)
+                self._unasked //= 2
+            return
+        link = self._link
+        if link is None:
+            return
+        sent = self._zeros_gone + len(self._zeros)
+
+        def answered(pong: asyncio.Future[None]) -> None:
+            if self._link is link and pong.exception() is None:
+                self._asked = False
+                self._answered(sent)
+
+        self._asked, self._unasked = True, 0
+        link.ping().add_done_callback(answered)
+
+    # A message that the broker neither acknowledges nor hangs up on: it is found as the others are.
+    def _overdue(self) -> str | None:
+        oldest = next(iter(self._underway), 0)
+        if oldest and oldest == self._oldest:
+            return "the broker has not acknowledged a message"
+        self._oldest = oldest
+        return None
+
+    # --- the link ---
+
+    async def _hold(self) -> None:
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def lost(reason: str) -> None:
+            # Not in the next turn of the loop: what is published until then would be lost.
+            self._send = None
+            if not ended.done():
+                ended.set_result(reason)
+
+        link = BrokerLink(
+            self._came, lost, lambda full: self._press("full", full), overdue=self._overdue
+        )
+        await link.open(self._address, self._client_id)
+        self._ended, self._link, self._send = ended, link, link.send
+        self._asked, self._oldest = False, 0
+        self._go_on()
+        self._press("away", False)
+        self._tell(None)
+        try:
+            reason = await ended
+        finally:
+            self._ended = self._link = self._send = None
+            link.close()
+            self._press("away", True)
+            self._press("full", False)
+        self._tell(reason)
+        await self._try_suspects(reason)
+
+    async def _try_suspects(self, reason: str) -> None:
+        waiting = [*self._underway.values()]
+        first = self._zeros_gone
+        zeros = [item._replace(zeros=first + n) for n, item in enumerate(self._zeros)]
+        # In the order in which they were sent.
+        self._suspects = sorted([*waiting, *zeros], key=lambda item: (item.zeros, not item.qos))
+        self._bytes += sum(len(item.payload) + EACH for item in zeros)
+        self._underway, self._twos = {}, 0
+        self._zeros.clear()
+        self._unasked = 0
+        pause = FIRST_S
+        if self._suspects:
+            log.warning(
+                "%s: %d messages that the broker has not answered are tried one by one",
+                reason,
+                len(self._suspects),
+            )
+        while self._suspects:
+            if not await self._there():
+                # It was lost altogether, and `drop` follows; or it comes back.
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, MOST_S)
+                continue
+            before = len(self._suspects)
+            await self._try_some()
+            if len(self._suspects) == before:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, MOST_S)
+
+    async def _try_some(self) -> None:
+        suspects = self._suspects
+        some = suspects[:AT_ONCE]
+        async with asyncio.TaskGroup() as group:
+            tries = [group.create_task(self._try(item), name="publish") for item in some]
+        if self._suspects is not suspects:
+            return  # dropped meanwhile
+        self._suspects = [i for i, t in zip(some, tries, strict=True) if not t.result()]
+        self._suspects += suspects[AT_ONCE:]
+
+    # Whether it is done with.
+    async def _try(self, item: Item) -> bool:
+        suspects, why = self._suspects, None
+        try:
+            await self._alone(item)
+        except NotTaken as error:
+            why = str(error)
+        except BrokerAway:
+            return False
+        if self._suspects is suspects:
+            self._release(item)
+            if why is not None:
+                self._not_taken(item.sent, why)
+            elif item.qos:
+                self._accepted(item.sent)
+        return True
