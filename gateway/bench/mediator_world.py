@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from sealmq.aead import make
-from sealmq.mediator.core.boots import Link
+from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.keyring import Keyring
 from sealmq_spec.identity import Identity
 from sealmq_spec.keys import topic_key
@@ -85,10 +85,10 @@ class World:
         session._offset = NOW_MS
         return session
 
-    def link(self, session: Session) -> Link:
+    def link(self, session: Session) -> BootSession:
         """The mediator's side of it."""
         client = self.ring.clients[session.ident.client]
-        return Link(self.site, MEDIATOR, client, 1, session.boot, session.salt)
+        return BootSession(self.site, MEDIATOR, client, 1, session.boot, session.salt)
 
 
 def sealed(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from sealmq.aead import make
-from sealmq.mediator.core.boots import Link
+from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.proof import claim_of, is_behind, verify
 from sealmq.mediator.core.wrap import (
@@ -85,7 +85,7 @@ class Fuzz(Target):
         draw = Draw(data)
         self.accepted = 0
         session = Session(client(), make, 3, SALT)
-        link = Link(SITE, 1, self._ring.clients[7], 1, 3, SALT)
+        link = BootSession(SITE, 1, self._ring.clients[7], 1, 3, SALT)
         packet = bytearray(b"\x10\x40 the packet " + session.begin_connect(False) + bytes(22))
         session.sign(packet, 0)
         told = control.welcome(0, NOW * 1000, 3, 0, 0, 2, 5, b"\0")
@@ -99,10 +99,10 @@ class Fuzz(Target):
                 self.accepted += 1
             except (SealError, MqttError):
                 continue
-        if len(link.seen) > 64 or len(vars(Link)["_tails"].__get__(link)) > 64:
+        if len(link.seen) > 64 or len(vars(BootSession)["_tails"].__get__(link)) > 64:
             raise Finding("a link remembers without end")
 
-    def _judge(self, draw: Draw, link: Link, topic: bytes, m2: bytes, flags: int) -> None:
+    def _judge(self, draw: Draw, link: BootSession, topic: bytes, m2: bytes, flags: int) -> None:
         """Steps 2 to 4 of §6.1, perhaps on another topic or with other flags."""
         if draw.number() % 8 == 7:
             topic, flags = draw.pick(TOPICS), draw.number()
@@ -118,7 +118,7 @@ class Fuzz(Target):
         if open_m3(ring, look_m3(ring, m3), topic, m3, (40,)).sender != 7:
             raise Finding("another sender than the link's was taken")
 
-    def _m2(self, draw: Draw, session: Session, link: Link) -> None:
+    def _m2(self, draw: Draw, session: Session, link: BootSession) -> None:
         """Made by the portable package, with any class, life and TLV."""
         topic, flags, kind = draw.pick(TOPICS), draw.number() % 8, draw.number() % 4
         block = draw.pick((b"\0", b"\0", b"\x03\x28\x01x", b"\x03\x29\x01x", b"\x82\0"))
@@ -131,7 +131,7 @@ class Fuzz(Target):
         )
         self._judge(draw, link, topic, bytes(buf), flags | (0x80 if kind == 2 else 0))
 
-    def _raw_m2(self, draw: Draw, session: Session, link: Link) -> None:
+    def _raw_m2(self, draw: Draw, session: Session, link: BootSession) -> None:
         """Whatever plaintext, well sealed; or nothing that was sealed."""
         if draw.number() % 4 == 0:
             self._judge(draw, link, TOPICS[0], b"\x12" + draw.chunk(), draw.number())
@@ -145,7 +145,7 @@ class Fuzz(Target):
         m2 = bytes(head) + make(1, key).seal(nonce, body, bytes(head) + tail)
         self._judge(draw, link, TOPICS[0], m2, flags)
 
-    def _from_broker(self, draw: Draw, session: Session, link: Link) -> None:
+    def _from_broker(self, draw: Draw, session: Session, link: BootSession) -> None:
         ring, topic, how = self._ring, draw.pick(TOPICS), draw.number() % 4
         if draw.number() % 8 == 0:
             m3 = b"\x13" + draw.chunk()
@@ -173,7 +173,7 @@ class Fuzz(Target):
             head[draw.number() % len(head)] = draw.number()
         return block + bytes(head) + draw.chunk() + bytes(TAG)
 
-    def _connect(self, draw: Draw, session: Session, link: Link) -> None:
+    def _connect(self, draw: Draw, session: Session, link: BootSession) -> None:
         """A CONNECT as it comes from the codec, well signed or not."""
         name, ident = draw.pick(("sealmq1", "sealmq2", "")), draw.chunk().decode("utf-8", "replace")
         good = draw.number() % 2
@@ -190,14 +190,14 @@ class Fuzz(Target):
         verify(packet, claim, self._ring, 1, _Links())  # type: ignore[arg-type]
         is_behind(claim, None)
 
-    def _token(self, draw: Draw, session: Session, link: Link) -> None:
+    def _token(self, draw: Draw, session: Session, link: BootSession) -> None:
         op, qos, low = draw.number() % 2, draw.number() % 3, draw.number()
         text = draw.chunk().decode("utf-8", "replace")
         if draw.number() % 2:
             text, _ = session.token(text, qos, op)
         link.token(op, qos, text, low)
 
-    def _up(self, draw: Draw, session: Session, link: Link) -> None:
+    def _up(self, draw: Draw, session: Session, link: BootSession) -> None:
         packet = session.up(draw.chunk(), 0) if draw.number() % 2 else b"\x14" + draw.chunk()
         link.open_control(packet)
 

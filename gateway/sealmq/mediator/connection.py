@@ -34,7 +34,7 @@ from sealmq_spec.errors import SealError, Unavailable
 
 from .channel import Channel, Work
 from .controlling import Controlling
-from .core.boots import Link
+from .core.boots import BootSession
 from .core.keyring import Client, Keyring
 from .core.limits import KEEPALIVE_UPSTREAM_S, OPENING_S, QUARANTINE_S
 from .core.refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
@@ -66,7 +66,7 @@ class Connection(Channel):
     """What the parts share: client, link, policy, upstream, and ways to answer."""
 
     client: Client
-    link: Link
+    link: BootSession
     upstream: Upstream
 
     def __init__(self, hub: Hub) -> None:

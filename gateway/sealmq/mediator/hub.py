@@ -31,7 +31,7 @@ from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 from .aside import Aside
 from .asking import Asking
 from .clock import Clock
-from .core.boots import Links
+from .core.boots import BootSessions
 from .core.keyring import Keyring
 from .core.limits import FOLLOWED
 from .core.proof import Newest
@@ -75,7 +75,7 @@ class Hub:
         self.store, self.audit, self.broker = store, audit, broker
         self.number = config.mediator.number
         self.order = Order(ring.inst)
-        self.links = Links()
+        self.links = BootSessions()
         self.connections: set[Connection] = set()
         # Those that are open, as the policy knows them.
         self.by_policy: dict[Conn, Connection] = {}

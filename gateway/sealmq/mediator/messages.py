@@ -15,10 +15,9 @@ from collections.abc import Callable
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
 
-from .core.limits import LINGER_S, OPENING_S
+from .core.limits import LINGER_S, OPENING_S, PUBLISH_HEAD
 from .links.broker import BrokerAddress, BrokerAway, BrokerLink
 from .links.publish import NotTaken
-from .trying import PUBLISH_HEAD
 
 # Brokers have a limit of their own on what is under way: 20 is Mosquitto's.
 _IN_FLIGHT = 16

@@ -22,9 +22,9 @@ from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.topics import check_topic
 
 from .core.boots import Sent
+from .core.limits import PUBLISH_HEAD
 from .core.refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .core.wrap import Opened, Verified, open_m2, seal_m3, tag_of, verify_m2
-from .trying import PUBLISH_HEAD
 from .underway import Underway
 
 if TYPE_CHECKING:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sealmq_spec.errors import Unavailable
-
+from .core.effects import NoPlace as NoPlace
 from .core.limits import CONNECTIONS, CONNECTIONS_A_CLIENT
 
 if TYPE_CHECKING:
     from .connection import Connection
-
-
-class NoPlace(Unavailable):
-    """As many connections are open as there may be, and none of them is one too many."""
 
 
 class Rooms:

@@ -17,7 +17,7 @@ from sealmq.broker.promises import BrokerTakes
 from sealmq.mqtt import Packet, Publish, Suback, build
 from sealmq_spec.const import MAX_TOPIC
 
-from .core.limits import MAX_PACKET
+from .core.limits import MAX_PACKET, PUBLISH_HEAD
 from .upstream import BrokerAddress, BrokerAway, Upstream
 
 log = logging.getLogger("sealmq.mediator")
@@ -27,8 +27,6 @@ ANSWER_S = 4.0
 BYTES_A_S = 64 * 1024
 # One of each kind that MQTT advises against.
 _CHARACTERS = "\x01\x1f\x7f\x9f\ufdd0\ufdef\ufffe\uffff\U0001ffff\U0010ffff"
-# Of a PUBLISH: first byte, its length, the topic's length, the packet id.
-PUBLISH_HEAD = 1 + 4 + 2 + 2
 _MOST_PACKET = MAX_PACKET + 5
 # Brokers have limits for the whole CONNECT, too.
 _MOST_CLIENT_ID = 8192

@@ -6,7 +6,7 @@ import pytest
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sealed
 
 from sealmq.aead import make
-from sealmq.mediator.core.boots import Link
+from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.wrap import (
     Opened,
     is_fresh,
@@ -36,7 +36,7 @@ def opened(
     topic: str = TOPIC,
     flags: int = 2,
     now: int = NOW,
-    link: Link | None = None,
+    link: BootSession | None = None,
 ) -> Opened:
     link = link or world.link(session)
     client = world.ring.clients[session.ident.client]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hmac import compare_digest
+from typing import Protocol
 
 from sealmq.aead import Aead, make
 from sealmq_spec import control
@@ -27,28 +28,41 @@ _BOOTS = 4
 _TAILS = 64
 
 
+class Asker(Protocol):
+    """A connection that waits for an answer to a PUBLISH."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be answered."""
+
+    def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
+        """It is done, or refused."""
+
+
 class Sent:
     """A packet that was let through, or that was refused for good.
 
-    `refused`: by what and by which rule, None if it was let through. `done`: nothing is left to
-    forward; the broker has acknowledged it, QoS 2 to the end. `where` is the connection on which it
-    is under way, and `also` holds packet ids under which it came again. `seq`: its number in the
-    journal until the broker has it for good (PUBACK, PUBCOMP).
+    It is the boot session's, not a connection's: it moves once, however often it comes. `refused`:
+    by what and by which rule, None if it was let through. `done`: broker and journal have it.
+    `waiting`: who is answered then: (connection, topic, packet id, QoS). `seq`: its number in the
+    journal; the shell's.
     """
 
-    __slots__ = ("also", "ctr", "done", "refused", "seq", "tag", "where")
+    # `where`, `also`: of the mediator before this core.
+    __slots__ = ("also", "ctr", "done", "refused", "seq", "tag", "waiting", "where")
 
     def __init__(self, ctr: int, tag: bytes) -> None:
         self.ctr = ctr
         self.tag = tag
         self.done = False
         self.refused: tuple[SealError, str] | None = None
+        self.waiting: list[tuple[Asker, str, int, int]] = []
         self.where: object = None
         self.seq = 0
         self.also: list[int] = []
 
 
-class Link:
+class BootSession:
     """Keys and replay state of (client, gen, boot, salt).
 
     Nothing here is shared with another boot session.
@@ -154,6 +168,12 @@ class Link:
             self.seen.popitem(last=False)
         return sent
 
+    def passed(self, ctr: int) -> None:
+        """A packet of QoS 0 was forwarded: ctr is used up, and receipts say so from now on."""
+        self.window.mark(ctr)
+        self.accepted.mark(ctr)
+        self.owed += 1
+
     def confirm(self, sent: Sent) -> None:
         """The broker has accepted it (QoS 0: it was forwarded): from now on receipts say so."""
         if self.accepted.look(sent.ctr) == NEW:
@@ -225,18 +245,18 @@ class Link:
         return control.receipt(self.accepted.top, self.accepted.mask)
 
 
-class Links:
+class BootSessions:
     """The boot sessions of every client, the newest few of each."""
 
     def __init__(self) -> None:
-        self._links: dict[int, OrderedDict[tuple[int, int, bytes], Link]] = {}
+        self._links: dict[int, OrderedDict[tuple[int, int, bytes], BootSession]] = {}
 
-    def find(self, client: int, gen: int, boot: int, salt: bytes) -> Link | None:
+    def find(self, client: int, gen: int, boot: int, salt: bytes) -> BootSession | None:
         """A boot session seen before."""
         row = self._links.get(client)
         return row.get((gen, boot, salt)) if row is not None else None
 
-    def keep(self, link: Link) -> Link:
+    def keep(self, link: BootSession) -> BootSession:
         """Remembers a boot session whose proof has verified; the oldest of the client goes.
 
         Gives the one to work with: two CONNECTs of a boot session at once share one window.

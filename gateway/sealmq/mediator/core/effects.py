@@ -3,6 +3,7 @@
 Bytes for the client are not in it: they collect in `Session.out`. An effect that is a question suspends
 the task that asked until the shell has given `Session.reply(task, answer)`; an exception is an answer,
 too. `tasks.Tasks` fills in `task`; 0: the answer is not wanted, and `reply` is not called.
+A question is answered when its session has closed meanwhile, too: what was committed has to be said.
 """
 
 from __future__ import annotations
@@ -12,12 +13,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sealmq.mqtt import Publish
 from sealmq.store.records import StoreRecord, WillRecord
+from sealmq_spec.errors import Unavailable
 
 if TYPE_CHECKING:
-    from .inbound import Sent
+    from .boots import Sent
 
 LIVE, OWN = "live", "own"
 """The links that a subscription can stand on."""
+
+
+class BrokerAway(Exception):
+    """An answer: the broker cannot be reached, does not let this mediator in, or was lost
+    meanwhile.
+    """
+
+
+class NoPlace(Unavailable):
+    """An answer: as many connections are open as there may be, and none of them is one too many."""
 
 
 # --- questions: each gets exactly one reply ---
@@ -26,6 +38,9 @@ LIVE, OWN = "live", "own"
 class Commit(NamedTuple):
     """Make records durable, then let the policy engine index what holds. Answer: list[Held], or
     StoreUnavailable. `urgent`: with a full disk too, as far as space kept back reaches.
+
+    The answer, and the audit records that it brings, come before what follows from the new rows
+    (subscriptions that pause) is looked at.
     """
 
     task: int
@@ -36,7 +51,8 @@ class Commit(NamedTuple):
 class OpenSession(NamedTuple):
     """A place for this session, and its session at the broker. `clean` as in CONNECT; `gen` is the proof's.
 
-    Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace, Ruled.
+    Its client identifier at the broker is the shell's to make. Its own link is not read before the
+    first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace, Ruled.
     """
 
     task: int
@@ -101,9 +117,10 @@ class Provision(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """Wait until no other session's command changes any of these rows, (family, key), then hold them.
+    """Wait until no other session's command changes any of these rows, (family, key), and rows of
+    clients that are gone are put right; then hold them. No row: wait for the latter alone.
 
-    Answer: None. Hold none while you wait for some: `Unlock` first.
+    Answer: True if there was nothing to wait for. A task holds none while it waits for some.
     """
 
     task: int
@@ -128,10 +145,11 @@ class Unlock(NamedTuple):
 class Forward(NamedTuple):
     """Publish for this client: into the journal (QoS above 0, or retained), then over the publish link.
 
-    Of QoS above 0, `Session.accepted(sent)` follows once the broker and the journal have it, or `Session.not_taken(sent, why)`.
+    Of QoS above 0, `Session.accepted(sent)` follows once the broker and the journal have it, or
+    `Session.not_taken(sent, why)`, whether the session is still open or not. `sent`: None of QoS 0.
     """
 
-    sent: Sent
+    sent: Sent | None
     topic: bytes
     payload: bytes
     qos: int
@@ -152,14 +170,19 @@ class PauseLink(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """One audit record."""
+    """One audit record. `parted` among its fields: what was counted of readers of its `topic` until
+    now is written before it (Audit.part).
+    """
 
     event: str
     fields: Mapping[str, Any]
 
 
 class Will(NamedTuple):
-    """What becomes of this session's stored will: `drop`, `fire`, or `leave` it for its grace."""
+    """What becomes of this session's stored will: `drop`, `fire`, or `leave` it for its grace.
+
+    One that fires is judged with `Session.policy`, which the shell closes then.
+    """
 
     what: str
     will: WillRecord
@@ -173,7 +196,9 @@ class Returned(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The first proof under a pending generation came: older ones end."""
+    """The first proof under a pending generation came: older ones end. The keyring here has it;
+    other workers and the key generator do not know yet.
+    """
 
     client: int
     gen: int
@@ -185,8 +210,14 @@ class Vouched(NamedTuple):
     client: int
 
 
+class Entered(NamedTuple):
+    """The session is open: it has no deadline any more, is no stranger, and older connections of
+    the same session, or too many of its client, end.
+    """
+
+
 class Deadline(NamedTuple):
-    """End the connection after so many seconds; 0: no deadline any more."""
+    """`close("too slow")` after so many seconds; it takes the place of an earlier one."""
 
     seconds: float
 
@@ -208,7 +239,9 @@ class Some(NamedTuple):
 class End(NamedTuple):
     """The connection is over; `cut`: what the system still holds for the peer never goes out.
 
-    The shell closes socket and own link and forgets the session. The session is `closed` already.
+    The shell writes what is in `out`, closes socket and own link, gives up what it asked of the key
+    generator and the broker for it (answers to the latter may be BrokerAway), and forgets the
+    session. The session is `closed` already. It may come again, for a link that was opened late.
     """
 
     cut: bool = False
@@ -237,6 +270,7 @@ Statement = (
     | Returned
     | Confirmed
     | Vouched
+    | Entered
     | Deadline
     | End
 )
@@ -264,6 +298,7 @@ STATEMENTS = (
     Returned,
     Confirmed,
     Vouched,
+    Entered,
     Deadline,
     End,
 )

@@ -16,6 +16,9 @@ from sealmq_spec.const import (
 # payload.
 MAX_PACKET = MAX_TOPIC + 4 + M2_MIN + (M3_HEAD - M2_HEAD) + 2 + MAX_TLV + MAX_PAYLOAD
 
+# Of a PUBLISH: first byte, its length, the topic's length, the packet id.
+PUBLISH_HEAD = 1 + 4 + 2 + 2
+
 # What may follow the fixed header of a CONNECT, so that the whole has at most 16,384 bytes.
 MAX_CONNECT_BODY = MAX_CONNECT - 4
 

@@ -11,7 +11,7 @@ from sealmq_spec.const import FRESH_TOKENS, MAX_CLIENT_ID, USER, WANT_KG_TIME
 from sealmq_spec.control import split_proof
 from sealmq_spec.errors import Denied, Malformed, Unauthentic, Unsupported
 
-from .boots import Link, Links
+from .boots import BootSession, BootSessions
 from .keyring import Client, Keyring
 from .ruled import Ruled
 
@@ -60,8 +60,8 @@ def claim_of(packet: Connect) -> Claim:
 
 
 def verify(
-    packet: Connect, claim: Claim, ring: Keyring, mediator: int, links: Links
-) -> tuple[Client, Link]:
+    packet: Connect, claim: Claim, ring: Keyring, mediator: int, links: BootSessions
+) -> tuple[Client, BootSession]:
     """The client and its boot session when the proof verifies;
     raises SealError otherwise. Changes nothing.
     """
@@ -82,7 +82,7 @@ def verify(
         raise Unauthentic(f"provisioning generation {claim.gen} of {client.name} is not valid")
     link = links.find(claim.client, claim.gen, claim.boot, claim.salt)
     if link is None:
-        link = Link(ring.site, mediator, client, claim.gen, claim.boot, claim.salt)
+        link = BootSession(ring.site, mediator, client, claim.gen, claim.boot, claim.salt)
     link.check_connect(claim.conn, packet.raw, claim.tag)
     return client, link
 

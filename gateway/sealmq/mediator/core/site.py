@@ -12,7 +12,7 @@ from sealmq.order import Order
 from sealmq.site.config import Config
 from sealmq_spec.const import WINDOW_S
 
-from .boots import Links
+from .boots import BootSessions
 from .keyring import Keyring
 from .proof import Newest
 from .retained import Retained, RetainedBytes
@@ -57,7 +57,7 @@ class Site:
     kg_there: bool = True
     refuses: Callable[[int], str | None] = _none
     takes: BrokerTakes = field(default_factory=BrokerTakes)
-    boots: Links = field(default_factory=Links)
+    boots: BootSessions = field(default_factory=BootSessions)
     newest: dict[int, Newest] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     retained_bytes: RetainedBytes = field(default_factory=lambda: RetainedBytes(1 << 62))
@@ -69,6 +69,10 @@ class Site:
     pending: list[Session] = field(default_factory=list)
     # Sessions with bytes in `out`: the shell writes and empties them once a loop turn.
     dirty: list[Session] = field(default_factory=list)
+
+    def broker_id(self, client: int, client_id: str) -> str:
+        """The client identifier at the broker: no two sites or clients share one."""
+        return f"sealmq/{self.ring.site.hex()}/{client}/{client_id}"
 
     def clock_fell(self) -> bool:
         """Whether our stamps are so far ahead of the clock that readers would refuse them."""

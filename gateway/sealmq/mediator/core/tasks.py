@@ -21,16 +21,16 @@ class Tasks:
     def __init__(self, emit: Callable[[Effect], None]) -> None:
         self._emit = emit
         self._number = 0
-        self._waiting: dict[int, tuple[Task, Callable[[], None] | None]] = {}
+        self._waiting: dict[int, tuple[Task, Callable[[], None] | None, bool]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def run(self, task: Task, done: Callable[[], None] | None = None) -> bool:
+    def run(self, task: Task, done: Callable[[], None] | None = None, ends: bool = False) -> bool:
         """Runs it to its first question, or to its end; `done` is called at its end. Whether it
-        ended at once.
+        ended at once. `ends`: `close` ends it; else it gets its answers after that, too.
         """
-        return self._step(task, done, None)
+        return self._step(task, done, ends, None)
 
     def reply(self, number: int, answer: object) -> None:
         """The answer to a question; one that nobody waits for any more is dropped."""
@@ -39,12 +39,15 @@ class Tasks:
             self._step(*waiting, answer)
 
     def close(self) -> None:
-        """Ends all of them where they stand."""
-        waiting, self._waiting = self._waiting, {}
-        for task, _ in waiting.values():
-            task.close()
+        """The session has closed: ends, where they stand, those that end with it."""
+        for number, (task, _, ends) in list(self._waiting.items()):
+            if ends:
+                del self._waiting[number]
+                task.close()
 
-    def _step(self, task: Task, done: Callable[[], None] | None, answer: object) -> bool:
+    def _step(
+        self, task: Task, done: Callable[[], None] | None, ends: bool, answer: object
+    ) -> bool:
         try:
             if isinstance(answer, BaseException):
                 question = task.throw(answer)
@@ -55,6 +58,6 @@ class Tasks:
                 done()
             return True
         self._number += 1
-        self._waiting[self._number] = task, done
+        self._waiting[self._number] = task, done, ends
         self._emit(question._replace(task=self._number))
         return False

@@ -44,7 +44,7 @@ from sealmq_spec.tlv import fired as fired_at
 from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
-from .boots import Link
+from .boots import BootSession
 from .keyring import Client, Keyring, Label
 from .refusals import of
 
@@ -74,7 +74,7 @@ class Verified(NamedTuple):
     body: bytes
 
 
-def verify_m2(link: Link, topic: bytes, payload: bytes, flags: int) -> Verified:
+def verify_m2(link: BootSession, topic: bytes, payload: bytes, flags: int) -> Verified:
     """Step 1 of SPEC.md 6.1. flags: RETAIN and QoS bits of PUBLISH. Raises SealError."""
     suite, ctr, s1 = get_m2(payload)
     if suite != link.suite:
@@ -88,7 +88,7 @@ def verify_m2(link: Link, topic: bytes, payload: bytes, flags: int) -> Verified:
 
 
 def open_m2(
-    link: Link,
+    link: BootSession,
     ring: Keyring,
     client: Client,
     verified: Verified,
@@ -125,7 +125,7 @@ def open_m2(
 
 
 def _judge_m1(
-    link: Link,
+    link: BootSession,
     ring: Keyring,
     client: Client,
     body: bytes,

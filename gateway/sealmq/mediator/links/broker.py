@@ -17,11 +17,8 @@ from typing import Any, Self
 
 from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
 
+from ..core.effects import BrokerAway as BrokerAway
 from ..core.limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
-
-
-class BrokerAway(Exception):
-    """The broker cannot be reached, does not let this mediator in, or was lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,273 @@
+"""The control topic !c1 (SPEC.md 4.3, 4.4, 7.2): provisioning requests, time, records, the
+families' commands.
+
+Nothing that arrives here crosses to the broker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from sealmq.families.api import FamilyRecord, Proposal, Verdict
+from sealmq.families.engine import Conn
+from sealmq.kgtypes import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
+from sealmq.mqtt import Publish
+from sealmq.store.errors import StoreUnavailable
+from sealmq_spec.const import (
+    ASK,
+    CONTROL,
+    M2_HEAD,
+    OP_ASK_TIME,
+    OP_COMMAND,
+    OP_FETCH,
+    OP_NAMES,
+    OP_RECORD,
+    OP_REPLY,
+    OP_TIME,
+    TAG,
+    TLV_KG_TIME,
+    UP,
+)
+from sealmq_spec.errors import (
+    Denied,
+    Malformed,
+    RateLimited,
+    SealError,
+    TooLarge,
+    Unauthentic,
+    Unavailable,
+    Unsupported,
+)
+from sealmq_spec.provision import get_ask
+from sealmq_spec.tlv import EMPTY, pack
+from sealmq_spec.window import check_fresh
+
+from . import refusals
+from .boots import BootSession
+from .effects import AskTime, Commit, Effect, Lock, Provision, Unlock
+from .keyring import Client
+from .refusals import QUARANTINE, of, rule_of
+from .site import Site
+from .tasks import Task
+from .wire import Wire
+from .wrap import tag_of
+
+# Header, body of at most 16,384 bytes, tag (SPEC.md 9).
+_MAX_UP = M2_HEAD + 16_384 + TAG
+# Provisioning requests of one connection, and in how many seconds (SPEC.md 7.2).
+_ASKS, _ASKS_S = 5, 60
+# Lengths of a question for names: 1 to 32 pairs of label and client.
+_PAIRS = range(7, 1 + 6 * 32 + 1, 6)
+_OPEN = "open"
+
+Row = tuple[str, str]
+
+
+class Caller(Protocol):
+    """What control packets take of a session."""
+
+    site: Site
+    wire: Wire
+    state: str
+    client: Client
+    link: BootSession
+    policy: Conn
+    low: int
+
+    def write(self, data: bytes) -> None: ...
+    def emit(self, effect: Effect) -> None: ...
+    def audit(self, event: str, **fields: Any) -> None: ...
+    def down(self, body: bytes) -> None: ...
+    def hold(self, task: Task) -> None: ...
+    def beside(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
+    def refuse(self, what: int, error: SealError, rule: str) -> None: ...
+    def vouched(self, client: int) -> None: ...
+    def answered(self, gen: int) -> bool: ...
+
+
+class Control:
+    """The control packets of one session."""
+
+    def __init__(self, session: Caller) -> None:
+        self._s = session
+        # When the newest provisioning requests came.
+        self._asks: deque[float] = deque(maxlen=_ASKS)
+        self._asking = False
+
+    def packet(self, packet: Publish) -> None:
+        """A control packet in an open session."""
+        s = self._s
+        ctr = 0
+        try:
+            if packet.qos or packet.retain:
+                raise Malformed("control packets have QoS 0 and no RETAIN")
+            if packet.payload[:1] == bytes((ASK,)):
+                self.provision(packet)
+                return
+            if packet.payload[:1] != bytes((UP,)):
+                raise Malformed("a control packet begins with 14 or 1a")
+            if len(packet.payload) > _MAX_UP:
+                raise TooLarge(f"control packet of {len(packet.payload)} bytes, at most {_MAX_UP}")
+            ctr, s1, body = s.link.open_control(packet.payload)
+            s.link.look(ctr, s.low)
+            check_fresh("control packet", s.site.now_ms // 1000 - s1)
+            s.link.mark(ctr, tag_of(packet.payload)).done = True
+            self._operation(ctr, body)
+        except SealError as error:
+            self._refuse(of(error, ctr))
+
+    def _operation(self, ctr: int, body: bytes) -> None:
+        s = self._s
+        op = body[0]
+        if op == OP_ASK_TIME and len(body) == 17:
+            s.hold(self._time(body[1:]))
+        elif op == OP_FETCH and len(body) == 4:
+            self._fetch(int.from_bytes(body[1:], "big"))
+        elif op == OP_NAMES and len(body) in _PAIRS:
+            self._names(ctr, body)
+        elif op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
+            s.link.command(ctr)
+            s.hold(self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :]))
+        elif op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND, OP_NAMES):
+            raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
+        else:
+            raise Unsupported(f"control operation {op:#x} of {len(body)} bytes")
+
+    def _fetch(self, label: int) -> None:
+        s = self._s
+        ring = s.site.ring
+        records = ring.records_for(s.client.label, label)
+        if not records:
+            raise Denied(f"no record leads from this client's label to label {label}")
+        for record in dict.fromkeys([*records, *ring.old_records(label)]):
+            s.down(bytes((OP_RECORD,)) + record)
+
+    def _names(self, ctr: int, body: bytes) -> None:
+        s, out = self._s, bytearray()
+        for at in range(1, len(body), 6):
+            label, number = (int.from_bytes(body[i : i + 3], "big") for i in (at, at + 3))
+            for name in s.site.ring.names(s.client.label, label, number):
+                raw = name.encode()
+                out += bytes((len(raw),)) + raw
+        s.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + bytes(out))
+
+    def _time(self, nonce_c: bytes) -> Task:
+        s = self._s
+        blob = yield AskTime(0, nonce_c)
+        if s.state != _OPEN:
+            return
+        tlv = pack([(TLV_KG_TIME, blob)]) if blob is not None else EMPTY
+        s.down(bytes((OP_TIME,)) + nonce_c + s.site.now_ms.to_bytes(6, "big") + tlv)
+
+    # What it was judged by still holds when it is stored: else a reservation could replace another
+    # one that it must not, which came just before and was still on its way to the disk.
+    def _command(self, ctr: int, family: bytes, body: bytes) -> Task:
+        s = self._s
+        try:
+            name = family.decode()
+        except UnicodeDecodeError:
+            self._refuse(of(Malformed("a family's name is ASCII"), ctr))
+            return
+        rows: frozenset[Row] = frozenset()
+        yield Lock(0, rows)  # nothing is judged by rows of clients that are gone
+        while s.state == _OPEN:
+            answer = s.policy.command(name, body, s.site.now_ms)
+            if isinstance(answer, Verdict):
+                self._refuse(of(Denied(answer.reason), ctr), answer.rule)
+                break
+            if rows.issuperset(_rows(answer)):
+                yield from self._store(ctr, name, answer)
+                break
+            s.emit(Unlock(rows))
+            rows = _rows(answer)
+            if (yield Lock(0, rows)):
+                yield from self._store(ctr, name, answer)
+                break
+        s.emit(Unlock(rows))
+
+    def _store(self, ctr: int, family: str, answer: Proposal) -> Task:
+        s, said, client = self._s, answer.audit, self._s.client.name
+        try:
+            if answer.records:
+                yield Commit(0, tuple(answer.records), answer.urgent)
+        except StoreUnavailable as error:
+            self._refuse(of(Unavailable(str(error)), ctr), "mediator.command.unavailable")
+            return
+        # It holds from now on, whether the client hears of it or not.
+        if said is not None:
+            parted = "topic" in said or None
+            s.audit("command", client=client, family=family, parted=parted, **said)
+        if s.state == _OPEN:
+            s.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
+
+    # --- provisioning ---
+
+    def provision(self, packet: Publish) -> None:
+        """A provisioning request, in quarantine or in a session: the key generator judges it.
+
+        In a session it keeps nothing waiting that comes after it.
+        """
+        s = self._s
+        now = s.site.mono_s
+        try:
+            if packet.qos or packet.retain:
+                raise Malformed("control packets have QoS 0 and no RETAIN")
+            get_ask(packet.payload)
+            if len(self._asks) == _ASKS and now - self._asks[0] < _ASKS_S:
+                raise RateLimited(f"more than {_ASKS} provisioning requests in {_ASKS_S} s")
+            self._asks.append(now)
+            if self._asking:
+                raise RateLimited("a provisioning request while another one is under way")
+        except SealError as error:
+            self._refuse(error)
+            return
+        if s.state == _OPEN:
+            self._asking = True
+            s.beside(self._provision(packet.payload), self._asked)
+        else:
+            s.hold(self._provision(packet.payload))
+
+    def _asked(self) -> None:
+        self._asking = False
+
+    def _provision(self, request: bytes) -> Task:
+        s = self._s
+        try:
+            answer = yield Provision(0, request)
+        except KgError as error:
+            if s.state != "closed":
+                refused = _SEAL_ERRORS.get(type(error), Unavailable)(str(error))
+                rule = "mediator.control.ended" if self._old(error, request) else ""
+                self._refuse(refused, rule)
+            return
+        s.vouched(answer.client)
+        s.write(s.wire.publish(CONTROL, answer.packet))
+        if s.state == _OPEN and answer.gen and answer.client == s.client.number:
+            if s.answered(answer.gen):
+                # It was due: however often labels are rekeyed, their clients may follow.
+                self._asks.clear()
+
+    # An enrolment of before `client rotate` asks under a secret that nobody has any more.
+    def _old(self, error: KgError, request: bytes) -> bool:
+        _, number, held, _, _ = get_ask(request)
+        client = self._s.site.ring.clients.get(number)
+        unproved = isinstance(error, KgUnauthentic)
+        return unproved and client is not None and held <= client.ended > 0
+
+    def _refuse(self, error: SealError, rule: str = "") -> None:
+        packet = QUARANTINE if self._s.state == "quarantine" else refusals.CONTROL
+        self._s.refuse(packet, error, rule or rule_of("control", error))
+
+
+def _rows(answer: Proposal) -> frozenset[Row]:
+    return frozenset((r.family, r.key) for r in answer.records if isinstance(r, FamilyRecord))
+
+
+_SEAL_ERRORS: dict[type[KgError], type[SealError]] = {
+    KgDenied: Denied,
+    KgUnknown: Denied,
+    KgUnauthentic: Unauthentic,
+    KgUnavailable: Unavailable,
+}

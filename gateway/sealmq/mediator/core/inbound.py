@@ -1,0 +1,415 @@
+"""PUBLISH from a client (SPEC.md 6.1, GATEWAY.md G1; Chen and Wilson, Algorithm 2).
+
+Open, judge, label, seal again, forward. The hot path: one plain function, one effect.
+
+Decided before acknowledged: PUBACK and PUBREC go when broker and journal have the message
+(`accepted`), or when it is refused. A message is its boot session's (boots.Sent): it moves once,
+however often and on whichever connections it comes, and each is answered. QoS 2 of a publisher ends
+here: PUBREC says that it moved, and PUBREL is answered whether its id is known any more or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from sealmq.broker.promises import NotPromised, check_publish
+from sealmq.families.api import PutTlv
+from sealmq.families.engine import Conn, Decision
+from sealmq.families.records import TopicLabel
+from sealmq.mqtt import Publish, Pubrel, Will
+from sealmq.store.errors import StoreUnavailable
+from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, U24
+from sealmq_spec.envelope import get_m2
+from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
+from sealmq_spec.tlv import EMPTY, pack
+from sealmq_spec.topics import check_topic
+from sealmq_spec.window import NEW
+
+from .boots import BootSession, Sent
+from .effects import Commit, Effect, Forward
+from .keyring import Client
+from .limits import PUBLISH_HEAD
+from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .site import Site
+from .tasks import Task
+from .wire import Wire
+from .wrap import Opened, open_m2, seal_m3, tag_of, verify_m2
+
+# What m3 is longer than m2, where no family adds to it.
+_GROWS = M3_HEAD - M2_HEAD
+# The TLV of the time at which a will fired.
+_FIRED = 8
+# Connections and packet ids under which one message may wait.
+_ASKERS = 8
+_OPEN = "open"
+# Malformed, unauthentic, stale, replay: nothing that a policy has judged.
+_EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
+_MESSAGE = "broker.takes.message"
+
+
+class Asking(Protocol):
+    """Whoever has a new topic labelled."""
+
+    site: Site
+    policy: Conn
+
+    def audit(self, event: str, **fields: Any) -> None: ...
+
+
+class Publisher(Protocol):
+    """What publishing takes of a session."""
+
+    site: Site
+    wire: Wire
+    state: str
+    client: Client
+    link: BootSession
+    policy: Conn
+    low: int
+
+    def write(self, data: bytes) -> None: ...
+    def emit(self, effect: Effect) -> None: ...
+    def audit(self, event: str, **fields: Any) -> None: ...
+    def down(self, body: bytes) -> None: ...
+    def hold(self, task: Task) -> None: ...
+    def close(self, reason: str) -> None: ...
+    def refuse(
+        self,
+        what: int,
+        error: SealError,
+        rule: str,
+        acknowledge: Callable[[], None] | None = None,
+        qos: int = 0,
+        event: str = "",
+        **about: str | None,
+    ) -> None: ...
+
+
+def check_name(topic: str, raw: bytes) -> None:
+    """Refuses a topic on which no client may publish, whatever the policy says (SPEC.md 4.3, 9).
+
+    Ask only after a verified tag: so the refusal is the client's own, and can be named.
+    """
+    if topic[0] in "$!@":
+        raise Denied(f"topics that begin with {topic[0]} are reserved")
+    if len(raw) > MAX_TOPIC:
+        check_topic(topic)
+
+
+def label_topic(s: Asking, decision: Decision) -> Task:
+    """First publish: the label is on disk when this ends (Algorithm 2, lines 5 to 7). Another
+    mediator may have been first: ask again. Raises StoreUnavailable, Unavailable.
+    """
+    if s.site.away is not None:
+        raise Unavailable("the broker is away, so no new topic is labelled")
+    label = decision.label or ""
+    row = TopicLabel(decision.topic, label, s.policy.who.client, s.site.now_ms)
+    held = (yield Commit(0, (row,)))[0]
+    if held.fresh:
+        s.audit(
+            "topic-labelled",
+            client=s.policy.who.client,
+            topic=decision.topic,
+            label=label,
+            rule=decision.rule,
+        )
+
+
+class Inbound:
+    """The publishing half of one session."""
+
+    __slots__ = ("_known_tlv", "_s", "_underway")
+
+    def __init__(self, session: Publisher) -> None:
+        self._s = session
+        self._known_tlv = tuple(session.site.engine.tlvs)
+        # By packet id, what is to be answered here.
+        self._underway: dict[int, Sent] = {}
+
+    # --- a packet ---
+
+    def publish(self, packet: Publish) -> None:
+        """Handles one PUBLISH."""
+        decision = self._judge(packet)
+        if decision is not None:
+            self._s.hold(self._label_first(packet, decision))
+
+    # Forwards or refuses it; a decision when its topic has to be labelled first.
+    def _judge(self, packet: Publish, labelled: bool = False) -> Decision | None:
+        s = self._s
+        site, link = s.site, s.link
+        topic, raw, payload, qos, retain, _, packet_id = packet
+        now_ms = site.now_ms
+        flags = qos << 1 | retain
+        ctr = 0
+        try:
+            if not payload:
+                raise Malformed("an empty payload carries no envelope; a sealed `clear` deletes")
+            verified = verify_m2(link, raw, payload, flags)
+            ctr = verified.ctr
+            if qos and (sent := link.again(ctr, tag_of(payload))) is not None:
+                self._again(packet, sent)
+                return None
+            link.look(ctr, s.low)
+            check_name(topic, raw)
+            self._check_taken(topic, raw, len(payload) + _GROWS)
+            opened = open_m2(
+                link, site.ring, s.client, verified, flags, now_ms // 1000, self._known_tlv
+            )
+            decision = s.policy.publish(
+                topic, qos, retain, len(payload), now_ms, opened.tlv, (link.boot, ctr)
+            )
+            if decision.label is not None and decision.allow and not labelled:
+                return decision
+            if not decision.allow or decision.label is not None:
+                reason = "the topic could not be labelled" if decision.allow else decision.reason
+                self._refuse(packet, of(Denied(reason), ctr), decision.rule)
+                return None
+            if qos and (full := site.refuses(s.client.number)) is not None:
+                self._refuse(packet, of(Unavailable(full), ctr), "mediator.publish.journal")
+                return None
+            m3_raw, m3 = self._seal(packet, opened, decision)
+        except SealError as error:
+            self._refuse(packet, of(error, ctr))
+            return None
+        if qos:
+            sent = link.mark(ctr, tag_of(payload))
+            sent.waiting.append((self, topic, packet_id, qos))
+            self._underway[packet_id] = sent
+            s.emit(Forward(sent, m3_raw, m3, qos, retain, s.client.number))
+        else:
+            link.passed(ctr)
+            s.emit(Forward(None, m3_raw, m3, 0, retain, s.client.number))
+        if retain:
+            self._retained(opened, decision, m3)
+        self._count(packet, opened, decision)
+        if link.receipt_due():
+            s.down(link.receipt())
+        return None
+
+    def _seal(self, packet: Publish, opened: Opened, decision: Decision) -> tuple[bytes, bytes]:
+        s = self._s
+        site, retain = s.site, packet.retain
+        broker = site.broker
+        if packet.qos > broker.qos or (retain and not broker.retained):
+            check_publish(broker.retained, broker.qos, retain, packet.qos)
+        if retain:
+            # A retained message must not be overtaken by an older one of its sender.
+            place = opened.s1, s.link.boot, opened.ctr
+            site.retained.check(decision.topic, s.client.number, place, None)
+        raw = packet.topic_raw if decision.topic == packet.topic else decision.topic.encode()
+        if opened.kind == CLEAR:
+            m3 = b""
+        else:
+            label = site.ring.labels[s.client.label]
+            body = opened.body
+            if opened.start != len(EMPTY) or decision.duties:
+                body = with_obligations(opened, decision)
+            m3 = seal_m3(site.ring, label, site.order, LIVE, raw, body, site.now_ms)
+        if retain:
+            site.retained_bytes.check(decision.topic, s.client.number, len(m3))
+        if decision.duties:
+            self._check_taken(packet.topic, packet.topic_raw, len(m3))
+        return raw, m3
+
+    # What the broker does not take is refused before anything is labelled, stored or acknowledged.
+    def _check_taken(self, topic: str, raw: bytes, size: int) -> None:
+        takes = self._s.site.takes
+        takes.check_topic(topic, len(raw))
+        takes.check_size(PUBLISH_HEAD + len(raw) + size)
+
+    # A new topic: durable first, then all of it again, for much may be otherwise by then.
+    def _label_first(self, packet: Publish, decision: Decision) -> Task:
+        s = self._s
+        ctr = get_m2(packet.payload)[1]
+        try:
+            yield from label_topic(s, decision)
+        except (StoreUnavailable, Unavailable) as error:
+            event = "store-unavailable" if isinstance(error, StoreUnavailable) else ""
+            self._refuse(packet, of(Unavailable(str(error)), ctr), event=event)
+            return
+        if s.state == _OPEN:
+            self._judge(packet, labelled=True)
+
+    def _retained(self, opened: Opened, decision: Decision, m3: bytes) -> None:
+        s = self._s
+        site, topic, number = s.site, decision.topic, s.client.number
+        site.retained.published(topic, number, (opened.s1, s.link.boot, opened.ctr), None)
+        newest = (site.order.ms, site.order.seq) if m3 else (site.now_ms, U24)
+        site.retained.passed(topic, *newest)
+        site.retained_bytes.took(topic, number, len(m3))
+
+    def _count(self, packet: Publish, opened: Opened, decision: Decision) -> None:
+        s = self._s
+        site = s.site
+        label = site.ring.labels[s.client.label].name
+        site.counts.count_accepted(s.client.name, decision.topic, label)
+        if decision.overridden:
+            site.counts.count_unenforced(s.client.name, decision.topic, decision.rule, "publish")
+        if site.engine.listens:
+            s.policy.saw(
+                "accepted",
+                decision.raw,
+                site.now_ms,
+                label=label,
+                qos=packet.qos,
+                retain=packet.retain,
+                size=len(packet.payload),
+                tlv=opened.tlv,
+            )
+
+    # --- the same packet again (SPEC.md 6.1, step 2), and answers ---
+
+    def _again(self, packet: Publish, sent: Sent) -> None:
+        if sent.ctr < self._s.low:
+            text = f"counter {sent.ctr} is below {self._s.low}, which this connection announced"
+            raise Repeated(text)
+        if sent.refused is not None:
+            self._refuse(packet, *sent.refused)
+        elif sent.done:
+            self._acknowledge(packet.packet_id, packet.qos)
+        else:
+            self._join(packet, sent)
+
+    def _join(self, packet: Publish, sent: Sent) -> None:
+        s = self._s
+        sent.waiting = [row for row in sent.waiting if row[0].is_open]
+        if any(row[0] is self and row[2] == packet.packet_id for row in sent.waiting):
+            return
+        if len(sent.waiting) >= _ASKERS:
+            s.close("one message under too many packet ids")
+            return
+        sent.waiting.append((self, packet.topic, packet.packet_id, packet.qos))
+        self._underway[packet.packet_id] = sent
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody can be answered here."""
+        return self._s.state == _OPEN
+
+    def accepted(self, sent: Sent) -> None:
+        """Broker and journal have it: whoever waits is answered."""
+        sent.done = True
+        self._s.link.confirm(sent)
+        waiting, sent.waiting = sent.waiting, []
+        for asker, topic, packet_id, qos in waiting:
+            asker.answer(sent, topic, packet_id, qos)
+
+    def not_taken(self, sent: Sent, why: str) -> None:
+        """The broker does not take it: whoever waits is told, and whoever brings it again."""
+        error = NotPromised(f"the site's broker does not take this message: {why[:200]}", _MESSAGE)
+        sent.refused = of(error, sent.ctr), _MESSAGE
+        waiting, sent.waiting = sent.waiting, []
+        for asker, topic, packet_id, qos in waiting:
+            asker.answer(sent, topic, packet_id, qos)
+
+    def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
+        """What this session brought under that packet id is done, or refused."""
+        s = self._s
+        if self._underway.get(packet_id) is sent:
+            del self._underway[packet_id]
+        if s.state != _OPEN:
+            return
+        if sent.refused is not None:
+            self._tell(topic, packet_id, qos, *sent.refused)
+            return
+        self._acknowledge(packet_id, qos)
+        if s.link.receipt_due():
+            s.down(s.link.receipt())
+
+    def _acknowledge(self, packet_id: int, qos: int) -> None:
+        s = self._s
+        if qos == 1:
+            s.write(s.wire.puback(packet_id))
+        elif qos == 2:
+            s.write(s.wire.pubrec(packet_id))
+
+    def released(self, packet: Pubrel) -> None:
+        """PUBREL: its message moved when PUBREC went out, and nobody else needs the id."""
+        s = self._s
+        if packet.packet_id in self._underway:
+            s.close("PUBREL for a message that has no PUBREC yet")
+        else:
+            s.write(s.wire.pubcomp(packet.packet_id))
+
+    def _refuse(self, packet: Publish, error: SealError, rule: str = "", event: str = "") -> None:
+        rule = rule or rule_of("publish", error)
+        if proof_of(error) is Proof.FIRST:
+            # What comes again to a site that hangs up would never be acknowledged: there it may go
+            # well once the store is back.
+            if not (self._hangs_up and isinstance(error, Unavailable)):
+                self._ends(packet, error, rule)
+        self._tell(packet.topic, packet.packet_id, packet.qos, error, rule, event)
+
+    @property
+    def _hangs_up(self) -> bool:
+        return self._s.site.config.mediator.on_denied == "disconnect"
+
+    def _tell(
+        self, topic: str, packet_id: int, qos: int, error: SealError, rule: str, event: str = ""
+    ) -> None:
+        s = self._s
+        event = event or _EVENT_OF_CODE.get(error.code, "publish-refused")
+        hangs_up = proof_of(error) is Proof.FIRST and self._hangs_up
+
+        def acknowledge() -> None:
+            if hangs_up:
+                s.close(f"refused: {rule}")
+            elif qos and packet_id in self._underway:
+                # An answer to this packet would be taken for one to the message under way.
+                s.close(f"refused under a packet id that is in use: {rule}")
+            else:
+                self._acknowledge(packet_id, qos)
+
+        s.refuse(PUBLISH, error, rule, acknowledge, qos, event, topic=topic[:200])
+
+    # The client is told so: if it comes again, from whomever, it stays refused.
+    def _ends(self, packet: Publish, error: SealError, rule: str) -> None:
+        link, tag = self._s.link, tag_of(packet.payload)
+        sent = link.again(error.ctr, tag)
+        if sent is None:
+            if link.window.look(error.ctr) != NEW:
+                return  # it moved on another connection of this boot session meanwhile
+            sent = link.mark(error.ctr, tag)
+        elif sent.done or sent.waiting:
+            return
+        # Its frames would keep the packet.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        sent.refused = error, rule
+
+    # --- wills ---
+
+    def judge_will(self, will: Will) -> tuple[Opened, Decision]:
+        """What the m2 of a will says, and the policy of it. Raises SealError."""
+        s = self._s
+        topic, raw = will.topic, will.topic.encode()
+        flags = will.qos << 1 | will.retain
+        now_ms = s.site.now_ms
+        verified = verify_m2(s.link, raw, will.payload, flags)
+        check_topic(topic)
+        check_name(topic, raw)
+        self._check_taken(topic, raw, len(will.payload) + _GROWS + _FIRED)
+        opened = open_m2(
+            s.link, s.site.ring, s.client, verified, flags | 0x80, now_ms // 1000, self._known_tlv
+        )
+        decision = s.policy.publish(
+            topic,
+            will.qos,
+            will.retain,
+            len(will.payload),
+            now_ms,
+            opened.tlv,
+            (s.link.boot, opened.ctr),
+        )
+        return opened, decision
+
+
+def with_obligations(opened: Opened, decision: Decision) -> bytes:
+    """TLV and m1 as they go into m3: the items that families put, and none of the publisher's, as
+    readers take an item for the mediator's word.
+    """
+    items = {duty.type: duty.value for duty in decision.duties if isinstance(duty, PutTlv)}
+    if not items and opened.start == len(EMPTY):
+        return opened.body
+    return pack(sorted(items.items())) + opened.body[opened.start :]

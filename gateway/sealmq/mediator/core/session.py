@@ -1,0 +1,480 @@
+"""One client's session: a state machine from packets, answers and time to bytes and effects.
+
+STATES says where a session can go, TAKES which packets it takes where, and by what. A packet that
+has to wait for the shell (a task, tasks.py) holds back those after it, so order stays what the
+client sent. Nothing reaches the broker before `open`, and nothing the client after `closed`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sealmq.families.engine import Conn
+from sealmq.mqtt import (
+    Connect,
+    Disconnect,
+    MalformedPacket,
+    Packet,
+    Pingreq,
+    ProtocolError,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+)
+from sealmq.store.records import WillRecord
+from sealmq_spec import control
+from sealmq_spec.const import CONTROL
+from sealmq_spec.errors import SealError, Unavailable
+
+from .boots import BootSession, Sent
+from .connect import enter, identify
+from .control import Control
+from .delivery import Delivery
+from .effects import Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
+from .inbound import Inbound
+from .keyring import Client, Keyring
+from .limits import OPENING_S, QUARANTINE_BYTES, QUARANTINE_S, QUEUE, QUEUE_BYTES
+from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
+from .site import Site
+from .subscriptions import Subscriptions
+from .tasks import Task, Tasks
+from .wire import V311, Wire
+
+NEW, QUARANTINED, OPENING, OPEN, CLOSED = "new", "quarantine", "opening", "open", "closed"
+
+STATES: Mapping[str, frozenset[str]] = {
+    NEW: frozenset({QUARANTINED, OPENING, CLOSED}),
+    QUARANTINED: frozenset({CLOSED}),
+    OPENING: frozenset({OPEN, CLOSED}),
+    OPEN: frozenset({CLOSED}),
+    CLOSED: frozenset(),
+}
+"""From each state the next ones."""
+
+TAKES: Mapping[str, Mapping[type[Packet], str]] = {
+    NEW: {Connect: "_connect", Disconnect: "_disconnect"},
+    QUARANTINED: {
+        Publish: "_provision",
+        Pingreq: "_pong",
+        Disconnect: "_disconnect",
+    },
+    OPENING: {},
+    OPEN: {
+        Publish: "_publish",
+        Puback: "_acked",
+        Pubrec: "_acked",
+        Pubcomp: "_acked",
+        Pubrel: "_released",
+        Subscribe: "_subscribe",
+        Unsubscribe: "_unsubscribe",
+        Pingreq: "_ping",
+        Disconnect: "_disconnect",
+    },
+    CLOSED: {},
+}
+"""What is taken in each state, by which method. Any other packet breaks MQTT; in `quarantine` it is
+refused. While a session opens, its CONNECT is the task that holds everything back."""
+
+_CONTROL = CONTROL.decode()
+_UNAVAILABLE = "not possible just now; the gateway's log says why"
+_EVENTS = {
+    CONNECT: "connect-refused",
+    PUBLISH: "publish-refused",
+    SUBSCRIBE: "subscribe-refused",
+    UNSUBSCRIBE: "subscribe-refused",
+}
+
+
+class Session:
+    """`client`, `link`, `policy` and what CONNECT said are there from `opening` on, `delivery` and
+    `subs` from `open` on.
+
+    For the shell: `out` and `effects` are emptied by it (`site.dirty`, `site.pending`). `heard`: it
+    sets this to `site.mono_s` with all bytes that come. `throttled`: it reads nothing from this
+    client for reasons of its own.
+    """
+
+    client: Client
+    link: BootSession
+    policy: Conn
+    delivery: Delivery
+    subs: Subscriptions
+
+    def __init__(self, site: Site, peer: str, wire: Wire = V311) -> None:
+        self.site, self.peer, self.wire = site, peer, wire
+        self.state = NEW
+        self.client_id = ""
+        self.conn_no = self.low = self.token_low = self.keepalive_s = 0
+        self.clean = True
+        self.known = False
+        self.will: WillRecord | None = None
+        self.heard = site.mono_s
+        self.throttled = False
+        self.out: list[bytes] = []
+        self.effects: list[Effect] = []
+        self.inbound = Inbound(self)
+        self.control = Control(self)
+        self._tasks = Tasks(self.emit)
+        self._queue: deque[Packet] = deque()
+        self._held = 0
+        self._busy = self._pumping = False
+        self._lost: str | None = None
+        self._early: list[Packet] = []
+        self._takes: Mapping[type[Packet], Callable[[Any], None]] = self._handlers()
+        self.emit(Deadline(OPENING_S))
+
+    # --- towards client and shell ---
+
+    def write(self, data: bytes) -> None:
+        """Bytes for the client; nothing once it is closed."""
+        if self.state == CLOSED:
+            return
+        if not self.out:
+            self.site.dirty.append(self)
+        self.out.append(data)
+
+    def emit(self, effect: Effect) -> None:
+        """Something for the shell."""
+        if not self.effects:
+            self.site.pending.append(self)
+        self.effects.append(effect)
+
+    def audit(self, event: str, **fields: Any) -> None:
+        """One audit record."""
+        self.emit(Audit(event, fields))
+
+    def down(self, body: bytes) -> None:
+        """Sends a sealed control packet (SPEC.md 4.4)."""
+        sealed = self.link.down(self.site.next_order(), self.conn_no, body)
+        self.write(self.wire.publish(CONTROL, sealed))
+
+    def refuse(
+        self,
+        what: int,
+        error: SealError,
+        rule: str,
+        acknowledge: Callable[[], None] | None = None,
+        qos: int = 0,
+        event: str = "",
+        **about: str | None,
+    ) -> None:
+        """Answers a refused packet as the table in refusals.py has it: one audit record, a notice
+        in an open session, the acknowledgement, the end of the connection.
+
+        `error` says what arrived and what was expected, and has the packet's counter if that has
+        verified. `about`: fields of the audit record.
+        """
+        row = TABLE[what, qos > 0][proof_of(error)]
+        self.audit(
+            event or _EVENTS.get(what, "packet-refused"),
+            client=self.client.name if what != CONNECT and self.known else None,
+            peer=self.peer,
+            rule=rule,
+            reason=str(error)[:500],
+            **about,
+        )
+        if self.state == OPEN:
+            ctr = error.ctr if row.named else 0
+            # What goes wrong inside the gateway is for its log: reasons name files.
+            said = _UNAVAILABLE if isinstance(error, Unavailable) else str(error)
+            self.down(control.notice(what, ctr, error.code, rule, said))
+        if row.acknowledged and acknowledge is not None:
+            acknowledge()
+        if row.ends:
+            self.close(f"refused: {rule}")
+
+    # --- the client's packets ---
+
+    def receive(self, packet: Packet) -> None:
+        """One packet of the client; those after one that waits wait in order."""
+        if self._busy or self._pumping:
+            self._held += _size(packet)
+            self._queue.append(packet)
+            return
+        handler = self._takes.get(type(packet))
+        if handler is None:
+            self._not_taken(packet)
+        else:
+            handler(packet)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the shell has to stop reading: enough waits."""
+        return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES
+
+    def hold(self, task: Task) -> None:
+        """Runs a task that holds back the packets after it. It is answered after the end of the
+        session, too, and looks at `state` when it has waited.
+        """
+        self._busy = True
+        self._tasks.run(task, self._free)
+
+    def beside(self, task: Task, done: Callable[[], None] | None = None) -> None:
+        """Runs a task beside the packets; it ends with the session, where it stands."""
+        self._tasks.run(task, done, ends=True)
+
+    def _free(self) -> None:
+        self._busy = False
+        if self._queue or self._lost is not None:
+            self._pump()
+
+    def _pump(self) -> None:
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._queue and not self._busy:
+                packet = self._queue.popleft()
+                self._held -= _size(packet)
+                handler = self._takes.get(type(packet))
+                if handler is None:
+                    self._not_taken(packet)
+                else:
+                    handler(packet)
+        finally:
+            self._pumping = False
+        if self._lost is not None and not self._busy:
+            self.close(self._lost)
+
+    def _handlers(self) -> dict[type[Packet], Callable[[Any], None]]:
+        return {kind: getattr(self, name) for kind, name in TAKES[self.state].items()}
+
+    def _not_taken(self, packet: Packet) -> None:
+        if self.state == QUARANTINED:
+            error = SealError("only provisioning before there are keys")
+            self.refuse(QUARANTINE, error, "mediator.quarantine")
+        elif self.state != CLOSED:
+            kind = type(packet).__name__.upper()
+            self.broken(MalformedPacket(f"{kind} where none is taken [{self.state}]"))
+
+    def _connect(self, packet: Connect) -> None:
+        claim = identify(self, packet)
+        if claim is None:
+            return
+        if claim.quarantine:
+            self.quarantined()
+        else:
+            self._move(OPENING)
+            self.hold(enter(self, packet, claim))
+
+    def _provision(self, packet: Publish) -> None:
+        if len(packet.payload) > QUARANTINE_BYTES:
+            self.close("a large packet before a proof")
+        elif packet.topic == _CONTROL:
+            self.control.provision(packet)
+        else:
+            self._not_taken(packet)
+
+    def _publish(self, packet: Publish) -> None:
+        if packet.topic == _CONTROL:
+            self.control.packet(packet)
+        else:
+            self.inbound.publish(packet)
+
+    def _acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
+        self.delivery.acked(packet)
+
+    def _released(self, packet: Pubrel) -> None:
+        self.inbound.released(packet)
+
+    def _subscribe(self, packet: Subscribe) -> None:
+        self.hold(self.subs.subscribe(packet))
+
+    def _unsubscribe(self, packet: Unsubscribe) -> None:
+        self.hold(self.subs.unsubscribe(packet))
+
+    def _pong(self, packet: Pingreq) -> None:
+        self.write(self.wire.pingresp())
+
+    def _ping(self, packet: Pingreq) -> None:
+        if self.link.owed:
+            self.down(self.link.receipt())
+        self.write(self.wire.pingresp())
+
+    def _disconnect(self, packet: Disconnect) -> None:
+        self._end("DISCONNECT", clean=True)
+
+    def broken(self, error: ProtocolError) -> None:
+        """The client broke MQTT, after what it sent before: one record, what MQTT has for it, the
+        end.
+        """
+        if self.state == CLOSED:
+            return
+        self.audit(
+            "packet-refused",
+            client=self.client.name if self.state == OPEN else None,
+            peer=self.peer,
+            rule="mqtt." + type(error).__name__,
+            reason=str(error)[:500],
+        )
+        if self.state == NEW and (answer := self.wire.broken(error)):
+            self.write(answer)
+        self.close("malformed MQTT")
+
+    def lost(self, reason: str) -> None:
+        """The client's socket is gone; what it sent before is still handled."""
+        self._lost = reason
+        if not self._busy and not self._pumping:
+            self.close(reason)
+
+    # --- answers and the broker's packets ---
+
+    def reply(self, task: int, answer: object) -> None:
+        """The shell's answer to a question."""
+        self._tasks.reply(task, answer)
+
+    def accepted(self, sent: Sent) -> None:
+        """Broker and journal have what this session, open or not, forwarded."""
+        self.inbound.accepted(sent)
+
+    def not_taken(self, sent: Sent, why: str) -> None:
+        """The broker does not take it: it is refused, now and whenever it comes again."""
+        self.inbound.not_taken(sent, why)
+
+    def link_packet(self, packet: Packet) -> None:
+        """PUBLISH or PUBREL of its own link."""
+        if self.state == OPENING or self._early:
+            self._early.append(packet)
+        elif self.state == OPEN:
+            if isinstance(packet, Publish):
+                self.delivery.own(packet)
+            elif isinstance(packet, Pubrel):
+                self.delivery.own_released(packet)
+
+    def link_lost(self, reason: str) -> None:
+        """Its own link has fallen; its will is left to its grace."""
+        if self.state == OPEN:
+            self.audit("broker-away", client=self.client.name, reason=reason[:500])
+        self.stop("broker lost")
+
+    def writable(self, on: bool) -> None:
+        """Whether the client takes more of what is written to it."""
+        if self.state == OPEN:
+            self.delivery.writable(on)
+        elif not on:
+            # Before a proof the answers are few and short: no honest peer leaves them unread.
+            self.close("answers unread before a proof")
+
+    # --- time, keys, policy ---
+
+    def tick(self) -> None:
+        """Once a second: a client silent for 1.5 keep alives is gone (MQTT 3.1.2.10)."""
+        if self.state != OPEN:
+            return
+        now = self.site.mono_s
+        if self.throttled or self.crowded:
+            self.heard = now  # what it sends waits for us
+        if self.keepalive_s and now - self.heard > 1.5 * self.keepalive_s:
+            self.close("keep alive ran out")
+            return
+        self.delivery.tick()
+
+    def keys_changed(self, before: Keyring) -> None:
+        """The site has a new keyring: take over what concerns this client, or end."""
+        if self.state != OPEN:
+            return
+        ring = self.site.ring
+        client = ring.clients.get(self.client.number)
+        label = ring.labels.get(client.label) if client is not None else None
+        if client is None or label is None or client.label != self.client.label:
+            self._end("the client was removed or relabelled", clean=False, cut=True)
+            return
+        if client.disabled or not client.goes_on(self.link.gen):
+            self._end("the client was disabled or has new keys", clean=False, cut=True)
+            return
+        self.client = client
+        self.delivery.keys_changed(before)
+
+    def policy_changed(self) -> None:
+        """The policy sees this client otherwise: one that may not connect any more ends."""
+        if self.state != OPEN:
+            return
+        decision = self.policy.connect(self.site.now_ms)
+        if not decision.allow:
+            self.close(f"refused from now on: {decision.rule}")
+
+    def answered(self, gen: int) -> bool:
+        """A provisioning answer with this generation has been passed on to the client. Whether it
+        brought a new epoch.
+        """
+        client = self.site.ring.clients.get(self.client.number)
+        return client is not None and self.delivery.epoch_answered(client.epochs.get(gen, 0))
+
+    # --- life ---
+
+    def vouched(self, client: int) -> None:
+        """Something in this client's name has verified; it may have been recorded."""
+        if self.state in (OPENING, QUARANTINED):
+            self.emit(Vouched(client))
+
+    def quarantined(self) -> None:
+        """Provisioning only, and not for long."""
+        self._move(QUARANTINED)
+        self.emit(Deadline(QUARANTINE_S))
+        self.write(self.wire.connack(False, 0))
+
+    def opened(self, welcome: bytes) -> None:
+        """It is in: the broker is there, and nothing was said against it."""
+        self._move(OPEN)
+        self.heard = self.site.mono_s
+        self.site.by_policy[self.policy] = self
+        self.emit(Entered())
+        self.write(welcome)
+        self.delivery = Delivery(self)
+        self.subs = Subscriptions(self)
+
+    def begun(self) -> None:
+        """The stored subscriptions are judged anew: what the own link has for it comes."""
+        early, self._early = self._early, []
+        for packet in early:
+            self.link_packet(packet)
+        self.emit(PauseLink(False))
+
+    def close(self, reason: str) -> None:
+        """Ends the connection as not clean: a will fires."""
+        self._end(reason, clean=False)
+
+    def stop(self, reason: str) -> None:
+        """The mediator ends the connection, for reasons of its own: a will is left to its grace."""
+        self._end(reason, clean=False, ours=True)
+
+    def _move(self, state: str) -> None:
+        if state not in STATES[self.state]:
+            raise RuntimeError(f"a session cannot go from {self.state} to {state}")
+        self.state = state
+        self._takes = self._handlers()
+
+    # `cut`: once the operator's command says that nothing is delivered any more, nothing must be.
+    def _end(self, reason: str, clean: bool, ours: bool = False, cut: bool = False) -> None:
+        if self.state == CLOSED:
+            return
+        was = self.state
+        self._move(CLOSED)
+        self._queue.clear()
+        self._early.clear()
+        self._held, self._lost = 0, None
+        self._tasks.close()
+        if cut:
+            self.out.clear()
+        if was == OPEN:
+            del self.site.by_policy[self.policy]
+            self.subs.close()
+            self.delivery.close()
+            self.audit("disconnect", client=self.client.name, reason=reason[:500], clean=clean)
+        fires = was == OPEN and not clean and not ours
+        if self.will is not None:
+            left = was == OPEN and not clean
+            self.emit(Will("fire" if fires else "leave" if left else "drop", self.will))
+        if self.known and not (fires and self.will is not None):
+            self.policy.close(self.site.now_ms)
+        self.emit(End(cut))
+
+
+def _size(packet: Packet) -> int:
+    return len(packet.payload) if isinstance(packet, Publish) else 0
