@@ -35,6 +35,13 @@ class Asker(Protocol):
     def is_open(self) -> bool:
         """Whether it can still be answered."""
 
+    @property
+    def conn_no(self) -> int:
+        """Its number; a newer connection has a higher one."""
+
+    def give_way(self) -> None:
+        """A newer connection of its boot session has brought what waits here."""
+
     def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
         """It is done, or refused."""
 

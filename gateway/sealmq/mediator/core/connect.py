@@ -6,6 +6,7 @@ A peer that fails learns an outcome and nothing else; the audit log holds the re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -79,7 +80,14 @@ class Entrant(Protocol):
     def emit(self, effect: Effect) -> None: ...
     def audit(self, event: str, **fields: Any) -> None: ...
     def refuse(
-        self, what: int, error: SealError, rule: str, acknowledge: Any = None, **about: str | None
+        self,
+        what: int,
+        error: SealError,
+        rule: str,
+        acknowledge: Callable[[], None] | None = None,
+        qos: int = 0,
+        event: str = "",
+        **about: str | None,
     ) -> None: ...
     def vouched(self, client: int) -> None: ...
     def quarantined(self) -> None: ...

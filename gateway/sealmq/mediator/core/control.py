@@ -48,6 +48,7 @@ from . import refusals
 from .boots import BootSession
 from .effects import AskTime, Commit, Effect, Lock, Provision, Unlock
 from .keyring import Client
+from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
 from .site import Site
 from .tasks import Task
@@ -60,7 +61,8 @@ _MAX_UP = M2_HEAD + 16_384 + TAG
 _ASKS, _ASKS_S = 5, 60
 # Lengths of a question for names: 1 to 32 pairs of label and client.
 _PAIRS = range(7, 1 + 6 * 32 + 1, 6)
-_OPEN = "open"
+_OPEN, _CLOSED = "open", "closed"
+_ASK = bytes((ASK,))
 
 Row = tuple[str, str]
 
@@ -80,7 +82,7 @@ class Caller(Protocol):
     def emit(self, effect: Effect) -> None: ...
     def audit(self, event: str, **fields: Any) -> None: ...
     def down(self, body: bytes) -> None: ...
-    def hold(self, task: Task) -> None: ...
+    def hold(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
     def beside(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
     def refuse(self, what: int, error: SealError, rule: str) -> None: ...
     def vouched(self, client: int) -> None: ...
@@ -92,18 +94,53 @@ class Control:
 
     def __init__(self, session: Caller) -> None:
         self._s = session
+        # What waits for a control packet that waits for the shell.
+        self._queue: deque[Publish] = deque()
+        self._held = 0
+        self._busy = False
         # When the newest provisioning requests came.
         self._asks: deque[float] = deque(maxlen=_ASKS)
         self._asking = False
 
+    @property
+    def crowded(self) -> bool:
+        """Whether enough waits."""
+        return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES
+
     def packet(self, packet: Publish) -> None:
-        """A control packet in an open session."""
+        """A control packet, in quarantine or in an open session. They wait for one another."""
+        asks = packet.payload[:1] == _ASK and self._s.state == _OPEN
+        if self._busy and not asks:
+            self._held += len(packet.payload)
+            self._queue.append(packet)
+        else:
+            self._handle(packet)
+
+    def _handle(self, packet: Publish) -> None:
+        if self._s.state == _OPEN:
+            self._packet(packet)
+        else:
+            self.provision(packet)
+
+    # It holds back what comes after it on other topics too.
+    def _hold(self, task: Task) -> None:
+        self._busy = True
+        self._s.hold(task, self._go_on)
+
+    def _go_on(self) -> None:
+        self._busy = False
+        while self._queue and not self._busy and self._s.state != _CLOSED:
+            packet = self._queue.popleft()
+            self._held -= len(packet.payload)
+            self._handle(packet)
+
+    def _packet(self, packet: Publish) -> None:
         s = self._s
         ctr = 0
         try:
             if packet.qos or packet.retain:
                 raise Malformed("control packets have QoS 0 and no RETAIN")
-            if packet.payload[:1] == bytes((ASK,)):
+            if packet.payload[:1] == _ASK:
                 self.provision(packet)
                 return
             if packet.payload[:1] != bytes((UP,)):
@@ -122,14 +159,14 @@ class Control:
         s = self._s
         op = body[0]
         if op == OP_ASK_TIME and len(body) == 17:
-            s.hold(self._time(body[1:]))
+            self._hold(self._time(body[1:]))
         elif op == OP_FETCH and len(body) == 4:
             self._fetch(int.from_bytes(body[1:], "big"))
         elif op == OP_NAMES and len(body) in _PAIRS:
             self._names(ctr, body)
         elif op == OP_COMMAND and len(body) >= 2 and len(body) >= 2 + body[1]:
             s.link.command(ctr)
-            s.hold(self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :]))
+            self._hold(self._command(ctr, body[2 : 2 + body[1]], body[2 + body[1] :]))
         elif op in (OP_ASK_TIME, OP_FETCH, OP_COMMAND, OP_NAMES):
             raise Malformed(f"control operation {op:#x} of {len(body)} bytes")
         else:
@@ -227,7 +264,7 @@ class Control:
             self._asking = True
             s.beside(self._provision(packet.payload), self._asked)
         else:
-            s.hold(self._provision(packet.payload))
+            self._hold(self._provision(packet.payload))
 
     def _asked(self) -> None:
         self._asking = False
@@ -237,7 +274,7 @@ class Control:
         try:
             answer = yield Provision(0, request)
         except KgError as error:
-            if s.state != "closed":
+            if s.state != _CLOSED:
                 refused = _SEAL_ERRORS.get(type(error), Unavailable)(str(error))
                 rule = "mediator.control.ended" if self._old(error, request) else ""
                 self._refuse(refused, rule)

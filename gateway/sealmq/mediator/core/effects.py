@@ -1,9 +1,10 @@
 """All that a session can want of the shell: this set is closed (gateway/DESIGN.md).
 
-Bytes for the client are not in it: they collect in `Session.out`. An effect that is a question suspends
-the task that asked until the shell has given `Session.reply(task, answer)`; an exception is an answer,
-too. `tasks.Tasks` fills in `task`; 0: the answer is not wanted, and `reply` is not called.
-A question is answered when its session has closed meanwhile, too: what was committed has to be said.
+Bytes for the client are not in it: they collect in `Session.out`. An effect that is a question
+suspends the task that asked until the shell has given `Session.reply(task, answer)`; an exception
+is an answer, too. `tasks.Tasks` fills in `task`; 0: the answer is not wanted, and `reply` is not
+called. A question is answered when its session has closed meanwhile, too: what was committed has to
+be said.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Commit(NamedTuple):
 
 
 class OpenSession(NamedTuple):
-    """A place for this session, and its session at the broker. `clean` as in CONNECT; `gen` is the proof's.
+    """A place for this session, and its session at the broker. `clean` as in CONNECT; `gen` is the
+    proof's.
 
     Its client identifier at the broker is the shell's to make. Its own link is not read before the
     first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace, Ruled.
@@ -103,7 +105,7 @@ class Yield(NamedTuple):
 
 
 class AskTime(NamedTuple):
-    """The key generator's time for a nonce of this client. Answer: bytes, or None while it is away."""
+    """The key generator's time for a nonce of this client. Answer: bytes; None while it is away."""
 
     task: int
     nonce: bytes
@@ -143,7 +145,8 @@ class Unlock(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Publish for this client: into the journal (QoS above 0, or retained), then over the publish link.
+    """Publish for this client: into the journal (QoS above 0, or retained), then over the publish
+    link.
 
     Of QoS above 0, `Session.accepted(sent)` follows once the broker and the journal have it, or
     `Session.not_taken(sent, why)`, whether the session is still open or not. `sent`: None of QoS 0.
@@ -230,7 +233,7 @@ class Opened(NamedTuple):
 
 
 class Some(NamedTuple):
-    """Not an effect: an answer to Snapshot. At most 64 messages; `token` for more, None: the end."""
+    """Not an effect: an answer to Snapshot, 64 messages at most. `token` for more; None: none."""
 
     messages: Sequence[Publish]
     token: int | None

@@ -29,7 +29,7 @@ from sealmq_spec.window import NEW
 from .boots import BootSession, Sent
 from .effects import Commit, Effect, Forward
 from .keyring import Client
-from .limits import PUBLISH_HEAD
+from .limits import PUBLISH_HEAD, UNDERWAY
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .site import Site
 from .tasks import Task
@@ -40,8 +40,8 @@ from .wrap import Opened, open_m2, seal_m3, tag_of, verify_m2
 _GROWS = M3_HEAD - M2_HEAD
 # The TLV of the time at which a will fired.
 _FIRED = 8
-# Connections and packet ids under which one message may wait.
-_ASKERS = 8
+# Packet ids under which one message may wait.
+_IDS = 8
 _OPEN = "open"
 # Malformed, unauthentic, stale, replay: nothing that a policy has judged.
 _EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
@@ -66,6 +66,7 @@ class Publisher(Protocol):
     client: Client
     link: BootSession
     policy: Conn
+    conn_no: int
     low: int
 
     def write(self, data: bytes) -> None: ...
@@ -73,6 +74,8 @@ class Publisher(Protocol):
     def audit(self, event: str, **fields: Any) -> None: ...
     def down(self, body: bytes) -> None: ...
     def hold(self, task: Task) -> None: ...
+    def block(self) -> None: ...
+    def release(self) -> None: ...
     def close(self, reason: str) -> None: ...
     def refuse(
         self,
@@ -119,13 +122,15 @@ def label_topic(s: Asking, decision: Decision) -> Task:
 class Inbound:
     """The publishing half of one session."""
 
-    __slots__ = ("_known_tlv", "_s", "_underway")
+    __slots__ = ("_full", "_known_tlv", "_lost", "_s", "_underway")
 
     def __init__(self, session: Publisher) -> None:
         self._s = session
         self._known_tlv = tuple(session.site.engine.tlvs)
         # By packet id, what is to be answered here.
         self._underway: dict[int, Sent] = {}
+        # Whether so many are that what comes now waits; whether nobody can be answered any more.
+        self._full = self._lost = False
 
     # --- a packet ---
 
@@ -175,8 +180,7 @@ class Inbound:
             return None
         if qos:
             sent = link.mark(ctr, tag_of(payload))
-            sent.waiting.append((self, topic, packet_id, qos))
-            self._underway[packet_id] = sent
+            self._wait(sent, topic, packet_id, qos)
             s.emit(Forward(sent, m3_raw, m3, qos, retain, s.client.number))
         else:
             link.passed(ctr)
@@ -272,21 +276,54 @@ class Inbound:
         else:
             self._join(packet, sent)
 
+    # It is under way: this packet is answered together with it. Of two connections of one boot
+    # session the newer one counts, else whoever held on to the older one could take its answers.
     def _join(self, packet: Publish, sent: Sent) -> None:
-        s = self._s
-        sent.waiting = [row for row in sent.waiting if row[0].is_open]
-        if any(row[0] is self and row[2] == packet.packet_id for row in sent.waiting):
-            return
-        if len(sent.waiting) >= _ASKERS:
-            s.close("one message under too many packet ids")
-            return
-        sent.waiting.append((self, packet.topic, packet.packet_id, packet.qos))
-        self._underway[packet.packet_id] = sent
+        s, packet_id = self._s, packet.packet_id
+        for other, _, its_id, _ in sent.waiting:
+            if other is self:
+                if its_id == packet_id:
+                    return
+                if packet.qos == 2 or len(sent.waiting) >= _IDS:
+                    s.close("one message under two packet ids")
+                    return
+            elif other.is_open and other.conn_no > s.conn_no:
+                s.close("a message that is under way in a newer connection of this session")
+                return
+        others = {other for other, *_ in sent.waiting if other is not self}
+        sent.waiting = [row for row in sent.waiting if row[0] is self]
+        self._wait(sent, packet.topic, packet_id, packet.qos)
+        for other in others:
+            other.give_way()
+
+    def _wait(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
+        sent.waiting.append((self, topic, packet_id, qos))
+        underway = self._underway
+        underway[packet_id] = sent
+        if len(underway) >= UNDERWAY and not self._full and not self._lost:
+            self._full = True
+            self._s.block()
+
+    def lost(self) -> None:
+        """The client will hear of nothing any more: what it sent waits for no answer."""
+        self._lost = True
+        if self._full:
+            self._full = False
+            self._s.release()
 
     @property
     def is_open(self) -> bool:
         """Whether anybody can be answered here."""
         return self._s.state == _OPEN
+
+    @property
+    def conn_no(self) -> int:
+        """The connection's number."""
+        return self._s.conn_no
+
+    def give_way(self) -> None:
+        """A newer connection of this boot session has brought what waits here."""
+        self._s.close("the boot session goes on in a newer connection")
 
     def accepted(self, sent: Sent) -> None:
         """Broker and journal have it: whoever waits is answered."""
@@ -307,16 +344,18 @@ class Inbound:
     def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
         """What this session brought under that packet id is done, or refused."""
         s = self._s
-        if self._underway.get(packet_id) is sent:
-            del self._underway[packet_id]
-        if s.state != _OPEN:
-            return
-        if sent.refused is not None:
-            self._tell(topic, packet_id, qos, *sent.refused)
-            return
-        self._acknowledge(packet_id, qos)
-        if s.link.receipt_due():
-            s.down(s.link.receipt())
+        if s.state == _OPEN:
+            if self._underway.get(packet_id) is sent:
+                del self._underway[packet_id]
+            if sent.refused is not None:
+                self._tell(topic, packet_id, qos, *sent.refused)
+            else:
+                self._acknowledge(packet_id, qos)
+                if s.link.receipt_due():
+                    s.down(s.link.receipt())
+        if self._full and len(self._underway) < UNDERWAY:
+            self._full = False
+            s.release()
 
     def _acknowledge(self, packet_id: int, qos: int) -> None:
         s = self._s

@@ -29,6 +29,8 @@ KEEPALIVE_UPSTREAM_S = 30
 
 # Packets of one client that may wait behind one that has to wait for the store.
 QUEUE = 64
+# PUBLISHes of one connection that are forwarded and not accepted; more wait.
+UNDERWAY = 64
 # Connections that are open, and those before a proof has verified.
 CONNECTIONS = 4096
 STRANGERS = 1024

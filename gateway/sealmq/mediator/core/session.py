@@ -1,8 +1,9 @@
 """One client's session: a state machine from packets, answers and time to bytes and effects.
 
-STATES says where a session can go, TAKES which packets it takes where, and by what. A packet that
-has to wait for the shell (a task, tasks.py) holds back those after it, so order stays what the
-client sent. Nothing reaches the broker before `open`, and nothing the client after `closed`.
+STATES says where a session can go, TAKES which packets it takes where, and by what, and WILLS what
+becomes of a will. A packet that has to wait for the shell (a task, tasks.py) holds back those of
+WAIT after it, so their order stays what the client sent; all others pass, since what is waited for
+may need them. Nothing reaches the broker before `open`, and nothing the client after `closed`.
 """
 
 from __future__ import annotations
@@ -81,6 +82,16 @@ TAKES: Mapping[str, Mapping[type[Packet], str]] = {
 """What is taken in each state, by which method. Any other packet breaks MQTT; in `quarantine` it is
 refused. While a session opens, its CONNECT is the task that holds everything back."""
 
+WAIT = frozenset({Publish, Subscribe, Unsubscribe, Disconnect})
+"""What a task holds back in an open session, but for control packets (PUBLISH on !c1): those wait
+for one another alone."""
+
+LEFT, GONE, OURS = "left", "gone", "ours"
+WILLS: Mapping[str, str] = {LEFT: "drop", GONE: "fire", OURS: "leave"}
+"""Who ended an open session, and what becomes of its will: the client with DISCONNECT; the client
+or its fault otherwise; this mediator or the broker. In a session that never opened it is dropped.
+"""
+
 _CONTROL = CONTROL.decode()
 _UNAVAILABLE = "not possible just now; the gateway's log says why"
 _EVENTS = {
@@ -123,7 +134,8 @@ class Session:
         self._tasks = Tasks(self.emit)
         self._queue: deque[Packet] = deque()
         self._held = 0
-        self._busy = self._pumping = False
+        self._busy = 0
+        self._pumping = False
         self._lost: str | None = None
         self._early: list[Packet] = []
         self._takes: Mapping[type[Packet], Callable[[Any], None]] = self._handlers()
@@ -193,36 +205,58 @@ class Session:
 
     def receive(self, packet: Packet) -> None:
         """One packet of the client; those after one that waits wait in order."""
-        if self._busy or self._pumping:
+        if (self._busy or self._pumping) and self._waits(packet):
             self._held += _size(packet)
             self._queue.append(packet)
-            return
+        else:
+            self._handle(packet)
+
+    def _handle(self, packet: Packet) -> None:
         handler = self._takes.get(type(packet))
         if handler is None:
             self._not_taken(packet)
         else:
             handler(packet)
 
+    def _waits(self, packet: Packet) -> bool:
+        if self.state == OPENING:
+            return True
+        kind = type(packet)
+        return kind in WAIT and not (kind is Publish and packet.topic == _CONTROL)  # type: ignore[union-attr]
+
     @property
     def crowded(self) -> bool:
-        """Whether the shell has to stop reading: enough waits."""
-        return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES
+        """Whether the shell has to stop reading: enough waits. To be looked at after `receive`,
+        `reply` and `accepted`.
+        """
+        return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES or self.control.crowded
 
-    def hold(self, task: Task) -> None:
-        """Runs a task that holds back the packets after it. It is answered after the end of the
+    def hold(self, task: Task, done: Callable[[], None] | None = None) -> None:
+        """Runs a task that holds back what comes after it. It is answered after the end of the
         session, too, and looks at `state` when it has waited.
         """
-        self._busy = True
-        self._tasks.run(task, self._free)
+        self._busy += 1
+
+        def over() -> None:
+            if done is not None:
+                done()
+            self.release()
+
+        self._tasks.run(task, over)
+
+    def block(self) -> None:
+        """Holds back what comes now, until `release`."""
+        self._busy += 1
+
+    def release(self) -> None:
+        """One less that holds back."""
+        self._busy -= 1
+        if self._queue or self._lost is not None:
+            self._pump()
 
     def beside(self, task: Task, done: Callable[[], None] | None = None) -> None:
         """Runs a task beside the packets; it ends with the session, where it stands."""
         self._tasks.run(task, done, ends=True)
-
-    def _free(self) -> None:
-        self._busy = False
-        if self._queue or self._lost is not None:
-            self._pump()
 
     def _pump(self) -> None:
         if self._pumping:
@@ -232,11 +266,7 @@ class Session:
             while self._queue and not self._busy:
                 packet = self._queue.popleft()
                 self._held -= _size(packet)
-                handler = self._takes.get(type(packet))
-                if handler is None:
-                    self._not_taken(packet)
-                else:
-                    handler(packet)
+                self._handle(packet)
         finally:
             self._pumping = False
         if self._lost is not None and not self._busy:
@@ -267,7 +297,7 @@ class Session:
         if len(packet.payload) > QUARANTINE_BYTES:
             self.close("a large packet before a proof")
         elif packet.topic == _CONTROL:
-            self.control.provision(packet)
+            self.control.packet(packet)
         else:
             self._not_taken(packet)
 
@@ -298,7 +328,7 @@ class Session:
         self.write(self.wire.pingresp())
 
     def _disconnect(self, packet: Disconnect) -> None:
-        self._end("DISCONNECT", clean=True)
+        self._end("DISCONNECT", LEFT)
 
     def broken(self, error: ProtocolError) -> None:
         """The client broke MQTT, after what it sent before: one record, what MQTT has for it, the
@@ -320,6 +350,7 @@ class Session:
     def lost(self, reason: str) -> None:
         """The client's socket is gone; what it sent before is still handled."""
         self._lost = reason
+        self.inbound.lost()
         if not self._busy and not self._pumping:
             self.close(reason)
 
@@ -383,10 +414,10 @@ class Session:
         client = ring.clients.get(self.client.number)
         label = ring.labels.get(client.label) if client is not None else None
         if client is None or label is None or client.label != self.client.label:
-            self._end("the client was removed or relabelled", clean=False, cut=True)
+            self._end("the client was removed or relabelled", GONE, cut=True)
             return
         if client.disabled or not client.goes_on(self.link.gen):
-            self._end("the client was disabled or has new keys", clean=False, cut=True)
+            self._end("the client was disabled or has new keys", GONE, cut=True)
             return
         self.client = client
         self.delivery.keys_changed(before)
@@ -430,7 +461,16 @@ class Session:
         self.subs = Subscriptions(self)
 
     def begun(self) -> None:
-        """The stored subscriptions are judged anew: what the own link has for it comes."""
+        """The stored subscriptions are judged anew: what the own link has for it comes, and what
+        need not wait of what the client has sent.
+        """
+        queue, self._queue = self._queue, deque()
+        for packet in queue:
+            if self._waits(packet):
+                self._queue.append(packet)
+            else:
+                self._held -= _size(packet)
+                self._handle(packet)
         early, self._early = self._early, []
         for packet in early:
             self.link_packet(packet)
@@ -438,11 +478,11 @@ class Session:
 
     def close(self, reason: str) -> None:
         """Ends the connection as not clean: a will fires."""
-        self._end(reason, clean=False)
+        self._end(reason, GONE)
 
     def stop(self, reason: str) -> None:
         """The mediator ends the connection, for reasons of its own: a will is left to its grace."""
-        self._end(reason, clean=False, ours=True)
+        self._end(reason, OURS)
 
     def _move(self, state: str) -> None:
         if state not in STATES[self.state]:
@@ -451,27 +491,27 @@ class Session:
         self._takes = self._handlers()
 
     # `cut`: once the operator's command says that nothing is delivered any more, nothing must be.
-    def _end(self, reason: str, clean: bool, ours: bool = False, cut: bool = False) -> None:
+    def _end(self, reason: str, by: str, cut: bool = False) -> None:
         if self.state == CLOSED:
             return
-        was = self.state
+        was_open = self.state == OPEN
         self._move(CLOSED)
         self._queue.clear()
         self._early.clear()
         self._held, self._lost = 0, None
         self._tasks.close()
-        if cut:
-            self.out.clear()
-        if was == OPEN:
+        if was_open:
             del self.site.by_policy[self.policy]
             self.subs.close()
             self.delivery.close()
+            clean = by == LEFT
             self.audit("disconnect", client=self.client.name, reason=reason[:500], clean=clean)
-        fires = was == OPEN and not clean and not ours
+        if cut:
+            self.out.clear()
+        will = WILLS[by] if was_open else "drop"
         if self.will is not None:
-            left = was == OPEN and not clean
-            self.emit(Will("fire" if fires else "leave" if left else "drop", self.will))
-        if self.known and not (fires and self.will is not None):
+            self.emit(Will(will, self.will))
+        if self.known and not (self.will is not None and will == "fire"):
             self.policy.close(self.site.now_ms)
         self.emit(End(cut))
 

@@ -19,6 +19,7 @@ from .retained import Retained, RetainedBytes
 from .table import SubscriptionTable
 
 if TYPE_CHECKING:
+    from .delivery import Delivery
     from .session import Session
 
 
@@ -40,8 +41,9 @@ def _none(client: int) -> str | None:
 class Site:
     """`now_ms` (Unix) and `mono_s` (rises only) are set by the shell before each event.
 
-    `away`: why nobody can connect, None while all shared links are up. `refuses`: why nothing of QoS above 0 is taken from a client now
-    (journal). `kg_there`: whether the key generator is. `count_*` are the audit log's counters.
+    `away`: why nobody can connect, None while all shared links are up. `refuses`: why nothing of
+    QoS above 0 is taken from a client now (journal). `kg_there`: whether the key generator is.
+    `counts`: the audit log's counters.
     """
 
     number: int
@@ -61,7 +63,7 @@ class Site:
     newest: dict[int, Newest] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     retained_bytes: RetainedBytes = field(default_factory=lambda: RetainedBytes(1 << 62))
-    table: SubscriptionTable = field(default_factory=SubscriptionTable)
+    table: SubscriptionTable[Delivery] = field(default_factory=SubscriptionTable)
     # Bytes that wait in outboxes for a new epoch, of all sessions.
     held: int = 0
     by_policy: dict[Conn, Session] = field(default_factory=dict)

@@ -19,8 +19,8 @@ class Wire(NamedTuple):
     """Encoders: from checked values to the bytes of a packet.
 
     `connack(present, outcome)`; `broken(error)`: what a peer is told that broke MQTT before it was
-    let in, b"" for nothing; `publish(topic, payload, qos, retain, dup, packet_id)`; `suback(packet_id,
-    codes)`: the QoS granted, or 0x80.
+    let in, b"" for nothing; `publish(topic, payload, qos, retain, dup, packet_id)`;
+    `suback(packet_id, codes)`: the QoS granted, or 0x80.
     """
 
     connack: Callable[[bool, int], bytes]
