@@ -1,39 +1,752 @@
-"""Placeholder: `coreout` writes this file (faces.md)."""
+"""From the broker to one reader (GATEWAY.md G2): a message, its fan-out, a reader's outbox.
+
+An outbox holds in order what the reader's socket, its window of unacknowledged messages, a new
+epoch's keys or a snapshot keeps waiting. It is judged and sealed when it is written, not when it
+came: so it is fresh then, under an epoch that the reader holds, and nothing goes out that is denied
+by then. It is bounded. At the bound QoS 0 goes, the oldest first; a live reader of QoS 1 or 2 ends;
+of an own link nothing more is read.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from sealmq.families.engine import Conn, Decision
+from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
+from sealmq_spec.const import LIVE, QUEUED, RETAINED, WILL, WINDOW_S
+from sealmq_spec.errors import Denied, Malformed, NoKey, SealError, Unavailable
+from sealmq_spec.topics import is_reserved, matches
+
+from .effects import (
+    Answer,
+    Effect,
+    PauseLink,
+    Snapshot,
+    SnapshotDrop,
+    SnapshotMore,
+    Some,
+    Yield,
+)
+from .keyring import Client, Keyring
+from .limits import HELD_ALL, HELD_BYTES, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
+from .refusals import SUBSCRIBE
+from .table import WAITS, SubscriptionTable
+from .tasks import Task
+from .telling import Telling
+from .wrap import Inside, look_m3, open_m3, rewrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .boots import BootSession
+    from .site import Site
+    from .wire import Wire
+
+WINDOW = 20
+"""Messages of QoS 1 and 2 that a client has not acknowledged."""
+PUBLIC = "@sm1/"
+
+# Of one that waits, beside topic and payload.
+_EACH = 200
+# Written at one go to a client; then others have their turn.
+_CHUNK = 64 * 1024
+# What was sent to nobody yet is sealed anew so long before readers would refuse it.
+_SLACK_MS = 5_000
+# With the key generator away no client can do what it is waited for.
+_PATIENCE_S = 5.0
+# A live copy of what a snapshot brought comes within this.
+_SNAPSHOT_S = 30
+_OWN_TOPICS = 256
+
+
+class Reader(Protocol):
+    """What a session is to its outbox and subscriptions."""
+
+    @property
+    def site(self) -> Site: ...
+    @property
+    def wire(self) -> Wire: ...
+    @property
+    def client(self) -> Client: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def link(self) -> BootSession: ...
+    @property
+    def token_low(self) -> int: ...
+    @property
+    def policy(self) -> Conn: ...
+    @property
+    def clean(self) -> bool: ...
+    @property
+    def state(self) -> str: ...
+
+    def write(self, data: bytes) -> None: ...
+    def emit(self, effect: Effect) -> None: ...
+    def audit(self, event: str, **fields: Any) -> None: ...
+    def down(self, body: bytes) -> None: ...
+    def beside(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
+    def refuse(
+        self,
+        what: int,
+        error: SealError,
+        rule: str,
+        acknowledge: Callable[[], None] | None = None,
+        qos: int = 0,
+        event: str = "",
+        **about: str | None,
+    ) -> None: ...
+    def close(self, reason: str) -> None: ...
+    def stop(self, reason: str) -> None: ...
+
+
+class _Form(NamedTuple):
+    """How a message goes out: `how` and m3, and what was inside where that was looked at."""
+
+    how: int
+    payload: bytes
+    inside: Inside | None
+    at_ms: int
+
+
+class Message:
+    """One PUBLISH from the broker; what it says in clear is looked at once, what is inside is
+    opened, and sealed anew, once for all readers. Raises SealError for what no mediator sealed.
+
+    `record`: a public record, which carries no m3. `key`: copies of one message have the same.
+    """
+
+    __slots__ = (
+        "_form",
+        "_inside",
+        "_ring",
+        "_wire",
+        "dup",
+        "head",
+        "label",
+        "packet",
+        "payload",
+        "qos",
+        "record",
+        "retain",
+        "topic",
+    )
+
+    def __init__(self, site: Site, packet: Publish) -> None:
+        self.packet = packet
+        self.topic, _, self.payload, self.qos, self.retain, self.dup, _ = packet
+        self._inside: Inside | None = None
+        self._form: _Form | None = None
+        self._wire: bytes | None = None
+        self._ring = ring = site.ring
+        self.record = self.topic.startswith(PUBLIC)
+        if self.record:
+            self.label = ""
+            return
+        if is_reserved(self.topic):
+            raise Denied(f"a reserved topic came from the broker: {self.topic[:100]!r}")
+        self.head = head = look_m3(ring, self.payload)
+        if head.how == RETAINED:
+            # Those are made here, for one reader; none stands at a broker.
+            raise Malformed("how retained from the broker, to which no mediator sends that")
+        self.label = ring.labels[head.label].name
+
+    @property
+    def key(self) -> tuple[str, bytes]:
+        """Topic and number, and the tag, which nobody can forge to make another look like it."""
+        payload = self.payload
+        return self.topic, payload if self.record else payload[8:20] + payload[-16:]
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """In the order of sealing; of several mediators, as far as their clocks agree."""
+        return self.head.s2, self.head.inst, self.head.seq
+
+    def form(self, site: Site, waited: bool) -> _Form:
+        """As it goes out now. Raises SealError if it cannot any more."""
+        ring, head, now_ms = site.ring, self.head, site.now_ms
+        if ring is not self._ring:
+            self._ring, self._inside, self._form, self._wire = ring, None, None, None
+        form = self._form
+        if form is not None and not waited and form.at_ms == now_ms:
+            return form
+        label = ring.labels.get(head.label)
+        if label is None:
+            raise NoKey(f"label {head.label} is not known here any more")
+        age = now_ms - head.s2
+        most = WINDOW_S * 1000
+        fresh = -most <= age <= (most - _SLACK_MS if waited else most)
+        live = fresh and not self.retain and head.epoch == label.epoch
+        how = head.how if live or (fresh and head.how == WILL) else QUEUED
+        if self.retain:
+            how = RETAINED
+        if live and how == LIVE and not site.engine.opens:
+            form = _Form(how, self.payload, None, now_ms)
+        else:
+            form = self._opened(site, how, live, now_ms)
+        if form.payload is not self.payload:
+            self._wire = None
+        self._form = form
+        return form
+
+    # Wills, and what the journal brought again, may have an m1 of any epoch.
+    def _opened(self, site: Site, how: int, live: bool, now_ms: int) -> _Form:
+        packet, head = self.packet, self.head
+        inside = self._inside
+        if inside is None:
+            known = tuple(site.engine.tlvs)
+            inside = open_m3(site.ring, head, packet.topic_raw, self.payload, known)
+            self._inside = inside
+        if live:
+            return _Form(how, self.payload, inside, now_ms)
+        payload = rewrap(site.ring, site.order, head, inside, how, packet.topic_raw, now_ms)
+        return _Form(how, payload, inside, now_ms)
+
+    def loose(self, wire: Wire, payload: bytes) -> bytes:
+        """The PUBLISH of QoS 0, encoded once for all its readers."""
+        data = self._wire
+        if data is None or payload is not self.payload:
+            data = wire.publish(self.packet.topic_raw, payload, 0, self.retain)
+            if payload is self.payload:
+                self._wire = data
+        return data
+
+
+def fan_out(site: Site, packet: Publish) -> None:
+    """One PUBLISH of the live link, into the outbox of each reader that the table names."""
+    if packet.retain or not packet.payload:
+        # Copies for a new subscription, which fetches its own; and a cleared retained message.
+        return
+    readers = site.table.match(packet.topic)
+    if not readers:
+        return
+    try:
+        message = Message(site, packet)
+    except SealError as error:
+        rule = "mediator.deliver." + type(error).__name__.lower()
+        for reader in readers:
+            site.counts.count_denied(reader.name, packet.topic, rule)
+        return
+    if not message.record and site.copies.again(message.key):
+        return
+    for reader, value in readers.items():
+        reader.deliver(message, value)
+
+
+class _Item(NamedTuple):
+    """What waits. `own`: its packet id on the own link; 0: none. `size`: what counts for the
+    bounds; `waits`: for a snapshot.
+    """
+
+    message: Message
+    qos: int
+    own: int
+    by_own: bool
+    waits: bool
+    size: int
+
+
+class _Fetch:
+    """A snapshot. `opens`: its filter has waited for it in the table. `ms`: when it was asked for.
+    `token`: there is more of it. `over`: nobody wants it any more.
+    """
+
+    __slots__ = ("asked", "filter", "ms", "opens", "over", "qos", "token")
+
+    def __init__(self, filter: str, qos: int, opens: bool, ms: int) -> None:
+        self.filter, self.qos, self.opens, self.ms = filter, qos, opens, ms
+        self.token: int | None = None
+        self.asked = self.over = False
 
 
 class Delivery:
-    """One client's outbox. Made when its session opens."""
+    """The outbox of one open session. `holds`: it waits for a new epoch."""
 
-    def __init__(self, session: Any) -> None:
-        self._s = session
+    def __init__(self, session: Reader) -> None:
+        self._session = session
+        self._site = session.site
+        self._wire = session.wire
+        self._policy = session.policy
+        self.name = session.client.name
+        self.telling = Telling(session.site, session.client.label, session.down)
+        self._known = self.telling.known
+        # What the own link may bring: filters, each by whatever holds it there.
+        self.own_table: SubscriptionTable[Hashable] = SubscriptionTable(_OWN_TOPICS)
+        self._kept = not session.clean
+        self._queue: deque[_Item] = deque()
+        self._snapshot: deque[_Item] = deque()
+        self._loose = self._live = self._own = 0
+        self._paused = self._draining = False
+        self._writable = True
+        # Whether a message cannot just go out.
+        self._busy = False
+        self._closed = False
+        # Packet id -> (QoS, packet id on the own link or 0).
+        self._under_way: dict[int, tuple[int, int]] = {}
+        self._of_own: dict[int, int] = {}
+        self._newest_id = 0
+        # QoS 2 ids of the own link whose message was withheld.
+        self._ended_here: set[int] = set()
+        # Snapshots to fetch, one at a time; and what they brought that may come live as well.
+        self._fetches: deque[_Fetch] = deque()
+        self._fetching = False
+        self._brought: dict[tuple[str, bytes], None] = {}
+        self._brought_s = 0.0
+        self.holds = False
+        self._wanted = 0
+        self._until = 0.0
+        client = session.client
+        label = self._site.ring.labels.get(client.label)
+        # 0: a generation from before such things were written down.
+        self.epoch = client.epochs.get(session.link.gen, 0) or (label.epoch if label else 0)
+        self._look_at_keys()
 
-    def own(self, packet: Any) -> None:
-        """PUBLISH of its own link."""
+    # --- in ---
 
-    def own_released(self, packet: Any) -> None:
-        """PUBREL of its own link."""
+    def deliver(self, message: Message, value: int) -> None:
+        """One of the live link. value: as the table has it."""
+        if self._busy or value > 2:
+            self._put(message, min(value & 3, message.qos), 0, False, value & WAITS > 0)
+        elif value and message.qos:
+            if len(self._under_way) < WINDOW:
+                self._send(message, min(value, message.qos), 0, False)
+            else:
+                self._put(message, min(value, message.qos), 0, False, False)
+        else:
+            self._send(message, 0, 0, False)
 
-    def acked(self, packet: Any) -> None:
-        """The client's PUBACK, PUBREC, PUBCOMP."""
+    def own(self, packet: Publish) -> None:
+        """One of the own link, which only sends what this client has."""
+        if not packet.payload or not self.own_table.match(packet.topic):
+            # A cleared retained message carries nothing that could be verified.
+            self._withhold(packet.qos, packet.packet_id)
+            return
+        try:
+            message = Message(self._site, packet)
+        except SealError as error:
+            self._deny(packet.topic, type(error))
+            self._withhold(packet.qos, packet.packet_id)
+            return
+        if self._busy or (packet.qos and len(self._under_way) >= WINDOW):
+            self._put(message, packet.qos, packet.packet_id, True, False)
+        else:
+            self._send(message, packet.qos, packet.packet_id, False)
+
+    def own_released(self, packet: Pubrel) -> None:
+        """The broker's PUBREL."""
+        own = packet.packet_id
+        if own in self._ended_here:
+            self._ended_here.discard(own)
+            self._session.emit(Answer(build.pubcomp(own)))
+        elif self._kept:
+            self._session.write(self._wire.pubrel(own))
+        elif own in self._of_own:
+            self._session.write(self._wire.pubrel(self._of_own[own]))
+        else:
+            self._session.emit(Answer(build.pubcomp(own)))
+
+    def acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
+        """The client's answer to something delivered."""
+        number = packet.packet_id
+        qos, own = self._under_way.get(number, (0, number if self._kept else 0))
+        if isinstance(packet, Pubrec):
+            if own:
+                self._session.emit(Answer(build.pubrec(own)))
+            else:
+                # Of the live link; or of an id that is over, which ends as well.
+                self._session.write(self._wire.pubrel(number))
+            return
+        if qos and qos != (1 if isinstance(packet, Puback) else 2):
+            return  # no answer to that
+        if own:
+            make = build.puback if isinstance(packet, Puback) else build.pubcomp
+            self._session.emit(Answer(make(own)))
+            self._of_own.pop(own, None)
+        if self._under_way.pop(number, None) is not None and self._busy:
+            self._pump()
 
     def writable(self, on: bool) -> None:
-        """Whether the client takes more."""
+        """Whether the client's socket takes more."""
+        self._writable = on
+        self._pump()
+
+    # --- what waits ---
+
+    def _put(self, message: Message, qos: int, own: int, by_own: bool, waits: bool) -> None:
+        if self._brought and not by_own and message.key in self._brought:
+            return  # the snapshot had it
+        size = len(message.payload) + len(message.topic) + _EACH
+        self._queue.append(_Item(message, qos, own, by_own, waits, size))
+        self._site.held += size
+        if not qos:
+            self._loose += size
+            self._pump()
+            if self._loose > self._most(SLOW_BYTES):
+                self._shorten()
+        elif by_own:
+            self._own += size
+            self._pump()
+        else:
+            self._live += size
+            self._pump()
+            if self._live > self._most(SLOW_SURE_BYTES):
+                self._end(message)
+
+    # All outboxes together are bounded, too: then the fuller ones give way.
+    def _most(self, most: int) -> int:
+        return most if self._site.held <= HELD_ALL else min(most, HELD_BYTES)
+
+    # A silent gap would break what QoS 1 and 2 promise; whoever comes again begins anew.
+    def _end(self, message: Message) -> None:
+        label = message.label
+        self._site.counts.count_denied(self.name, message.topic, "mediator.deliver.full", label)
+        self._session.stop(f"it does not take its messages: {self._live} bytes of QoS 1 and 2 wait")
+
+    # The oldest of QoS 0 go, those of QoS 1 and 2 keep their places.
+    def _shorten(self) -> None:
+        # To a half: else each further message would walk the queue.
+        most = self._most(SLOW_BYTES) // 2
+        kept: deque[_Item] = deque()
+        for item in self._queue:
+            if item.qos or not item.size or self._loose <= most:
+                kept.append(item)
+                continue
+            self._leaves(item)
+            message = item.message
+            rule = "mediator.deliver.slow"
+            self._site.counts.count_denied(self.name, message.topic, rule)
+        self._queue = kept
+
+    def _leaves(self, item: _Item) -> None:
+        self._site.held -= item.size
+        if not item.qos:
+            self._loose -= item.size
+        elif item.by_own:
+            self._own -= item.size
+        else:
+            self._live -= item.size
+
+    # What the reader may have now, in order.
+    def _pump(self) -> None:
+        if self._closed or self._draining:
+            return
+        written = 0
+        while (queue := self._next()) is not None:
+            item = queue.popleft()
+            self._leaves(item)
+            written += len(item.message.payload) + _EACH
+            self._send(item.message, item.qos, item.own, True, item.by_own)
+            if written > _CHUNK and (self._queue or self._snapshot):
+                self._draining = True
+                self._session.beside(self._drain())
+                break
+        self._look_at_room()
+
+    def _drain(self) -> Task:
+        yield Yield(0)
+        self._draining = False
+        self._pump()
+
+    def _next(self) -> deque[_Item] | None:
+        if self._closed or not self._writable or self.holds:
+            return None
+        queue = self._queue
+        # A reader that falls behind gets the newer ones first: they are bounded.
+        pressed = self._live > self._most(SLOW_SURE_BYTES) // 2
+        if self._snapshot and not (queue and pressed):
+            queue = self._snapshot
+        if not queue:
+            return None
+        item = queue[0]
+        if item.qos and len(self._under_way) >= WINDOW:
+            return None
+        if item.waits and not pressed and self._still_waits(item):
+            return None
+        return queue
+
+    def _still_waits(self, item: _Item) -> bool:
+        return self._site.table.match(item.message.topic).get(self, 0) & WAITS > 0
+
+    def _look_at_room(self) -> None:
+        self._fetch_on()
+        self._busy = bool(
+            self._queue
+            or self._snapshot
+            or self._brought
+            or self.holds
+            or self._draining
+            or not self._writable
+        )
+        most = self._most(SLOW_SURE_BYTES)
+        full = self._own > (most // 2 if self._paused else most)
+        if full != self._paused and not self._closed:
+            self._paused = full
+            self._session.emit(PauseLink(full))
+
+    # --- out ---
+
+    def _send(
+        self, message: Message, qos: int, own: int, waited: bool, by_own: bool | None = None
+    ) -> None:
+        site = self._site
+        if by_own is None:
+            by_own = own > 0
+        if waited and not self._wants(message, by_own):
+            self._withhold(qos, own)
+            return
+        if message.record:
+            self._write(message, message.payload, qos, own)
+            return
+        topic, label, now_ms = message.topic, message.label, site.now_ms
+        try:
+            how, payload, inside, _ = message.form(site, waited)
+            if message.retain:
+                site.retained.came(topic, message.head.s2, message.head.seq)
+        except SealError as error:
+            self._deny(topic, type(error))
+            self._withhold(qos, own)
+            return
+        decision = self._ask(message, how, inside, now_ms)
+        if not decision.allow:
+            self._withhold(qos, own)
+            site.counts.count_denied(self.name, topic, decision.rule, label)
+            return
+        if inside is not None:
+            self.telling.records(message.head.label, inside.epoch)
+        elif message.head.label not in self._known:
+            self.telling.records(message.head.label)
+        self._write(message, payload, qos, own)
+        site.counts.count_delivered(self.name, topic, label, decision.purpose, decision.under)
+        if decision.overridden:
+            site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")
+        if site.engine.listens:
+            size = len(payload)
+            self._policy.saw("delivered", topic, now_ms, label=label, qos=qos, how=how, size=size)
+
+    # What is inside is opened for policy only where a family looks at it.
+    def _ask(self, message: Message, how: int, inside: Inside | None, now_ms: int) -> Decision:
+        size = len(message.payload)
+        if inside is None:
+            return self._policy.deliver(message.topic, message.label, how, now_ms, size)
+        return self._policy.deliver(
+            message.topic,
+            message.label,
+            how,
+            now_ms,
+            size,
+            inside.tlv,
+            inside.sender,
+            (inside.boot, inside.ctr),
+            inside.age_s(now_ms) * 1000,
+        )
+
+    def _wants(self, message: Message, by_own: bool) -> bool:
+        if by_own:
+            return bool(self.own_table.match(message.topic))
+        return self in self._site.table.match(message.topic)
+
+    def _write(self, message: Message, payload: bytes, qos: int, own: int) -> None:
+        if not qos:
+            self._session.write(message.loose(self._wire, payload))
+            return
+        dup = False
+        if self._kept:
+            number, dup = own, message.dup
+        else:
+            number = self._new_id()
+            if own:
+                self._of_own[own] = number
+        self._under_way[number] = qos, own
+        packet = message.packet
+        self._session.write(
+            self._wire.publish(packet.topic_raw, payload, qos, message.retain, dup, number)
+        )
+
+    def _new_id(self) -> int:
+        number = self._newest_id
+        while True:
+            number = number % 65_535 + 1
+            if number not in self._under_way:
+                self._newest_id = number
+                return number
+
+    def _deny(self, topic: str, error: type[SealError]) -> None:
+        rule = "mediator.deliver." + error.__name__.lower()
+        self._site.counts.count_denied(self.name, topic, rule)
+
+    # Else the broker's window would stall.
+    def _withhold(self, qos: int, own: int) -> None:
+        if not own:
+            return
+        if qos == 1:
+            self._session.emit(Answer(build.puback(own)))
+        elif qos == 2:
+            self._ended_here.add(own)
+            self._session.emit(Answer(build.pubrec(own)))
+
+    # --- subscriptions ---
+
+    def left(self) -> None:
+        """A filter has gone: what waits for it alone goes, too."""
+        queue, self._queue = self._queue, deque()
+        for item in queue:
+            if self._wants(item.message, item.by_own):
+                self._queue.append(item)
+            else:
+                self._leaves(item)
+                self._withhold(item.qos, item.own)
+        self._pump()
+
+    def fetch(self, filter: str, qos: int, opens: bool) -> None:
+        """What is retained for a filter on the live link, granted with this QoS. opens: until it is
+        there its messages wait.
+        """
+        self._fetches.append(_Fetch(filter, qos, opens, self._site.now_ms))
+        self._fetch_on()
+
+    def fetch_no_more(self, filter: str) -> None:
+        """The filter has gone."""
+        for fetch in [one for one in self._fetches if one.filter == filter]:
+            fetch.over = True
+            if fetch.token is not None and not fetch.asked:
+                self._session.emit(SnapshotDrop(fetch.token))
+                fetch.token = None
+            if not fetch.asked:
+                self._fetches.remove(fetch)
+
+    # The next chunk is fetched when the client has taken the one before.
+    def _fetch_on(self) -> None:
+        if self._fetches and not self._fetching and not self._snapshot and not self._closed:
+            self._fetching = True
+            self._session.beside(self._fetch())
+
+    def _fetch(self) -> Task:
+        while self._fetches and not self._snapshot:
+            fetch = self._fetches[0]
+            fetch.asked = True
+            token, fetch.token = fetch.token, None
+            some = Some((), None)
+            try:
+                some = yield (
+                    Snapshot(0, fetch.filter) if token is None else SnapshotMore(0, token)
+                )
+            except Exception as error:
+                self._no_snapshot(fetch, error)
+            fetch.asked, fetch.token = False, some.token
+            if self._closed:
+                return
+            if fetch.over:
+                self._fetches.popleft()
+                if some.token is not None:
+                    self._session.emit(SnapshotDrop(some.token))
+                continue
+            self._came(fetch, some.messages)
+            if some.token is None:
+                self._fetches.popleft()
+                if fetch.opens:
+                    self._open(fetch)
+            self._pump()
+        self._fetching = False
+        self._fetch_on()
+
+    def _open(self, fetch: _Fetch) -> None:
+        table = self._site.table
+        value = table.value(self, fetch.filter)
+        if value >= 0 and not any(f.opens and f.filter == fetch.filter for f in self._fetches):
+            table.enter(self, fetch.filter, value & 3)
+
+    def _no_snapshot(self, fetch: _Fetch, error: Exception) -> None:
+        if not fetch.over:
+            words = Unavailable(f"what is retained for a filter cannot be fetched: {error}")
+            rule = "mediator.snapshot.unavailable"
+            self._session.refuse(SUBSCRIBE, words, rule, topic=fetch.filter)
+
+    # A copy that waits as a live message is that; one that is newer than those that wait for its
+    # topic goes after them; others go before.
+    def _came(self, fetch: _Fetch, copies: Iterable[Publish]) -> None:
+        keys = set()
+        newest: dict[str, tuple[int, int, int]] = {}
+        for item in self._queue:
+            message = item.message
+            if not message.record and not item.by_own:
+                keys.add(message.key)
+                newest[message.topic] = max(newest.get(message.topic, (0, 0, 0)), message.place)
+        for packet in copies:
+            if not packet.payload or not matches(fetch.filter, packet.topic):
+                continue
+            try:
+                message = Message(self._site, packet._replace(retain=True, dup=False))
+            except SealError as error:
+                self._deny(packet.topic, type(error))
+                continue
+            item = _Item(message, min(fetch.qos, packet.qos), 0, False, False, 0)
+            if message.record:
+                self._snapshot.append(item)
+                continue
+            if message.key in keys:
+                continue
+            if message.head.s2 > fetch.ms - WINDOW_S * 1000:
+                self._brought[message.key] = None
+                self._brought_s = self._site.mono_s
+            after = message.place > newest.get(message.topic, message.place)
+            (self._queue if after else self._snapshot).append(item)
+
+    # --- epochs (SPEC.md 7.2) ---
+
+    def keys_changed(self, before: Keyring) -> None:
+        """The site has a new keyring, and this client goes on."""
+        self.telling.keys_changed()
+        label = self._site.ring.labels[self._session.client.label]
+        if before.labels.get(label.number) != label:
+            self.telling.epoch(label)
+        self._look_at_keys()
 
     def epoch_answered(self, epoch: int) -> bool:
-        """A provisioning answer with this epoch was passed on. Whether it is newer than what the
-        client held.
-        """
-        return False
+        """A provisioning answer that brings this epoch has been passed on. Whether it is new."""
+        held = self.epoch
+        self.telling.forget()
+        self.epoch = max(held, epoch)
+        self._look_at_keys()
+        return self.epoch > held
 
-    def keys_changed(self, before: Any) -> None:
-        """`session.client` and `site.ring` are new."""
+    def _look_at_keys(self) -> None:
+        wanted = self._site.ring.lacks(self._session.client, self.epoch)
+        if not wanted:
+            self.holds = False
+        elif wanted > self._wanted:
+            # The same epoch is not waited for a second time.
+            self._wanted = wanted
+            self._until = self._site.mono_s + HOLD_S
+            self.holds = True
+        self._pump()
 
     def tick(self) -> None:
-        """Once a second."""
+        """About once a second."""
+        site = self._site
+        if self._brought and not self._fetches and site.mono_s - self._brought_s > _SNAPSHOT_S:
+            self._brought.clear()
+            self._look_at_room()
+        if not self.holds or site.mono_s < self._until:
+            return
+        if not site.kg_there:
+            self._until = site.mono_s + _PATIENCE_S
+            return
+        label = site.ring.labels[self._session.client.label].name
+        self._session.audit("handover-missed", client=self.name, label=label, epoch=self._wanted)
+        self.holds = False
+        self._pump()
 
     def close(self) -> None:
-        """The session has closed."""
+        """The session is over. What the own link brought is the broker's still."""
+        self._closed = True
+        self._site.table.drop(self)
+        self._site.held -= self._loose + self._live + self._own
+        self._loose = self._live = self._own = 0
+        for fetch in self._fetches:
+            if fetch.token is not None:
+                self._session.emit(SnapshotDrop(fetch.token))
+        for waits in (self._queue, self._snapshot, self._fetches):
+            waits.clear()
+        self._brought.clear()

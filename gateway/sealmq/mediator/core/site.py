@@ -16,7 +16,7 @@ from .boots import BootSessions
 from .keyring import Keyring
 from .proof import Newest
 from .retained import Retained, RetainedBytes
-from .table import SubscriptionTable
+from .table import Copies, SubscriptionTable
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -64,7 +64,9 @@ class Site:
     retained: Retained = field(default_factory=Retained)
     retained_bytes: RetainedBytes = field(default_factory=lambda: RetainedBytes(1 << 62))
     table: SubscriptionTable[Delivery] = field(default_factory=SubscriptionTable)
-    # Bytes that wait in outboxes for a new epoch, of all sessions.
+    # Of the live link.
+    copies: Copies = field(default_factory=Copies)
+    # Bytes that wait in outboxes, of all sessions.
     held: int = 0
     by_policy: dict[Conn, Session] = field(default_factory=dict)
     # Sessions with effects: the shell executes and empties them after each event.

@@ -1,33 +1,622 @@
-"""Placeholder: `coreout` writes this file (faces.md)."""
+"""SUBSCRIBE and UNSUBSCRIBE (SPEC.md 4.2), and what becomes of a subscription while the policy, the
+store and the broker change their minds.
+
+Each filter's token is verified, the policy asked, what stays goes to the broker. A refused filter
+gets 0x80 at its place and a notice; the others go on. A kept session's filters are on its own link,
+and in the store before SUBACK says so; `$share` is on the own link too, everything else on the live
+one, whose retained messages are fetched after SUBACK.
+
+Several filters of a client may be one at the broker: a purpose stands in front of it, or it is
+written otherwise. The broker then has it once, at the highest QoS that any of those which are
+allowed was granted; each keeps its own QoS. One that the policy no longer allows is paused, and
+resumed with its QoS when it does again. The client is told of neither (it could do nothing about
+it); what a paused one still gets is judged as always, so that pausing never has to be in time.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from .effects import Yield
+from sealmq.broker.promises import check_group, check_publish
+from sealmq.families.engine import Decision
+from sealmq.families.shared import GROUP, inner
+from sealmq.mqtt import Subscribe as SubscribePacket
+from sealmq.mqtt import Unsubscribe as UnsubscribePacket
+from sealmq.store.records import KeptSub, KeptSubGone, StoreRecord
+from sealmq_spec.const import SUBSCRIBE, TOKEN, UNSUBSCRIBE
+from sealmq_spec.errors import Denied, SealError, TooLarge, Unavailable
+from sealmq_spec.topics import check_filter
+
+from . import refusals
+from .delivery import PUBLIC, Delivery, Reader
+from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
+from .limits import SUBSCRIPTIONS
+from .refusals import of, rule_of
+from .ruled import Ruled
 from .tasks import Task
+
+REFUSED = 0x80
+REFUSED_RULE = "mediator.resume.refused"
+LOWER_RULE = "mediator.resume.qos"
+NONE = -1
+"""The QoS of no subscription."""
+
+_TOKEN = TOKEN.decode().rstrip("/")
+# Filters in one packet: each costs a verification.
+_MOST = 512
+# Filters that are judged at one go, some 100 us each.
+_AT_ONCE = 16
+# Pauses and resumes of one session that may be under way.
+_ORDERS = 64
+
+
+@dataclass(slots=True)
+class Held:
+    """A filter as it stood after the token: the QoS granted, what the policy says now, and whether
+    the broker has ever taken it.
+    """
+
+    qos: int
+    allowed: bool
+    taken: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One filter at the broker, and those of the client's that are it.
+
+    `have`: at which QoS the broker has it, once it has done all that was sent; `turn` counts what
+    was sent, and `real` is what it has answered. `busy`: a pause or resume is under way. `refused`:
+    the broker did not take it back; not asked again until the policy changes.
+    """
+
+    filter: str
+    link: str
+    held: dict[str, Held] = field(default_factory=dict)
+    have: int = NONE
+    real: int = NONE
+    turn: int = 0
+    busy: bool = False
+    refused: bool = False
+
+    @property
+    def wanted(self) -> int:
+        """At which QoS the broker should have it."""
+        return max((held.qos for held in self.held.values() if held.allowed), default=NONE)
+
+    @property
+    def missed(self) -> int:
+        """The same of what was granted once: what is asked for just now is asked by its task."""
+        qos = (held.qos for held in self.held.values() if held.allowed and held.taken)
+        return max(qos, default=NONE)
+
+    @property
+    def rows(self) -> list[tuple[str, int, str]]:
+        """For the store: the filters that the broker has taken, and where they stand there, ""
+        while they do not.
+        """
+        at = "" if self.have == NONE else self.filter
+        return [(raw, held.qos, at) for raw, held in self.held.items() if held.taken]
+
+    def sent(self, qos: int) -> int:
+        """A SUBSCRIBE at this QoS, or an UNSUBSCRIBE (NONE), is on its way: its turn."""
+        self.have = qos
+        self.turn += 1
+        return self.turn
+
+    def answered(self, turn: int, qos: int | None) -> None:
+        """The broker has done what was sent at that turn: it has this now, or (None) what it had.
+
+        Answers come in the order of what was sent.
+        """
+        if qos is not None:
+            self.real = qos
+        if turn == self.turn:
+            self.have = self.real
+
+
+class _Asked(NamedTuple):
+    """One allowed filter of a SUBSCRIBE: where it stood, the filter, the QoS asked for; `held` at
+    its place, and what it was there `before`.
+    """
+
+    at: int
+    raw: str
+    qos: int
+    place: Place
+    held: Held
+    before: Held | None
 
 
 class Subscriptions:
-    """One session's. Made when it opens, after its Delivery."""
+    """Of one session; `delivery` is its outbox."""
 
-    def __init__(self, session: Any) -> None:
-        self._s = session
+    def __init__(self, session: Reader, delivery: Delivery) -> None:
+        self._session, self._delivery = session, delivery
+        self._site = session.site
+        self._policy = session.policy
+        self._kept = not session.clean
+        # By the broker's filter, and by the client's.
+        self._places: dict[str, Place] = {}
+        self._of: dict[str, Place] = {}
+        # What is stored, or will be when the commits under way are done.
+        self._rows: dict[str, KeptSub] = {}
+        self._orders = 0
+        self._waiting: dict[Place, None] = {}
+        self._closed = False
 
-    def subscribe(self, packet: Any) -> Task:
-        """SUBSCRIBE."""
-        yield Yield(0)
+    def __len__(self) -> int:
+        """Filters of the client."""
+        return len(self._of)
 
-    def unsubscribe(self, packet: Any) -> Task:
-        """UNSUBSCRIBE."""
-        yield Yield(0)
+    # --- SUBSCRIBE ---
 
-    def restore(self, rows: tuple[Any, ...]) -> Task | None:
-        """What the store has of a session that came back."""
-        return None
+    def subscribe(self, packet: SubscribePacket) -> Task:
+        """Handles one SUBSCRIBE. A packet may have many filters, each dear to judge: others have
+        their turn between.
+        """
+        session = self._session
+        if len(packet.filters) > _MOST:
+            session.close("too many filters in one SUBSCRIBE")
+            return
+        asked: list[_Asked] = []
+        for at, (text, qos) in enumerate(packet.filters):
+            if at and at % _AT_ONCE == 0:
+                yield Yield(0)
+            if self._closed:
+                return
+            try:
+                asked.append((yield from self._allowed(at, text, qos)))
+            except SealError as error:
+                self._refuse(refusals.SUBSCRIBE, error, text)
+        places = list(dict.fromkeys(one.place for one in asked))
+        turns = [(place, place.sent(place.wanted)) for place in places]
+        codes = yield from self._ask(places)
+        for place, turn in turns:
+            code = codes[place]
+            place.answered(turn, None if code == REFUSED else code)
+        yield from self._answered(packet, asked, codes)
 
-    def due(self, filters: Any) -> None:
-        """The policy may see these otherwise."""
+    def _ask(self, places: Sequence[Place]) -> Generator[Any, Any, dict[Place, int]]:
+        codes = dict.fromkeys(places, REFUSED)
+        for link in (OWN, LIVE):
+            some = [place for place in places if place.link == link]
+            if some:
+                filters = tuple((place.filter, place.have) for place in some)
+                # What is lost with its link is told there; here it was not taken.
+                with suppress(Exception):
+                    got = yield Subscribe(0, link, filters)
+                    codes.update(zip(some, got, strict=False))
+        return codes
+
+    # The policy, and the table, know of it from now on: the broker may send before it answers.
+    def _allowed(self, at: int, text: str, qos: int) -> Generator[Any, Any, _Asked]:
+        session, site = self._session, self._site
+        raw, ctr = session.link.token(SUBSCRIBE, qos, text, session.token_low)
+        try:
+            check_filter(raw)
+            self._check_room(raw)
+            if raw.startswith(PUBLIC):
+                site.takes.check_filter(raw)
+                check_publish(site.broker.retained, 0, retain=True, qos=0)
+                return self._hold(at, raw, qos, raw)
+            # ! is the families' own: what none of them claims stays refused.
+            if raw[0] == "@" or self._policy.parse("subscribe", raw)[:1] == "!":
+                raise Denied(f"filters that begin with {raw[0]} are reserved")
+            decision = yield from self._judged(raw, qos)
+            if not decision.allow:
+                raise Ruled(decision.reason, decision.rule)
+            filter = self._filter(decision)
+        except SealError as error:
+            raise of(error, ctr) from None
+        if decision.overridden:
+            name = session.client.name
+            site.counts.count_unenforced(name, raw, decision.rule, "subscribe")
+        self._policy.holds(decision, qos)
+        return self._hold(at, decision.raw, qos, filter)
+
+    def _judged(self, raw: str, qos: int) -> Generator[Any, Any, Decision]:
+        yield from ()
+        return self._policy.subscribe(raw, qos, self._site.now_ms)
+
+    def _check_room(self, raw: str) -> None:
+        if self._kept and len(self._rows) >= SUBSCRIPTIONS and raw not in self._rows:
+            raise TooLarge(f"{SUBSCRIPTIONS} subscriptions in one session; no more are kept")
+
+    # What a family made of the client's filter goes to the broker, so it is checked as if a client
+    # had sent it.
+    def _filter(self, decision: Decision) -> str:
+        check_filter(decision.topic)
+        self._site.takes.check_filter(decision.topic)
+        if decision.topic[0] in "!@":
+            raise Denied(f"filters that begin with {decision.topic[0]} are reserved")
+        return self._grouped(decision.topic)
+
+    # A group is one of readers at one label (and purpose, which a family puts into its name): a
+    # member that must not read would swallow its share.
+    def _grouped(self, filter: str) -> str:
+        if not filter.startswith(GROUP):
+            return filter
+        check_group(self._site.broker.shared)
+        inner(filter)  # Malformed
+        return f"{GROUP}{self._session.client.label}.{filter.removeprefix(GROUP)}"
+
+    def _hold(self, at: int, raw: str, qos: int, filter: str) -> _Asked:
+        place = self._places.get(filter)
+        before = place.held.get(raw) if place is not None else None
+        held = Held(qos, allowed=True)
+        place = self._put(raw, filter, held)
+        place.refused = False
+        self._enter(place, waits=True)
+        return _Asked(at, raw, qos, place, held, before)
+
+    def _answered(
+        self, packet: SubscribePacket, asked: Sequence[_Asked], got: dict[Place, int]
+    ) -> Task:
+        session = self._session
+        codes = [REFUSED] * len(packet.filters)
+        rows: list[tuple[str, int, str]] = []
+        fetched: dict[Place, None] = {}
+        touched: dict[Place, None] = {}
+        for one in asked:
+            code = got[one.place]
+            codes[one.at] = code if code == REFUSED else min(code, one.qos)
+            if code != REFUSED:
+                one.held.qos, one.held.taken = codes[one.at], True
+            # Else the client has subscribed again meanwhile.
+            place = self._of.get(one.raw)
+            if place is None or place.held[one.raw] is not one.held:
+                continue
+            touched[place] = None
+            if code != REFUSED:
+                self._policy.granted(one.raw, one.held.qos, self._site.now_ms)
+                if place is one.place and place.link == LIVE:
+                    fetched[place] = None
+            elif one.before is None or not one.before.taken:
+                self._drop(one.raw)
+                self._policy.unsubscribed(one.raw)
+                yield from self._store_left([one.raw])
+            else:
+                # It has what it had.
+                one.held.qos, one.held.taken = one.before.qos, True
+                self._policy.granted(one.raw, one.held.qos)
+        for place in touched:
+            self._enter(place)
+            rows += place.rows
+        if not (yield from self._store(rows)) or self._closed:
+            return
+        session.write(session.wire.suback(packet.packet_id, codes))
+        for place in fetched:
+            self._fetch(place)
+        for place in touched:
+            self._settle(place)
+
+    # --- UNSUBSCRIBE ---
+
+    def unsubscribe(self, packet: UnsubscribePacket) -> Task:
+        """Handles one UNSUBSCRIBE; it has no refusal in MQTT, so a refused filter gets its notice
+        and stays.
+        """
+        session = self._session
+        if len(packet.filters) > _MOST:
+            session.close("too many filters in one UNSUBSCRIBE")
+            return
+        onward: dict[str, dict[str, None]] = {OWN: {}, LIVE: {}}
+        left: list[str] = []
+        touched: dict[Place, None] = {}
+        for at, text in enumerate(packet.filters):
+            if at and at % _AT_ONCE == 0:
+                yield Yield(0)
+            if self._closed:
+                return
+            ctr = 0
+            try:
+                filter, ctr = session.link.token(UNSUBSCRIBE, 0, text, session.token_low)
+                check_filter(filter)
+                for raw in self._policy.same(filter):
+                    self._leave(raw, onward, touched)
+                    left.append(raw)
+            except SealError as error:
+                error.ctr = error.ctr or ctr
+                self._refuse(refusals.UNSUBSCRIBE, error, text)
+        turns = [(place, place.turn) for place in touched if not place.held]
+        self._delivery.left()
+        for link, filters in onward.items():
+            if filters:
+                with suppress(Exception):
+                    yield Unsubscribe(0, link, tuple(filters))
+        for place, turn in turns:
+            place.answered(turn, NONE)
+        if not (yield from self._store_left(left)) or self._closed:
+            return
+        session.write(session.wire.unsuback(packet.packet_id))
+        for place in touched:
+            self._settle(place)
+
+    # Nothing goes from the broker while the same filter is held with another encoding, say for
+    # another purpose. What was recorded counts, not what the policy would make of it now.
+    def _leave(
+        self, raw: str, onward: dict[str, dict[str, None]], touched: dict[Place, None]
+    ) -> None:
+        place = self._drop(raw)
+        self._policy.unsubscribed(raw)
+        if place is None:
+            self._leave_unknown(raw, onward)
+            return
+        touched[place] = None
+        if not place.held:
+            place.sent(NONE)
+            onward[place.link][place.filter] = None
+
+    # A kept session of before the store may have it at the broker.
+    def _leave_unknown(self, raw: str, onward: dict[str, dict[str, None]]) -> None:
+        plain = raw if raw.startswith(PUBLIC) else self._policy.parse("subscribe", raw)
+        self._site.takes.check_filter(plain or "")
+        at = self._grouped(plain) if plain else ""
+        if at and at not in self._places and self._link(at) == OWN:
+            onward[OWN][at] = None
+
+    def _refuse(self, what: int, error: SealError, text: str) -> None:
+        rule = rule_of("subscribe", error)
+        event = "packet-refused" if 0 < error.code < 5 else "subscribe-refused"
+        topic = _without_token(text) or None
+        self._session.refuse(what, error, rule, event=event, topic=topic)
+
+    # --- places ---
+
+    def _link(self, filter: str) -> str:
+        return OWN if self._kept or filter.startswith(GROUP) else LIVE
+
+    # The client holds it, under this filter at the broker.
+    def _put(self, raw: str, filter: str, held: Held) -> Place:
+        place = self._places.get(filter)
+        if place is None:
+            place = self._places[filter] = Place(filter, self._link(filter))
+        old = self._of.get(raw)
+        place.held[raw] = held
+        self._of[raw] = place
+        if old is not None and old is not place:
+            del old.held[raw]
+            self._enter(old)
+            self._settle(old)
+        return place
+
+    # The client has left it: where it was.
+    def _drop(self, raw: str) -> Place | None:
+        place = self._of.pop(raw, None)
+        if place is not None:
+            del place.held[raw]
+            self._enter(place)
+        return place
+
+    # What comes is matched by what is wanted, whatever the broker has. `waits`: for a snapshot, if
+    # it is not there yet.
+    def _enter(self, place: Place, waits: bool = False) -> None:
+        wanted = place.wanted
+        delivery, filter = self._delivery, place.filter
+        if place.link == OWN:
+            table = delivery.own_table
+            if wanted == NONE:
+                table.drop(place)
+            else:
+                table.enter(place, inner(filter), 0)
+            return
+        live = self._site.table
+        value = live.value(delivery, filter)
+        if wanted == NONE:
+            live.leave(delivery, filter)
+            delivery.fetch_no_more(filter)
+        else:
+            still = value > 3 if value >= 0 else waits and self._site.broker.retained
+            live.enter(delivery, filter, wanted, still)
+
+    def _fetch(self, place: Place) -> None:
+        value = self._site.table.value(self._delivery, place.filter)
+        if value >= 0 and self._site.broker.retained:
+            self._delivery.fetch(place.filter, value & 3, opens=value > 3)
+
+    # Forgets it when there is nothing left of it, here nor, in the end, at the broker.
+    def _tidy(self, place: Place) -> None:
+        over = not place.held and place.have == NONE and not place.busy
+        if over and self._places.get(place.filter) is place:
+            del self._places[place.filter]
+
+    # --- what the policy says ---
+
+    def restore(self, rows: Iterable[KeptSub]) -> Task:
+        """What the session that the broker has kept is subscribed to: judged anew, before the first
+        message that waited.
+        """
+        self._rows = {row.filter: row for row in rows}
+        for n, row in enumerate(list(self._rows.values())):
+            if n and n % _AT_ONCE == 0:
+                yield Yield(0)
+            if self._closed:
+                return
+            yield from self._restore(row)
+        for place in list(self._places.values()):
+            self._settle(place)
+
+    def _restore(self, row: KeptSub) -> Task:
+        held = Held(row.qos, allowed=False, taken=True)
+        if row.filter.startswith(PUBLIC):
+            held.allowed = True
+            place = self._put(row.filter, row.at or row.filter, held)
+        else:
+            decision = yield from self._judged(row.filter, row.qos)
+            self._policy.holds(decision, row.qos)
+            at = self._at(decision)
+            place = self._put(row.filter, row.at or at or decision.topic, held)
+            held.allowed = at is not None
+            if at is not None and at != place.filter:
+                place.have = place.real = max(place.have, row.qos)
+                place = self._put(row.filter, at, held)
+                self._enter(place)
+                return
+        if row.at:
+            place.have = place.real = max(place.have, row.qos)
+        self._enter(place)
+
+    def due(self, raws: Iterable[str]) -> None:
+        """What these rest on has changed, as they arrived: pauses and resumes."""
+        self._session.beside(self._judge_all(tuple(raws)))
+
+    def _judge_all(self, raws: Sequence[str]) -> Task:
+        for n, raw in enumerate(raws):
+            if n and n % _AT_ONCE == 0:
+                yield Yield(0)
+            self._judge(raw)
+
+    def _judge(self, raw: str) -> None:
+        place = self._of.get(raw)
+        decision = self._policy.again(raw, self._site.now_ms)
+        if place is None or decision is None:
+            return
+        at = self._at(decision)
+        held = place.held[raw]
+        held.allowed = at is not None
+        place.refused = False
+        if at is not None and at != place.filter:
+            # Rewritten otherwise than before, say into the group of another purpose.
+            place = self._put(raw, at, held)
+        # One that comes back waits for its snapshot again.
+        self._enter(place, waits=True)
+        if not held.allowed:
+            self._delivery.left()
+        self._settle(place)
+
+    def _at(self, decision: Decision) -> str | None:
+        if not decision.allow:
+            return None
+        try:
+            return self._filter(decision)
+        except SealError:
+            return None
+
+    # --- pauses and resumes ---
+
+    # Orders what the broker lacks, or has and should not. Policy and broker may both change while
+    # an order is under way: an answer only ends it, and then both are compared anew.
+    def _settle(self, place: Place) -> None:
+        self._tidy(place)
+        pauses = place.wanted == NONE and place.have != NONE
+        if self._closed or place.busy:
+            return
+        if not pauses and (place.missed <= place.have or place.refused):
+            return
+        if self._orders >= _ORDERS:
+            self._waiting[place] = None
+            return
+        self._orders += 1
+        place.busy = True
+        work = self._pause(place) if pauses else self._resume(place)
+        self._session.beside(work, lambda: self._settled(place))
+
+    def _settled(self, place: Place) -> None:
+        place.busy = False
+        self._orders -= 1
+        self._settle(place)
+        while self._waiting and self._orders < _ORDERS:
+            waiting = next(iter(self._waiting))
+            del self._waiting[waiting]
+            self._settle(waiting)
+
+    # On disk before the broker hears of it: else it could be lost for ever.
+    def _pause(self, place: Place) -> Task:
+        while any(self._stands(raw) for raw in place.held):
+            rows = [(raw, self._rows[raw].qos, "") for raw in place.held if raw in self._rows]
+            if not (yield from self._store(rows)):
+                return
+        if place.wanted != NONE or place.have == NONE:
+            # Granted meanwhile.
+            yield from self._store(place.rows)
+            return
+        turn = place.sent(NONE)
+        with suppress(Exception):
+            yield Unsubscribe(0, place.link, (place.filter,))
+        place.answered(turn, NONE)
+
+    def _stands(self, raw: str) -> bool:
+        row = self._rows.get(raw)
+        return row is not None and row.at != ""
+
+    def _resume(self, place: Place) -> Task:
+        wanted = place.wanted
+        turn = place.sent(wanted)
+        code = (yield from self._ask([place]))[place]
+        place.answered(turn, None if code == REFUSED else code)
+        if self._closed:
+            return
+        if code == REFUSED:
+            place.refused = True
+            words = "the broker refuses a subscription that it had before"
+            self._tell(place, REFUSED_RULE, words)
+            return
+        if code < wanted:
+            self._lower(place, code)
+        self._enter(place)
+        if place.link == LIVE and place.wanted != NONE:
+            self._fetch(place)
+        # What the broker has is what the store says, so that a returning client finds it.
+        yield from self._store(place.rows)
+
+    def _lower(self, place: Place, code: int) -> None:
+        for raw, held in place.held.items():
+            if held.qos > code:
+                held.qos = code
+                self._policy.granted(raw, code)
+        self._tell(place, LOWER_RULE, f"the broker resumes a subscription with QoS {code} only")
+
+    def _tell(self, place: Place, rule: str, words: str) -> None:
+        for raw in place.held:
+            self._session.refuse(refusals.SUBSCRIBE, Unavailable(words), rule, topic=raw)
+
+    # --- the store, for a kept session: on disk before the client hears of it ---
+
+    # Whether it is stored; else the session has ended.
+    def _store(self, subs: Iterable[tuple[str, int, str]]) -> Generator[Any, Any, bool]:
+        if not self._kept:
+            return True
+        key = self._session.client.number, self._session.client_id
+        rows = [KeptSub(*key, raw, qos, at) for raw, qos, at in subs]
+        new = [row for row in rows if self._rows.get(row.filter) != row]
+        self._rows.update((row.filter, row) for row in new)
+        return (yield from self._commit(new))
+
+    def _store_left(self, raws: Iterable[str]) -> Generator[Any, Any, bool]:
+        rows = [self._rows.pop(raw) for raw in raws if raw in self._rows]
+        gone = [KeptSubGone(row.client, row.client_id, row.filter) for row in rows]
+        return (yield from self._commit(gone))
+
+    def _commit(self, records: Sequence[StoreRecord]) -> Generator[Any, Any, bool]:
+        if not records:
+            return True
+        session = self._session
+        try:
+            yield Commit(0, tuple(records))
+        except Exception as error:
+            # The client was told nothing: it subscribes again when it is back.
+            if not self._closed:
+                name = session.client.name
+                session.audit("store-unavailable", client=name, reason=str(error)[:500])
+                session.stop("its subscriptions cannot be stored")
+            return False
+        return True
 
     def close(self) -> None:
-        """The session has closed."""
+        """The session is over: nobody holds its filters on the live link for it any more."""
+        if self._closed:
+            return
+        self._closed = True
+        live = tuple(place.filter for place in self._places.values() if place.link == LIVE)
+        if live:
+            self._session.emit(Unsubscribe(0, LIVE, live))
+
+
+# What the audit log shows: the token is of no use to its readers.
+def _without_token(text: str) -> str:
+    parts = text.split("/", 2)
+    return parts[2] if parts[0] == _TOKEN and len(parts) == 3 and parts[2] else text

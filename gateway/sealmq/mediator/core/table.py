@@ -1,7 +1,7 @@
-"""The subscription table: which readers a topic has, each once, with the highest QoS of its filters.
+"""The subscription table: a topic's readers, each once, with the highest QoS of its filters.
 
-A trie of filters by level (MQTT 3.1.1, 4.7; SPEC.md 4.3: wildcards do not reach reserved topics from
-the first level), and the answers for topics that were asked about. An answer goes when a filter
+A trie of filters by level (MQTT 3.1.1, 4.7; SPEC.md 4.3: wildcards do not reach reserved topics
+from the first level), and the answers for topics that were asked about. An answer goes when a filter
 that matches its topic changes, and for no other reason but room. No subscription is looked at that
 neither changes nor matches.
 """
@@ -18,6 +18,8 @@ WAITS = 4
 """Beside the QoS: all of this reader's filters that match still wait for their snapshot."""
 
 TOPICS = 16_384
+# Copies of a message lie close together: as many as a broker has under way.
+_COPIES = 4096
 # With more changes of filters with wildcards since an answer than these it is made anew: a look at
 # each costs more.
 _LOOKED_AT = 4
@@ -63,6 +65,10 @@ class SubscriptionTable(Generic[R]):
     def filters(self, reader: R) -> Sequence[str]:
         """What a reader has."""
         return tuple(self._of.get(reader, ()))
+
+    def value(self, reader: R, filter: str) -> int:
+        """What was entered for it; -1: nothing."""
+        return self._of.get(reader, {}).get(filter, -1)
 
     def enter(self, reader: R, filter: str, qos: int, waits: bool = False) -> None:
         """The reader has this filter, with this QoS from now on. `waits`: for its snapshot."""
@@ -171,3 +177,21 @@ class SubscriptionTable(Generic[R]):
             self._changed.append(filter)
         else:
             self._answers.pop(filter, None)
+
+
+class Copies:
+    """The newest messages of the live link, so that each goes on once."""
+
+    def __init__(self, most: int = _COPIES) -> None:
+        self._most = most
+        self._seen: dict[tuple[str, bytes], None] = {}
+
+    def again(self, key: tuple[str, bytes]) -> bool:
+        """Whether it came before; from now on it has."""
+        seen = self._seen
+        if key in seen:
+            return True
+        seen[key] = None
+        if len(seen) > self._most:
+            del seen[next(iter(seen))]
+        return False
