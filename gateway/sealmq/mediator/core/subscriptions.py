@@ -31,7 +31,7 @@ from sealmq_spec.errors import Denied, SealError, TooLarge, Unavailable
 from sealmq_spec.topics import check_filter
 
 from . import refusals
-from .delivery import PUBLIC, Delivery, Reader
+from .delivery import PUBLIC, Reader
 from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
 from .limits import SUBSCRIPTIONS
 from .refusals import of, rule_of
@@ -132,10 +132,10 @@ class _Asked(NamedTuple):
 
 
 class Subscriptions:
-    """Of one session; `delivery` is its outbox."""
+    """Of one session; made after its outbox."""
 
-    def __init__(self, session: Reader, delivery: Delivery) -> None:
-        self._session, self._delivery = session, delivery
+    def __init__(self, session: Reader) -> None:
+        self._session, self._delivery = session, session.delivery
         self._site = session.site
         self._policy = session.policy
         self._kept = not session.clean

@@ -1,9 +1,9 @@
 """The subscription table: a topic's readers, each once, with the highest QoS of its filters.
 
 A trie of filters by level (MQTT 3.1.1, 4.7; SPEC.md 4.3: wildcards do not reach reserved topics
-from the first level), and the answers for topics that were asked about. An answer goes when a filter
-that matches its topic changes, and for no other reason but room. No subscription is looked at that
-neither changes nor matches.
+from the first level), and the answers for topics that were asked about. An answer goes when a
+filter that matches its topic changes, and for no other reason but room. No subscription is looked
+at that neither changes nor matches.
 """
 
 from __future__ import annotations
