@@ -56,15 +56,14 @@ class ControlLink(HeldLink):
         """What `retained` gives has changed."""
         self._stale.set()
 
-    async def there(self) -> bool:
-        """Whether the broker answers here, now: another link may hear sooner that it was lost."""
+    async def life(self) -> int:
+        """Which life of the broker this is: it answers here, now. Another link may hear sooner that
+        it was lost. Raises BrokerAway.
+        """
         if self._link is None:
-            return False
-        try:
-            await self._link.answers()
-        except BrokerAway:
-            return False
-        return True
+            raise BrokerAway(self.away or "the broker is away")
+        await self._link.answers()
+        return self.losses
 
     async def _hold(self) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -47,6 +47,10 @@ class HouseConnection:
         # Why nobody can connect; None while `up`.
         self.away: str | None = "the broker has not answered yet"
 
+    async def life(self) -> int:
+        """Which life of the broker this is."""
+        return self.losses
+
     @property
     def connected(self) -> bool:
         """Whether the broker is there, though it may not have back what it lost."""

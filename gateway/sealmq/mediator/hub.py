@@ -123,7 +123,7 @@ class Hub:
         self.broker_takes = BrokerTakes()
         self._tried = False
         self.messages = MessageConnection(
-            broker, f"{name}/messages", lambda: self.broker_takes, lambda: self.house.losses
+            broker, f"{name}/messages", lambda: self.broker_takes, self.house.life
         )
         self.aside = Aside(None if journal is None else journal.with_name("aside"))
         self.sessions = Sessions(self)

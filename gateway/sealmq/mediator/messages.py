@@ -10,7 +10,7 @@ and is not tried again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
@@ -29,17 +29,20 @@ class _Ended(Exception):
 
 
 class MessageConnection:
-    """`takes` gives what the broker takes; `losses`, how often it was lost altogether."""
+    """`takes` gives what the broker takes. `life` gives which of its lives this is, once it has
+    answered elsewhere, or raises BrokerAway: what was meant for one life is not published in
+    another, where other messages have to come first.
+    """
 
     def __init__(
         self,
         address: BrokerAddress,
         client_id: str,
         takes: Callable[[], BrokerTakes],
-        losses: Callable[[], int],
+        life: Callable[[], Awaitable[int]],
     ) -> None:
         self._address, self._client_id = address, client_id
-        self._takes, self._losses = takes, losses
+        self._takes, self._life = takes, life
         self._wire: _Wire | None = None
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
@@ -60,13 +63,16 @@ class MessageConnection:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+        life = None
         try:
             async with self._slots:
                 await self._calm.wait()
                 try:
-                    await (await self._common()).publish(topic, payload, qos, retain)
+                    wire = await self._common()
+                    life = wire.life
+                    await wire.publish(topic, payload, qos, retain)
                 except _Ended:
-                    await self._suspected(topic, payload, qos, retain)
+                    await self._suspected(life, topic, payload, qos, retain)
         finally:
             self._users -= 1
             if not self._users:
@@ -82,28 +88,47 @@ class MessageConnection:
     async def _common(self) -> _Wire:
         async with self._opening:
             if self._wire is None or not self._wire.up:
-                self._wire = await _Wire.open(self._address, self._client_id)
+                self._wire = await self._open(self._client_id)
             return self._wire
 
-    async def _suspected(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+    # The broker's life is asked for when the connection is there: so it is this one's.
+    async def _open(self, client_id: str, life: int | None = None) -> _Wire:
+        wire = await _Wire.open(self._address, client_id)
+        try:
+            wire.life = await self._life()
+            if life is not None and wire.life != life:
+                raise BrokerAway("the broker was lost meanwhile")
+            await wire.ping()
+        except _Ended as error:
+            wire.close()
+            raise BrokerAway(str(error)) from None
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def _suspected(
+        self, life: int | None, topic: bytes, payload: bytes, qos: int, retain: bool
+    ) -> None:
         self._suspects += 1
         self._calm.clear()
         try:
             async with self._alone:
-                await self._try_alone(topic, payload, qos, retain)
+                await self._try_alone(life, topic, payload, qos, retain)
         finally:
             self._suspects -= 1
             if not self._suspects:
                 self._calm.set()
 
-    async def _try_alone(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        losses, reason = self._losses(), ""
+    async def _try_alone(
+        self, life: int | None, topic: bytes, payload: bytes, qos: int, retain: bool
+    ) -> None:
+        reason = ""
         # Another identifier: the common connection, opened again meanwhile, must not end this one.
         name = self._client_id + "/alone"
         for _ in range(_TRIES):
-            wire = await _Wire.open(self._address, name)
+            wire = await self._open(name, life)
             try:
-                await self._answers(wire)
                 await wire.publish(topic, payload, qos, retain)
                 return
             except _Ended as error:
@@ -111,20 +136,8 @@ class MessageConnection:
             finally:
                 wire.close()
         # It must let us in and answer after that, too; else it was the broker that went away.
-        wire = await _Wire.open(self._address, name)
-        try:
-            await self._answers(wire)
-        finally:
-            wire.close()
-        if self._losses() != losses:
-            raise BrokerAway("the broker was lost meanwhile")
+        (await self._open(name, life)).close()
         raise NotTaken(f"{reason}, {_TRIES} times in a row, and took others meanwhile")
-
-    async def _answers(self, wire: _Wire) -> None:
-        try:
-            await wire.ping()
-        except _Ended as error:
-            raise BrokerAway(str(error)) from None
 
 
 class _Wire:
@@ -134,6 +147,7 @@ class _Wire:
         self._link = BrokerLink(self._packet, self._lost)
         self._ids = PacketIds()
         self._acks: dict[int, asyncio.Future[None]] = {}
+        self.life = 0
 
     @classmethod
     async def open(cls, address: BrokerAddress, client_id: str) -> _Wire:

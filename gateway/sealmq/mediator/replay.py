@@ -17,7 +17,7 @@ from sealmq_spec.errors import SealError
 
 from .core.wrap import look_m3, open_m3, rewrap
 from .journal_file import Entry, Segment
-from .messages import NotTaken
+from .links.publish import NotTaken
 from .upstream import BrokerAway
 
 if TYPE_CHECKING:

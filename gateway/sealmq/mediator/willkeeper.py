@@ -16,7 +16,7 @@ from sealmq.store import StoreError, WillRecord
 from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
-from .messages import NotTaken
+from .links.publish import NotTaken
 from .upstream import BrokerAway
 from .wills import Fired, judge, seal
 

@@ -7,7 +7,7 @@ from .broker import BrokerAddress, BrokerAway, BrokerLink
 from .live import LiveLink
 from .own import OwnLink
 from .publish import NotTaken, PublishLink
-from .snapshots import Snapshots, TooMuchRetained
+from .snapshots import Snapshot, SnapshotCut, Snapshots
 
 __all__ = [
     "BrokerAddress",
@@ -17,6 +17,7 @@ __all__ = [
     "NotTaken",
     "OwnLink",
     "PublishLink",
+    "Snapshot",
+    "SnapshotCut",
     "Snapshots",
-    "TooMuchRetained",
 ]

@@ -30,7 +30,8 @@ class BrokerAddress:
     that it writes all it holds to, whose change tells that it has; None where nobody can see it:
     then it is believed to save every `autosave_s` seconds. `unix`: its socket, instead of host and
     port. `ca`, `cert`, `key`: files for mutual TLS; none: no TLS. `retained`, `qos`: whether it
-    retains messages, and the highest QoS that it knows.
+    retains messages, and the highest QoS that it knows. `inflight`: how many messages of QoS 2 one
+    connection may have under way; of more, brokers acknowledge and lose some.
     """
 
     host: str
@@ -47,6 +48,7 @@ class BrokerAddress:
     key: Path | None = None
     retained: bool = True
     qos: int = 2
+    inflight: int = 20
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
@@ -66,6 +68,7 @@ class BrokerAddress:
             autosave_s=float(told.get("autosave_s", 60.0)),
             retained=bool(told.get("retained", True)),
             qos=int(told.get("qos", 2)),
+            inflight=int(told.get("inflight", 20)),
             **paths,
         )
 

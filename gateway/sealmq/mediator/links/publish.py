@@ -19,8 +19,8 @@ from .holding import FIRST_S, MOST_S, HeldLink
 
 log = logging.getLogger("sealmq.mediator")
 
-# Brokers have a limit of their own on QoS 2 that is under way: 20 is Mosquitto's.
-TWOS = 16
+# The most of QoS 2 that is under way: brokers walk over all of it for each.
+TWOS = 500
 PACKET_IDS = 65_535
 # Bytes that are under way or wait here, above which nobody should publish, and below which again.
 MOST_BYTES = 32 * 1024 * 1024
@@ -56,8 +56,7 @@ Alone = Callable[[Item], Awaitable[None]]
 class PublishLink(HeldLink):
     """`accepted` and `not_taken` tell of each message of QoS above 0 once; of QoS 0, only
     `not_taken` may. `pressure` hears whether nobody should publish for now; what comes all the
-    same waits here. `there` is asked after a fall: whether the broker has answered on the control
-    link since, and was not lost.
+    same waits here.
     """
 
     def __init__(
@@ -65,14 +64,13 @@ class PublishLink(HeldLink):
         address: BrokerAddress,
         client_id: str,
         alone: Alone,
-        there: Callable[[], Awaitable[bool]],
         accepted: Callable[[object], None],
         not_taken: Callable[[object, str], None],
         pressure: Callable[[bool], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(address, client_id, changed)
-        self._alone, self._there = alone, there
+        self._alone = alone
         self._accepted, self._not_taken, self._pressure = accepted, not_taken, pressure
         self._link: BrokerLink | None = None
         self._send: Callable[[bytes], None] | None = None
@@ -81,6 +79,8 @@ class PublishLink(HeldLink):
         # By packet id, in the order in which they were sent.
         self._underway: dict[int, Item] = {}
         self._twos = 0
+        # Fewer than it could be: what the broker counts may lag.
+        self._most_twos = max(1, min(TWOS, address.inflight * 4 // 5))
         # Sent at QoS 0 since the broker last answered something that was sent later.
         self._zeros: deque[Item] = deque()
         self._zeros_gone = 0
@@ -113,7 +113,7 @@ class PublishLink(HeldLink):
             self._unasked += len(payload) + EACH
             if self._unasked > ASK_BYTES:
                 self._ask()
-        elif (qos == 2 and self._twos >= TWOS) or len(self._underway) >= PACKET_IDS:
+        elif (qos == 2 and self._twos >= self._most_twos) or len(self._underway) >= PACKET_IDS:
             self._wait(Item(sent, topic, payload, qos, retain, client))
         else:
             underway = self._underway
@@ -158,7 +158,7 @@ class PublishLink(HeldLink):
             item = waiting[0]
             if item.qos and len(self._underway) >= PACKET_IDS:
                 return
-            if item.qos == 2 and self._twos >= TWOS:
+            if item.qos == 2 and self._twos >= self._most_twos:
                 return
             waiting.popleft()
             left = self._held_back.pop(item.client) - 1
@@ -279,16 +279,14 @@ class PublishLink(HeldLink):
                 len(self._suspects),
             )
         while self._suspects:
-            if not await self._there():
-                # It was lost altogether, and `drop` follows; or it comes back.
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, MOST_S)
-                continue
             before = len(self._suspects)
             await self._try_some()
-            if len(self._suspects) == before:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, MOST_S)
+            if len(self._suspects) < before:
+                pause = FIRST_S
+                continue
+            # It was lost altogether, and `drop` follows; or it comes back.
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MOST_S)
 
     async def _try_some(self) -> None:
         suspects = self._suspects

@@ -1,14 +1,14 @@
-"""Retained messages of a filter, over scratch links.
+"""Retained messages of a filter, over scratch links, as fast as they are taken.
 
-MQTT 3.1.1 does not say where the retained messages end. Here a retained message of our own does,
-the sentinel, whose filter is subscribed to after the other one; and after it a PINGRESP before
-which nothing came, since a broker may hold messages back until others are acknowledged.
+MQTT 3.1.1 does not say where they end. A retained message of our own does, the sentinel: filter and
+sentinel are asked for in one SUBSCRIBE, in this order and at the highest QoS, so that a broker that
+drops what it has no room for drops the sentinel with it. Then the snapshot is cut, and says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections import deque
 from collections.abc import Callable
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
@@ -17,20 +17,21 @@ from ..core.limits import LINGER_S, OPENING_S
 from .asking import Asking
 from .broker import BrokerAddress, BrokerAway, BrokerLink
 
-log = logging.getLogger("sealmq.mediator")
-
-# Filters that are asked for at a time.
-AT_ONCE = 4
-# What one filter may bring.
-MESSAGES, BYTES = 100_000, 256 * 1024 * 1024
-# For a broker that never sends the sentinel: so long nothing may have come.
+# Snapshots that have a link, and how long one keeps it whose messages nobody takes.
+PLACES = 16
+STALL_S = 10.0
+# What is handed out at a time, and what waits on a link before it reads no more.
+CHUNK = 64
+WAITING, WAITING_BYTES = 256, 1024 * 1024
+# Of one filter in all.
+MESSAGES, BYTES = 1_000_000, 1 << 30
+# A broker that answers pings and sends nothing for twice as long has nothing more to send.
 QUIET_S = 2.0
-_PING_S = 0.05
 _REFUSED = 0x80
 
 
-class TooMuchRetained(Exception):
-    """More than a snapshot may hold."""
+class SnapshotCut(Exception):
+    """What came before is not all that is retained for this filter."""
 
 
 class _Ended(Exception):
@@ -38,29 +39,22 @@ class _Ended(Exception):
 
 
 class Snapshots:
-    """`sentinel`: the topic of a message that stands retained on the broker at its highest QoS."""
+    """`sentinel`: the topic of a message that stands retained on the broker at its highest QoS.
+
+    One client has one place at a time; clients get places in turn.
+    """
 
     def __init__(self, address: BrokerAddress, client_id: str, sentinel: str) -> None:
-        self._address, self._client_id, self._sentinel = address, client_id, sentinel
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self.address, self.sentinel = address, sentinel
+        self._client_id = client_id
+        self._places = asyncio.Semaphore(PLACES)
+        self._turns: dict[int, tuple[asyncio.Lock, int]] = {}
         self._idle: list[_Scratch] = []
         self._opened = 0
 
-    async def fetch(self, filt: str, messages: int = MESSAGES, size: int = BYTES) -> list[Publish]:
-        """All that is retained for it, each with the QoS it was published with. Raises BrokerAway,
-        TooMuchRetained. A filter that the broker refuses has none.
-        """
-        if not self._address.retained:
-            return []
-        async with self._slots:
-            try:
-                return await self._fetch(filt, messages, size)
-            except _Ended:
-                pass
-            try:
-                return await self._fetch(filt, messages, size)
-            except _Ended as error:
-                raise BrokerAway(f"the broker ended two snapshots in a row: {error}") from None
+    def of(self, client: int, filt: str) -> Snapshot:
+        """A snapshot for this client. Nothing happens before its first `more`."""
+        return Snapshot(self, client, filt)
 
     def close(self) -> None:
         """Ends the links that nobody uses just now."""
@@ -68,16 +62,43 @@ class Snapshots:
             scratch.close()
         self._idle.clear()
 
-    async def _fetch(self, filt: str, messages: int, size: int) -> list[Publish]:
-        scratch = await self._scratch()
+    # --- for Snapshot ---
+
+    async def place(self, client: int) -> _Scratch:
+        """A link, when it is this client's turn. Raises BrokerAway, _Ended."""
+        lock, users = self._turns.get(client, (asyncio.Lock(), 0))
+        self._turns[client] = lock, users + 1
         try:
-            found = await scratch.fetch(filt, messages, size)
+            await lock.acquire()
+            try:
+                await self._places.acquire()
+                try:
+                    return await self._scratch()
+                except BaseException:
+                    self._places.release()
+                    raise
+            except BaseException:
+                lock.release()
+                raise
         except BaseException:
-            scratch.close()
+            self._leave(client)
             raise
-        self._idle.append(scratch)
-        scratch.idle(self._forget)
-        return found
+
+    def free(self, client: int, scratch: _Scratch, clean: bool) -> None:
+        """The place is free. `clean`: the link can be used again."""
+        if clean and scratch.up:
+            scratch.idle(self._forget)
+            self._idle.append(scratch)
+        else:
+            scratch.close()
+        self._places.release()
+        self._turns[client][0].release()
+        self._leave(client)
+
+    def _leave(self, client: int) -> None:
+        lock, users = self._turns.pop(client)
+        if users > 1:
+            self._turns[client] = lock, users - 1
 
     async def _scratch(self) -> _Scratch:
         while self._idle:
@@ -86,8 +107,8 @@ class Snapshots:
             if scratch.up:
                 return scratch
         self._opened += 1
-        scratch = _Scratch(self._address, self._sentinel)
-        await scratch.open(f"{self._client_id}/{self._opened}")
+        scratch = _Scratch()
+        await scratch.open(self.address, f"{self._client_id}/{self._opened}")
         return scratch
 
     def _forget(self, scratch: _Scratch) -> None:
@@ -96,85 +117,170 @@ class Snapshots:
         scratch.close()
 
 
-class _Scratch:
-    """One link, one filter at a time."""
+class Snapshot:
+    """One filter's retained messages. A link that falls is opened again once, and what has been
+    handed out already is not handed out again.
+    """
 
-    def __init__(self, address: BrokerAddress, sentinel: str) -> None:
-        self._address, self._sentinel = address, sentinel
+    def __init__(self, snapshots: Snapshots, client: int, filt: str) -> None:
+        self._snapshots, self._client, self._filter = snapshots, client, filt
+        self._scratch: _Scratch | None = None
+        self._seen: set[str] = set()
+        self._bytes = 0
+        self._falls = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = False
+
+    async def more(self) -> tuple[list[Publish], bool]:
+        """At most CHUNK messages, each with the QoS it was published with, and whether there may be
+        more. Raises BrokerAway; SnapshotCut, when the broker has not sent all; then it is over.
+        """
+        if self._over or not self._snapshots.address.retained:
+            return [], False
+        self._stop_timer()
+        try:
+            some, more = await self._next()
+            for packet in some:
+                self._seen.add(packet.topic)
+                self._bytes += len(packet.payload)
+            if len(self._seen) > MESSAGES or self._bytes > BYTES:
+                raise SnapshotCut(
+                    f"more is retained for this filter than {MESSAGES} messages or {BYTES} bytes"
+                )
+        except BaseException:
+            self.close()
+            raise
+        if more:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(STALL_S, self._detach, False)
+        else:
+            self._over = True
+            self._detach(True)
+        return some, more
+
+    def close(self) -> None:
+        """The rest is not wanted."""
+        self._over = True
+        self._detach(False)
+
+    async def _next(self) -> tuple[list[Publish], bool]:
+        while True:
+            try:
+                if self._scratch is None:
+                    scratch = await self._snapshots.place(self._client)
+                    if self._over:
+                        self._snapshots.free(self._client, scratch, True)
+                        return [], False
+                    self._scratch = scratch
+                    snapshots = self._snapshots
+                    qos = snapshots.address.qos
+                    if not await scratch.begin(self._filter, snapshots.sentinel, qos, self._seen):
+                        return [], False
+                return await self._scratch.chunk()
+            except _Ended as error:
+                self._detach(False)
+                self._falls += 1
+                if self._over or self._falls > 1:
+                    raise BrokerAway(f"the broker ended a snapshot twice: {error}") from None
+
+    # Its place goes to others; if more is wanted later, it begins anew with what was not taken.
+    def _detach(self, clean: bool) -> None:
+        self._stop_timer()
+        if self._scratch is not None:
+            scratch, self._scratch = self._scratch, None
+            self._snapshots.free(self._client, scratch, clean)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Scratch:
+    """One link, which asks for one filter at a time."""
+
+    def __init__(self) -> None:
         self._link = BrokerLink(self._came, self._lost)
         self._asking = Asking(self._link.send)
         self._twos = QoS2Receiver()
         self._timer: asyncio.TimerHandle | None = None
-        self._found: dict[str, Publish] = {}
-        self._size = 0
-        self._most = (0, 0)
+        self._asked: tuple[str, str] = ("", "")
+        self._seen: set[str] = set()
+        # Copies of the sentinel that are still to come.
         self._sentinels = 0
-        # Whether something came since the last ping.
-        self._some = False
-        self._fault: Exception | None = None
+        self._waiting: deque[Publish] = deque()
+        self._bytes = 0
+        self._arrivals = 0
+        self._news = asyncio.Event()
+        self._reason = ""
 
     @property
     def up(self) -> bool:
         return self._link.up
 
-    async def open(self, client_id: str) -> None:
-        await self._link.open(self._address, client_id)
+    async def open(self, address: BrokerAddress, client_id: str) -> None:
+        await self._link.open(address, client_id)
+
+    async def begin(self, filt: str, sentinel: str, qos: int, seen: set[str]) -> bool:
+        """Whether the broker takes this filter. Raises _Ended, SnapshotCut."""
+        self._asked, self._seen = (filt, sentinel), seen
+        # A copy comes for each filter that the sentinel matches.
+        self._sentinels = 1 + _matches(filt, sentinel)
+        self._waiting.clear()
+        self._bytes = 0
+        try:
+            async with asyncio.timeout(OPENING_S):
+                codes = await self._asking.subscribe([(filt, qos), (sentinel, qos)])
+        except TimeoutError:
+            raise _Ended("the broker does not answer") from None
+        except BrokerAway as error:
+            raise _Ended(str(error)) from None
+        if codes[0] != _REFUSED and codes[1] != qos:
+            raise SnapshotCut("the broker does not grant the end mark of what is retained")
+        return codes[0] != _REFUSED
+
+    async def chunk(self) -> tuple[list[Publish], bool]:
+        """At least one message, but at the end. Raises _Ended, SnapshotCut."""
+        quiet = 0
+        while not self._waiting and self._sentinels > 0:
+            if not self.up:
+                raise _Ended(self._reason)
+            arrivals = self._arrivals
+            self._news.clear()
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._news.wait()
+                quiet = 0
+                continue
+            except TimeoutError:
+                pass
+            try:
+                await self._link.answers()
+            except BrokerAway as error:
+                raise _Ended(str(error)) from None
+            quiet = quiet + 1 if self._arrivals == arrivals else 0
+            if quiet > 1:
+                raise SnapshotCut("the broker did not send all that is retained for this filter")
+        some = [self._waiting.popleft() for _ in range(min(CHUNK, len(self._waiting)))]
+        self._bytes -= sum(len(packet.payload) for packet in some)
+        if not self._full():
+            self._link.pause(False)
+        return some, bool(self._waiting) or self._sentinels > 0
+
+    def idle(self, over: Callable[[_Scratch], None]) -> None:
+        """Calls `over` when nobody has needed it for a short while."""
+        self._asking.unsubscribe(self._asked)
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, over, self)
 
     def busy(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-    def idle(self, over: Callable[[_Scratch], None]) -> None:
-        """Calls `over` when nobody has needed it for a short while."""
-        self._timer = asyncio.get_running_loop().call_later(LINGER_S, over, self)
+            self._timer = None
 
     def close(self) -> None:
         self.busy()
         self._link.close()
-        self._asking.lost("the scratch link was closed")
-
-    async def fetch(self, filt: str, messages: int, size: int) -> list[Publish]:
-        """Raises _Ended, TooMuchRetained."""
-        self._found, self._size, self._most = {}, 0, (messages, size)
-        self._sentinels, self._fault = 0, None
-        qos = self._address.qos
-        try:
-            async with asyncio.timeout(OPENING_S):
-                [code] = await self._asking.subscribe([(filt, qos)])
-            if code == _REFUSED:
-                return []
-            sentinels = 1 + _matches(filt, self._sentinel)
-            asked = self._asking.subscribe([(self._sentinel, qos)])
-            await self._until_end(sentinels)
-            async with asyncio.timeout(OPENING_S):
-                await asked
-                await self._asking.unsubscribe([filt, self._sentinel])
-        except TimeoutError:
-            raise _Ended("the broker does not answer") from None
-        except BrokerAway as error:
-            if self._fault is not None:
-                raise self._fault from None
-            raise _Ended(str(error)) from None
-        found, self._found = self._found, {}
-        return list(found.values())
-
-    async def _until_end(self, sentinels: int) -> None:
-        loop = asyncio.get_running_loop()
-        quiet = loop.time()
-        while True:
-            self._some = False
-            await self._link.answers()
-            if self._some or len(self._twos):
-                quiet = loop.time()
-                continue
-            if self._sentinels >= sentinels:
-                return
-            if loop.time() - quiet > QUIET_S:
-                log.warning(
-                    "the broker did not send the end of what is retained: some of it may be missing"
-                )
-                return
-            await asyncio.sleep(_PING_S)
+        self._lost("the scratch link was closed")
 
     def _came(self, packet: Packet) -> None:
         if isinstance(packet, Publish):
@@ -187,7 +293,6 @@ class _Scratch:
             if packet.qos:
                 self._link.send(build.puback(packet.packet_id))
         elif isinstance(packet, Pubrel):
-            self._some = True
             self._twos.release(packet.packet_id)
             self._link.send(build.pubcomp(packet.packet_id))
         else:
@@ -195,25 +300,25 @@ class _Scratch:
 
     def _take(self, packet: Publish) -> None:
         # What is published meanwhile comes over the live link.
-        if not packet.retain or self._fault is not None:
+        if not packet.retain:
             return
-        self._some = True
-        if packet.topic == self._sentinel:
-            self._sentinels += 1
-            return
-        before = self._found.get(packet.topic)
-        self._size += len(packet.payload) - (len(before.payload) if before is not None else 0)
-        self._found[packet.topic] = packet
-        messages, size = self._most
-        if len(self._found) > messages or self._size > size:
-            self._found.clear()
-            self._fault = TooMuchRetained(
-                f"more is retained for this filter than {messages} messages or {size} bytes"
-            )
-            self._link.give_up("too much is retained")
+        self._arrivals += 1
+        self._news.set()
+        if packet.topic == self._asked[1]:
+            self._sentinels -= 1
+        elif packet.topic not in self._seen:
+            self._waiting.append(packet)
+            self._bytes += len(packet.payload)
+            if self._full():
+                self._link.pause(True)
+
+    def _full(self) -> bool:
+        return len(self._waiting) >= WAITING or self._bytes >= WAITING_BYTES
 
     def _lost(self, reason: str) -> None:
+        self._reason = reason
         self._asking.lost(reason)
+        self._news.set()
 
 
 def _matches(filt: str, topic: str) -> bool:
