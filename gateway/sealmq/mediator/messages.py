@@ -66,7 +66,6 @@ class MessageConnection:
         life = None
         try:
             async with self._slots:
-                await self._calm.wait()
                 try:
                     wire = await self._common()
                     life = wire.life
@@ -86,14 +85,18 @@ class MessageConnection:
             self._wire = None
 
     async def _common(self) -> _Wire:
-        async with self._opening:
-            if self._wire is None or not self._wire.up:
-                self._wire = await self._open(self._client_id)
-            return self._wire
+        while True:
+            await self._calm.wait()
+            async with self._opening:
+                if not self._calm.is_set():
+                    continue  # it fell while this waited for its turn
+                if self._wire is None or not self._wire.up:
+                    self._wire = await self._open(self._client_id)
+                return self._wire
 
     # The broker's life is asked for when the connection is there: so it is this one's.
     async def _open(self, client_id: str, life: int | None = None) -> _Wire:
-        wire = await _Wire.open(self._address, client_id)
+        wire = await _Wire.open(self._address, client_id, self._fell)
         try:
             wire.life = await self._life()
             if life is not None and wire.life != life:
@@ -107,6 +110,15 @@ class MessageConnection:
             raise
         return wire
 
+    # What was under way there wakes up first, and is tried alone before anything else goes out.
+    def _fell(self) -> None:
+        self._calm.clear()
+        asyncio.get_running_loop().call_soon(self._calm_if_none)
+
+    def _calm_if_none(self) -> None:
+        if not self._suspects:
+            self._calm.set()
+
     async def _suspected(
         self, life: int | None, topic: bytes, payload: bytes, qos: int, retain: bool
     ) -> None:
@@ -117,8 +129,7 @@ class MessageConnection:
                 await self._try_alone(life, topic, payload, qos, retain)
         finally:
             self._suspects -= 1
-            if not self._suspects:
-                self._calm.set()
+            self._calm_if_none()
 
     async def _try_alone(
         self, life: int | None, topic: bytes, payload: bytes, qos: int, retain: bool
@@ -143,16 +154,17 @@ class MessageConnection:
 class _Wire:
     """One connection, and what it has under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, fell: Callable[[], None]) -> None:
+        self._fell = fell
         self._link = BrokerLink(self._packet, self._lost)
         self._ids = PacketIds()
         self._acks: dict[int, asyncio.Future[None]] = {}
         self.life = 0
 
     @classmethod
-    async def open(cls, address: BrokerAddress, client_id: str) -> _Wire:
-        """Raises BrokerAway."""
-        wire = cls()
+    async def open(cls, address: BrokerAddress, client_id: str, fell: Callable[[], None]) -> _Wire:
+        """`fell` is called when what was under way has been told. Raises BrokerAway."""
+        wire = cls(fell)
         await wire._link.open(address, client_id)
         return wire
 
@@ -211,3 +223,4 @@ class _Wire:
             if not waiting.done():
                 waiting.set_exception(_Ended(reason))
                 waiting.exception()
+        self._fell()

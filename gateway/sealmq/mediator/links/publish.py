@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sealmq.mqtt import Packet, Puback, Pubcomp, Pubrec, build
 
@@ -40,7 +40,7 @@ class NotTaken(Exception):
 class Item(NamedTuple):
     """A message. `zeros`: how many of QoS 0 were sent before it. `client`: whose it is."""
 
-    sent: object
+    sent: Any
     topic: bytes
     payload: bytes
     qos: int
@@ -64,8 +64,8 @@ class PublishLink(HeldLink):
         address: BrokerAddress,
         client_id: str,
         alone: Alone,
-        accepted: Callable[[object], None],
-        not_taken: Callable[[object, str], None],
+        accepted: Callable[[Any], None],
+        not_taken: Callable[[Any, str], None],
         pressure: Callable[[bool], None],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -101,7 +101,7 @@ class PublishLink(HeldLink):
         return len(self._underway) + len(self._waiting) + len(self._suspects)
 
     def publish(
-        self, sent: object, topic: bytes, payload: bytes, qos: int, retain: bool, client: int
+        self, sent: Any, topic: bytes, payload: bytes, qos: int, retain: bool, client: int
     ) -> None:
         """Topic and payload are checked already. `client`: whose order is to be kept."""
         send = self._send
