@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sealmq.families.engine import Conn, Decision
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
-from sealmq_spec.const import LIVE, QUEUED, RETAINED, WILL, WINDOW_S
-from sealmq_spec.errors import Denied, Malformed, NoKey, SealError, Unavailable
-from sealmq_spec.topics import is_reserved, matches
+from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, TAG, WILL, WINDOW_S
+from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
+from sealmq_spec.topics import matches
 
 from .effects import (
     Answer,
@@ -59,6 +59,10 @@ _PATIENCE_S = 5.0
 # A live copy of what a snapshot brought comes within this.
 _SNAPSHOT_S = 30
 _OWN_TOPICS = 256
+_FRESH_MS = WINDOW_S * 1000
+# The bytes of an m3 before its number; messages of one label, epoch and how share them.
+_SAME = 8
+_HEADS = 1024
 
 
 class Reader(Protocol):
@@ -102,116 +106,137 @@ class Reader(Protocol):
     def stop(self, reason: str) -> None: ...
 
 
-class _Form(NamedTuple):
-    """How a message goes out: `how` and m3, and what was inside where that was looked at."""
-
-    how: int
-    payload: bytes
-    inside: Inside | None
-    at_ms: int
+_Form = tuple[int, bytes, Inside | None]
+"""How a message goes out: `how` and m3, and what was inside where that was looked at."""
 
 
 class Message:
     """One PUBLISH from the broker; what it says in clear is looked at once, what is inside is
     opened, and sealed anew, once for all readers. Raises SealError for what no mediator sealed.
 
-    `record`: a public record, which carries no m3. `key`: copies of one message have the same.
+    `record`: a public record, which carries no m3. `label`: its name. `s2`: when it was sealed.
     """
 
     __slots__ = (
+        "_current",
+        "_epoch",
         "_form",
+        "_formed_ms",
+        "_how",
         "_inside",
         "_ring",
         "_wire",
         "dup",
-        "head",
         "label",
+        "number",
         "packet",
         "payload",
         "qos",
         "record",
         "retain",
+        "s2",
         "topic",
     )
 
     def __init__(self, site: Site, packet: Publish) -> None:
         self.packet = packet
-        self.topic, _, self.payload, self.qos, self.retain, self.dup, _ = packet
+        self.topic, _, payload, self.qos, self.retain, self.dup, _ = packet
+        self.payload = payload
         self._inside: Inside | None = None
         self._form: _Form | None = None
+        self._formed_ms = 0
         self._wire: bytes | None = None
         self._ring = ring = site.ring
-        self.record = self.topic.startswith(PUBLIC)
-        if self.record:
-            self.label = ""
+        self.label, self.number, self.record = "", 0, False
+        if self.topic[0] in "$!@":
+            if not self.topic.startswith(PUBLIC):
+                raise Denied(f"a reserved topic came from the broker: {self.topic[:100]!r}")
+            self.record = True
             return
-        if is_reserved(self.topic):
-            raise Denied(f"a reserved topic came from the broker: {self.topic[:100]!r}")
-        self.head = head = look_m3(ring, self.payload)
-        if head.how == RETAINED:
-            # Those are made here, for one reader; none stands at a broker.
-            raise Malformed("how retained from the broker, to which no mediator sends that")
-        self.label = ring.labels[head.label].name
+        known = ring.heads.get(payload[:_SAME]) if len(payload) >= M3_MIN else None
+        if known is None:
+            known = _looked_at(ring, payload)
+        self._how, self.number, self._epoch, self.label, self._current = known
+        self.s2 = int.from_bytes(payload[11:17], "big")
 
     @property
     def key(self) -> tuple[str, bytes]:
-        """Topic and number, and the tag, which nobody can forge to make another look like it."""
+        """Copies of one message have the same: topic and number, and the tag, so that nobody can
+        make another one look like it.
+        """
         payload = self.payload
-        return self.topic, payload if self.record else payload[8:20] + payload[-16:]
+        return self.topic, payload if self.record else payload[_SAME:M3_HEAD] + payload[-TAG:]
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def place(self) -> tuple[int, bytes]:
         """In the order of sealing; of several mediators, as far as their clocks agree."""
-        return self.head.s2, self.head.inst, self.head.seq
+        return self.s2, self.payload[_SAME:M3_HEAD]
+
+    @property
+    def seq(self) -> int:
+        """Within the millisecond of s2."""
+        return int.from_bytes(self.payload[17:M3_HEAD], "big")
 
     def form(self, site: Site, waited: bool) -> _Form:
         """As it goes out now. Raises SealError if it cannot any more."""
-        ring, head, now_ms = site.ring, self.head, site.now_ms
-        if ring is not self._ring:
-            self._ring, self._inside, self._form, self._wire = ring, None, None, None
-        form = self._form
-        if form is not None and not waited and form.at_ms == now_ms:
-            return form
-        label = ring.labels.get(head.label)
-        if label is None:
-            raise NoKey(f"label {head.label} is not known here any more")
-        age = now_ms - head.s2
-        most = WINDOW_S * 1000
-        fresh = -most <= age <= (most - _SLACK_MS if waited else most)
-        live = fresh and not self.retain and head.epoch == label.epoch
-        how = head.how if live or (fresh and head.how == WILL) else QUEUED
+        form, now_ms = self._form, site.now_ms
+        if form is not None and now_ms == self._formed_ms and site.ring is self._ring:
+            if not waited:
+                return form
+        elif site.ring is not self._ring:
+            self._look_again(site.ring)
+        age = now_ms - self.s2
+        fresh = -_FRESH_MS <= age <= (_FRESH_MS - _SLACK_MS if waited else _FRESH_MS)
+        live = fresh and not self.retain and self._current
+        how = self._how
         if self.retain:
             how = RETAINED
+        elif not live and not (fresh and how == WILL):
+            how = QUEUED
         if live and how == LIVE and not site.engine.opens:
-            form = _Form(how, self.payload, None, now_ms)
+            form = how, self.payload, None
         else:
-            form = self._opened(site, how, live, now_ms)
-        if form.payload is not self.payload:
-            self._wire = None
-        self._form = form
+            form = self._opened(site, how, live)
+        self._form, self._formed_ms = form, now_ms
         return form
 
+    def _look_again(self, ring: Keyring) -> None:
+        known = _looked_at(ring, self.payload)
+        self._how, self.number, self._epoch, self.label, self._current = known
+        self._ring, self._inside, self._form = ring, None, None
+
     # Wills, and what the journal brought again, may have an m1 of any epoch.
-    def _opened(self, site: Site, how: int, live: bool, now_ms: int) -> _Form:
-        packet, head = self.packet, self.head
-        inside = self._inside
+    def _opened(self, site: Site, how: int, live: bool) -> _Form:
+        raw, seen, inside = self.packet.topic_raw, look_m3(site.ring, self.payload), self._inside
         if inside is None:
-            known = tuple(site.engine.tlvs)
-            inside = open_m3(site.ring, head, packet.topic_raw, self.payload, known)
+            inside = open_m3(site.ring, seen, raw, self.payload, tuple(site.engine.tlvs))
             self._inside = inside
         if live:
-            return _Form(how, self.payload, inside, now_ms)
-        payload = rewrap(site.ring, site.order, head, inside, how, packet.topic_raw, now_ms)
-        return _Form(how, payload, inside, now_ms)
+            return how, self.payload, inside
+        payload = rewrap(site.ring, site.order, seen, inside, how, raw, site.now_ms)
+        return how, payload, inside
 
     def loose(self, wire: Wire, payload: bytes) -> bytes:
         """The PUBLISH of QoS 0, encoded once for all its readers."""
+        if payload is not self.payload:
+            return wire.publish(self.packet.topic_raw, payload, 0, self.retain)
         data = self._wire
-        if data is None or payload is not self.payload:
-            data = wire.publish(self.packet.topic_raw, payload, 0, self.retain)
-            if payload is self.payload:
-                self._wire = data
+        if data is None:
+            data = self._wire = wire.publish(self.packet.topic_raw, payload, 0, self.retain)
         return data
+
+
+def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]:
+    seen = look_m3(ring, payload)
+    if seen.how == RETAINED:
+        # Those are made here, for one reader; none stands at a broker.
+        raise Malformed("how retained from the broker, to which no mediator sends that")
+    label = ring.labels[seen.label]
+    known = seen.how, label.number, seen.epoch, label.name, seen.epoch == label.epoch
+    if len(ring.heads) >= _HEADS:
+        ring.heads.clear()
+    ring.heads[payload[:_SAME]] = known
+    return known
 
 
 def fan_out(site: Site, packet: Publish) -> None:
@@ -501,9 +526,9 @@ class Delivery:
             return
         topic, label, now_ms = message.topic, message.label, site.now_ms
         try:
-            how, payload, inside, _ = message.form(site, waited)
+            how, payload, inside = message.form(site, waited)
             if message.retain:
-                site.retained.came(topic, message.head.s2, message.head.seq)
+                site.retained.came(topic, message.s2, message.seq)
         except SealError as error:
             self._deny(topic, type(error))
             self._withhold(qos, own)
@@ -514,9 +539,9 @@ class Delivery:
             site.counts.count_denied(self.name, topic, decision.rule, label)
             return
         if inside is not None:
-            self.telling.records(message.head.label, inside.epoch)
-        elif message.head.label not in self._known:
-            self.telling.records(message.head.label)
+            self.telling.records(message.number, inside.epoch)
+        elif message.number not in self._known:
+            self.telling.records(message.number)
         self._write(message, payload, qos, own)
         site.counts.count_delivered(self.name, topic, label, decision.purpose, decision.under)
         if decision.overridden:
@@ -667,12 +692,12 @@ class Delivery:
     # topic goes after them; others go before.
     def _came(self, fetch: _Fetch, copies: Iterable[Publish]) -> None:
         keys = set()
-        newest: dict[str, tuple[int, int, int]] = {}
+        newest: dict[str, tuple[int, bytes]] = {}
         for item in self._queue:
             message = item.message
             if not message.record and not item.by_own:
                 keys.add(message.key)
-                newest[message.topic] = max(newest.get(message.topic, (0, 0, 0)), message.place)
+                newest[message.topic] = max(newest.get(message.topic, (0, b"")), message.place)
         for packet in copies:
             if not packet.payload or not matches(fetch.filter, packet.topic):
                 continue
@@ -687,7 +712,7 @@ class Delivery:
                 continue
             if message.key in keys:
                 continue
-            if message.head.s2 > fetch.ms - WINDOW_S * 1000:
+            if message.s2 > fetch.ms - WINDOW_S * 1000:
                 self._brought[message.key] = None
                 self._brought_s = self._site.mono_s
             after = message.place > newest.get(message.topic, message.place)

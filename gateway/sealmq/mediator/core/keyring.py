@@ -123,6 +123,8 @@ class Keyring:
         self._heads: dict[tuple[int, int], bytes] = {}
         self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
+        # What the first bytes of an m3 say: (how, label, epoch, its name, whether that is current).
+        self.heads: dict[bytes, tuple[int, int, int, str, bool]] = {}
 
     def bearers(self) -> dict[str, int]:
         """Each client's name, and since when (Unix ms) it bears it."""
