@@ -270,7 +270,7 @@ class Scene:
         at_ms: int | None = None,
         order: Order | None = None,
         ring: Keyring | None = None,
-        life: int = 3,
+        life: int = 255,
     ) -> bytes:
         """A message of the sensor, sealed by a mediator at this time."""
         now_ms = self.site.now_ms if at_ms is None else at_ms
@@ -281,7 +281,7 @@ class Scene:
         link, client = self.world.link(sender), self.world.ring.clients[SENSOR]
         verified = verify_m2(link, topic.encode(), m2, flags)
         body = open_m2(link, self.world.ring, client, verified, flags, now_ms // 1000).body
-        ring = ring or self.world.ring
+        ring = ring or self.site.ring
         return seal_m3(
             ring,
             ring.labels[LOW],
@@ -385,6 +385,7 @@ class Scene:
 
     def settle(self) -> None:
         """All answers come, in the order of the questions."""
+        self.collect()
         while self.questions:
             self.answer()
 

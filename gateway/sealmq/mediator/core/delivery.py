@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sealmq.families.engine import Conn, Decision
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
-from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, TAG, WILL, WINDOW_S
+from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.topics import matches
 
@@ -32,7 +32,7 @@ from .effects import (
 from .keyring import Client, Keyring
 from .limits import HELD_ALL, HELD_BYTES, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
 from .refusals import SUBSCRIBE
-from .table import WAITS, SubscriptionTable
+from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .telling import Telling
 from .wrap import Inside, look_m3, open_m3, rewrap
@@ -56,8 +56,9 @@ _CHUNK = 64 * 1024
 _SLACK_MS = 5_000
 # With the key generator away no client can do what it is waited for.
 _PATIENCE_S = 5.0
-# A live copy of what a snapshot brought comes within this.
+# A live copy of what a snapshot brought comes within this; for so many that is remembered.
 _SNAPSHOT_S = 30
+_BROUGHT = 256
 _OWN_TOPICS = 256
 _FRESH_MS = WINDOW_S * 1000
 # The bytes of an m3 before its number; messages of one label, epoch and how share them.
@@ -161,11 +162,8 @@ class Message:
 
     @property
     def key(self) -> tuple[str, bytes]:
-        """Copies of one message have the same: topic and number, and the tag, so that nobody can
-        make another one look like it.
-        """
-        payload = self.payload
-        return self.topic, payload if self.record else payload[_SAME:M3_HEAD] + payload[-TAG:]
+        """Copies of one message have the same."""
+        return self.topic, self.payload
 
     @property
     def place(self) -> tuple[int, bytes]:
@@ -254,7 +252,7 @@ def fan_out(site: Site, packet: Publish) -> None:
         for reader in readers:
             site.counts.count_denied(reader.name, packet.topic, rule)
         return
-    if not message.record and site.copies.again(message.key):
+    if not message.record and site.copies.again((packet.topic, packet.payload)):
         return
     for reader, value in readers.items():
         reader.deliver(message, value)
@@ -317,7 +315,7 @@ class Delivery:
         # Snapshots to fetch, one at a time; and what they brought that may come live as well.
         self._fetches: deque[_Fetch] = deque()
         self._fetching = False
-        self._brought: dict[tuple[str, bytes], None] = {}
+        self._brought = Copies(_BROUGHT, SLOW_BYTES)
         self._brought_s = 0.0
         self.holds = False
         self._wanted = 0
@@ -400,7 +398,7 @@ class Delivery:
     # --- what waits ---
 
     def _put(self, message: Message, qos: int, own: int, by_own: bool, waits: bool) -> None:
-        if self._brought and not by_own and message.key in self._brought:
+        if not by_own and message.key in self._brought:
             return  # the snapshot had it
         size = len(message.payload) + len(message.topic) + _EACH
         self._queue.append(_Item(message, qos, own, by_own, waits, size))
@@ -499,7 +497,7 @@ class Delivery:
         self._busy = bool(
             self._queue
             or self._snapshot
-            or self._brought
+            or len(self._brought)
             or self.holds
             or self._draining
             or not self._writable
@@ -713,7 +711,7 @@ class Delivery:
             if message.key in keys:
                 continue
             if message.s2 > fetch.ms - WINDOW_S * 1000:
-                self._brought[message.key] = None
+                self._brought.again(message.key)
                 self._brought_s = self._site.mono_s
             after = message.place > newest.get(message.topic, message.place)
             (self._queue if after else self._snapshot).append(item)
@@ -750,7 +748,7 @@ class Delivery:
     def tick(self) -> None:
         """About once a second."""
         site = self._site
-        if self._brought and not self._fetches and site.mono_s - self._brought_s > _SNAPSHOT_S:
+        if len(self._brought) and not self._fetches and site.mono_s - self._brought_s > _SNAPSHOT_S:
             self._brought.clear()
             self._look_at_room()
         if not self.holds or site.mono_s < self._until:

@@ -19,7 +19,7 @@ WAITS = 4
 
 TOPICS = 16_384
 # Copies of a message lie close together: as many as a broker has under way.
-_COPIES = 4096
+_COPIES, _COPIES_BYTES = 4096, 8 * 1024 * 1024
 # With more changes of filters with wildcards since an answer than these it is made anew: a look at
 # each costs more.
 _LOOKED_AT = 4
@@ -180,11 +180,22 @@ class SubscriptionTable(Generic[R]):
 
 
 class Copies:
-    """The newest messages of the live link, so that each goes on once."""
+    """The newest messages of a link, so that each goes on once: topic and payload, byte for byte.
 
-    def __init__(self, most: int = _COPIES) -> None:
-        self._most = most
+    No part of a payload would do: whoever can publish at the broker could make a message that has
+    it, and the real one would be taken for the copy.
+    """
+
+    def __init__(self, most: int = _COPIES, most_bytes: int = _COPIES_BYTES) -> None:
+        self._most, self._most_bytes = most, most_bytes
         self._seen: dict[tuple[str, bytes], None] = {}
+        self._bytes = 0
+
+    def __contains__(self, key: tuple[str, bytes]) -> bool:
+        return key in self._seen
+
+    def __len__(self) -> int:
+        return len(self._seen)
 
     def again(self, key: tuple[str, bytes]) -> bool:
         """Whether it came before; from now on it has."""
@@ -192,6 +203,14 @@ class Copies:
         if key in seen:
             return True
         seen[key] = None
-        if len(seen) > self._most:
-            del seen[next(iter(seen))]
+        self._bytes += len(key[1])
+        while len(seen) > self._most or self._bytes > self._most_bytes:
+            oldest = next(iter(seen))
+            del seen[oldest]
+            self._bytes -= len(oldest[1])
         return False
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._seen.clear()
+        self._bytes = 0
