@@ -113,7 +113,7 @@ class WillKeeper:
             if will.retain:
                 hub.retained.passed(it.topic, hub.order.ms, hub.order.seq)
                 place = it.at_ms // 1000, will.boot, will.ctr
-                hub.retained.published(it.topic, will.client, place, None)
+                hub.retained.published(it.topic, will.client, place)
             losses = hub.house.losses
             seq = 0
             # A will is acknowledged to nobody: beyond its client's part it goes without a journal.

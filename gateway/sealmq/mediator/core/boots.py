@@ -55,8 +55,7 @@ class Sent:
     journal; the shell's.
     """
 
-    # `where`, `also`: of the mediator before this core.
-    __slots__ = ("also", "ctr", "done", "refused", "seq", "tag", "waiting", "where")
+    __slots__ = ("ctr", "done", "refused", "seq", "tag", "waiting")
 
     def __init__(self, ctr: int, tag: bytes) -> None:
         self.ctr = ctr
@@ -64,9 +63,7 @@ class Sent:
         self.done = False
         self.refused: tuple[SealError, str] | None = None
         self.waiting: list[tuple[Asker, str, int, int]] = []
-        self.where: object = None
         self.seq = 0
-        self.also: list[int] = []
 
 
 class BootSession:

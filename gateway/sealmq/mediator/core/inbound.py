@@ -201,7 +201,7 @@ class Inbound:
         if retain:
             # A retained message must not be overtaken by an older one of its sender.
             place = opened.s1, s.link.boot, opened.ctr
-            site.retained.check(decision.topic, s.client.number, place, None)
+            site.retained.check(decision.topic, s.client.number, place)
         raw = packet.topic_raw if decision.topic == packet.topic else decision.topic.encode()
         if opened.kind == CLEAR:
             m3 = b""
@@ -239,7 +239,7 @@ class Inbound:
     def _retained(self, opened: Opened, decision: Decision, m3: bytes) -> None:
         s = self._s
         site, topic, number = s.site, decision.topic, s.client.number
-        site.retained.published(topic, number, (opened.s1, s.link.boot, opened.ctr), None)
+        site.retained.published(topic, number, (opened.s1, s.link.boot, opened.ctr))
         newest = (site.order.ms, site.order.seq) if m3 else (site.now_ms, U24)
         site.retained.passed(topic, *newest)
         site.retained_bytes.took(topic, number, len(m3))

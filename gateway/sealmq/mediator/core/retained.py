@@ -12,7 +12,6 @@ from collections import Counter, OrderedDict
 
 from sealmq_spec.errors import Stale
 
-from .boots import Sent
 from .ruled import Ruled
 
 MOST = 100_000
@@ -28,7 +27,7 @@ class Retained:
         self._most = most
         # With what the newest was sealed anew from (GATEWAY.md G4): that one is no older message.
         self._copies: OrderedDict[str, tuple[Order, Order | None]] = OrderedDict()
-        self._published: OrderedDict[tuple[str, int], tuple[Place, Sent | None]] = OrderedDict()
+        self._published: OrderedDict[tuple[str, int], Place] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -56,21 +55,16 @@ class Retained:
             raise Stale(f"an older retained message of {topic[:100]!r} came back")
         self.passed(topic, ms, seq)
 
-    def check(self, topic: str, sender: int, place: Place, here: object) -> None:
-        """A client publishes with RETAIN. Raises Stale if a newer one of it is done, or under way
-        in this connection; one that is under way in an ended connection comes again itself.
-        """
+    def check(self, topic: str, sender: int, place: Place) -> None:
+        """A client publishes with RETAIN. Raises Stale if a newer one of it was let through."""
         last = self._published.get((topic, sender))
-        if last is None or place >= last[0]:
-            return
-        sent = last[1]
-        if sent is None or sent.done or sent.where is here:
-            raise Stale(f"retained message {place} comes behind {last[0]} of the same sender")
+        if last is not None and place < last:
+            raise Stale(f"retained message {place} comes after {last} of the same sender")
 
-    def published(self, topic: str, sender: int, place: Place, sent: Sent | None) -> None:
-        """It was let through. sent: its way to the broker; None: it is there."""
+    def published(self, topic: str, sender: int, place: Place) -> None:
+        """It was let through."""
         key = topic, sender
-        self._published[key] = place, sent
+        self._published[key] = place
         self._published.move_to_end(key)
         if len(self._published) > self._most:
             self._published.popitem(last=False)
