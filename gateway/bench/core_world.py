@@ -117,6 +117,8 @@ class Shell:
         self.asked: deque[Asked] = deque()
         self.done: list[tuple[Session, Any]] = []
         self.locked: set[tuple[str, str]] = set()
+        # Rows of clients that are gone are being put right.
+        self.rewriting = False
         self._locks: list[Asked] = []
 
     # --- effects ---
@@ -145,11 +147,17 @@ class Shell:
             self.answer(Asked(session, effect))
 
     def _lock(self, asked: Asked, at_once: bool) -> None:
-        if self.locked & asked.effect.rows:
+        if self.rewriting or self.locked & asked.effect.rows:
             self._locks.append(asked)
         else:
             self.locked |= asked.effect.rows
             asked.session.reply(asked.effect.task, at_once)
+
+    def rewritten(self) -> None:
+        """They are right."""
+        self.rewriting = False
+        self._unlocked()
+        self.run()
 
     def _unlocked(self) -> None:
         waiting, self._locks = self._locks, []
@@ -188,11 +196,22 @@ class Shell:
         """Messages on their way to the broker."""
         return self.of(Forward)
 
-    def accept(self, sent: Sent) -> None:
+    def accept(self, forward: Forward) -> None:
         """Broker and journal have it."""
-        session = next(s for s, e in self.done if isinstance(e, Forward) and e.sent is sent)
+        session, sent = self._sent(forward)
         session.accepted(sent)
         self.run()
+
+    def not_taken(self, forward: Forward, why: str = "it hung up") -> None:
+        """The broker does not take it."""
+        session, sent = self._sent(forward)
+        session.not_taken(sent, why)
+        self.run()
+
+    def _sent(self, forward: Forward) -> tuple[Session, Sent]:
+        if forward.sent is None:
+            raise ValueError("QoS 0 is not answered")
+        return next(s for s, e in self.done if e is forward), forward.sent
 
 
 class Peer:

@@ -1,0 +1,418 @@
+"""Control packets of a client (SPEC.md 4.3, 4.4, 7.2): commands, names, records, time, roots."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from core_world import Peer, Shell
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
+
+from families.gate import Gate
+from families.toy import Toy
+from sealmq.families.api import FamilyRecord, Proposal, Verdict, Who
+from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
+from sealmq.mediator.core.effects import AskTime, Commit, Provision, Unlock, Vouched
+from sealmq.mqtt import Pingreq, Pingresp, Publish
+from sealmq.store.errors import StoreUnavailable
+from sealmq_spec.const import (
+    OP_ASK_TIME,
+    OP_COMMAND,
+    OP_FETCH,
+    OP_NAMES,
+    OP_NOTICE,
+    OP_RECORD,
+    OP_REPLY,
+    OP_TIME,
+)
+from sealmq_spec.keys import u24
+
+
+def opened(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
+    """A client that is in; what it was sent until now is forgotten."""
+    peer = Peer(shell, number, **more).connect()
+    assert peer.session.state == "open"
+    peer.got.clear()
+    peer.told.clear()
+    return peer
+
+
+def replies(peer: Peer) -> list[tuple[int, bytes]]:
+    """(ctr of the question, answer)."""
+    return [said for op, said in peer.told if op == OP_REPLY]
+
+
+def rules(peer: Peer) -> list[str]:
+    """Of the notices that the client has."""
+    return [said[3] for op, said in peer.told if op == OP_NOTICE]
+
+
+# --- commands ---
+
+
+def test_a_command_gets_to_its_family_and_holds_when_it_is_answered() -> None:
+    gate = Gate()
+    shell = Shell(gate)
+    peer = opened(shell)
+    peer.send(peer.command("gate", b"shut bill"))
+    assert gate.shut == {"bill"}
+    assert replies(peer) == [(peer.client.ctr, b"ok")]
+    assert shell.store.rows[-1] == FamilyRecord("gate", "bill", b"shut")
+    (said,) = shell.audits("command")
+    assert (said["client"], said["family"], said["detail"]) == ("sensor", "gate", "shut bill")
+    assert shell.locked == set()
+
+
+def test_a_command_that_a_family_refuses_is_named() -> None:
+    shell = Shell(Toy())
+    peer = opened(shell)
+    peer.send(peer.command("toy", b"no number"))
+    assert rules(peer) == ["toy.command"]
+    assert (shell.locked, shell.audits("command")) == (set(), [])
+
+
+def test_a_command_that_was_overtaken_does_not_overwrite_the_newer_one() -> None:
+    """The network may hold one back: inside of the window, and fresh."""
+    shell = Shell(Gate())
+    peer = opened(shell)
+    older = peer.command("gate", b"open bill")
+    peer.send(peer.command("gate", b"shut bill"))
+    peer.send(older)
+    assert len(shell.store.rows) == 2  # the mark and the row
+    assert rules(peer) == ["mediator.control.replay"]
+
+
+@pytest.mark.parametrize("body", [b"", b"\x03to"], ids=["no name", "half a name"])
+def test_a_command_without_its_name_is_malformed(body: bytes) -> None:
+    shell = Shell(Gate())
+    peer = opened(shell)
+    peer.send(peer.up(bytes((OP_COMMAND,)) + body))
+    assert rules(peer) == ["mediator.control.malformed"]
+
+
+def test_a_family_s_name_that_is_no_text_is_malformed() -> None:
+    peer = opened(Shell(Gate()))
+    peer.send(peer.up(bytes((OP_COMMAND, 1, 0xFF)) + b"x"))
+    assert rules(peer) == ["mediator.control.malformed"]
+
+
+class Rows(Gate):
+    """Says the client's name of the row that its command names; replaces nothing of another's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[str, bytes] = {}
+        self.asked = 0
+
+    def apply(self, records: Any) -> Any:
+        mine = [r for r in records if isinstance(r, FamilyRecord)]
+        self.rows.update((r.key, r.value) for r in mine if r.value is not None)
+        return ()
+
+    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:
+        self.asked += 1
+        key, mine = body.decode(), who.client.encode()
+        if self.rows.get(key, mine) != mine:
+            return Verdict(False, "gate.shut", "it is another's")
+        return Proposal((FamilyRecord(self.name, key, mine),), {"detail": key}, b"ok")
+
+
+def test_what_a_command_was_judged_by_still_holds_when_it_is_stored() -> None:
+    """Of two clients one must not replace what the other says, also while that is being written."""
+    rows = Rows()
+    shell = Shell(rows)
+    first, second = opened(shell, SENSOR), opened(shell, PANEL)
+    third = opened(shell, SIBLING)
+    shell.later = {Commit}
+    for peer, row in ((first, b"row"), (second, b"row"), (third, b"elsewhere")):
+        peer.send(peer.command("gate", row))
+    assert len(shell.asked) == 2, "only another row is written beside it"
+    while shell.asked:
+        shell.answer(shell.asked.pop())
+    for peer in (first, second, third):
+        peer.take()
+    assert rows.rows == {"row": b"sensor", "elsewhere": b"sibling"}
+    assert rules(second) == ["gate.shut"]
+    assert [len(replies(peer)) for peer in (first, second, third)] == [1, 0, 1]
+    assert shell.locked == set()
+    assert rows.asked == 4, "once, and once more for the one that had to wait"
+
+
+def test_a_command_waits_until_rows_of_clients_that_are_gone_are_put_right() -> None:
+    rows = Rows()
+    shell = Shell(rows)
+    peer = opened(shell)
+    shell.rewriting = True
+    peer.send(peer.command("gate", b"row"))
+    assert rows.asked == 0, "it is judged by what holds then"
+    shell.rewritten()
+    peer.take()
+    assert replies(peer) == [(peer.client.ctr, b"ok")]
+
+
+def test_who_leaves_while_its_command_is_stored_leaves_a_record_and_no_lock() -> None:
+    shell = Shell(Rows())
+    peer = opened(shell)
+    shell.later = {Commit}
+    peer.send(peer.command("gate", b"row"))
+    assert shell.locked == {("gate", "row")}
+    peer.session.close("taken over")
+    assert shell.locked == {("gate", "row")}, "it is still being written"
+    shell.answer()
+    assert (shell.locked, len(shell.audits("command"))) == (set(), 1)
+
+
+def test_who_leaves_while_its_command_waits_changes_nothing() -> None:
+    rows = Rows()
+    shell = Shell(rows)
+    first, second = opened(shell, SENSOR), opened(shell, PANEL)
+    shell.later = {Commit}
+    first.send(first.command("gate", b"row"))
+    second.send(second.command("gate", b"row"))
+    second.session.close("taken over")
+    shell.answer()
+    assert (rows.rows, shell.locked, len(shell.asked)) == ({"row": b"sensor"}, set(), 0)
+
+
+def test_a_command_that_cannot_be_stored_frees_its_rows() -> None:
+    shell = Shell(Rows())
+    peer = opened(shell)
+    shell.later = {Commit}
+    peer.send(peer.command("gate", b"row"))
+    shell.answer(None, StoreUnavailable("/secret/path"))
+    peer.take()
+    assert rules(peer) == ["mediator.command.unavailable"]
+    assert "secret" not in peer.told[-1][1][4]
+    assert (shell.locked, shell.audits("command")) == (set(), [])
+
+
+def test_commands_keep_their_order_and_hold_back_what_is_published_after_them() -> None:
+    shell = Shell(Rows())
+    peer = opened(shell)
+    shell.later = {Commit}
+    peer.send(peer.command("gate", b"one"))
+    peer.send(peer.command("gate", b"two"))
+    peer.send(peer.message())
+    peer.send(Pingreq())
+    assert (len(shell.asked), shell.forwards()) == (1, [])
+    assert peer.got == [Pingresp()]
+    shell.answer()
+    assert (len(shell.asked), shell.forwards()) == (1, [])
+    shell.answer()
+    peer.take()
+    assert len(shell.forwards()) == 1
+    assert [ctr for ctr, _ in replies(peer)] == [1, 2]
+
+
+def test_what_was_counted_of_readers_of_a_topic_is_written_before_its_command() -> None:
+    class Topical(Gate):
+        def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:
+            return Proposal((), {"topic": "a/#"}, b"ok")
+
+    shell = Shell(Topical())
+    peer = opened(shell)
+    peer.send(peer.command("gate", b"x"))
+    (said,) = shell.audits("command")
+    assert (said["topic"], said["parted"]) == ("a/#", True)
+
+
+# --- other operations ---
+
+
+def names(peer: Peer, label: int, client: int) -> list[str]:
+    """What the mediator says they are called."""
+    peer.send(peer.up(bytes((OP_NAMES,)) + u24(label) + u24(client)))
+    ctr, rest = replies(peer)[-1]
+    assert ctr == peer.client.ctr
+    texts = []
+    while rest:
+        texts.append(rest[1 : 1 + rest[0]].decode())
+        rest = rest[1 + rest[0] :]
+    return texts
+
+
+def test_a_reader_is_told_the_names_of_labels_and_clients_at_or_below_its_own() -> None:
+    shell = Shell()
+    clients, labels = shell.site.ring.clients, shell.site.ring.labels
+    above, below = opened(shell, PANEL), opened(shell, SENSOR)
+    assert names(above, LOW, SENSOR) == [labels[LOW].name, clients[SENSOR].name]
+    assert names(below, LOW, SIBLING) == [labels[LOW].name, clients[SIBLING].name]
+    # Nobody learns of whom it could not read, by whatever label it asks.
+    assert names(below, HIGH, PANEL) == ["", ""]
+    assert names(below, LOW, PANEL) == [labels[LOW].name, ""]
+    assert names(above, 9999, 9999) == ["", ""]
+
+
+@pytest.mark.parametrize("size", [0, 3, 5, 7, 33 * 6])
+def test_a_question_for_names_of_another_length_is_malformed(size: int) -> None:
+    peer = opened(Shell(), PANEL)
+    peer.send(peer.up(bytes((OP_NAMES,)) + bytes(size)))
+    assert (replies(peer), rules(peer)) == ([], ["mediator.control.malformed"])
+
+
+def test_a_reader_gets_the_records_that_lead_to_a_label_below_and_no_others() -> None:
+    shell = Shell()
+    above, below = opened(shell, PANEL), opened(shell, SENSOR)
+    above.send(above.up(bytes((OP_FETCH,)) + u24(LOW)))
+    assert (OP_RECORD, shell.world.record) in above.told
+    below.send(below.up(bytes((OP_FETCH,)) + u24(HIGH)))
+    assert rules(below) == ["mediator.control.denied"]
+
+
+@pytest.mark.parametrize("blob", [None, b"sealed time"])
+def test_a_client_is_told_the_time_with_the_key_generator_s_where_that_is_there(
+    blob: bytes | None,
+) -> None:
+    shell = Shell()
+    shell.later = {AskTime}
+    peer = opened(shell)
+    nonce = os.urandom(16)
+    peer.send(peer.up(bytes((OP_ASK_TIME,)) + nonce))
+    (asked,) = shell.asked
+    assert asked.effect.nonce == nonce
+    sent: list[bytes] = []
+    peer.session.down = sent.append  # type: ignore[method-assign]
+    shell.answer(None, blob)
+    assert sent[0][:17] == bytes((OP_TIME,)) + nonce
+    assert int.from_bytes(sent[0][17:23], "big") == NOW_MS
+    assert (blob or b"") in sent[0]
+
+
+@pytest.mark.parametrize(
+    ("packet", "rule"),
+    [
+        (Publish("!c1", b"!c1", b"\x14x", 1, False, False, 1), "malformed"),
+        (Publish("!c1", b"!c1", b"\x14x", 0, True), "malformed"),
+        (Publish("!c1", b"!c1", b"\x99x"), "malformed"),
+        (Publish("!c1", b"!c1", b""), "malformed"),
+        (Publish("!c1", b"!c1", b"\x14\x20\0\0\1" + bytes(40)), "unsupported"),
+        (Publish("!c1", b"!c1", b"\x14" + bytes(20_000)), "toolarge"),
+    ],
+    ids=["QoS 1", "RETAIN", "first byte", "empty", "suite", "size"],
+)
+def test_what_is_no_control_packet_is_refused_and_never_acknowledged(
+    packet: Publish, rule: str
+) -> None:
+    peer = opened(Shell())
+    peer.send(packet)
+    assert rules(peer) == [f"mediator.control.{rule}"]
+    assert (peer.got, peer.shell.forwards()) == ([], [])
+
+
+def test_a_control_packet_that_came_before_is_a_repeat() -> None:
+    peer = opened(Shell(), PANEL)
+    packet = peer.up(bytes((OP_NAMES,)) + u24(LOW) + u24(SENSOR))
+    peer.send(packet)
+    peer.send(packet)
+    assert len(replies(peer)) == 1
+    assert rules(peer) == ["mediator.control.replay"]
+
+
+def test_an_operation_that_nobody_knows_is_unsupported() -> None:
+    peer = opened(Shell())
+    peer.send(peer.up(b"\xfe"))
+    assert rules(peer) == ["mediator.control.unsupported"]
+
+
+# --- provisioning ---
+
+
+def answered(client: int = SENSOR, gen: int = 2) -> Answer:
+    return Answer(b"\x1b the answer", client, 1, gen, [])
+
+
+def test_roots_are_asked_for_beside_what_is_published() -> None:
+    shell = Shell()
+    peer = opened(shell)
+    shell.later = {Provision}
+    packet = peer.request()
+    peer.send(packet)
+    peer.send(peer.message())
+    assert len(shell.forwards()) == 1
+    (asked,) = shell.asked
+    assert asked.effect.request == packet.payload
+    sent: list[bytes] = []
+    peer.session.write = sent.append  # type: ignore[method-assign]
+    shell.answer(None, answered())
+    assert b"the answer" in sent[0]
+
+
+def test_one_request_at_a_time_and_five_a_minute() -> None:
+    shell = Shell()
+    peer = opened(shell)
+    shell.later = {Provision}
+    peer.send(peer.request())
+    peer.send(peer.request())
+    assert rules(peer) == ["mediator.control.ratelimited"]
+    for _ in range(3):
+        shell.answer(None, KgUnavailable("away"))
+        peer.send(peer.request())
+    shell.answer(None, KgUnavailable("away"))
+    peer.send(peer.request())
+    assert rules(peer)[-1] == "mediator.control.ratelimited"
+    assert not shell.asked
+    shell.site.mono_s += 60
+    peer.send(peer.request())
+    assert len(shell.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        (KgDenied("x"), "denied"),
+        (KgUnauthentic("x"), "unauthentic"),
+        (KgUnavailable("x"), "unavailable"),
+    ],
+)
+def test_a_refusal_of_the_key_generator_is_told(error: Exception, rule: str) -> None:
+    shell = Shell()
+    peer = opened(shell)
+    shell.later = {Provision}
+    peer.send(peer.request())
+    shell.answer(None, error)
+    peer.take()
+    assert rules(peer) == [f"mediator.control.{rule}"]
+
+
+def test_in_quarantine_a_refusal_ends_the_connection_and_an_answer_vouches() -> None:
+    for error in (None, KgUnauthentic("x")):
+        shell = Shell()
+        shell.later = {Provision}
+        peer = Peer(shell, SENSOR)
+        peer.client.ident.gen = 0
+        peer.send(peer.hello_without_roots())
+        peer.send(peer.request())
+        written: list[bytes] = []
+        peer.session.write = written.append  # type: ignore[method-assign]
+        shell.answer(None, error or answered())
+        assert peer.ended is (error is not None)
+        assert shell.of(Vouched) == ([] if error else [Vouched(SENSOR)])
+        assert len(written) == (0 if error else 1)
+
+
+def test_a_secret_of_before_a_rotation_is_told_apart() -> None:
+    shell = Shell()
+    snapshot = shell.world.snapshot()
+    snapshot["clients"][0]["ended"] = 1
+    snapshot["clients"][0]["links"][0]["gen"] = 2
+    peer = opened(shell, PANEL)
+    shell.site.ring = type(shell.site.ring)(shell.world.site, 9, snapshot)
+    peer.client.ident.client = SENSOR
+    shell.later = {Provision}
+    peer.send(peer.request())
+    peer.client.ident.client = PANEL
+    shell.answer(None, KgUnauthentic("x"))
+    peer.take()
+    assert rules(peer) == ["mediator.control.ended"]
+
+
+def test_who_left_hears_of_no_answer() -> None:
+    shell = Shell()
+    peer = opened(shell)
+    shell.later = {Provision}
+    peer.send(peer.request())
+    peer.session.close("lost")
+    shell.answer(None, answered())
+    assert peer.session.out == []
+    assert shell.of(Unlock) == []
