@@ -1,59 +1,10 @@
-"""What a mediator remembers of retained messages, and what it holds for a slow reader."""
+"""What a mediator holds for a slow reader."""
 
 from __future__ import annotations
 
-import pytest
-
-from sealmq.mediator.core.boots import Sent
 from sealmq.mediator.core.limits import SLOW_BYTES, SLOW_SURE_BYTES
-from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.outgoing import Outgoing
 from sealmq.mqtt import Publish
-from sealmq_spec.errors import Stale
-
-HERE = object()
-
-
-def sent(done: bool = False, where: object = None) -> Sent:
-    made = Sent(1, b"")
-    made.done, made.where = done, where
-    return made
-
-
-def test_a_copy_that_was_replaced_does_not_come_back() -> None:
-    kept = Retained()
-    kept.passed("t", 10, 0)
-    kept.came("t", 10, 0)
-    kept.came("t", 11, 0)
-    with pytest.raises(Stale):
-        kept.came("t", 10, 5)
-    kept.came("other", 1, 0)
-
-
-def test_the_oldest_topics_are_forgotten_first() -> None:
-    kept = Retained(most=3)
-    for n, topic in enumerate("abc"):
-        kept.passed(topic, 10 + n, 0)
-    kept.passed("a", 20, 0)
-    kept.passed("d", 30, 0)
-    assert len(kept) == 3
-    kept.came("b", 1, 0)  # forgotten
-    with pytest.raises(Stale):
-        kept.came("a", 1, 0)
-
-
-def test_an_older_one_does_not_overtake_what_is_done_or_under_way_here() -> None:
-    kept = Retained()
-    kept.published("t", 1, (100, 1, 5), sent(done=True))
-    kept.check("t", 1, (100, 1, 6), HERE)
-    kept.check("t", 2, (99, 1, 1), HERE)
-    with pytest.raises(Stale):
-        kept.check("t", 1, (100, 1, 4), HERE)
-    kept.published("t", 1, (100, 1, 7), sent(where=HERE))
-    with pytest.raises(Stale):
-        kept.check("t", 1, (100, 1, 6), HERE)
-    # Under way in a connection that has ended: both come again, in their order.
-    kept.check("t", 1, (100, 1, 6), object())
 
 
 def message(topic: str, payload: bytes, qos: int) -> Publish:

@@ -272,7 +272,7 @@ def test_a_client_is_told_the_time_with_the_key_generator_s_where_that_is_there(
     (asked,) = shell.asked
     assert asked.effect.nonce == nonce
     sent: list[bytes] = []
-    peer.session.down = sent.append  # type: ignore[method-assign]
+    peer.session.down = sent.append  # type: ignore[method-assign, assignment]
     shell.answer(None, blob)
     assert sent[0][:17] == bytes((OP_TIME,)) + nonce
     assert int.from_bytes(sent[0][17:23], "big") == NOW_MS
@@ -333,7 +333,7 @@ def test_roots_are_asked_for_beside_what_is_published() -> None:
     (asked,) = shell.asked
     assert asked.effect.request == packet.payload
     sent: list[bytes] = []
-    peer.session.write = sent.append  # type: ignore[method-assign]
+    peer.session.write = sent.append  # type: ignore[method-assign, assignment]
     shell.answer(None, answered())
     assert b"the answer" in sent[0]
 
@@ -384,7 +384,7 @@ def test_in_quarantine_a_refusal_ends_the_connection_and_an_answer_vouches() -> 
         peer.send(peer.hello_without_roots())
         peer.send(peer.request())
         written: list[bytes] = []
-        peer.session.write = written.append  # type: ignore[method-assign]
+        peer.session.write = written.append  # type: ignore[method-assign, assignment]
         shell.answer(None, error or answered())
         assert peer.ended is (error is not None)
         assert shell.of(Vouched) == ([] if error else [Vouched(SENSOR)])
