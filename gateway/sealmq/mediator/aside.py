@@ -12,9 +12,12 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sealmq.audit import Audit
+from sealmq.plain import plain
 from sealmq.site.layout import write_atomically
 
 log = logging.getLogger("sealmq.mediator")
@@ -25,10 +28,18 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class Aside:
-    """The files in `folder`, which is made when there is one to write."""
+    """The files in `folder`, which is made when there is one to write. `name` gives a client's
+    name; `came` hears of each message: the broker may not be what it was when it was tried.
+    """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path | None,
+        audit: Audit,
+        name: Callable[[int], str],
+        came: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folder, self._audit, self._name, self._came = folder, audit, name, came
         # name -> size, oldest first.
         self._files: dict[str, int] = {}
         self._newest: dict[str, Any] | None = None
@@ -55,11 +66,27 @@ class Aside:
         return True
 
     async def put(
-        self, topic: bytes, payload: bytes, qos: int, retain: bool, client: str | None, reason: str
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        client: int | None,
+        reason: str,
     ) -> None:
-        """Keeps it. A disk that takes nothing is said in the log; the message is then lost."""
+        """Keeps a message that the broker does not take: it is not published, now nor later.
+
+        `client`: the number of the one that made it. A disk that takes nothing is said in the log;
+        the message is then lost.
+        """
+        name = None if client is None else self._name(client)
+        text = topic.decode()
+        whose = name or "a client"
+        log.error("set aside: a message of %s on %s: %s", whose, plain(text, 200), reason)
+        self._audit.write("message-set-aside", client=name, topic=text, reason=reason[:500])
+        self._came()
         folder = self._folder
-        self._newest = {"client": client, "topic": topic.decode()}
+        self._newest = {"client": name, "topic": text}
         if folder is None:
             return
         told = {
@@ -71,14 +98,14 @@ class Aside:
             "sealed": base64.b64encode(payload).decode(),
         }
         data = json.dumps(told, indent=1).encode() + b"\n"
-        name = _name(topic, payload)
-        self._files[name] = len(data)
+        file = _name(topic, payload)
+        self._files[file] = len(data)
         gone = []
         while len(self._files) > MOST or sum(self._files.values()) > MOST_BYTES:
             gone.append(next(iter(self._files)))
             del self._files[gone[-1]]
         try:
-            await asyncio.to_thread(_write, folder, name, data, gone)
+            await asyncio.to_thread(_write, folder, file, data, gone)
         except OSError as error:
             log.error("a message that was set aside cannot be kept: %s", error.strerror)
 

@@ -1,24 +1,32 @@
-"""Provisioning requests on their way to the key generator and back (SPEC.md 7.2).
+"""The key generator, as the mediator's sessions need it: provisioning requests (SPEC.md 7.2), its
+time, confirmations.
 
-Anybody may send them, and the key generator takes one after the other: so few are under way at a
-time, and those who wait get their turns by where they come from, not by how many they are.
+Anybody may send provisioning requests, and the key generator takes one after the other: so few are
+under way at a time, and those who wait get their turns by where they come from, not by how many
+they are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sealmq.kglink import KgUnavailable
+from sealmq.audit import Audit
+from sealmq.kglink import KgError, KgUnavailable
 
+from .core.keyring import Keyring
 from .core.limits import ASKED_AT_ONCE, PROVISION_S
+from .core.site import Site
 from .strangers import Source
 
 if TYPE_CHECKING:
     from sealmq.kglink import Answer, KgClient
 
-    from .hub import Hub
+log = logging.getLogger("sealmq.mediator")
+
+_TIME_S = 1.0
 
 
 class Turns:
@@ -67,25 +75,73 @@ class Turns:
 
 
 class Asking:
-    """Of one mediator. A key generator that is away is waited for, but not for long."""
+    """Of one mediator. `kg`: None while the key generator is away."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, site: Site, audit: Audit, kg: KgClient | None = None) -> None:
+        self._site, self._audit, self.kg = site, audit, kg
+        site.kg_there = kg is not None
         self._turns = Turns(ASKED_AT_ONCE)
+        # Link slots that answers brought since the last snapshot was asked for.
+        self._fresh_links: dict[int, list[dict[str, Any]]] = {}
         # Set, and replaced, when keys or the key generator have come or gone.
         self._news = asyncio.Event()
+
+    # --- what comes and goes ---
+
+    def take_kg(self, kg: KgClient | None) -> None:
+        """The key generator came or went."""
+        if (kg is None) != (self.kg is None):
+            if kg is None:
+                self._audit.write("kg-away", reason="the connection to it is lost")
+            else:
+                self._audit.write("kg-back")
+        self.kg = kg
+        self._site.kg_there = kg is not None
+        self.news()
+
+    def fetch_begins(self) -> None:
+        """A snapshot is about to be asked for."""
+        self._fresh_links.clear()
+
+    def complete(self, ring: Keyring) -> None:
+        """A new keyring may be older than answers that were passed on meanwhile."""
+        for client, links in self._fresh_links.items():
+            ring.set_links(client, links)
 
     def news(self) -> None:
         """Keys, or the key generator, have come or gone."""
         self._news.set()
         self._news = asyncio.Event()
 
+    # --- what is asked ---
+
+    async def time(self, client: int, nonce: bytes, suite: int) -> bytes | None:
+        """Its time for a client; None while it is away, and the client sees that it has ours."""
+        if self.kg is None:
+            return None
+        try:
+            async with asyncio.timeout(_TIME_S):
+                return await self.kg.time(client, nonce, suite)
+        except (KgError, TimeoutError):
+            return None
+
+    async def confirm(self, client: int, gen: int) -> None:
+        """The first proof under a pending generation has ended the older ones."""
+        if self.kg is not None:
+            try:
+                await self.kg.confirm(client, gen)
+            except KgError as error:
+                log.warning("confirming generation %d of client %d: %s", gen, client, error)
+
     async def provision(self, packet: bytes, source: Source) -> Answer:
-        """The key generator's answer to a provisioning request from there. Raises KgError."""
+        """Its answer to a provisioning request from there; while it is away, it is waited for, but
+        not for long. Raises KgError.
+        """
         try:
             async with asyncio.timeout(PROVISION_S):
                 answer = await self._ask(packet, source)
-                self._hub.links_came(answer.client, answer.links)
+                self._fresh_links[answer.client] = answer.links
+                self._site.ring.set_links(answer.client, answer.links)
                 await self._catch_up(answer)
         except TimeoutError:
             raise KgUnavailable("the key generator is away") from None
@@ -93,14 +149,14 @@ class Asking:
 
     async def _ask(self, packet: bytes, source: Source) -> Answer:
         while True:
-            news, kg = self._news, self._hub.kg
+            news, kg = self._news, self.kg
             if kg is not None:
                 try:
                     return await self._in_turn(kg, packet, source)
                 except KgUnavailable:
                     if not kg.lost:
                         raise
-            if self._hub.kg is kg:
+            if self.kg is kg:
                 await news.wait()
 
     # A turn lasts until the key generator has answered, also when nobody waits for it any more:
@@ -119,7 +175,7 @@ class Asking:
     # Who holds an epoch before we know of it would be refused with it.
     async def _catch_up(self, answer: Answer) -> None:
         while True:
-            news, ring = self._news, self._hub.ring
+            news, ring = self._news, self._site.ring
             client = ring.clients.get(answer.client)
             label = ring.labels.get(client.label) if client is not None else None
             if client is None or label is None:

@@ -65,7 +65,7 @@ class Journal:
         self.seq = 0
         self.durable = 0
         # Why QoS 1 and 2 cannot be taken now, from anybody.
-        self.failing: str | None = None
+        self._failing: str | None = None
         self._broken: str | None = None
         self._full: str | None = None
         # Bytes by client.
@@ -93,7 +93,7 @@ class Journal:
         """For `sealmq status`; None where there is none."""
         if self._folder is None:
             return None
-        return {"bytes": self._size, "segments": len(self._segments), "failing": self.failing}
+        return {"bytes": self._size, "segments": len(self._segments), "failing": self._failing}
 
     def _start(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -113,16 +113,12 @@ class Journal:
 
     def refuses(self, client: int) -> str | None:
         """Why nothing more is taken from this client; None when it is."""
-        if self.failing is None and self.over(client):
+        if self._failing is None and self._shares[client] * SHARE > self.most:
             return (
                 f"the broker has not saved the last {self._shares[client] >> 20} MiB of this "
                 "client yet; that is all that it may have in the journal"
             )
-        return self.failing
-
-    def over(self, client: int) -> bool:
-        """Whether this client has used up its part."""
-        return self._shares[client] * SHARE > self.most
+        return self._failing
 
     def append(self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int = 0) -> int:
         """Takes an entry; its number, which is on disk once `durable` has reached it. 0: none.
@@ -242,9 +238,9 @@ class Journal:
             self._tell()
 
     def _tell(self) -> None:
-        before, self.failing = self.failing, self._broken or self._full
-        if (before is None) != (self.failing is None):
-            self._told(self.failing)
+        before, self._failing = self._failing, self._broken or self._full
+        if (before is None) != (self._failing is None):
+            self._told(self._failing)
 
     # --- what goes ---
 
@@ -340,7 +336,7 @@ class Journal:
 
     async def close(self) -> None:
         """Writes what waits, if that is possible, and ends the thread."""
-        if self._waiting and self.failing is None:
+        if self._waiting and self._failing is None:
             try:
                 async with asyncio.timeout(2.0):
                     await self.safe(self.seq)

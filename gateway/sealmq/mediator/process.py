@@ -18,7 +18,7 @@ from sealmq.audit import Audit
 from sealmq.families.api import FamilyError
 from sealmq.families.engine import Engine
 from sealmq.families.registry import load as load_families
-from sealmq.kglink import KgError
+from sealmq.kglink import KgClient, KgError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
 from sealmq.site.config import Config, load
@@ -26,13 +26,12 @@ from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
-from .connection import Connection
 from .core.keyring import Keyring
 from .core.limits import BACKLOG
-from .holding import handover
-from .hub import Hub
+from .events import Unfit
 from .keysource import KeySource, NoKeys
-from .upstream import BrokerAddress
+from .links import BrokerAddress
+from .mediator import Mediator
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -41,12 +40,20 @@ _TELL_S = 3
 _BROKER_S = 10.0
 
 
-class Mediator:
-    """The process: one hub, one listener, the tasks beside them."""
+class Process:
+    """One worker, its listening socket, the tasks beside it."""
 
-    def __init__(self, layout: Layout, config: Config, hub: Hub, keys: KeySource) -> None:
-        self._layout, self._config, self._hub, self._keys = layout, config, hub, keys
-        keys.before_fetch = hub.fetch_begins
+    def __init__(
+        self,
+        layout: Layout,
+        config: Config,
+        mediator: Mediator,
+        keys: KeySource,
+        audit: Audit,
+    ) -> None:
+        self._layout, self._config, self._mediator, self._keys = layout, config, mediator, keys
+        self._audit = audit
+        keys.before_fetch = mediator.asking.fetch_begins
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         # What this goes by may be other than what the key generator was told last.
@@ -60,23 +67,22 @@ class Mediator:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
-        hub = self._hub
+        control = self._mediator.control
         tasks = [
-            asyncio.create_task(hub.house.run(), name="house"),
+            *(asyncio.create_task(work, name="mediator") for work in self._mediator.run()),
             asyncio.create_task(self._watch_keys(), name="keys"),
             asyncio.create_task(self._confirm(), name="confirm"),
             asyncio.create_task(self._watch_reload(), name="reload"),
             asyncio.create_task(self._tick(), name="tick"),
-            asyncio.create_task(hub.wills.run(), name="wills"),
         ]
         ended = asyncio.create_task(self._stop.wait(), name="stop")
-        ready = asyncio.create_task(hub.house.ready.wait(), name="broker")
+        ready = asyncio.create_task(control.ready.wait(), name="broker")
         try:
             await asyncio.wait(
                 [ready, ended], timeout=_BROKER_S, return_when=asyncio.FIRST_COMPLETED
             )
             if not ready.done() and not ended.done():
-                log.warning("nobody can connect yet: %s", hub.house.away)
+                log.warning("nobody can connect yet: %s", self._mediator.away)
             await self._serve(tasks, ended)
         finally:
             self._layout.ready("mediator").unlink(missing_ok=True)
@@ -87,29 +93,28 @@ class Mediator:
     async def _serve(self, tasks: list[asyncio.Task[None]], ended: asyncio.Task[bool]) -> None:
         if self._stop.is_set():
             return
-        hub = self._hub
-        mediator = self._config.mediator
+        mediator, listen = self._mediator, self._config.mediator
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: Connection(hub), mediator.host, mediator.port, backlog=BACKLOG
+                mediator.channel, listen.host, listen.port, backlog=BACKLOG
             )
         except OSError as error:
             raise SiteError(
-                f"cannot listen on {mediator.host}:{mediator.port}: {_reason(error)}",
+                f"cannot listen on {listen.host}:{listen.port}: {_reason(error)}",
                 "is another broker there? change [mediator] listen in sealmq.toml",
             ) from None
         host, port = server.sockets[0].getsockname()[:2]
-        hub.audit.write(
+        self._audit.write(
             "start",
             address=f"{host}:{port}",
-            enforce=hub.engine.enforce,
+            enforce=mediator.site.engine.enforce,
             name=self._layout.root.name,
             order=list(self._config.policy.order),
             pid=os.getpid(),
             version=__version__,
         )
-        hub.warn()
+        mediator.warn()
         self._serving = {
             "role": "mediator",
             "pid": os.getpid(),
@@ -119,24 +124,23 @@ class Mediator:
         self._tell()
         await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
         server.close()
-        for connection in list(hub.connections):
-            connection.stop("the mediator stops")
-        await hub.settle()
+        mediator.stop("the mediator stops")
+        await mediator.settle()
         for task in tasks:
             if task.done() and not task.cancelled() and (fault := task.exception()):
                 raise fault
 
     # What `sealmq status` reads, once this serves.
     def _tell(self) -> None:
-        hub = self._hub
-        stuck = [[name, key[1][:100]] for key, name in hub.sessions.stuck.items()]
+        mediator = self._mediator
+        stuck = [[name, key[1][:100]] for key, name in mediator.sessions.stuck.items()]
         news: dict[str, object] = {
-            "journal": hub.journal.state(),
-            "handover": handover(hub),
-            "away": hub.house.away,
-            "aside": hub.aside.state(),
+            "journal": mediator.journal.state(),
+            "handover": mediator.handover(),
+            "away": mediator.away,
+            "aside": mediator.aside.state(),
             "stuck": {"count": len(stuck), "some": stuck[:3]} if stuck else None,
-            "closed": self._hub.engine.closed,
+            "closed": mediator.site.engine.closed,
         }
         if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
             self._serving.update(news)
@@ -147,9 +151,10 @@ class Mediator:
                 log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
 
     async def _watch_keys(self) -> None:
-        async for ring in self._keys.watch(self._hub.kg, self._hub.set_kg):
+        asking = self._mediator.asking
+        async for ring in self._keys.watch(asking.kg, asking.take_kg):
             if ring is not None:
-                self._hub.take_ring(ring)
+                self._mediator.take_ring(ring)
                 self._news.set()
             self._reload.set()
 
@@ -158,9 +163,10 @@ class Mediator:
         while True:
             await self._news.wait()
             self._news.clear()
-            kseq, policy = self._hub.ring.kseq, self._hub.config.digest
-            await self._hub.ended()
-            kg = self._hub.kg
+            site = self._mediator.site
+            kseq, policy = site.ring.kseq, site.config.digest
+            await self._mediator.ended()
+            kg = self._mediator.asking.kg
             if kg is not None:
                 try:
                     await kg.took(kseq, policy)
@@ -172,7 +178,7 @@ class Mediator:
             await self._reload.wait()
             self._reload.clear()
             try:
-                await self._hub.reload(load(self._layout.config))
+                await self._mediator.reload(load(self._layout.config))
                 self._news.set()
             except (SiteError, OSError) as error:
                 self._refused(error)
@@ -184,23 +190,18 @@ class Mediator:
     def _refused(self, error: SiteError | OSError) -> None:
         hint = getattr(error, "hint", None)
         log.error("sealmq.toml is not taken over: %s%s", error, f"; {hint}" if hint else "")
-        self._hub.audit.write("config-refused", reason=str(error)[:500])
+        self._audit.write("config-refused", reason=str(error)[:500])
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1.0)
-            self._hub.tick()
-            self._hub.follow_clock()
-            if self._hub.clock_fell():
+            self._mediator.tick()
+            if self._mediator.site.clock_fell():
                 await self._follow_clock()
-            self._hub.journal.tick()
-            away = self._hub.house.away
+            away = self._mediator.away
             if round(loop.time()) % _TELL_S == 0 or away != self._serving.get("away"):
                 self._tell()
-            now = loop.time()
-            for connection in list(self._hub.connections):
-                connection.beat(now)
 
     # The clock was set back: stamps of our own past would lead it for long (SPEC.md 5, point 4).
     async def _follow_clock(self) -> None:
@@ -213,7 +214,7 @@ class Mediator:
             log.error("the clock was set back, and no instance number is in reserve")
             return
         log.warning("the clock was set back; going on as instance %d", ring.inst)
-        self._hub.take_ring(ring)
+        self._mediator.take_ring(ring)
 
 
 async def serve(layout: Layout, secrets: dict[str, object]) -> None:
@@ -228,12 +229,11 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         audit = Audit(where, "mediator", ring.inst, ring.site.hex(), spare=spare)
         try:
             folder = layout.state_of("mediator") / "journal"
-            hub = await _hub(config, ring, store, audit, secrets["broker"], folder)
-            hub.kg = kg
+            mediator = await _mediator(config, ring, store, audit, secrets["broker"], folder, kg)
             try:
-                await Mediator(layout, config, hub, keys).run()
+                await Process(layout, config, mediator, keys, audit).run()
             finally:
-                await hub.journal.close()
+                await mediator.close()
         finally:
             audit.write("stop")
             audit.close()
@@ -241,17 +241,23 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         store.close()
 
 
-async def _hub(
-    config: Config, ring: Keyring, store: Store, audit: Audit, broker: object, journal: Path
-) -> Hub:
+async def _mediator(
+    config: Config,
+    ring: Keyring,
+    store: Store,
+    audit: Audit,
+    broker: object,
+    journal: Path,
+    kg: KgClient | None,
+) -> Mediator:
     if not isinstance(broker, dict):
         raise BadHandOver("the hand-over names no broker")
     address = BrokerAddress.of(broker)
-    hub: Hub | None = None
+    mediator: Mediator | None = None
 
     def fault(family: str, question: str, error: Exception) -> None:
-        if hub is not None:
-            hub.family_fault(family, question, error)
+        if mediator is not None:
+            mediator.family_fault(family, question, error)
 
     engine = Engine(
         load_families(config.policy.order),
@@ -263,9 +269,9 @@ async def _hub(
     records = engine.load(config, store.records())
     if engine.noted(ring.bearers()):
         records += engine.bearers(ring.bearers(), store.records)
-    hub = Hub(config, ring, engine, store, audit, address, journal)
-    await hub.commit(list(records))
-    return hub
+    mediator = Mediator(config, ring, engine, store, audit, address, journal, kg)
+    await mediator.commit(list(records))
+    return mediator
 
 
 # The system's words: a loop puts its own around them.
@@ -288,7 +294,7 @@ def main(arguments: list[str] | None = None) -> int:
         run = uvloop.run
     try:
         run(serve(Layout.open(Path(arguments[0])), receive()))
-    except (SiteError, StoreError, NoKeys, BadHandOver, FamilyError, KeyError) as error:
+    except (SiteError, StoreError, NoKeys, BadHandOver, FamilyError, Unfit, KeyError) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1
     return 0

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from sealmq_spec.const import QUEUED, WILL
 from sealmq_spec.errors import SealError
 
+from .aside import Aside
+from .control_link import ControlLink
+from .core.effects import BrokerAway
+from .core.site import Site
 from .core.wrap import look_m3, open_m3, rewrap
+from .journal import Journal
 from .journal_file import Entry, Segment
-from .links.publish import NotTaken
-from .upstream import BrokerAway
-
-if TYPE_CHECKING:
-    from .hub import Hub
+from .links import NotTaken
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -36,8 +36,17 @@ class Replay:
     NotTaken. What the broker does not take is set aside, and the rest goes on.
     """
 
-    def __init__(self, hub: Hub, publish: Publish) -> None:
-        self._hub, self._publish = hub, publish
+    def __init__(
+        self,
+        site: Site,
+        journal: Journal,
+        control: ControlLink,
+        aside: Aside,
+        publish: Publish,
+    ) -> None:
+        self._site, self._journal, self._control = site, journal, control
+        self._aside, self._publish = aside, publish
+        self._known_tlv = tuple(site.engine.tlvs)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent = self._left_out = 0
         # Topics whose retained message was published here, with its order.
@@ -45,13 +54,13 @@ class Replay:
 
     async def run(self) -> None:
         """Raises BrokerAway; then all is to be done again."""
-        journal, house = self._hub.journal, self._hub.house
-        segments, losses = journal.lost(), house.losses
+        journal, losses = self._journal, self._control.losses
+        segments = journal.lost()
         if segments:
             await self._pass(segments, None)
             # A client whose own connection the broker did not lose may have come between.
             for _ in range(_RACES):
-                newer = self._hub.retained.newer
+                newer = self._site.retained.newer
                 raced = {t.encode() for t, order in self._retained.items() if newer(t, *order)}
                 self._retained.clear()
                 if not raced:
@@ -60,13 +69,13 @@ class Replay:
             log.warning(
                 "journal: %d messages published again, %d left out", self._sent, self._left_out
             )
-        if house.losses != losses:
-            raise BrokerAway("the broker was lost behind its last acknowledgement")
+        if self._control.losses != losses:
+            raise BrokerAway("the broker was lost after its last acknowledgement")
         journal.broker_back(segments)
 
     # only: of these topics, their newest retained message and nothing else.
     async def _pass(self, segments: list[Segment], only: set[bytes] | None) -> None:
-        journal = self._hub.journal
+        journal = self._journal
         newest: dict[bytes, int] = {}
         for number, entry in enumerate(journal.entries(segments)):
             if entry.retain:
@@ -100,30 +109,30 @@ class Replay:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, entry: Entry, last: bool) -> None:
-        hub = self._hub
+        site = self._site
         topic = entry.topic.decode()
-        now_ms = hub.now_ms()
-        if hub.aside.holds(entry.topic, entry.payload):
+        now_ms = site.now_ms
+        if self._aside.holds(entry.topic, entry.payload):
             self._left_out += 1
             return
         if not entry.payload:
-            if last and not hub.retained.newer(topic, entry.ms + 1, 0):
-                self._retained[topic] = hub.order.next(now_ms)
+            if last and not site.retained.newer(topic, entry.ms + 1, 0):
+                self._retained[topic] = site.order.next(now_ms)
                 await self._again(entry, b"", 1, True, None)
             return
         try:
-            seen = look_m3(hub.ring, entry.payload)
-            inside = open_m3(hub.ring, seen, entry.topic, entry.payload, hub.known_tlv)
+            seen = look_m3(site.ring, entry.payload)
+            inside = open_m3(site.ring, seen, entry.topic, entry.payload, self._known_tlv)
             how = WILL if seen.how == WILL else QUEUED
-            payload = rewrap(hub.ring, hub.order, seen, inside, how, entry.topic, now_ms)
+            payload = rewrap(site.ring, site.order, seen, inside, how, entry.topic, now_ms)
         except SealError as error:
             self._left_out += 1
             log.info("journal: left out: %s", error)
             return
-        retain = last and not hub.retained.newer(topic, seen.s2, seen.seq)
+        retain = last and not site.retained.newer(topic, seen.s2, seen.seq)
         if retain:
-            self._retained[topic] = order = (hub.order.ms, hub.order.seq)
-            hub.retained.passed(topic, *order, origin=(seen.s2, seen.seq))
+            self._retained[topic] = order = (site.order.ms, site.order.seq)
+            site.retained.passed(topic, *order, origin=(seen.s2, seen.seq))
         elif not entry.qos:
             return
         await self._again(entry, payload, entry.qos, retain, inside.sender)
@@ -136,8 +145,6 @@ class Replay:
         except NotTaken as error:
             self._left_out += 1
             # As it stands in the journal, so that it is known when it comes again.
-            await self._hub.set_aside(
-                entry.topic, entry.payload, qos, entry.retain, sender, str(error)
-            )
+            await self._aside.put(entry.topic, entry.payload, qos, entry.retain, sender, str(error))
             return
         self._sent += 1

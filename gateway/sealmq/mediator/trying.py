@@ -18,7 +18,7 @@ from sealmq.mqtt import Packet, Publish, Suback, build
 from sealmq_spec.const import MAX_TOPIC
 
 from .core.limits import MAX_PACKET, PUBLISH_HEAD
-from .upstream import BrokerAddress, BrokerAway, Upstream
+from .links.broker import BrokerAddress, BrokerAway, BrokerLink
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -64,7 +64,7 @@ class _Trying:
         self._name = PROBE_PREFIX + os.urandom(8).hex()
         self._topic = "@" + self._name
         self._end = self._topic + "/end"
-        self._upstream: Upstream | None = None
+        self._link: BrokerLink | None = None
         self._came: list[str] = []
         self._codes: list[int] = []
         self._some = asyncio.Event()
@@ -139,12 +139,12 @@ class _Trying:
     # --- how ---
 
     async def _topic_taken(self, topic: str, size: int = 1) -> bool:
-        upstream = await self._there()
-        if not await self._subscribed(upstream, f"{self._topic}/#"):
+        link = await self._there()
+        if not await self._subscribed(link, f"{self._topic}/#"):
             return False
         self._came.clear()
-        upstream.send(build.publish(topic.encode(), bytes(size)))
-        upstream.send(build.publish(self._end.encode(), b"."))
+        link.send(build.publish(topic.encode(), bytes(size)))
+        link.send(build.publish(self._end.encode(), b"."))
         if not await self._until(lambda: self._end in self._came, size):
             self.close()
         return topic in self._came
@@ -152,9 +152,9 @@ class _Trying:
     async def _filter_taken(self, filt: str) -> bool:
         return await self._subscribed(await self._there(), filt)
 
-    async def _subscribed(self, upstream: Upstream, filt: str) -> bool:
+    async def _subscribed(self, link: BrokerLink, filt: str) -> bool:
         self._codes.clear()
-        upstream.send(build.subscribe(1, [(filt, 0)]))
+        link.send(build.subscribe(1, [(filt, 0)]))
         if not await self._until(lambda: bool(self._codes)):
             self.close()
             return False
@@ -164,7 +164,7 @@ class _Trying:
         try:
             async with asyncio.timeout(ANSWER_S + size / BYTES_A_S):
                 while not true():
-                    if self._upstream is None or not self._upstream.up:
+                    if self._link is None or not self._link.up:
                         return False
                     self._some.clear()
                     await self._some.wait()
@@ -172,17 +172,17 @@ class _Trying:
             return False
         return True
 
-    async def _there(self) -> Upstream:
-        if self._upstream is None or not self._upstream.up:
+    async def _there(self) -> BrokerLink:
+        if self._link is None or not self._link.up:
             await self._open(self._name)
-        if self._upstream is None:
+        if self._link is None:
             raise BrokerAway("the broker went away")
-        return self._upstream
+        return self._link
 
     async def _open(self, client_id: str) -> None:
-        upstream = Upstream(self._packet_came, lambda reason: self._some.set())
-        await upstream.open(self._address, client_id, clean=True)
-        self._upstream = upstream
+        link = BrokerLink(self._packet_came, lambda reason: self._some.set())
+        await link.open(self._address, client_id, clean=True)
+        self._link = link
 
     def _packet_came(self, packet: Packet) -> None:
         if isinstance(packet, Publish):
@@ -193,9 +193,9 @@ class _Trying:
 
     def close(self) -> None:
         """Leaves nothing behind: its sessions are clean, and nothing is retained."""
-        if self._upstream is not None:
-            self._upstream.close()
-            self._upstream = None
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
 
 async def _most(taken: Callable[[int], Awaitable[bool]], least: int, most: int) -> int:

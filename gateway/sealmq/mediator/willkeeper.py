@@ -2,44 +2,63 @@
 mediator or broker ended fires unless (client, client id) returns within a grace.
 
 A will is on disk from its CONNECT until the broker has it, so it outlives this process. Fired twice
-(killed between PUBACK and the store) it has one counter, and readers take it once.
+(killed between PUBACK and the store) it has one counter, and readers take it once. It goes the way
+of its client's messages, so it overtakes none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
+from sealmq.audit import Audit
 from sealmq.families.engine import Conn
-from sealmq.store import StoreError, WillRecord
+from sealmq.store import Store, StoreError, WillRecord
 from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
-from .links.publish import NotTaken
-from .upstream import BrokerAway
+from .control_link import ControlLink
+from .core.site import Site
+from .journal import Journal
+from .links import NotTaken
 from .wills import Fired, judge, seal
-
-if TYPE_CHECKING:
-    from .hub import Hub
 
 log = logging.getLogger("sealmq.mediator")
 
 GRACE_S = 5.0
-_RETRY_S = 0.5
 _FORGET_PAUSES_S = (0.2, 1, 5, 15, 60)
 
 Key = tuple[int, str]
+Publish = Callable[[bytes, bytes, int, bool, int], Awaitable[None]]
+Aside = Callable[[bytes, bytes, int, bool, int, str], Awaitable[None]]
 
 
 class WillKeeper:
-    """All wills of connections that have ended and have not fired."""
+    """All wills of connections that have ended and have not fired.
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    `publish`: topic, payload, QoS, RETAIN, client; returns when the broker has it, raises NotTaken.
+    `aside`: the same and why the broker does not take it.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        store: Store,
+        audit: Audit,
+        journal: Journal,
+        control: ControlLink,
+        publish: Publish,
+        aside: Aside,
+    ) -> None:
+        self._site, self._store, self._audit = site, store, audit
+        self._journal, self._control = journal, control
+        self._publish, self._aside = publish, aside
         self._left: dict[Key, list[WillRecord]] = {}
         self._some = asyncio.Event()
-        for will in hub.store.wills():
+        self.tasks: set[asyncio.Task[None]] = set()
+        for will in store.wills():
             self.leave(will)
 
     def leave(self, will: WillRecord) -> None:
@@ -48,48 +67,58 @@ class WillKeeper:
         self._some.set()
 
     def returned(self, client: int, client_id: str) -> None:
-        """The client is back: what it left behind does not fire."""
+        """The client is back: what it left does not fire."""
         for will in self._left.pop((client, client_id), ()):
             self.drop(will)
 
     def drop(self, will: WillRecord) -> None:
         """DISCONNECT, or a connection that never opened: the will is void."""
-        self._hub.spawn(self._forget(will), f"will of client {will.client}")
+        self._begin(self._forget(will), will)
 
     def fire(self, will: WillRecord, policy: Conn) -> None:
         """The client is gone without DISCONNECT."""
-        self._hub.spawn(self._fire(will, policy), f"will of client {will.client}")
+        self._begin(self._fire(will, policy), will)
+
+    def _begin(self, work: Coroutine[Any, Any, None], will: WillRecord) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"will of {will.client}")
+        self.tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self.tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.error("will of client %d failed: %r", will.client, error)
+
+        task.add_done_callback(ended)
 
     async def run(self) -> None:
         """Fires what was left, a grace after the broker is there. For ever."""
-        hub = self._hub
+        ready, engine = self._control.ready, self._site.engine
         while True:
             await self._some.wait()
-            await hub.house.ready.wait()
+            await ready.wait()
             await asyncio.sleep(GRACE_S)
-            if not hub.house.ready.is_set():
+            if not ready.is_set():
                 continue
             self._some.clear()
             left, self._left = self._left, {}
             for will in (will for row in left.values() for will in row):
-                who = hub.engine.who(self._name(will), will.client)
-                self.fire(will, hub.engine.connection(who))
+                who = engine.who(self._name(will), will.client)
+                self.fire(will, engine.connection(who))
 
     def _name(self, will: WillRecord) -> str:
-        client = self._hub.ring.clients.get(will.client)
+        client = self._site.ring.clients.get(will.client)
         return client.name if client is not None else str(will.client)
 
     async def _fire(self, will: WillRecord, policy: Conn) -> None:
-        hub = self._hub
-        name = self._name(will)
-        now_ms = hub.now_ms()
+        site, name = self._site, self._name(will)
+        now_ms = site.now_ms
         try:
-            it = judge(hub, will, policy, now_ms)
+            it = judge(site, will, policy, now_ms)
             policy.close(now_ms)
             taken = await self._deliver(will, it)
         except SealError as error:
             policy.close(now_ms)
-            hub.audit.write(
+            self._audit.write(
                 "publish-refused",
                 client=name,
                 client_id=will.client_id[:100],
@@ -99,48 +128,45 @@ class WillKeeper:
             )
         else:
             if taken:
-                label = hub.ring.labels[will.label].name
-                hub.audit.count_accepted(name, it.topic, label)
+                label = site.ring.labels[will.label].name
+                self._audit.count_accepted(name, it.topic, label)
         await self._forget(will)
 
     # The broker may be away, for long: sealed anew for each try, as long as its life lasts.
     # Whether it took it.
     async def _deliver(self, will: WillRecord, it: Fired) -> bool:
-        hub = self._hub
+        site, journal, control = self._site, self._journal, self._control
         topic = it.topic.encode()
         while True:
-            payload = seal(hub, will, it, hub.now_ms())
+            payload = seal(site, will, it, site.now_ms)
             if will.retain:
-                hub.retained.passed(it.topic, hub.order.ms, hub.order.seq)
+                site.retained.passed(it.topic, site.order.ms, site.order.seq)
                 place = it.at_ms // 1000, will.boot, will.ctr
-                hub.retained.published(it.topic, will.client, place)
-            losses = hub.house.losses
+                site.retained.published(it.topic, will.client, place)
+            losses = control.losses
             seq = 0
-            # A will is acknowledged to nobody: beyond its client's part it goes without a journal.
-            if will.qos and not hub.journal.over(will.client):
-                seq = hub.journal.append(topic, payload, will.qos, will.retain, will.client)
+            # A will is acknowledged to nobody: where there is no room it goes without the journal.
+            if will.qos and journal.refuses(will.client) is None:
+                seq = journal.append(topic, payload, will.qos, will.retain, will.client)
             try:
-                await hub.messages.publish(topic, payload, will.qos, will.retain)
+                await self._publish(topic, payload, will.qos, will.retain, will.client)
             except NotTaken as error:
                 reason = f"will: {error}"
-                await hub.set_aside(topic, payload, will.qos, will.retain, will.client, reason)
+                await self._aside(topic, payload, will.qos, will.retain, will.client, reason)
                 return False
-            except BrokerAway:
-                await asyncio.sleep(_RETRY_S)
-                await hub.house.ready.wait()
-            else:
-                if will.retain:
-                    hub.retained_bytes.took(it.topic, will.client, len(payload))
-                await hub.journal.safe(seq)
-                if hub.house.losses == losses:
-                    return True
             finally:
-                hub.journal.acked(seq)
+                journal.acked(seq)
+            if will.retain:
+                site.retained_bytes.took(it.topic, will.client, len(payload))
+            await journal.safe(seq)
+            if control.losses == losses:
+                return True
+            await control.ready.wait()
 
     async def _forget(self, will: WillRecord) -> None:
         for pause in _FORGET_PAUSES_S:
             try:
-                await self._hub.store.commit([gone(will)])
+                await self._store.commit([gone(will)])
                 return
             except StoreError:
                 await asyncio.sleep(pause)

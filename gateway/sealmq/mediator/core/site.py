@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sealmq.broker.promises import BrokerTakes
 from sealmq.families.engine import Conn, Engine
@@ -87,8 +87,8 @@ class Site:
         return self.order.next_bytes(self.now_ms)
 
 
-class Counts:
-    """The audit log's counters (sealmq.audit.Audit has them); this one forgets."""
+class Counts(Protocol):
+    """The counters of the audit log (sealmq.audit.Audit)."""
 
     def count_accepted(self, client: str, topic: str, label: str) -> None:
         """A message was forwarded."""

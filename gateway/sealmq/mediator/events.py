@@ -1,0 +1,122 @@
+"""Whatever happens to a session happens here: the site's clock is set before it, and what sessions
+want after it is done at once; bytes for clients go out once a turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from .clock import Clock
+from .core.effects import ALL, Effect
+from .core.session import Session
+from .core.site import Site
+
+log = logging.getLogger("sealmq.mediator")
+
+Executor = Callable[[Session, Any], None]
+
+
+class Unfit(Exception):
+    """An effect that nothing executes: such a mediator does not start."""
+
+
+class Peer(Protocol):
+    """A session's client, as its effects need it (server.Channel)."""
+
+    def write(self, data: bytes) -> None:
+        """Towards the client."""
+
+    def throttle(self, why: str, on: bool) -> None:
+        """Stops or goes on reading what it sends."""
+
+    def settled(self) -> None:
+        """Something that held its packets back is done."""
+
+    def deadline(self, seconds: float) -> None:
+        """Closes the session unless it has moved on by then; 0 for no deadline."""
+
+    def end(self, cut: bool) -> None:
+        """Closes; `cut`: what was not sent never is."""
+
+
+class Events:
+    """`peers`: the client of each session that has not ended."""
+
+    def __init__(self, site: Site, clock: Clock) -> None:
+        self._site, self._clock = site, clock
+        self._loop = asyncio.get_running_loop()
+        self._executors: Mapping[type[Effect], Executor] = {}
+        self._draining = self._writing = False
+        self.peers: dict[Session, Peer] = {}
+        self.look()
+
+    def executed_by(self, executors: Mapping[Any, Executor]) -> None:
+        """Raises Unfit if an effect of the closed set has none, or one that is not in it has."""
+        wrong = ALL.symmetric_difference(executors)
+        if wrong:
+            names = ", ".join(sorted(effect.__name__ for effect in wrong))
+            raise Unfit(f"effects and what executes them differ: {names}")
+        self._executors = executors
+
+    def look(self) -> None:
+        """Sets the site's clock."""
+        self._site.now_ms = self._clock.now_ms()
+        self._site.mono_s = self._loop.time()
+
+    def run(self, event: Callable[..., object], *words: Any) -> None:
+        """One event; a fault in it is logged, and ends nobody else."""
+        self.look()
+        try:
+            event(*words)
+        except Exception:
+            log.exception("an event of a session could not be handled")
+            session = getattr(event, "__self__", None)
+            if isinstance(session, Session):
+                session.close("internal error")
+        self.drain()
+
+    def drain(self) -> None:
+        """Does what sessions want. What comes of it meanwhile is done, too, in its order."""
+        site = self._site
+        if not self._draining:
+            self._draining = True
+            pending, executors = site.pending, self._executors
+            try:
+                while pending:
+                    sessions = pending[:]
+                    pending.clear()
+                    for session in sessions:
+                        effects, session.effects = session.effects, []
+                        for effect in effects:
+                            self._execute(executors[type(effect)], session, effect)
+            finally:
+                self._draining = False
+        if site.dirty and not self._writing:
+            self._writing = True
+            self._loop.call_soon(self._write)
+
+    def _execute(self, executor: Executor, session: Session, effect: Effect) -> None:
+        try:
+            executor(session, effect)
+        except Exception:
+            log.exception("%s could not be executed", type(effect).__name__)
+            session.close("internal error")
+
+    def _write(self) -> None:
+        self._writing = False
+        site = self._site
+        dirty = site.dirty[:]
+        site.dirty.clear()
+        for session in dirty:
+            out = session.out
+            peer = self.peers.get(session)
+            if not out or peer is None:
+                continue
+            # Writing may fill the socket, of which the session hears at once.
+            session.out = []
+            peer.write(out[0] if len(out) == 1 else b"".join(out))
+        if site.pending:
+            self.drain()

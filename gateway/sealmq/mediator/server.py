@@ -1,0 +1,169 @@
+"""Clients' sockets: bytes to packets, each to its session, and back.
+
+Whoever does not read what we send is not read either, and what is held for one client is bounded.
+While the broker takes no more, those who publish are not read, and nobody else waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+
+from sealmq.mqtt import Decoder, ProtocolError
+
+from .core.limits import LINGER_S, MAX_CONNECT_BODY, MAX_PACKET
+from .core.session import Session
+from .core.site import Site
+from .events import Events, Peer
+from .strangers import Strangers, source_of
+
+
+class Pressure:
+    """Whether the broker takes more for now. `stop` whoever publishes meanwhile."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._stopped: dict[Peer, None] = {}
+
+    def change(self, on: bool) -> None:
+        """The publish link is full, or takes more again."""
+        self.on = on
+        if not on:
+            stopped, self._stopped = self._stopped, {}
+            for peer in stopped:
+                peer.throttle("broker", False)
+
+    def stop(self, peer: Peer) -> None:
+        """It has published: nothing more is read from it for now."""
+        self._stopped[peer] = None
+        peer.throttle("broker", True)
+
+
+class Channel(asyncio.Protocol):
+    """One client's connection. `closed` is told once, when its socket is gone."""
+
+    def __init__(self, site: Site, events: Events, strangers: Strangers) -> None:
+        self._site, self._events, self._strangers = site, events, strangers
+        self._decoder = Decoder(
+            MAX_PACKET, "server", max_connect=MAX_CONNECT_BODY, connect_first=True
+        )
+        self._transport: asyncio.Transport
+        self.session: Session
+        # Why nothing is read for now.
+        self._paused: set[str] = set()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._over = False
+
+    # --- asyncio ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        address = transport.get_extra_info("peername")
+        self._events.run(self._begin, address[0] if address else "?")
+
+    def _begin(self, peer: str) -> None:
+        self.session = Session(self._site, peer)
+        self._events.peers[self.session] = self
+        self._strangers.enter(self.session, source_of(peer))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = str(exc) if exc else "the client closed the connection"
+        self._events.run(self.session.lost, reason)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
+        events, session = self._events, self.session
+        events.look()
+        session.heard = self._site.mono_s
+        fault = None
+        try:
+            packets = self._decoder.feed(data)
+        except ProtocolError as error:
+            packets, fault = list(error.packets), error
+        events.run(self._receive, packets, fault)
+        if session.crowded:
+            self.throttle("crowded", True)
+
+    def _receive(self, packets: list[object], fault: ProtocolError | None) -> None:
+        session = self.session
+        receive = session.receive
+        for packet in packets:
+            receive(packet)  # type: ignore[arg-type]
+        if fault is not None:
+            session.broken(fault)
+        # Before a proof has verified nobody may make us hold much.
+        elif session.state != "open" and self._decoder.buffered > MAX_CONNECT_BODY:
+            session.close("a large packet before a proof")
+
+    def pause_writing(self) -> None:
+        self._events.run(self.session.writable, False)
+        self.throttle("unread", True)
+
+    def resume_writing(self) -> None:
+        self._events.run(self.session.writable, True)
+        self.throttle("unread", False)
+
+    # --- for the mediator ---
+
+    def write(self, data: bytes) -> None:
+        """Towards the client; nothing once the connection ends."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def throttle(self, why: str, on: bool) -> None:
+        """Stops or goes on reading, for a reason of its own: it goes on when none is left."""
+        before = bool(self._paused)
+        (self._paused.add if on else self._paused.discard)(why)
+        # What it does not read is its own; what we do not read is ours.
+        self.session.throttled = bool(self._paused - {"unread"})
+        if before != bool(self._paused) and not self._transport.is_closing():
+            (self._transport.resume_reading if before else self._transport.pause_reading)()
+
+    def settled(self) -> None:
+        """Something that held its packets back is done."""
+        if "crowded" in self._paused and not self.session.crowded:
+            self.throttle("crowded", False)
+
+    def deadline(self, seconds: float) -> None:
+        """Closes the session unless it has moved on by then; 0 for no deadline."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if seconds:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(
+                seconds, self._events.run, self.session.close, "too slow"
+            )
+
+    def end(self, cut: bool) -> None:
+        """Closes. A peer that does not take the rest is cut off a little later; with `cut`, what it
+        has not been sent yet, by us or by the system, never goes.
+        """
+        if self._over:
+            return
+        self._over = True
+        self.deadline(0)
+        self._events.peers.pop(self.session, None)
+        if cut:
+            self._cut()
+            return
+        if self.session.out:
+            self.write(b"".join(self.session.out))
+            self.session.out.clear()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            # Only then: what waits here keeps all of the connection in memory.
+            asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+
+    def _cut(self) -> None:
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
