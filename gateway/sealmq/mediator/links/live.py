@@ -111,12 +111,13 @@ class LiveLink(HeldLink):
         some: list[tuple[str, _Held | None]] = []
         size = 0
         for filt, held in queue:
-            size += len(filt.encode()) + 3
+            bytes_ = len(filt.encode())
             other = some and (held is None) != (some[0][1] is None)
-            if other or len(some) == FILTERS or size > FILTER_BYTES:
+            if other or len(some) == FILTERS or size + bytes_ > FILTER_BYTES:
                 self._ask_some(some)
                 some, size = [], 0
             some.append((filt, held))
+            size += bytes_
         self._ask_some(some)
 
     def _ask_some(self, some: list[tuple[str, _Held | None]]) -> None:

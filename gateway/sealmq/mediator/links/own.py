@@ -43,7 +43,7 @@ class OwnLink:
         """The broker's codes, one a filter. Raises BrokerAway."""
         if not self._link.up:
             raise BrokerAway("the session's link to the broker is lost")
-        return await self._asking.subscribe(filters)
+        return list(await self._asking.subscribe(filters))
 
     async def unsubscribe(self, filters: Sequence[str]) -> None:
         """Returns when the broker has. Raises BrokerAway."""
