@@ -3,54 +3,155 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sealmq.mediator import house as module
-from sealmq.mediator.house import HouseConnection
+from links_scene import Peer, Scripted, played, running, so
+from sealmq.mediator import control_link as module
+from sealmq.mediator.control_link import ControlLink
 from sealmq.mediator.journal_file import Entry
+from sealmq.mediator.links import BrokerAddress, BrokerAway
+from sealmq.mediator.links import broker as broker_module
 from sealmq.mediator.replay import Replay
-from sealmq.mediator.upstream import BrokerAddress, BrokerAway
+from sealmq.mqtt import Packet, Pingreq, Publish
+
+SENTINEL = "@sealmq/site/end"
 
 
-def test_a_broker_that_is_given_up_on_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+class Control:
+    """A control link and what it has told."""
+
+    def __init__(self, address: BrokerAddress) -> None:
+        self.seen: list[str | None] = []
+        self.rows = [("@sm1/x", b"x"), ("@sm1/y", b"y")]
+        self.works = 0
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.link = ControlLink(
+            address, "control", SENTINEL, lambda: self.rows, self.seen.append, self._back
+        )
+
+    async def _back(self) -> None:
+        self.works += 1
+        await self.hold.wait()
+
+
+def retained(broker: Scripted) -> list[tuple[str, bytes, int]]:
+    """What came to be retained."""
+    published = broker.published()
+    assert all(packet.retain for packet in published)
+    return [(packet.topic, packet.payload, packet.qos) for packet in published]
+
+
+def test_a_broker_that_is_given_up_on_counts_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says CONNACK, and acknowledges nothing."""
     monkeypatch.setattr(module, "OPENING_S", 0.1)
-    seen: list[str | None] = []
-    lost = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1024)
-        writer.write(b"\x20\x02\x00\x00")
-        await reader.read()
-        writer.close()
-
-    def tell(reason: str | None) -> None:
-        seen.append(reason)
-        if reason is not None:
-            lost.set()
-
-    async def back() -> None:
-        pass
 
     async def story() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        address = BrokerAddress("127.0.0.1", port)
-        house = HouseConnection(address, "house", lambda: [("@sm1/x", b"x")], tell, back)
-        running = asyncio.create_task(house.run())
-        try:
-            async with asyncio.timeout(30):
-                await lost.wait()
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            server.close()
+        async with Scripted(tmp_path) as broker:
+            broker.does = lambda packet, peer: isinstance(packet, Publish)
+            control = Control(broker.address)
+            async with running(control.link.run()):
+                await so(lambda: len(control.seen) > 1)
+            assert control.seen[:2] == [None, "the broker did not acknowledge"]
+            assert control.link.losses
 
-    asyncio.run(story())
-    assert seen[:2] == [None, "the broker did not acknowledge"]
+    played(story())
+
+
+def test_records_and_the_sentinel_stand_on_the_broker_whenever_it_is_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            control = Control(broker.address)
+            async with running(control.link.run()):
+                await control.link.ready.wait()
+                rows = [(SENTINEL, b"end", 2), ("@sm1/x", b"x", 1), ("@sm1/y", b"y", 1)]
+                assert retained(broker) == rows
+                assert control.link.away is None
+                control.rows.append(("@sm1/z", b"z"))
+                control.link.republish()
+                await so(lambda: len(broker.published()) == 7)
+                broker.came.clear()
+                broker.peers[0].kill()
+                await so(lambda: len(control.seen) == 2)
+                assert not control.link.ready.is_set()
+                assert control.link.losses == 1
+                await control.link.ready.wait()
+                assert retained(broker) == [*rows, ("@sm1/z", b"z", 1)]
+                assert [reason is None for reason in control.seen] == [True, False, True]
+
+    played(story())
+
+
+def test_the_broker_counts_as_there_once_it_has_back_what_it_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            control = Control(broker.address)
+            control.hold.clear()
+            async with running(control.link.run()):
+                await so(lambda: control.works == 1)
+                assert control.link.connected
+                assert control.link.away
+                assert await control.link.life() == 0
+                broker.peers[0].kill()
+                await so(lambda: control.works == 2)
+                assert await control.link.life() == 1
+                assert broker.published() == []
+                control.hold.set()
+                await control.link.ready.wait()
+                assert control.link.away is None
+
+    played(story())
+
+
+def test_a_broker_that_is_lost_or_silent_has_no_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_module, "OPENING_S", 0.2)
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            control = Control(broker.address)
+            with pytest.raises(BrokerAway):
+                await control.link.life()
+            async with running(control.link.run()):
+                await control.link.ready.wait()
+                broker.does = lambda packet, peer: isinstance(packet, Pingreq)
+                with pytest.raises(BrokerAway):
+                    await control.link.life()
+
+                def hangs_up(packet: Packet, peer: Peer) -> bool:
+                    peer.kill()
+                    return True
+
+                broker.does = hangs_up
+                with pytest.raises(BrokerAway):
+                    await control.link.life()
+
+    played(story())
+
+
+@pytest.mark.parametrize(
+    ("promises", "wanted"), [({"retained": False}, []), ({"qos": 0}, [0, 0, 0])]
+)
+def test_what_the_broker_does_not_promise_is_not_asked_of_it(
+    promises: dict[str, Any], wanted: list[int], tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            control = Control(replace(broker.address, **promises))
+            async with running(control.link.run()):
+                await control.link.ready.wait()
+                await control.link.life()
+                assert [packet.qos for packet in broker.published()] == wanted
+
+    played(story())
 
 
 def test_a_broker_lost_behind_the_last_acknowledgement_is_lost() -> None:
