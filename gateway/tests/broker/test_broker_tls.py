@@ -18,7 +18,7 @@ from sealmq.broker.errors import BadAddress, Closed, Untrusted
 from sealmq.broker.external import admitted
 from sealmq.broker.target import Target
 from sealmq.broker.tls import Files
-from sealmq.mediator.upstream import BrokerAddress, BrokerAway, Upstream
+from sealmq.mediator.links import BrokerAddress, BrokerAway, BrokerLink
 
 NOW = datetime.now(UTC)
 YEAR = timedelta(days=365)
@@ -173,9 +173,9 @@ def test_a_broker_with_a_certificate_for_another_host_is_not_believed(tmp_path: 
             tls = target.tls
             assert tls is not None
             there = BrokerAddress(target.host, target.port, ca=tls.ca, cert=tls.cert, key=tls.key)
-            upstream = Upstream(lambda packet: None, lambda reason: None)
+            link = BrokerLink(lambda packet: None, lambda reason: None)
             with pytest.raises(BrokerAway) as caught:
-                await upstream.open(there, "sealmq/x", True)
+                await link.open(there, "sealmq/x", True)
             assert ("certificate verify failed" in str(caught.value)) is not believed
 
         asyncio.run(_serve(made, supervisor))

@@ -154,23 +154,33 @@ def test_what_the_broker_does_not_promise_is_not_asked_of_it(
     played(story())
 
 
-def test_a_broker_lost_behind_the_last_acknowledgement_is_lost() -> None:
+async def never(topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+    raise AssertionError("there is nothing to publish")
+
+
+def replay(journal: object, control: object) -> Replay:
+    """Of a site without families, where nothing is set aside."""
+    site: Any = SimpleNamespace(
+        engine=SimpleNamespace(tlvs={}),
+        retained=SimpleNamespace(newer=lambda topic, ms, seq: False),
+    )
+    kept: Any = journal
+    link: Any = control
+    aside: Any = None
+    return Replay(site, kept, link, aside, never)
+
+
+def test_a_broker_lost_after_the_last_acknowledgement_is_lost() -> None:
     done: list[object] = []
-    house = SimpleNamespace(losses=0)
+    control = SimpleNamespace(losses=0)
 
     def entries(segments: object) -> list[object]:
-        house.losses = 1  # the connection ends while the last answers are taken
+        control.losses = 1  # the link falls while the last answers are taken
         return []
 
     journal = SimpleNamespace(lost=lambda: ["old"], entries=entries, broker_back=done.append)
-    retained = SimpleNamespace(newer=lambda topic, ms, seq: False)
-    hub: Any = SimpleNamespace(journal=journal, house=house, retained=retained)
-
-    async def publish(topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        raise AssertionError("there is nothing to publish")
-
     with pytest.raises(BrokerAway):
-        asyncio.run(Replay(hub, publish).run())
+        asyncio.run(replay(journal, control).run())
     assert not done, "what is to be published again still is"
 
 
@@ -190,13 +200,6 @@ def test_nothing_overtakes_qos_2_when_it_is_published_again(
     journal = SimpleNamespace(
         lost=lambda: ["old"], entries=lambda segments: rows, broker_back=lambda done: None
     )
-    retained = SimpleNamespace(newer=lambda topic, ms, seq: False)
-    house = SimpleNamespace(losses=0)
-    hub: Any = SimpleNamespace(journal=journal, house=house, retained=retained)
-
-    async def publish(topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        pass
-
-    asyncio.run(Replay(hub, publish).run())
+    asyncio.run(replay(journal, SimpleNamespace(losses=0)).run())
     assert order == sorted(order)
     assert len(order) == len(rows)
