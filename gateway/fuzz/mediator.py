@@ -108,7 +108,7 @@ class Fuzz(Target):
             topic, flags = draw.pick(TOPICS), draw.number()
         ring, who = self._ring, self._ring.clients[7]
         verified = verify_m2(link, topic, m2, flags & 7)
-        opened = open_m2(link, ring, who, verified, flags, NOW, (40,), draw.number() % 2 == 1)
+        opened = open_m2(link, ring, who, verified, flags, NOW, (40,))
         if opened.kind == 2:
             fired(opened.body, opened.start, opened.tlv, NOW * 1000)
         link.look(opened.ctr, 1)

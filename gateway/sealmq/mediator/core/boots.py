@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sealmq.aead import Aead, make
 from sealmq_spec import control
-from sealmq_spec.const import MAX_TOPIC, RECEIPT_EVERY, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from sealmq_spec.const import MAX_TOPIC, USE_CONTROL, USE_DOWN, USE_PUBLISH
 from sealmq_spec.envelope import tail_m2
 from sealmq_spec.errors import Replay, SealError, TooLarge, Unsupported
 from sealmq_spec.keys import link_key
@@ -111,6 +111,7 @@ class BootSession:
         self.seen: OrderedDict[int, Sent] = OrderedDict()
         # filter -> (op, ctr, tag) of its newest token.
         self._filters: dict[str, tuple[int, int, bytes]] = {}
+        # How many were accepted since the last receipt.
         self.owed = 0
         # ctr of the newest command.
         self.commanded = 0
@@ -238,10 +239,6 @@ class BootSession:
         return control.seal_down(
             self._down, self.suite, order, self.site, self.client, self.mediator, conn, body
         )
-
-    def receipt_due(self) -> bool:
-        """Whether so many messages were accepted that a receipt has to go out."""
-        return self.owed >= RECEIPT_EVERY
 
     def receipt(self) -> bytes:
         """The body of a receipt for all that was accepted so far."""

@@ -19,7 +19,7 @@ from sealmq.families.engine import Conn, Decision
 from sealmq.families.records import TopicLabel
 from sealmq.mqtt import Publish, Pubrel, Will
 from sealmq.store.errors import StoreUnavailable
-from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, U24
+from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, RECEIPT_EVERY, U24
 from sealmq_spec.envelope import get_m2
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.tlv import EMPTY, pack
@@ -40,6 +40,8 @@ from .wrap import Opened, open_m2, seal_m3, tag_of, verify_m2
 _GROWS = M3_HEAD - M2_HEAD
 # The TLV of the time at which a will fired.
 _FIRED = 8
+# Topics of one session that are known to be good.
+_NAMES = 64
 # Packet ids under which one message may wait.
 _IDS = 8
 _OPEN = "open"
@@ -122,7 +124,7 @@ def label_topic(s: Asking, decision: Decision) -> Task:
 class Inbound:
     """The publishing half of one session."""
 
-    __slots__ = ("_full", "_known_tlv", "_lost", "_s", "_underway")
+    __slots__ = ("_full", "_known_tlv", "_lost", "_names", "_s", "_takes", "_underway")
 
     def __init__(self, session: Publisher) -> None:
         self._s = session
@@ -131,17 +133,14 @@ class Inbound:
         self._underway: dict[int, Sent] = {}
         # Whether so many are that what comes now waits; whether nobody can be answered any more.
         self._full = self._lost = False
+        # Topics that may be published on, for what the broker takes.
+        self._names: set[bytes] = set()
+        self._takes = session.site.takes
 
     # --- a packet ---
 
-    def publish(self, packet: Publish) -> None:
-        """Handles one PUBLISH."""
-        decision = self._judge(packet)
-        if decision is not None:
-            self._s.hold(self._label_first(packet, decision))
-
-    # Forwards or refuses it; a decision when its topic has to be labelled first.
-    def _judge(self, packet: Publish, labelled: bool = False) -> Decision | None:
+    def publish(self, packet: Publish, labelled: bool = False) -> None:
+        """Handles one PUBLISH: it is forwarded or refused, or its topic is labelled first."""
         s = self._s
         site, link = s.site, s.link
         topic, raw, payload, qos, retain, _, packet_id = packet
@@ -152,13 +151,16 @@ class Inbound:
             if not payload:
                 raise Malformed("an empty payload carries no envelope; a sealed `clear` deletes")
             verified = verify_m2(link, raw, payload, flags)
-            ctr = verified.ctr
+            ctr = verified[0]
             if qos and (sent := link.again(ctr, tag_of(payload))) is not None:
                 self._again(packet, sent)
-                return None
+                return
             link.look(ctr, s.low)
-            check_name(topic, raw)
-            self._check_taken(topic, raw, len(payload) + _GROWS)
+            if raw not in self._names or site.takes is not self._takes:
+                self._check_name(topic, raw)
+            size = PUBLISH_HEAD + len(raw) + len(payload) + _GROWS
+            if size > site.takes.packet:
+                site.takes.check_size(size)
             opened = open_m2(
                 link, site.ring, s.client, verified, flags, now_ms // 1000, self._known_tlv
             )
@@ -166,18 +168,19 @@ class Inbound:
                 topic, qos, retain, len(payload), now_ms, opened.tlv, (link.boot, ctr)
             )
             if decision.label is not None and decision.allow and not labelled:
-                return decision
+                s.hold(self._label_first(packet, decision))
+                return
             if not decision.allow or decision.label is not None:
                 reason = "the topic could not be labelled" if decision.allow else decision.reason
                 self._refuse(packet, of(Denied(reason), ctr), decision.rule)
-                return None
+                return
             if qos and (full := site.refuses(s.client.number)) is not None:
                 self._refuse(packet, of(Unavailable(full), ctr), "mediator.publish.journal")
-                return None
+                return
             m3_raw, m3 = self._seal(packet, opened, decision)
         except SealError as error:
             self._refuse(packet, of(error, ctr))
-            return None
+            return
         if qos:
             sent = link.mark(ctr, tag_of(payload))
             self._wait(sent, topic, packet_id, qos)
@@ -188,9 +191,8 @@ class Inbound:
         if retain:
             self._retained(opened, decision, m3)
         self._count(packet, opened, decision)
-        if link.receipt_due():
+        if link.owed >= RECEIPT_EVERY:
             s.down(link.receipt())
-        return None
 
     def _seal(self, packet: Publish, opened: Opened, decision: Decision) -> tuple[bytes, bytes]:
         s = self._s
@@ -214,14 +216,18 @@ class Inbound:
         if retain:
             site.retained_bytes.check(decision.topic, s.client.number, len(m3))
         if decision.duties:
-            self._check_taken(packet.topic, packet.topic_raw, len(m3))
+            site.takes.check_size(PUBLISH_HEAD + len(packet.topic_raw) + len(m3))
         return raw, m3
 
     # What the broker does not take is refused before anything is labelled, stored or acknowledged.
-    def _check_taken(self, topic: str, raw: bytes, size: int) -> None:
+    def _check_name(self, topic: str, raw: bytes) -> None:
         takes = self._s.site.takes
+        if takes is not self._takes or len(self._names) >= _NAMES:
+            self._names.clear()
+            self._takes = takes
+        check_name(topic, raw)
         takes.check_topic(topic, len(raw))
-        takes.check_size(PUBLISH_HEAD + len(raw) + size)
+        self._names.add(raw)
 
     # A new topic: durable first, then all of it again, for much may be otherwise by then.
     def _label_first(self, packet: Publish, decision: Decision) -> Task:
@@ -234,7 +240,7 @@ class Inbound:
             self._refuse(packet, of(Unavailable(str(error)), ctr), event=event)
             return
         if s.state == _OPEN:
-            self._judge(packet, labelled=True)
+            self.publish(packet, labelled=True)
 
     def _retained(self, opened: Opened, decision: Decision, m3: bytes) -> None:
         s = self._s
@@ -351,7 +357,7 @@ class Inbound:
                 self._tell(topic, packet_id, qos, *sent.refused)
             else:
                 self._acknowledge(packet_id, qos)
-                if s.link.receipt_due():
+                if s.link.owed >= RECEIPT_EVERY:
                     s.down(s.link.receipt())
         if self._full and len(self._underway) < UNDERWAY:
             self._full = False
@@ -427,8 +433,9 @@ class Inbound:
         now_ms = s.site.now_ms
         verified = verify_m2(s.link, raw, will.payload, flags)
         check_topic(topic)
-        check_name(topic, raw)
-        self._check_taken(topic, raw, len(will.payload) + _GROWS + _FIRED)
+        self._check_name(topic, raw)
+        size = PUBLISH_HEAD + len(raw) + len(will.payload) + _GROWS + _FIRED
+        s.site.takes.check_size(size)
         opened = open_m2(
             s.link, s.site.ring, s.client, verified, flags | 0x80, now_ms // 1000, self._known_tlv
         )

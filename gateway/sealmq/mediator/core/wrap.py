@@ -62,16 +62,11 @@ class Opened(NamedTuple):
     body: bytes
     start: int
     tlv: dict[int, bytes]
-    # False: its epoch is over, and only its being under way since before lets it through.
-    current: bool = True
 
 
-class Verified(NamedTuple):
-    """An m2 whose tag has verified on its topic, with its flags; nothing in it is judged yet."""
-
-    ctr: int
-    s1: int
-    body: bytes
+# ctr, s1 and body of an m2 whose tag has verified on its topic, with its flags; nothing in it is
+# judged yet.
+Verified = tuple[int, int, bytes]
 
 
 def verify_m2(link: BootSession, topic: bytes, payload: bytes, flags: int) -> Verified:
@@ -84,7 +79,7 @@ def verify_m2(link: BootSession, topic: bytes, payload: bytes, flags: int) -> Ve
     body = link.publish.open(nonce, payload[M2_HEAD:], payload[:M2_HEAD] + tail)
     if body is None:
         raise Unauthentic("m2: the tag does not verify")
-    return Verified(ctr, s1, body)
+    return ctr, s1, body
 
 
 def open_m2(
@@ -95,12 +90,10 @@ def open_m2(
     flags: int,
     now: int,
     known_tlv: tuple[int, ...] = (),
-    again: bool = False,
 ) -> Opened:
     """Step 4 of SPEC.md 6.1.
 
-    flags: as in verify_m2; for a will with bit 7 set. again: it was let through before, so its
-    epoch may be over by now. Raises SealError, with the packet's counter.
+    flags: as in verify_m2; for a will with bit 7 set. Raises SealError, with the packet's counter.
     """
     ctr, s1, body = verified
     is_will = bool(flags & 0x80)
@@ -113,15 +106,10 @@ def open_m2(
             tlv = unpack(body, first, start, known_tlv)
             if any(item & 0x7F < FIRST_FAMILY_TLV for item in tlv):
                 raise Malformed("a publisher's TLV types are the policy families', from 32")
-        kind, life, current = _judge_m1(
-            link, ring, client, body, start, ctr, s1, flags, is_will, now
-        )
-        if not current and not again:
-            label = ring.labels[client.label]
-            raise WrongEpoch(f"not the epoch of {label.name}, which is {label.epoch}: provision")
+        kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
     except SealError as error:
         raise of(error, ctr) from None
-    return Opened(ctr, s1, kind, life, body, start, tlv, current)
+    return Opened(ctr, s1, kind, life, body, start, tlv)
 
 
 def _judge_m1(
@@ -135,9 +123,9 @@ def _judge_m1(
     flags: int,
     is_will: bool,
     now: int,
-) -> tuple[int, int, bool]:
-    """(class, life, whether its epoch is good) of the m1 at body[start:], whose header must be this
-    sender's, now (claims 5, 10, 13).
+) -> tuple[int, int]:
+    """(class, life) of the m1 at body[start:], whose header must be this sender's, now (claims 5,
+    10, 13).
     """
     end = len(body)
     suite, kind, untimed, epoch, sender, boot, salt, m1_ctr, t_pub, life = get_m1(body, start, end)
@@ -150,7 +138,6 @@ def _judge_m1(
         raise Unauthentic(f"m1 of sender {sender} boot {boot} in a packet of client {link.client}")
     if m1_ctr != ctr or t_pub != s1:
         raise Malformed("m1 and m2 differ in counter or time")
-    current = _is_current(label, epoch, now)
     if is_will != (kind == WILL) or is_will != untimed:
         raise Malformed(f"class {kind}, untimed {untimed}: a will is untimed and comes in CONNECT")
     if not is_will:
@@ -163,12 +150,12 @@ def _judge_m1(
         raise TooLarge(
             f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken"
         )
-    return kind, life, current
+    if epoch != label.epoch and not _in_handover(label, epoch, now):
+        raise WrongEpoch(f"not the epoch of {label.name}, which is {label.epoch}: provision")
+    return kind, life
 
 
-def _is_current(label: Label, epoch: int, now: int) -> bool:
-    if epoch == label.epoch:
-        return True
+def _in_handover(label: Label, epoch: int, now: int) -> bool:
     return bool(label.previous and epoch == label.previous[0] and now < label.previous[1])
 
 
