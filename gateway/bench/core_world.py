@@ -28,7 +28,7 @@ from sealmq.mediator.core.effects import (
     Unlock,
 )
 from sealmq.mediator.core.session import Session
-from sealmq.mediator.core.site import BrokerFace, Counts, Site
+from sealmq.mediator.core.site import BrokerFace, Site
 from sealmq.mqtt import Connect, Decoder, Packet, Publish, Will, build
 from sealmq.order import Order
 from sealmq.site.check import parse
@@ -82,6 +82,28 @@ def _rises(mark: SessionMark, last: SessionMark) -> bool:
     return (mark.gen, mark.boot, mark.conn) > (last.gen, last.boot, last.conn)
 
 
+class Counted:
+    """Counters of an audit log that nobody reads; what was let through unenforced is listed."""
+
+    def __init__(self) -> None:
+        self.unenforced: list[tuple[str, str, str, str]] = []
+
+    def count_accepted(self, client: str, topic: str, label: str) -> None:
+        """A message was forwarded."""
+
+    def count_delivered(
+        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
+    ) -> None:
+        """A message was written to a reader."""
+
+    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
+        """A message was withheld from a reader, or dropped."""
+
+    def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
+        """A deny that was none."""
+        self.unenforced.append((client, topic, rule, question))
+
+
 class Asked:
     """A question that the test has to answer."""
 
@@ -100,6 +122,7 @@ class Shell:
         engine = Engine([Labels(), *families], on_fault=lambda *fault: self.faults.append(fault))
         config = parse(text)
         self.store = Memory()
+        self.counts = Counted()
         records = [TopicLabel(TOPIC, "low", "sensor", 0)]
         self.store.commit(records)
         engine.apply(engine.load(config, records))
@@ -110,7 +133,7 @@ class Shell:
             engine=engine,
             order=Order(self.world.ring.inst),
             broker=BrokerFace(**broker),
-            counts=Counts(),
+            counts=self.counts,
             now_ms=NOW_MS,
         )
         self.later: set[type[Any]] = set()
