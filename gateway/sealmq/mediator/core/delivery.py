@@ -254,8 +254,15 @@ def fan_out(site: Site, packet: Publish) -> None:
         return
     if not message.record and site.copies.again((packet.topic, packet.payload)):
         return
+    failed: list[Exception] = []
     for reader, value in readers.items():
-        reader.deliver(message, value)
+        try:
+            reader.deliver(message, value)
+        except Exception as error:  # a fault with one reader is not the others'
+            failed.append(error)
+            reader.failed()
+    if failed:
+        raise failed[0]
 
 
 class _Item(NamedTuple):
@@ -339,6 +346,10 @@ class Delivery:
                 self._put(message, min(value, message.qos), 0, False, False)
         else:
             self._send(message, 0, 0, False)
+
+    def failed(self) -> None:
+        """It could not be delivered to."""
+        self._session.close("internal error")
 
     def own(self, packet: Publish) -> None:
         """One of the own link, which only sends what this client has."""

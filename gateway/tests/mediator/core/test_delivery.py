@@ -77,7 +77,7 @@ def test_another_message_with_the_number_of_one_is_no_copy_of_it() -> None:
     scene = Scene()
     _, client = reader(scene)
     m3 = scene.m3("t/1")
-    junk = m3[:40] + bytes(1) + m3[41:]
+    junk = m3[:40] + bytes((m3[40] ^ 1,)) + m3[41:]
     scene.live("t/1", junk)
     scene.live("t/2", m3)
     scene.live("t/1", m3)
@@ -165,6 +165,18 @@ def test_an_older_mediators_journal_is_told_apart_by_readers_alone() -> None:
     again = bytearray(scene.m3("t/1", how=QUEUED))
     scene.live("t/1", bytes(again), 1)
     assert payloads(client.messages) == [m3, bytes(again)]
+
+
+def test_a_fault_with_one_reader_is_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    faulty, _ = reader(scene, client_id="1")
+    _, fine = reader(scene, client_id="2")
+
+    monkeypatch.setattr(faulty.delivery, "_policy", None)
+    with pytest.raises(AttributeError):
+        scene.publish("t/1")
+    assert len(fine.messages) == 1
+    assert faulty.state == "closed"
 
 
 # --- the window ---
