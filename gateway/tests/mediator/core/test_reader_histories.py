@@ -57,6 +57,8 @@ class Story:
         self.owed: set[int] = set()
         self.under_way: deque[Any] = deque()
         self.seen = 0
+        # What came, and when.
+        self.came: list[tuple[Publish, int]] = []
 
     def publish(self, topic: str, qos: int, size: int, retain: bool = False) -> None:
         number = len(self.sent) + 1
@@ -97,6 +99,8 @@ class Story:
         for told in self.client.told[self.seen :]:
             if isinstance(told, Pubrel) or (isinstance(told, Publish) and told.qos):
                 self.under_way.append(told)
+            if isinstance(told, Publish):
+                self.came.append((told, self.scene.site.now_ms))
         self.seen = len(self.client.told)
 
     def ack(self) -> None:
@@ -171,8 +175,8 @@ def judge(story: Story) -> None:
     reader.add_record(story.scene.world.record)
     taken: list[tuple[str, bytes]] = []
     lately: list[tuple[str, bytes]] = []
-    for packet in story.client.messages:
-        message = reader.open(packet.topic_raw, bytearray(packet.payload), story.scene.site.now_ms)
+    for packet, now_ms in story.came:
+        message = reader.open(packet.topic_raw, bytearray(packet.payload), now_ms)
         row = packet.topic, message.payload.split(b".")[0]
         # A snapshot brings again what a reader had.
         if packet.retain and row in taken:
