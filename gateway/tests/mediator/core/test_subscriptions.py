@@ -13,7 +13,7 @@ from sealmq.families.api import Ask, Verdict
 from sealmq.mediator.core.effects import Commit, Subscribe, Unsubscribe, Yield
 from sealmq.mediator.core.limits import SUBSCRIPTIONS
 from sealmq.mediator.core.session import Session
-from sealmq.mqtt import Publish
+from sealmq.mqtt import Puback, Publish
 from sealmq.mqtt import Subscribe as SubscribePacket
 from sealmq.store.records import KeptSub
 
@@ -529,6 +529,21 @@ def test_nothing_is_answered_before_it_is_on_disk() -> None:
     alone.settle()
     assert alone.acks[1] == ("unsuback", 2, ())
     assert set(alone.scene.rows) == {"!AP/b{x}"}
+
+
+def test_a_slow_disk_holds_the_client_back_but_not_its_acknowledgements() -> None:
+    alone = Alone(clean=False)
+    alone.subscribe(1, (BILL, 1))
+    alone.scene.answer()
+    alone.subscribe(2, (CARE, 1))
+    alone.unsubscribe(3, BILL)
+    assert len(alone.scene.questions) == 1, "one commit at a time"
+    alone.scene.own(alone.session, "machine/1", alone.scene.m3("machine/1"), 1, 9)
+    alone.scene.receive(alone.session, Puback(9))
+    assert alone.scene.answers == [Puback(9)]
+    alone.settle()
+    assert [ack[:2] for ack in alone.acks] == [("suback", 1), ("suback", 2), ("unsuback", 3)]
+    assert set(alone.scene.rows) == {CARE}
 
 
 def test_a_clean_session_writes_nothing() -> None:

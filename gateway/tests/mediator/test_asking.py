@@ -1,0 +1,77 @@
+"""What is asked of the key generator waits for it, and for what its answers rest on."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mediator_world import PANEL, World
+
+from reader_scene import Scene
+from sealmq.kglink import KgUnavailable
+from sealmq.mediator import asking
+from sealmq.mediator.asking import Asking
+from sealmq.mediator.core.keyring import Client, Keyring
+
+
+class Kg:
+    """A key generator that has the panel's generation 2, which came with its label's epoch 2."""
+
+    lost = False
+
+    async def answer(self, packet: bytes) -> Any:
+        km = bytes(32).hex()
+        links = [{"gen": gen, "km": km, "pending": gen == 2, "epoch": gen} for gen in (1, 2)]
+        return SimpleNamespace(client=PANEL, gen=2, links=links, packet=b"")
+
+
+class Told:
+    """Of the audit log."""
+
+    def write(self, event: str, **fields: object) -> None:
+        """Nobody looks."""
+
+
+def rekeyed(world: World, epoch: int) -> Keyring:
+    rows = world.snapshot()
+    for row in rows["labels"]:
+        if row["name"] == "high":
+            row["epoch"] = epoch
+    return Keyring(world.site, 9, rows)
+
+
+def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PROVISION_S", 0.05)
+    scene = Scene()
+    audit: Any = Told()
+    ask = Asking(scene.site, audit)
+
+    async def story() -> None:
+        with pytest.raises(KgUnavailable):
+            await ask.provision(b"", "here")  # no key generator
+        kg: Any = Kg()
+        ask.take_kg(kg)
+        with pytest.raises(KgUnavailable):
+            await ask.provision(b"", "here")  # its epoch 2 is not known here
+        monkeypatch.setattr(asking, "PROVISION_S", 30)
+        waiting = asyncio.ensure_future(ask.provision(b"", "here"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        ring = rekeyed(scene.world, 2)
+        ask.complete(ring)
+        scene.site.ring = ring
+        ask.news()
+        assert (await waiting).gen == 2
+
+    asyncio.run(story())
+
+
+def test_a_later_generation_ends_no_connection() -> None:
+    def client(ended: int) -> Client:
+        return Client(PANEL, "c", 16, "app", 1, False, {4: bytes(32)}, ended=ended)
+
+    assert client(0).goes_on(3)
+    assert client(3).goes_on(4)
+    assert not client(3).goes_on(3)
