@@ -21,6 +21,7 @@ CHARACTERS = "mqtt.characters"
 LEVELS = "broker.takes.levels"
 LENGTH = "broker.takes.length"
 SIZE = "broker.takes.size"
+MESSAGE = "broker.takes.message"
 
 CURE = '`sealmq up --broker mosquitto`, or [broker] kind = "mosquitto", keeps them'
 

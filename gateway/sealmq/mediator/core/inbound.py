@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from sealmq.broker.promises import NotPromised, check_publish
+from sealmq.broker.promises import MESSAGE, NotPromised, check_publish
 from sealmq.families.api import PutTlv
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.records import TopicLabel
@@ -47,7 +47,6 @@ _IDS = 8
 _OPEN = "open"
 # Malformed, unauthentic, stale, replay: nothing that a policy has judged.
 _EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
-_MESSAGE = "broker.takes.message"
 
 
 class Asking(Protocol):
@@ -341,8 +340,8 @@ class Inbound:
 
     def not_taken(self, sent: Sent, why: str) -> None:
         """The broker does not take it: whoever waits is told, and whoever brings it again."""
-        error = NotPromised(f"the site's broker does not take this message: {why[:200]}", _MESSAGE)
-        sent.refused = of(error, sent.ctr), _MESSAGE
+        error = NotPromised(f"the site's broker does not take this message: {why[:200]}", MESSAGE)
+        sent.refused = of(error, sent.ctr), MESSAGE
         waiting, sent.waiting = sent.waiting, []
         for asker, topic, packet_id, qos in waiting:
             asker.answer(sent, topic, packet_id, qos)
