@@ -29,7 +29,8 @@ log = logging.getLogger("sealmq.mediator")
 
 _CACHE = "keys"
 _AAD = b"sealmq mediator cache 1"
-_RESERVE = 4
+# So many starts there are numbers for while the key generator is away.
+_STARTS = 4
 _KG_WAIT_S = 5.0
 
 
@@ -57,30 +58,42 @@ def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
 
 
 class KeySource:
-    """Fetches snapshots, keeps the sealed copy, watches for changes."""
+    """Fetches snapshots, keeps the sealed copy, watches for changes.
 
-    def __init__(self, socket: Path, mediator: int, store: Store, cache_key: bytes) -> None:
-        self._socket, self._mediator, self._store = socket, mediator, store
+    `need`: the instance numbers that one start takes.
+    """
+
+    def __init__(
+        self, socket: Path, mediator: int, store: Store, cache_key: bytes, need: int = 1
+    ) -> None:
+        self._socket, self._mediator, self._store, self._need = socket, mediator, store, need
         self._identity = store.identity
         self._cipher = ChaCha20Poly1305(cache_key)
-        self._site = b""
-        self._inst = 0
+        self.site = b""
+        self.snapshot: dict[str, Any] = {}
+        """The newest one, as Keyring takes it."""
         self._greeted: KgClient | None = None
         self._reserve: list[int] = []
-        self._snapshot: dict[str, Any] = {}
         # Told before each snapshot is asked for: what changes from then on may not be in it.
         self.before_fetch: Callable[[], None] = lambda: None
 
-    async def start(self, config: Config) -> tuple[Keyring, KgClient | None]:
-        """The first keyring, and the key generator if it answers within a few seconds.
+    def ring(self, inst: int) -> Keyring:
+        """The newest snapshot under an instance number. Raises SnapshotError."""
+        return Keyring(self.site, inst, self.snapshot)
 
-        Of a copy only those count whom sealmq.toml still knows so. Raises NoKeys.
+    async def start(self, config: Config) -> tuple[list[int], KgClient | None]:
+        """`need` instance numbers, and the key generator if it answers within a few seconds.
+
+        Of a copy only those clients count whom sealmq.toml still knows so. Raises NoKeys.
         """
         deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
         while True:
             try:
                 kg = await KgClient.connect(self._socket)
-                return await self.fetch(kg), kg
+                await self._greet(kg, self._need)
+                drawn = self._pop(self._need)
+                await self.fetch(kg)
+                return drawn, kg
             except KgUnavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
                     log.warning("%s; starting from the sealed copy of its last snapshot", error)
@@ -89,43 +102,52 @@ class KeySource:
             except (KgError, SnapshotError) as error:
                 raise NoKeys(f"the key generator refuses this mediator: {error}") from None
 
-    async def fetch(self, kg: KgClient) -> Keyring:
-        """A new keyring from the key generator;
-        draws instance numbers as needed and renews the copy.
+    async def fetch(self, kg: KgClient) -> None:
+        """A new snapshot from the key generator; draws instance numbers as needed and renews the
+        copy. Raises SnapshotError.
         """
-        if kg is not self._greeted:
-            # Each connection says hello: provisioning requests are bound to the number it says.
-            hello = await kg.hello(self._mediator, self._identity)
-            self._greeted, self._site = kg, hello.site
-            self._reserve = [*self._reserve, hello.inst][-_RESERVE:]
-        while len(self._reserve) < _RESERVE + (not self._inst):
-            self._reserve.append((await kg.hello(self._mediator, self._identity)).inst)
-        self._inst = self._inst or self._reserve.pop(0)
+        await self._greet(kg)
         self.before_fetch()
-        self._snapshot = await kg.snapshot()
-        ring = Keyring(self._site, self._inst, self._snapshot)
+        snapshot = await kg.snapshot()
+        Keyring(self.site, 1, snapshot)  # a bad one is not kept
+        self.snapshot = snapshot
         try:
             await self._keep()
         except StoreError as error:
             # The copy is for a key generator that is away. New keys, and who is out, count now.
             log.error("the copy of the key generator's snapshot is an old one: %s", error)
-        return ring
 
-    async def renew(self) -> Keyring | None:
-        """The same keys under another instance number, one of those in reserve; None if none is."""
+    async def draw(self) -> int | None:
+        """One of the instance numbers in reserve, None if there is none. Raises StoreError: a
+        number that is not crossed off on disk is not used.
+        """
         if not self._reserve:
             return None
-        self._inst = self._reserve.pop(0)
+        (inst,) = self._pop(1)
         await self._keep()
-        return Keyring(self._site, self._inst, self._snapshot)
+        return inst
+
+    def _pop(self, count: int) -> list[int]:
+        drawn, self._reserve = self._reserve[:count], self._reserve[count:]
+        return drawn
+
+    # Each connection says hello: provisioning requests are bound to the number it says.
+    async def _greet(self, kg: KgClient, more: int = 0) -> None:
+        most = _STARTS * self._need
+        if kg is not self._greeted:
+            hello = await kg.hello(self._mediator, self._identity)
+            self._greeted, self.site = kg, hello.site
+            self._reserve = [*self._reserve, hello.inst][-most - more :]
+        while len(self._reserve) < most + more:
+            self._reserve.append((await kg.hello(self._mediator, self._identity)).inst)
 
     async def _keep(self) -> None:
-        copy = {"site": self._site.hex(), "reserve": self._reserve, "snapshot": self._snapshot}
+        copy = {"site": self.site.hex(), "reserve": self._reserve, "snapshot": self.snapshot}
         nonce = os.urandom(12)
         sealed = nonce + self._cipher.encrypt(nonce, json.dumps(copy).encode(), _AAD)
         await self._store.commit([CacheBlob(_CACHE, sealed)])
 
-    async def _from_copy(self, config: Config) -> Keyring:
+    async def _from_copy(self, config: Config) -> list[int]:
         blob = self._store.cache(_CACHE)
         if blob is None:
             raise NoKeys("the key generator is away, and there is no copy of an earlier snapshot")
@@ -133,18 +155,19 @@ class KeySource:
             copy = json.loads(self._cipher.decrypt(blob[:12], blob[12:], _AAD))
         except InvalidTag:
             raise NoKeys("the copy of the key generator's snapshot does not open") from None
-        self._site, self._reserve = bytes.fromhex(copy["site"]), list(copy["reserve"])
-        self._snapshot = _agreed(copy["snapshot"], config)
-        if not self._reserve:
+        self.site, self._reserve = bytes.fromhex(copy["site"]), list(copy["reserve"])
+        self.snapshot = _agreed(copy["snapshot"], config)
+        if len(self._reserve) < self._need:
             raise NoKeys("the key generator is away, and all instance numbers in reserve are used")
-        self._inst = self._reserve.pop(0)
+        drawn = self._pop(self._need)
         await self._keep()
-        return Keyring(self._site, self._inst, self._snapshot)
+        return drawn
 
     async def watch(
         self, kg: KgClient | None, connected: Callable[[KgClient | None], None]
-    ) -> AsyncIterator[Keyring | None]:
-        """A new keyring for each change of keys, None for one of the policy alone; for ever.
+    ) -> AsyncIterator[bool]:
+        """For each change: True when there is a new snapshot, False when the policy alone changed;
+        for ever.
 
         Tells `connected` when the key generator comes and goes.
         """
@@ -154,12 +177,15 @@ class KeySource:
                 if kg is None:
                     kg = await KgClient.connect(self._socket)
                     connected(kg)
-                    yield await self.fetch(kg)
+                    await self.fetch(kg)
+                    yield True
                 connected(kg)
                 async for change in kg.changes():
                     wait = 0.2
-                    risen = change.kseq > int(self._snapshot["kseq"])
-                    yield await self.fetch(kg) if risen else None
+                    risen = change.kseq > int(self.snapshot["kseq"])
+                    if risen:
+                        await self.fetch(kg)
+                    yield risen
             except (KgError, SnapshotError) as error:
                 log.warning("key generator: %s", error)
             connected(None)

@@ -60,7 +60,8 @@ class Start:
     """What a process is started with. `fds`: environment variable -> inherited descriptor.
 
     `keep` are descriptors that it inherits without being told. Lines of its stderr for which
-    `hush` is true are not passed on.
+    `hush` is true are not passed on. `guard`: it is ended when we die, and gets no new privileges;
+    False where it sees to that itself, and its parent has threads.
     """
 
     role: str
@@ -71,6 +72,7 @@ class Start:
     keep: Sequence[int] = ()
     identity: Identity | None = None
     hush: Callable[[str], bool] = lambda line: False
+    guard: bool = True
 
 
 class Child:
@@ -202,7 +204,7 @@ def _spawn(start: Start) -> subprocess.Popen[bytes]:
             start_new_session=True,
             # Safe: no other thread of the supervisor does anything (at most it has looked up the
             # name of an external broker), and the function only makes system calls.
-            preexec_fn=before_exec,
+            preexec_fn=before_exec if start.guard else None,
             user=None if who is None else who.uid,
             group=None if who is None else who.gid,
             extra_groups=None if who is None else who.groups,

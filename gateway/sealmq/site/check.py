@@ -25,6 +25,7 @@ from .model import (
     BROKERS,
     BUILT_IN,
     KINDS,
+    MOST_WORKERS,
     Broker,
     Client,
     Config,
@@ -120,7 +121,7 @@ def _site(t: Mapping[str, Any], folder: Path | None) -> Site:
 
 
 def _mediator(t: Mapping[str, Any]) -> Mediator:
-    values.only(t, "mediator", ("listen", "advertise", "number", "on_denied"))
+    values.only(t, "mediator", ("listen", "advertise", "number", "on_denied", "workers"))
     host, port = values.address(
         values.text(t, "mediator.listen", "127.0.0.1:1883"), "mediator.listen"
     )
@@ -137,7 +138,14 @@ def _mediator(t: Mapping[str, Any]) -> Mediator:
     if type(number) is not int or not 0 < number <= U24:
         raise ConfigError(f"{number!r} is not a number from 1 to {U24}", key="mediator.number")
     denied = values.one_of(t, "mediator.on_denied", ("notice", "disconnect"), "notice")
-    return Mediator(host, port, told[0], told[1], number, denied)
+    workers = t.get("workers", 1)
+    if type(workers) is not int or not 0 < workers <= MOST_WORKERS:
+        raise ConfigError(
+            f"{workers!r} is not a number from 1 to {MOST_WORKERS}",
+            "one for each processor that has nothing else to do; 1 is right on a small board",
+            key="mediator.workers",
+        )
+    return Mediator(host, port, told[0], told[1], number, denied, workers)
 
 
 def _broker(t: Mapping[str, Any], folder: Path | None) -> Broker:

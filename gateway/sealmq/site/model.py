@@ -20,6 +20,8 @@ BUILT_IN = (NONE, BOTTOM, TOP)
 
 SUITES = MappingProxyType({"ccm": 1, "chacha": 2})
 BROKERS = ("embedded", "mosquitto", "external")
+# Each has its own memory of labels, reservations and keys.
+MOST_WORKERS = 64
 KINDS = ("device", "app", "gateway", "assessor")
 
 
@@ -34,7 +36,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Mediator:
-    """[mediator]. host, port: where it listens. advertise_*: what clients are told."""
+    """[mediator]. host, port: where it listens. advertise_*: what clients are told. workers: the
+    processes that its clients are spread over; 1: all in its own.
+    """
 
     host: str = "127.0.0.1"
     port: int = 1883
@@ -42,6 +46,7 @@ class Mediator:
     advertise_port: int = 1883
     number: int = 1
     on_denied: str = "notice"
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)

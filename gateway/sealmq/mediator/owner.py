@@ -1,0 +1,347 @@
+"""The process that owns a mediator's store, its way to the key generator, and its configuration.
+
+With one worker that is in the same process; with more, each is a process of its own (workers.py).
+What one of them commits, and new keys and a new configuration, are applied by all of them before
+whoever waits for it is answered; one that does not answer is ended first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sealmq.audit import Audit
+from sealmq.families.records import FamilyRecord, Record
+from sealmq.kglink import Answer, KgClient, KgError, KgUnavailable
+from sealmq.site.config import Config, load
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout
+from sealmq.store import Held, Store, StoreError, StoreRecord
+
+from .core.keyring import Keyring
+from .frames import Handler
+from .keysource import KeySource
+from .locks import RowLocks
+from .shared import Fresh, Mediates, Row, Worker
+from .workers import WorkerProcess
+
+log = logging.getLogger("sealmq.mediator")
+
+_RETRY_S = 1.0
+# Commits that are told at one go.
+_ROUND = 256
+
+
+class Owner:
+    """`workers`: those that run, or begin."""
+
+    def __init__(
+        self, layout: Layout, config: Config, store: Store, keys: KeySource, audit: Audit
+    ) -> None:
+        self.layout, self.config, self.store, self.keys = layout, config, store, keys
+        self.workers: list[Worker] = []
+        self.kg: KgClient | None = None
+        self.locks = RowLocks()
+        self.reload = asyncio.Event()
+        self.told: Callable[[dict[int, dict[str, Any]]], None] = lambda news: None
+        """Hears what workers say of themselves."""
+        self._audit = audit
+        # What is gone by may be other than what the key generator was told last.
+        self._news = asyncio.Event()
+        self._news.set()
+        # Link slots that answers brought since the last snapshot was asked for.
+        self._fresh: dict[int, list[dict[str, Any]]] = {}
+        self._rounds = Rounds(self._others)
+        keys.before_fetch = self._fresh.clear
+
+    async def run(self) -> None:
+        """Follows keys and configuration; for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_keys(), name="keys")
+            group.create_task(self._confirm(), name="confirm")
+            group.create_task(self._watch_reload(), name="reload")
+
+    @property
+    def fresh(self) -> Fresh:
+        """Link slots that the newest snapshot may not hold."""
+        return list(self._fresh.items())
+
+    # --- keys and configuration ---
+
+    async def _watch_keys(self) -> None:
+        async for risen in self.keys.watch(self.kg, self._set_kg):
+            if risen:
+                fresh = self.fresh
+                await self._all(worker.ring(self.keys, fresh) for worker in self.workers)
+                self._news.set()
+            self.reload.set()
+
+    def _set_kg(self, kg: KgClient | None) -> None:
+        self.kg = kg
+        for worker in self.workers:
+            worker.kg(kg is not None)
+
+    # The key generator is told what this goes by, for commands that must not end before it does.
+    async def _confirm(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            kseq, policy = int(self.keys.snapshot["kseq"]), self.config.digest
+            await self._all(worker.ended() for worker in self.workers)
+            if self.kg is not None:
+                try:
+                    await self.kg.took(kseq, policy)
+                except KgError as error:
+                    log.warning("key generator: %s", error)
+
+    async def _watch_reload(self) -> None:
+        while True:
+            await self.reload.wait()
+            self.reload.clear()
+            try:
+                config = load(self.layout.config)
+                if config.site.id != self.keys.site:
+                    # The key generator refuses it too: nothing of such a file counts.
+                    log.error("sealmq.toml is not taken over: it names another site's id")
+                    continue
+                await self._all(worker.config(config) for worker in self.workers)
+                self.config = config
+                self._news.set()
+            except (SiteError, OSError) as error:
+                self._refused(error)
+            except StoreError as error:
+                log.error("sealmq.toml is not taken over yet: %s", error)
+                asyncio.get_running_loop().call_later(_RETRY_S, self.reload.set)
+
+    # What was in force stays in force.
+    def _refused(self, error: SiteError | OSError) -> None:
+        hint = getattr(error, "hint", None)
+        log.error("sealmq.toml is not taken over: %s%s", error, f"; {hint}" if hint else "")
+        self._audit.write("config-refused", reason=str(error)[:500])
+
+    # All of them are waited for, whichever fails.
+    async def _all(self, asked: Iterable[Any]) -> None:
+        for result in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    # --- what workers ask ---
+
+    async def answer(self, request: bytes) -> Answer:
+        """As SharedKg.answer."""
+        answer = await self._there().answer(request)
+        self._fresh[answer.client] = answer.links
+        await self._all(worker.links(answer.client, answer.links) for worker in self.workers)
+        return answer
+
+    async def time(self, client: int, nonce: bytes, suite: int) -> bytes:
+        """As SharedKg.time."""
+        return await self._there().time(client, nonce, suite)
+
+    async def confirm(self, client: int, gen: int) -> None:
+        """As SharedKg.confirm."""
+        await self._there().confirm(client, gen)
+
+    @property
+    def lost(self) -> bool:
+        """As SharedKg.lost."""
+        return self.kg is None or self.kg.lost
+
+    def _there(self) -> KgClient:
+        if self.kg is None:
+            raise KgUnavailable("the key generator is away")
+        return self.kg
+
+    async def commit(
+        self, by: WorkerProcess | None, records: Sequence[StoreRecord], urgent: bool, part: str
+    ) -> list[Held]:
+        """As SharedStore.commit, by a worker."""
+        held = await self.store.commit(records, urgent)
+        rows: list[Record] = [h.record for h in held if isinstance(h.record, Record)]
+        if rows:
+            await self._rounds.passed(by, rows, part)
+        return held
+
+    def _others(self, by: WorkerProcess | None) -> list[WorkerProcess]:
+        return [w for w in self.workers if isinstance(w, WorkerProcess) and w is not by]
+
+    def handlers(self, worker: WorkerProcess) -> Mapping[str, Handler]:
+        """What a worker process may call."""
+        held: set[Row] = set()
+        alone = False
+
+        async def take(rows: list[list[str]]) -> bool:
+            wanted = frozenset((family, key) for family, key in rows)
+            at_once = await self.locks.take(wanted)
+            held.update(wanted)
+            return at_once
+
+        def free(rows: list[list[str]]) -> None:
+            mine = {(family, key) for family, key in rows} & held
+            held.difference_update(mine)
+            self.locks.free(mine)
+
+        async def take_all() -> None:
+            nonlocal alone
+            await self.locks.alone()
+            alone = True
+
+        def together() -> None:
+            nonlocal alone
+            if alone:
+                alone = False
+                self.locks.together()
+
+        def leave() -> None:
+            free([list(row) for row in held])
+            together()
+
+        async def renew() -> list[Any] | None:
+            inst = await self.keys.draw()
+            if inst is None:
+                return None
+            worker.inst = inst
+            return [self.keys.site, inst, self.keys.snapshot]
+
+        def passed(*words: Any) -> None:
+            for other in self._others(worker):
+                other.tell("passed", *words)
+
+        worker.left = leave
+        return {
+            "commit": lambda records, urgent, part: self.commit(worker, records, urgent, part),
+            "take": take,
+            "free": free,
+            "alone": take_all,
+            "together": together,
+            "answer": self.answer,
+            "time": self.time,
+            "confirm": self.confirm,
+            "renew": renew,
+            "passed": passed,
+            "tell": worker.told,
+        }
+
+
+class Rounds:
+    """Tells all workers but the one that has committed it what holds, commit by commit, in the
+    order of the store; commits that share no row go together.
+    """
+
+    def __init__(self, others: Callable[[WorkerProcess | None], list[WorkerProcess]]) -> None:
+        self._others = others
+        self._waiting: deque[_Passed] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    async def passed(self, by: WorkerProcess | None, rows: list[Record], part: str) -> None:
+        """Returns when each other one goes by it, or has ended."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Passed(by, rows, part, done))
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="rounds")
+        await done
+
+    async def _run(self) -> None:
+        while self._waiting:
+            some = self._some()
+            told = []
+            for worker in self._others(None):
+                groups = [(one.part, one.rows) for one in some if one.by is not worker]
+                if groups:
+                    told.append(worker.apply(groups))
+            await asyncio.gather(*told, return_exceptions=True)
+            for one in some:
+                if not one.done.done():
+                    one.done.set_result(None)
+        self._task = None
+
+    def _some(self) -> list[_Passed]:
+        some: list[_Passed] = []
+        keys: set[tuple[str, ...]] = set()
+        while self._waiting and len(some) < _ROUND:
+            rows = set(map(_key, self._waiting[0].rows))
+            if not keys.isdisjoint(rows):
+                break
+            keys |= rows
+            some.append(self._waiting.popleft())
+        return some
+
+
+class _Passed(NamedTuple):
+    by: WorkerProcess | None
+    rows: list[Record]
+    part: str
+    done: asyncio.Future[None]
+
+
+def _key(record: Record) -> tuple[str, ...]:
+    if isinstance(record, FamilyRecord):
+        return record.family, record.key
+    return (record.topic,)
+
+
+class LocalStore:
+    """SharedStore without anybody else."""
+
+    def __init__(self, store: Store) -> None:
+        self.records, self.sessions = store.records, store.sessions
+        self.wills, self.kept = store.wills, store.kept
+        self._store = store
+
+    async def commit(
+        self, records: Sequence[StoreRecord], urgent: bool = False, part: str = ""
+    ) -> list[Held]:
+        return await self._store.commit(records, urgent)
+
+
+class Local:
+    """The worker of a mediator that has one: in this process. It is the owner's Worker, and the
+    mediator's Shared.
+    """
+
+    index = 0
+
+    def __init__(self, owner: Owner, inst: int) -> None:
+        self._owner, self._inst = owner, inst
+        self.mediator: Mediates
+        self.store = LocalStore(owner.store)
+        self.kg = owner
+        self.locks = owner.locks
+
+    # --- Shared ---
+
+    async def renew(self) -> Keyring | None:
+        inst = await self._owner.keys.draw()
+        if inst is None:
+            return None
+        self._inst = inst
+        return self._owner.keys.ring(inst)
+
+    def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
+        """There is nobody else."""
+
+    def tell(self, news: dict[str, Any]) -> None:
+        self._owner.told({0: news})
+
+    # --- Worker ---
+
+    async def ring(self, keys: KeySource, fresh: Fresh) -> None:
+        ring = keys.ring(self._inst)
+        for client, links in fresh:
+            ring.set_links(client, links)
+        self.mediator.take_ring(ring)
+
+    async def ended(self) -> None:
+        await self.mediator.ended()
+
+    async def config(self, config: Config) -> None:
+        await self.mediator.reload(config)
+
+    async def links(self, client: int, links: list[dict[str, Any]]) -> None:
+        self.mediator.links_came(client, links)
+
+    def kg(self, there: bool) -> None:
+        self.mediator.set_kg(there)

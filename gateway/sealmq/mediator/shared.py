@@ -1,0 +1,190 @@
+"""What a worker is told when it begins, and what it asks of the process that owns store, keys and
+configuration (gateway/DESIGN.md, Workers).
+
+With one worker that process is its own, and nothing stands between (`Alone`, in owner.py); with
+more it is the acceptor's, over a socket (worker.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from sealmq.families.records import Record
+from sealmq.kgtypes import Answer
+from sealmq.site.config import Config
+from sealmq.site.layout import Layout
+from sealmq.store import Held, KeptSession, SessionMark, StoreRecord, WillRecord
+
+from .core.keyring import Keyring
+from .keysource import KeySource
+
+Row = tuple[str, str]
+
+
+class Begin(NamedTuple):
+    """One worker's start. number: 0 to `workers` - 1. `ring.inst` is its own. broker: as it was
+    handed over.
+    """
+
+    layout: Layout
+    config: Config
+    ring: Keyring
+    number: int
+    workers: int
+    broker: dict[str, Any]
+    kg_there: bool
+
+    @property
+    def name(self) -> str:
+        """Begins the client identifiers of its links at the broker."""
+        name = f"sealmq/{self.ring.site.hex()}/mediator-{self.config.mediator.number}"
+        return f"{name}/w{self.number}" if self.number else name
+
+    @property
+    def journal(self) -> Path:
+        """The folder of its journal."""
+        return journal_of(self.layout, self.number)
+
+    @property
+    def first(self) -> bool:
+        """Whether it does what is done once for all of them."""
+        return self.number == 0
+
+    def mine(self, client: int) -> bool:
+        """Whether this client's connections, wills and kept sessions are this worker's."""
+        return worker_of(client, self.workers) == self.number
+
+
+class SharedStore(Protocol):
+    """The store, as sealmq.store.Store has it: what a mediator reads at its start, and `commit`."""
+
+    def records(self) -> list[Record]: ...
+    def sessions(self) -> dict[int, SessionMark]: ...
+    def wills(self) -> list[WillRecord]: ...
+    def kept(self) -> list[KeptSession]: ...
+
+    async def commit(
+        self, records: Sequence[StoreRecord], urgent: bool = False, part: str = ""
+    ) -> list[Held]:
+        """As Store.commit; when it returns each other worker has applied it, or is ended.
+
+        The caller applies what it returns in the same step. `part`: a topic filter, of whose
+        readers the others write down what they counted before they apply it.
+        """
+
+
+class SharedKg(Protocol):
+    """The key generator, as far as a mediator asks it for its clients (sealmq.kglink.KgClient)."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is away."""
+
+    async def answer(self, packet: bytes) -> Answer:
+        """To a provisioning request; the link slots that it brings are known to all workers when
+        this returns. Raises KgError.
+        """
+
+    async def time(self, client: int, nonce: bytes, suite: int) -> bytes:
+        """Its time for a client. Raises KgError."""
+
+    async def confirm(self, client: int, gen: int) -> None:
+        """The client has proved that it holds `gen`. Raises KgError."""
+
+
+class SharedLocks(Protocol):
+    """Rows that commands change, at all workers (locks.py)."""
+
+    async def take(self, rows: frozenset[Row]) -> bool: ...
+    def free(self, rows: Iterable[Row]) -> None: ...
+    async def alone(self) -> None: ...
+    def together(self) -> None: ...
+
+
+class Shared(Protocol):
+    """What all workers of a mediator have together. `kg`: whether it is there is told otherwise."""
+
+    store: SharedStore
+    kg: SharedKg
+    locks: SharedLocks
+
+    async def renew(self) -> Keyring | None:
+        """The same keys under another instance number; None if none is in reserve. StoreError."""
+
+    def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
+        """A retained copy has passed here: the others are told."""
+
+    def tell(self, news: dict[str, Any]) -> None:
+        """What `sealmq status` shows of this worker; `away` None: it lets people in."""
+
+
+class Mediates(Protocol):
+    """What the mediator of a worker offers (mediator.py)."""
+
+    async def run(self) -> None:
+        """Links, clocks, wills; until it is cancelled."""
+
+    async def stop(self) -> None:
+        """Ends all sessions, their wills left to their grace."""
+
+    def connection(self, early: bytes) -> asyncio.Protocol:
+        """For a connection of which these bytes have come; it begins with them."""
+
+    def apply(self, records: list[Record], part: str = "") -> None:
+        """Goes by what another worker has committed."""
+
+    def take_ring(self, ring: Keyring) -> None:
+        """Goes by these keys."""
+
+    async def ended(self) -> None:
+        """What sessions had begun that the newest keys have ended is over."""
+
+    async def reload(self, config: Config) -> None:
+        """Goes by this sealmq.toml. Raises StoreError: not yet."""
+
+    def set_kg(self, there: bool) -> None:
+        """The key generator came or went."""
+
+    def links_came(self, client: int, links: list[dict[str, Any]]) -> None:
+        """A client's link slots, newer than the keyring."""
+
+    def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
+        """A retained copy has passed at another worker."""
+
+
+Fresh = list[tuple[int, list[dict[str, Any]]]]
+"""Link slots that came since the snapshot was asked for."""
+
+
+class Worker(Protocol):
+    """What the owner wants of a worker, in whichever process."""
+
+    index: int
+
+    async def ring(self, keys: KeySource, fresh: Fresh) -> None:
+        """It goes by these keys, or is ended."""
+
+    async def ended(self) -> None:
+        """What sessions had begun that the newest keys have ended is over."""
+
+    async def config(self, config: Config) -> None:
+        """It goes by this sealmq.toml, or is ended. Raises StoreError: not yet."""
+
+    async def links(self, client: int, links: list[dict[str, Any]]) -> None:
+        """It knows a client's link slots, or is ended."""
+
+    def kg(self, there: bool) -> None:
+        """The key generator came or went."""
+
+
+def worker_of(client: int, workers: int) -> int:
+    """The worker to which a client belongs, by its number."""
+    return client % workers
+
+
+def journal_of(layout: Layout, index: int) -> Path:
+    """The folder of a worker's journal."""
+    return layout.state_of("mediator") / (f"journal-{index}" if index else "journal")

@@ -1,0 +1,328 @@
+"""`python -m sealmq.mediator.worker SITE`: one worker of a mediator, started by its owner.
+
+It has no store and no way to the key generator: what it wants of them goes over one socket, and
+connections come on another one. It dies with its owner: nobody would tell it of new keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sealmq import logs
+from sealmq.kgtypes import Answer, KgUnavailable
+from sealmq.run.errors import BadHandOver
+from sealmq.run.secrets import receive
+from sealmq.site.config import loads
+from sealmq.site.errors import SiteError
+from sealmq.site.layout import Layout
+from sealmq.store import Held, StoreError, StoreRecord, StoreUnavailable
+from sealmq.store.store import Reader
+
+from .acceptor import CHUNK
+from .core.keyring import Keyring
+from .core.limits import MAX_CONNECT_BODY
+from .frames import Gone, Peer
+from .shared import Begin, Mediates, Row, Shared
+from .workers import own_sockets
+
+log = logging.getLogger("sealmq.mediator")
+
+_PR_SET_PDEATHSIG = 1
+# Taken at one go, before others have a turn.
+_AT_ONCE = 64
+
+
+Build = Callable[[Begin, Shared], Awaitable[Mediates]]
+
+
+class RemoteStore:
+    """SharedStore: reads from the file itself, and the owner's writer."""
+
+    def __init__(self, peer: Peer, reader: Reader) -> None:
+        self._peer = peer
+        self.records, self.sessions = reader.records, reader.sessions
+        self.wills, self.kept = reader.wills, reader.kept
+
+    async def commit(
+        self, records: Sequence[StoreRecord], urgent: bool = False, part: str = ""
+    ) -> list[Held]:
+        try:
+            rows = await self._peer.call("commit", records, urgent, part)
+        except Gone as error:
+            raise StoreUnavailable(str(error)) from None
+        return [Held(*row) for row in rows]
+
+
+class RemoteKg:
+    """SharedKg: the owner's connection."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.lost = False
+
+    async def answer(self, packet: bytes) -> Answer:
+        answer: Answer = await self._call("answer", packet)
+        return answer
+
+    async def time(self, client: int, nonce: bytes, suite: int) -> bytes:
+        blob: bytes = await self._call("time", client, nonce, suite)
+        return blob
+
+    async def confirm(self, client: int, gen: int) -> None:
+        await self._call("confirm", client, gen)
+
+    async def _call(self, name: str, *words: Any) -> Any:
+        try:
+            return await self._peer.call(name, *words)
+        except Gone as error:
+            raise KgUnavailable(str(error)) from None
+
+
+class RemoteLocks:
+    """SharedLocks: the owner's."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    async def take(self, rows: frozenset[Row]) -> bool:
+        return bool(await self._peer.call("take", sorted(rows)))
+
+    def free(self, rows: Iterable[Row]) -> None:
+        self._peer.tell("free", sorted(rows))
+
+    async def alone(self) -> None:
+        await self._peer.call("alone")
+
+    def together(self) -> None:
+        self._peer.tell("together")
+
+
+class Remote:
+    """Shared (shared.py) over the socket."""
+
+    def __init__(self, peer: Peer, reader: Reader) -> None:
+        self._peer = peer
+        self.store, self.kg, self.locks = (
+            RemoteStore(peer, reader), RemoteKg(peer), RemoteLocks(peer)
+        )  # fmt: skip
+
+    async def renew(self) -> Keyring | None:
+        found = await self._peer.call("renew")
+        return None if found is None else Keyring(found[0], found[1], found[2])
+
+    def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
+        self._peer.tell("passed", topic, ms, seq, origin)
+
+    def tell(self, news: dict[str, Any]) -> None:
+        self._peer.tell("tell", news)
+
+
+class WorkerEnd:
+    """Does what the owner says, once its mediator has been built; before that it is kept."""
+
+    def __init__(self, layout: Layout, broker: dict[str, Any], calls: socket.socket,
+                 hand: socket.socket, build: Build) -> None:  # fmt: skip
+        self._layout, self._broker, self._hand, self._build = layout, broker, hand, build
+        self._mediator: Mediates | None = None
+        self._remote: Remote
+        self._early: list[Callable[[], object]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running: asyncio.Task[None] | None = None
+        self._failed: Exception | None = None
+        self._peer = Peer(
+            calls,
+            {
+                "begin": self._begin,
+                "stop": self._stop,
+                "ping": lambda: None,
+                "apply": self._apply,
+                "ring": self._ring,
+                "ended": lambda: self._it().ended(),
+                "config": self._config,
+                "links": lambda *w: self._do(lambda: self._it().links_came(*w)),
+                "kg": self._kg,
+                "passed": self._passed,
+            },
+        )
+
+    async def run(self) -> None:
+        """Until the owner says so, or is gone. Raises what its mediator fails by."""
+        await self._peer.open()
+        try:
+            await self._peer.run()
+        finally:
+            if self._running is not None:
+                self._running.cancel()
+                await asyncio.gather(self._running, return_exceptions=True)
+        if self._failed is not None:
+            raise self._failed
+
+    def _it(self) -> Mediates:
+        if self._mediator is None:
+            raise Gone("not begun yet")
+        return self._mediator
+
+    def _do(self, what: Callable[[], object]) -> object:
+        if self._mediator is None:
+            self._early.append(what)
+            return None
+        return what()
+
+    async def _begin(self, *words: Any) -> None:
+        try:
+            mediator = await self._built(*words)
+            self._mediator = mediator
+            early, self._early = self._early, []
+            for what in early:
+                result = what()
+                if isinstance(result, Awaitable):
+                    await result
+        except Exception as error:
+            self._failed = error
+            self._peer.close()
+            raise
+        loop = asyncio.get_running_loop()
+        self._running = loop.create_task(self._run(mediator), name="mediator")
+        loop.add_reader(self._hand, self._take)
+
+    async def _built(
+        self, number: int, workers: int, inst: int, site: bytes, text: str,
+        snapshot: dict[str, Any], fresh: list[Any], kg_there: bool,
+    ) -> Mediates:  # fmt: skip
+        ring = _ring_of(site, inst, snapshot, fresh)
+        config = loads(text, self._layout.config)
+        begin = Begin(self._layout, config, ring, number, workers, self._broker, kg_there)
+        reader = Reader.open_readonly(self._layout.mediator_db)
+        self._remote = Remote(self._peer, reader)
+        self._remote.kg.lost = not kg_there
+        return await self._build(begin, self._remote)
+
+    async def _run(self, mediator: Mediates) -> None:
+        try:
+            await mediator.run()
+        except Exception as error:
+            self._failed = error
+        self._peer.close()
+
+    async def _stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._hand)
+        if self._mediator is not None:
+            await self._mediator.stop()
+
+    def _apply(self, groups: list[Any]) -> object:
+        def apply() -> None:
+            for part, records in groups:
+                self._it().apply(records, part)
+
+        return self._do(apply)
+
+    def _ring(self, site: bytes, inst: int, snapshot: dict[str, Any], fresh: list[Any]) -> object:
+        ring = _ring_of(site, inst, snapshot, fresh)
+        return self._do(lambda: self._it().take_ring(ring))
+
+    def _config(self, text: str) -> object:
+        config = loads(text, self._layout.config)
+        return self._do(lambda: self._it().reload(config))
+
+    def _kg(self, there: bool) -> object:
+        self._remote.kg.lost = not there
+        return self._do(lambda: self._it().set_kg(there))
+
+    def _passed(self, topic: str, ms: int, seq: int, origin: list[int] | None) -> object:
+        was = None if origin is None else (origin[0], origin[1])
+        return self._do(lambda: self._it().passed(topic, ms, seq, was))
+
+    # --- connections ---
+
+    def _take(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                data, fds, _, _ = socket.recv_fds(
+                    self._hand, MAX_CONNECT_BODY + 2 * CHUNK, 1, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._hand)
+                return
+            for fd in fds:
+                sock = socket.socket(fileno=fd)
+                sock.setblocking(False)
+                task = asyncio.ensure_future(self._connect(sock, data))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, sock: socket.socket, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(partial(self._it().connection, data), sock)
+        except OSError:
+            sock.close()
+
+
+def _ring_of(site: bytes, inst: int, snapshot: dict[str, Any], fresh: list[Any]) -> Keyring:
+    ring = Keyring(site, inst, snapshot)
+    for client, links in fresh:
+        ring.set_links(client, links)
+    return ring
+
+
+def die_with_owner() -> None:
+    """Whatever this process is doing, even stopped: without its owner it must not serve."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+async def serve(layout: Layout, secrets: dict[str, Any], build: Build) -> None:
+    """Until the owner ends it."""
+    broker = secrets.get("broker")
+    if not isinstance(broker, dict):
+        raise BadHandOver("the hand-over names no broker")
+    calls, hand = own_sockets()
+    loop = asyncio.get_running_loop()
+    # The owner says when; the supervisor's signals are for it.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda: None)
+    await WorkerEnd(layout, broker, calls, hand, build).run()
+
+
+def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
+    """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    die_with_owner()
+    logs.begin("")
+    os.umask(0o077)
+    if len(arguments) != 1:
+        print("usage: python -m sealmq.mediator.worker SITE", file=sys.stderr)
+        return 2
+    if build is None:
+        from .mediator import build as build_mediator
+
+        build = build_mediator
+    run = asyncio.run
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        run = uvloop.run
+    try:
+        run(serve(Layout.open(Path(arguments[0])), receive(), build))
+    except (SiteError, StoreError, BadHandOver, Gone) as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

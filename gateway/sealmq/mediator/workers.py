@@ -1,0 +1,300 @@
+"""A worker process as its owner has it: started, given connections, called, ended.
+
+What it is asked and does not answer in ANSWER_S ends it (SIGKILL): nobody waits for a process that
+hangs, and what it would go on by is not in force any more. Its clients connect anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sealmq.families.records import Record
+from sealmq.mqtt import build
+from sealmq.run.child import Child, Start
+from sealmq.site.config import Config
+from sealmq.site.layout import Layout
+
+from .acceptor import Caller
+from .frames import Gone, Handler, Peer
+from .keysource import KeySource
+from .shared import Fresh
+
+log = logging.getLogger("sealmq.mediator")
+
+MODULE = "sealmq.mediator.worker"
+CALLS_FD, HAND_FD = "SEALMQ_WORKER_CALLS", "SEALMQ_WORKER_HAND"
+
+ANSWER_S = 5.0
+# While it takes a whole configuration over, it may hold its loop for longer.
+RELOAD_S = 60.0
+# Between two looks whether it still answers, and how long it may think then.
+ALIVE_S, THINK_S = 5.0, 15.0
+STOP_S = 8.0
+# Connections that wait for a worker to take them.
+WAITING = 1024
+_UNAVAILABLE = build.connack(False, 3)
+_OWN_FILE = re.compile(r"/proc/self/fd/(\d+)")
+
+
+class WorkerProcess:
+    """One process. `news` is what it said last; `changed` is called when it has."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        index: int,
+        inst: int,
+        broker: Mapping[str, Any],
+        handlers: Callable[[WorkerProcess], Mapping[str, Handler]],
+        changed: Callable[[], None],
+        module: str = MODULE,
+    ) -> None:
+        self.index, self.inst, self._changed = index, inst, changed
+        self.left: Callable[[], None] = lambda: None
+        """Called when it has ended."""
+        self.news: dict[str, Any] = {}
+        self.serving = False
+        """Whether it has begun: from then on its answers are waited for."""
+        self._said = asyncio.Event()
+        self._reloading = 0
+        self._waiting: deque[tuple[Caller, bytes]] = deque()
+        self._blocked = False
+        self._loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._hand, hand = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._hand.setblocking(False)
+        try:
+            start = Start(
+                f"worker {index}",
+                module,
+                layout.root,
+                {"broker": dict(broker)},
+                {CALLS_FD: theirs.fileno(), HAND_FD: hand.fileno()},
+                keep=_own_files(broker),
+                guard=False,
+            )
+            self._child = Child(start, lambda line: print(line, file=sys.stderr, flush=True))
+        except BaseException:
+            ours.close()
+            self._hand.close()
+            raise
+        finally:
+            theirs.close()
+            hand.close()
+        self._peer = Peer(ours, handlers(self))
+        self._reading: asyncio.Task[str] | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    # --- its life ---
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._child.pid
+
+    @property
+    def away(self) -> str | None:
+        """Why it lets nobody in; None while it does."""
+        if not self.serving or not self._child.alive:
+            return "a worker of the mediator is starting"
+        away = self.news.get("away", "a worker of the mediator is starting")
+        return away if away is None else str(away)
+
+    async def begin(self, *words: Any) -> None:
+        """Tells it what it begins with; returns when it has read the store. Raises Gone."""
+        await self._peer.open()
+        self._reading = asyncio.create_task(self._peer.run(), name=f"worker {self.index}")
+        await self._peer.call("begin", *words)
+        self.serving = True
+        self._watch = asyncio.create_task(self._look(), name=f"watch worker {self.index}")
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Returns when this holds after something that it said, or when it has ended."""
+        while not holds() and self._child.alive:
+            waits = {asyncio.ensure_future(self._said.wait()), self._child.exited}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            self._said.clear()
+
+    async def exited(self) -> str:
+        """Waits until it has ended; how, and its last words."""
+        await asyncio.wait([self._child.exited])
+        self.serving = False
+        self._drop()
+        self._peer.close()
+        if self._reading is not None:
+            await asyncio.gather(self._reading, return_exceptions=True)
+        # After its last call: none of them takes anything any more.
+        self.left()
+        if self._watch is not None:
+            self._watch.cancel()
+        return f"{self._child.end_text()}; {self._child.last_words()}"
+
+    def kill(self, reason: str) -> None:
+        """Ends it at once."""
+        if self._child.alive:
+            log.error("worker %d is ended: %s", self.index, reason)
+            self._child.signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """Ends it in good order, if it does so in time."""
+        with contextlib.suppress(TimeoutError, Gone):
+            async with asyncio.timeout(STOP_S):
+                await self._peer.call("stop")
+        self._peer.close()
+        await self._child.stop(1.0)
+        await self.exited()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(ALIVE_S)
+            await self.ask("ping", patience=THINK_S)
+
+    # --- what it is asked ---
+
+    async def ask(self, name: str, *words: Any, patience: float | None = None) -> None:
+        """Returns when it has done that, or has ended, for want of an answer or by itself.
+
+        One that has not begun does it before it serves anybody: that is not waited for.
+        """
+        if not self._child.alive:
+            return
+        patience = ANSWER_S if patience is None else patience
+        call = asyncio.ensure_future(self._peer.call(name, *words))
+        if not self.serving:
+            call.add_done_callback(_seen)
+            return
+        waits = {call, self._child.exited}
+        while True:
+            most = max(patience, RELOAD_S) if self._reloading else patience
+            done, _ = await asyncio.wait(waits, timeout=most, return_when=asyncio.FIRST_COMPLETED)
+            if call in done:
+                with contextlib.suppress(Gone):
+                    call.result()
+                    return
+            if not done and self._reloading and most < RELOAD_S:
+                continue
+            if self._child.exited not in done:
+                gone = "it has closed its connection"
+                self.kill(gone if done else f"it did not answer '{name}' in {most:g} s")
+            call.add_done_callback(_seen)
+            # Its sockets are closed when this is done: whatever it went by, nobody is served by it.
+            await asyncio.wait([self._child.exited])
+            return
+
+    async def apply(self, groups: list[tuple[str, list[Record]]]) -> None:
+        """It goes by these records of other workers, or is ended."""
+        await self.ask("apply", groups)
+
+    async def ring(self, keys: KeySource, fresh: Fresh) -> None:
+        await self.ask("ring", keys.site, self.inst, keys.snapshot, fresh)
+
+    async def ended(self) -> None:
+        with contextlib.suppress(Gone):
+            if self.serving:
+                await self._peer.call("ended")
+
+    async def config(self, config: Config) -> None:
+        if not self.serving:
+            await self.ask("config", config.text)
+            return
+        self._reloading += 1
+        try:
+            await self._peer.call("config", config.text)
+        except Gone:
+            await asyncio.wait([self._child.exited])
+        finally:
+            self._reloading -= 1
+
+    async def links(self, client: int, links: list[dict[str, Any]]) -> None:
+        await self.ask("links", client, links)
+
+    def kg(self, there: bool) -> None:
+        self.tell("kg", there)
+
+    def tell(self, name: str, *words: Any) -> None:
+        """Says something that wants no answer."""
+        if self._child.alive:
+            with contextlib.suppress(Gone):
+                self._peer.tell(name, *words)
+
+    def told(self, news: dict[str, Any]) -> None:
+        """It has said something of itself."""
+        self.news = news
+        self._said.set()
+        self._changed()
+
+    # --- connections ---
+
+    def give(self, caller: Caller, data: bytes) -> None:
+        """Hands a connection over, with the bytes that came. One that cannot be is refused."""
+        if self.away is not None or len(self._waiting) >= WAITING:
+            caller.transport.write(_UNAVAILABLE)
+            caller.refused()
+            return
+        caller.transport.pause_reading()
+        self._waiting.append((caller, data))
+        if not self._blocked:
+            self._push()
+
+    def _push(self) -> None:
+        if self._blocked:
+            self._loop.remove_writer(self._hand)
+            self._blocked = False
+        while self._waiting:
+            caller, data = self._waiting[0]
+            if not caller.transport.is_closing():
+                fd = caller.transport.get_extra_info("socket").fileno()
+                try:
+                    socket.send_fds(self._hand, [data], [fd])
+                except BlockingIOError:
+                    self._loop.add_writer(self._hand, self._push)
+                    self._blocked = True
+                    return
+                except OSError as error:
+                    log.warning("a connection is not taken: %s", error.strerror)
+                caller.close("it is a worker's now")
+            self._waiting.popleft()
+
+    def _drop(self) -> None:
+        if self._blocked:
+            self._loop.remove_writer(self._hand)
+            self._blocked = False
+        while self._waiting:
+            self._waiting.popleft()[0].close("the worker has ended")
+        self._hand.close()
+
+
+# What the broker's certificates stand in was inherited; so it is here.
+def _own_files(broker: Mapping[str, Any]) -> list[int]:
+    found = (_OWN_FILE.fullmatch(word) for word in broker.values() if isinstance(word, str))
+    return [int(match.group(1)) for match in found if match is not None]
+
+
+def _seen(call: asyncio.Future[Any]) -> None:
+    if not call.cancelled():
+        call.exception()
+
+
+def own_sockets() -> tuple[socket.socket, socket.socket]:
+    """In a worker: the socket of calls and the one on which connections come."""
+    pair = []
+    for name in (CALLS_FD, HAND_FD):
+        text = os.environ.pop(name, "")
+        if not text.isdecimal():
+            raise Gone(f"{name} is not set: `sealmq up` starts the workers of a mediator")
+        sock = socket.socket(fileno=int(text))
+        sock.set_inheritable(False)
+        sock.setblocking(False)
+        pair.append(sock)
+    return pair[0], pair[1]

@@ -1,0 +1,133 @@
+"""A worker process whose mediator is a stand-in: lines in, lines out, after the CONNECT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from sealmq.families.records import FamilyRecord, Record, TopicLabel
+from sealmq.mediator.shared import Begin, Shared
+from sealmq.mediator.worker import main
+from sealmq.site.config import Config
+
+
+class StandIn:
+    """Says what it was told: a line is a command, its answer one line."""
+
+    def __init__(self, begin: Begin, shared: Shared) -> None:
+        self.begin, self.shared = begin, shared
+        self.rows: dict[str, str] = {}
+        self.heard: list[str] = []
+        self.apply(shared.store.records())
+        self.connections: set[Line] = set()
+
+    async def run(self) -> None:
+        self.shared.tell({"away": None, "pid": os.getpid()})
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        for connection in list(self.connections):
+            connection.say("stopped")
+
+    def connection(self, early: bytes) -> asyncio.Protocol:
+        return Line(self, early)
+
+    def apply(self, records: list[Record], part: str = "") -> None:
+        if part:
+            self.heard.append(f"part {part}")
+        for record in records:
+            if isinstance(record, TopicLabel):
+                self.rows[record.topic] = record.label
+            elif isinstance(record, FamilyRecord):
+                self.rows[record.key] = (record.value or b"").decode()
+
+    def take_ring(self, ring: Any) -> None:
+        self.heard.append(f"kseq {ring.kseq} inst {ring.inst}")
+
+    async def ended(self) -> None:
+        return
+
+    async def reload(self, config: Config) -> None:
+        self.heard.append(f"enforce {config.policy.enforce}")
+
+    def set_kg(self, there: bool) -> None:
+        self.heard.append(f"kg {there}")
+
+    def links_came(self, client: int, links: list[dict[str, Any]]) -> None:
+        self.heard.append(f"links {client}")
+
+    def passed(self, topic: str, ms: int, seq: int, origin: Any) -> None:
+        self.heard.append(f"passed {topic} {ms} {seq} {origin}")
+
+    async def do(self, verb: str, *words: str) -> str:
+        store = self.shared.store
+        if verb == "pid":
+            return str(os.getpid())
+        if verb == "number":
+            return str(self.begin.number)
+        if verb == "inst":
+            return str(self.begin.ring.inst)
+        if verb == "row":
+            return self.rows.get(words[0], "-")
+        if verb == "heard":
+            return ",".join(self.heard)
+        if verb == "fds":
+            return str(len(os.listdir("/proc/self/fd")))
+        if verb == "label":
+            held = await store.commit([TopicLabel(words[0], words[1], "c", 1)])
+            self.apply([h.record for h in held])  # type: ignore[misc]
+            return f"{held[0].record.label} {held[0].fresh}"  # type: ignore[union-attr]
+        if verb == "command":
+            row = FamilyRecord("purposes", words[0], words[1].encode())
+            held = await store.commit([row], part=words[0])
+            self.apply([h.record for h in held])  # type: ignore[misc]
+            return "done"
+        if verb == "lock":
+            return str(await self.shared.locks.take(frozenset({("purposes", words[0])})))
+        if verb == "free":
+            self.shared.locks.free({("purposes", words[0])})
+            return "done"
+        if verb == "passed":
+            self.shared.passed(words[0], 5, 6, (3, 4))
+            return "done"
+        if verb == "renew":
+            ring = await self.shared.renew()
+            return "none" if ring is None else str(ring.inst)
+        return "?"
+
+
+class Line(asyncio.Protocol):
+    def __init__(self, mediator: StandIn, early: bytes) -> None:
+        self._mediator, self._early = mediator, early
+        self._data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self._mediator.connections.add(self)
+        # Of a CONNECT all that counts here is its length.
+        size = 2 + self._early[1]
+        self.data_received(self._early[size:])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._mediator.connections.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._data = (self._data + data).split(b"\n")
+        for line in lines:
+            task = asyncio.ensure_future(self._mediator.do(*line.decode().split()))
+            task.add_done_callback(lambda done: self.say(done.result()))
+
+    def say(self, text: str) -> None:
+        self._transport.write(text.encode() + b"\n")
+
+
+async def build(begin: Begin, shared: Shared) -> StandIn:
+    if os.environ.get("STANDIN_FAILS") == str(begin.number):
+        raise ValueError("it cannot begin")
+    return StandIn(begin, shared)
+
+
+if __name__ == "__main__":
+    sys.exit(main(build=build))

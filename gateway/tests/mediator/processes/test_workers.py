@@ -1,0 +1,356 @@
+"""Several workers: real processes and sockets; their mediators are stand-ins (standin.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealmq.mediator import workers as workers_module
+from sealmq.mediator.acceptor import Acceptor
+from sealmq.mediator.journal_file import pack, read
+from sealmq.mediator.owner import Owner
+from sealmq.mediator.pool import Pool, gather_journals
+from sealmq.mediator.shared import journal_of
+from sealmq.mediator.strangers import Strangers
+from sealmq.mqtt import build
+from sealmq.site.config import load
+from sealmq.site.layout import Layout, prepare
+from sealmq.store import Store
+from sealmq_spec.const import USER
+from sealmq_spec.control import proof_head
+
+HERE = Path(__file__).parent
+SNAPSHOT: dict[str, Any] = {
+    "kseq": 3, "labels": [], "clients": [], "records": [], "manifests": [],
+}  # fmt: skip
+
+
+class Keys:
+    """Instance numbers and a snapshot, without a key generator."""
+
+    def __init__(self) -> None:
+        self.site, self.snapshot = b"\x01\x02\x03\x04", dict(SNAPSHOT)
+        self.before_fetch = lambda: None
+        self._inst = 100
+
+    async def draw(self) -> int:
+        self._inst += 1
+        return self._inst
+
+
+class Nobody:
+    """An audit log that forgets."""
+
+    def write(self, event: str, **fields: Any) -> None:
+        return
+
+
+class Scene:
+    """An owner, its workers, and where clients connect."""
+
+    def __init__(self, layout: Layout, count: int) -> None:
+        config = load(layout.config)
+        self.layout = layout
+        self.store = Store.open(layout.mediator_db)
+        self.keys = Keys()
+        self.owner = Owner(layout, config, self.store, self.keys, Nobody())  # type: ignore[arg-type]
+        self.lost: list[tuple[int, str]] = []
+        insts = [10 + n for n in range(count)]
+        self.pool = Pool(
+            self.owner, count, insts[::-1], {"host": "127.0.0.1"}, lambda: None,
+            lambda number, how: self.lost.append((number, how)), "standin",
+        )  # fmt: skip
+        self.acceptor = Acceptor(Strangers(16), self.pool.give)
+        self.port = 0
+
+    async def begin(self) -> None:
+        await self.pool.start()
+        while any(worker.away is not None for worker in self.pool.workers.values()):
+            await asyncio.sleep(0.01)
+        _, self.port = await self.acceptor.listen("127.0.0.1", 0)
+        self.tending = asyncio.create_task(self.pool.run())
+
+    async def end(self) -> None:
+        self.acceptor.close()
+        await self.pool.stop()
+        self.tending.cancel()
+        await asyncio.gather(self.tending, return_exceptions=True)
+        self.store.close()
+
+    async def client(self, number: int) -> Client:
+        client = Client(number)
+        await client.connect(self.port)
+        return client
+
+
+class Client:
+    """Says lines after its CONNECT, and reads the answers."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    async def connect(self, port: int) -> None:
+        self.reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
+        self._writer.write(connect_of(self._number))
+
+    async def ask(self, line: str) -> str:
+        self._writer.write(line.encode() + b"\n")
+        return await self.read()
+
+    async def read(self) -> str:
+        async with asyncio.timeout(30):
+            line = await self.reader.readline()
+        if not line:
+            raise ConnectionResetError
+        return line.decode().rstrip("\n")
+
+
+def connect_of(number: int) -> bytes:
+    """A CONNECT in quarantine with a claim of this client's number."""
+    proof = proof_head(1, 0, 0, number, 0, bytes(8), 0, 0)
+    return build.connect("x", username=USER.decode(), password=proof)
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    (tmp_path / "sealmq.toml").write_text('[site]\nname = "s"\nid = "01020304"\n')
+    layout = Layout.open(tmp_path)
+    prepare(layout)
+    return layout
+
+
+@contextlib.asynccontextmanager
+async def scene(layout: Layout, count: int = 2) -> AsyncIterator[Scene]:
+    it = Scene(layout, count)
+    await it.begin()
+    try:
+        yield it
+    finally:
+        await it.end()
+
+
+def run(story: Any) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+def test_a_client_comes_to_the_worker_of_its_number_each_time(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            for number in (1, 2, 3, 4, 2, 1):
+                client = await it.client(number)
+                assert await client.ask("number") == str(number % 2)
+
+    run(story())
+
+
+def test_what_came_with_connect_is_read_by_the_worker(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+            whole = connect_of(5) + b"number\ninst\n"
+            for byte in range(len(whole)):
+                writer.write(whole[byte : byte + 1])
+                await writer.drain()
+            assert (await reader.readline()).strip() == b"1"
+            assert (await reader.readline()).strip() == b"11"
+            writer.close()
+
+    run(story())
+
+
+def test_the_first_of_two_workers_labels_a_topic(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            answers = await asyncio.gather(one.ask("label t a"), two.ask("label t b"))
+            (label, fresh), (other, again) = (answer.split() for answer in answers)
+            assert label == other
+            assert {fresh, again} == {"True", "False"}
+            assert await one.ask("row t") == await two.ask("row t") == label
+
+    run(story())
+
+
+def test_a_commands_answer_comes_after_all_workers_have_applied_it(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            for n in range(20):
+                assert await one.ask(f"command k {n}") == "done"
+                assert await two.ask("row k") == str(n)
+            assert "part k" in await two.ask("heard")
+            assert "part k" not in await one.ask("heard")
+
+    run(story())
+
+
+def test_a_worker_that_is_stopped_is_ended_then_the_command_is_answered(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "ANSWER_S", 1.0)
+
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            pid = int(await two.ask("pid"))
+            os.kill(pid, signal.SIGSTOP)
+            assert await one.ask("command k 1") == "done"
+            assert not Path(f"/proc/{pid}").exists()
+            with pytest.raises(ConnectionResetError):
+                await two.read()
+            assert it.lost[0][0] == 1
+
+    run(story())
+
+
+def test_a_killed_workers_clients_come_back_and_others_notice_nothing(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            assert await two.ask("lock k") == "True"
+            inst = await two.ask("inst")
+            os.kill(int(await two.ask("pid")), signal.SIGKILL)
+            with pytest.raises(ConnectionResetError):
+                await two.read()
+            # What it had locked is free, and what others do meanwhile it knows when it is back.
+            assert await one.ask("lock k") in ("True", "False")
+            assert await one.ask("command k after") == "done"
+            while True:
+                two = await it.client(3)
+                try:
+                    if await two.ask("number") == "1":
+                        break
+                except (ConnectionError, UnicodeDecodeError):
+                    await asyncio.sleep(0.05)
+            assert await two.ask("row k") == "after"
+            assert await two.ask("inst") not in (inst, await one.ask("inst"))
+
+    run(story())
+
+
+def test_a_row_locked_at_one_worker_is_waited_for_at_the_other(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            assert await one.ask("lock k") == "True"
+            waiting = asyncio.create_task(two.ask("lock k"))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            assert await one.ask("free k") == "done"
+            assert await waiting == "False"
+
+    run(story())
+
+
+def test_a_retained_copy_that_passed_is_told_to_the_others(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            await one.ask("passed a/b")
+            while "passed a/b 5 6 (3, 4)" not in await two.ask("heard"):
+                await asyncio.sleep(0.01)
+            assert "passed" not in await one.ask("heard")
+
+    run(story())
+
+
+def test_no_descriptor_stays_of_connections_that_were_handed_over(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            asks = await it.client(2)
+            before = int(await asks.ask("fds")), len(os.listdir("/proc/self/fd"))
+            for _ in range(50):
+                client = await it.client(4)
+                assert await client.ask("number") == "0"
+                client._writer.close()
+            for _ in range(200):
+                if (int(await asks.ask("fds")), len(os.listdir("/proc/self/fd"))) == before:
+                    return
+                await asyncio.sleep(0.02)
+            assert (int(await asks.ask("fds")), len(os.listdir("/proc/self/fd"))) == before
+
+    run(story())
+
+
+def test_workers_die_with_their_owner_even_stopped_ones(layout: Layout) -> None:
+    script = f"""
+import asyncio, sys
+sys.path.insert(0, {str(HERE)!r})
+from test_workers import Layout, Scene
+async def story():
+    it = Scene(Layout.open({str(layout.root)!r}), 2)
+    await it.begin()
+    print(*(worker.pid for worker in it.pool.workers.values()), flush=True)
+    await asyncio.sleep(60)
+asyncio.run(story())
+"""
+
+    async def story() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        pids = [int(pid) for pid in (await process.stdout.readline()).split()]
+        assert len(pids) == 2
+        os.kill(pids[0], signal.SIGSTOP)
+        process.kill()
+        await process.wait()
+        while any(_lives(pid) for pid in pids):
+            await asyncio.sleep(0.02)
+
+    run(story())
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_worker_that_cannot_begin_is_said_in_its_own_words(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANDIN_FAILS", "1")
+
+    async def story() -> None:
+        it = Scene(layout, 2)
+        try:
+            with pytest.raises(Exception, match="worker 1 ended with exit code 1"):
+                await it.pool.start()
+        finally:
+            await it.pool.stop()
+            it.store.close()
+
+    run(story())
+
+
+def test_journals_of_before_go_to_worker_0_in_the_order_they_were_written(
+    layout: Layout,
+) -> None:
+    state = layout.state_of("mediator")
+
+    def write(folder: Path, number: int, ms: int) -> None:
+        folder.mkdir(exist_ok=True)
+        entry = pack(ms, b"t", str(ms).encode(), 1, False)
+        (folder / f"{number:08d}.seg").write_bytes(entry)
+
+    for number, ms in ((1, 10), (2, 40)):
+        write(journal_of(layout, 0), number, ms)
+    for number, ms in ((1, 20), (2, 30)):
+        write(journal_of(layout, 1), number, ms)
+    (state / "workers").write_text("2")
+    assert not gather_journals(layout, 2)
+    assert gather_journals(layout, 1)
+    found = sorted(journal_of(layout, 0).glob("*.seg"))
+    assert [entry.ms for path in found for entry in read(path)] == [10, 20, 30, 40]
+    assert not list(journal_of(layout, 1).glob("*.seg"))
