@@ -68,6 +68,7 @@ EVENTS: Mapping[str, Event] = {
     "policy-off": Event(("reason",)),
     "site-closed": Event(("reason",)),
     "site-reopened": Event((), ("user",)),
+    "worker-ended": Event(("number", "reason")),
     "store-unavailable": Event(("reason",), ("client", "peer", "rule", "topic")),
     "store-back": Event(),
     "journal-dropped": Event(("count",)),

@@ -11,18 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sealmq.audit import Audit
 from sealmq.kglink import KgError, KgUnavailable
 
-from .core.keyring import Keyring
 from .core.limits import ASKED_AT_ONCE, PROVISION_S
 from .core.site import Site
 from .strangers import Source
 
 if TYPE_CHECKING:
-    from sealmq.kglink import Answer, KgClient
+    from sealmq.kglink import Answer
+
+    from .shared import SharedKg
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -77,18 +78,16 @@ class Turns:
 class Asking:
     """Of one mediator. `kg`: None while the key generator is away."""
 
-    def __init__(self, site: Site, audit: Audit, kg: KgClient | None = None) -> None:
+    def __init__(self, site: Site, audit: Audit, kg: SharedKg | None = None) -> None:
         self._site, self._audit, self.kg = site, audit, kg
         site.kg_there = kg is not None
         self._turns = Turns(ASKED_AT_ONCE)
-        # Link slots that answers brought since the last snapshot was asked for.
-        self._fresh_links: dict[int, list[dict[str, Any]]] = {}
         # Set, and replaced, when keys or the key generator have come or gone.
         self._news = asyncio.Event()
 
     # --- what comes and goes ---
 
-    def take_kg(self, kg: KgClient | None) -> None:
+    def take_kg(self, kg: SharedKg | None) -> None:
         """The key generator came or went."""
         if (kg is None) != (self.kg is None):
             if kg is None:
@@ -98,15 +97,6 @@ class Asking:
         self.kg = kg
         self._site.kg_there = kg is not None
         self.news()
-
-    def fetch_begins(self) -> None:
-        """A snapshot is about to be asked for."""
-        self._fresh_links.clear()
-
-    def complete(self, ring: Keyring) -> None:
-        """A new keyring may be older than answers that were passed on meanwhile."""
-        for client, links in self._fresh_links.items():
-            ring.set_links(client, links)
 
     def news(self) -> None:
         """Keys, or the key generator, have come or gone."""
@@ -140,8 +130,6 @@ class Asking:
         try:
             async with asyncio.timeout(PROVISION_S):
                 answer = await self._ask(packet, source)
-                self._fresh_links[answer.client] = answer.links
-                self._site.ring.set_links(answer.client, answer.links)
                 await self._catch_up(answer)
         except TimeoutError:
             raise KgUnavailable("the key generator is away") from None
@@ -161,7 +149,7 @@ class Asking:
 
     # A turn lasts until the key generator has answered, also when nobody waits for it any more:
     # what was sent to it is its work.
-    async def _in_turn(self, kg: KgClient, packet: bytes, source: Source) -> Answer:
+    async def _in_turn(self, kg: SharedKg, packet: bytes, source: Source) -> Answer:
         await self._turns.take(source)
         call = asyncio.ensure_future(kg.answer(packet))
         call.add_done_callback(self._answered)

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from sealmq.site.layout import sync_folder
+from sealmq.site.layout import sync_folder, write_atomically
 from sealmq.site.reserve import leave
 
 _OUTER = struct.Struct(">II")
 _INNER = struct.Struct(">QBH")
+# How many workers the last start had.
+_MARK = "workers"
 
 
 class Entry(NamedTuple):
@@ -97,3 +99,47 @@ class Segment:
             self._fd = -1
         if unlink:
             self.path.unlink(missing_ok=True)
+
+
+# --- several workers ----------------------------------------------------------------------------
+
+
+def folder_of(state: Path, worker: int) -> Path:
+    """The journal of a worker, in the mediator's folder."""
+    return state / (f"journal-{worker}" if worker else "journal")
+
+
+def gather(state: Path, workers: int) -> bool:
+    """Before a start with another number of workers: what any of them has in its journal goes to
+    that of worker 0, in the order in which it was written. Whether there was any. Raises OSError.
+    """
+    mark = state / _MARK
+    before = mark.read_text() if mark.exists() else "1"
+    if before == str(workers):
+        return False
+    to = folder_of(state, 0)
+    folders = [to, *state.glob("journal-*")]
+    segments = [path for folder in folders for path in folder.glob("*.seg")]
+    segments = [path for path in segments if path.stem.isdecimal()]
+    last = max((int(path.stem) for path in segments), default=0)
+    if segments:
+        to.mkdir(mode=0o700, exist_ok=True)
+    for path in sorted(segments, key=_first):
+        last += 1
+        os.rename(path, to / f"{last:08d}.seg")
+    for folder in folders:
+        if folder.exists():
+            sync_folder(folder)
+    return bool(segments)
+
+
+def gathered(state: Path, workers: int) -> None:
+    """So many workers go on from here. Raises OSError."""
+    mark = state / _MARK
+    if workers > 1 or mark.exists():
+        write_atomically(mark, str(workers).encode(), 0o600)
+
+
+# A run of a mediator begins new segments: none has entries of before and after a change.
+def _first(path: Path) -> tuple[int, str]:
+    return next((entry.ms for entry in read(path)), 0), path.stem

@@ -10,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import OFF, Conn, Engine
 from sealmq.families.following import Key
 from sealmq.families.records import Record, TopicReset
-from sealmq.kglink import KgClient, KgError
+from sealmq.kglink import KgError
 from sealmq.mqtt import Publish
 from sealmq.order import Order
 from sealmq.site.config import Config
-from sealmq.store import Store, StoreError, StoreRecord
+from sealmq.store import StoreError, StoreRecord
 from sealmq_spec.const import RECORD
 from sealmq_spec.errors import SealError
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
@@ -45,13 +44,13 @@ from .journal import Journal
 from .links import BrokerAddress, LiveLink, NotTaken, OwnLink, PublishLink
 from .links.publish import Item
 from .links.snapshots import Snapshot, SnapshotCut, Snapshots
-from .locks import RowLocks
 from .messages import MessageConnection
 from .places import Places
 from .registry import Registry
 from .replay import Replay
 from .server import Channel, Pressure
 from .sessions import Sessions
+from .shared import Begin, Shared
 from .strangers import Strangers, source_of
 from .trying import try_broker
 from .willkeeper import WillKeeper
@@ -90,25 +89,25 @@ class _Client:
 
 
 class Mediator:
-    """`journal`: the folder of the journal, None for none; `kg`: None while it is away."""
+    """`begin` and `shared` are what it has of the world outside of this worker (shared.py)."""
 
     def __init__(
         self,
-        config: Config,
-        ring: Keyring,
+        begin: Begin,
+        shared: Shared,
         engine: Engine,
-        store: Store,
         audit: Audit,
         address: BrokerAddress,
-        journal: Path | None = None,
-        kg: KgClient | None = None,
     ) -> None:
-        self._store, self._audit, self._address = store, audit, address
+        config, ring, journal = begin.config, begin.ring, begin.journal
+        store = self._store = shared.store
+        self._begin, self._audit, self._address = begin, audit, address
         self._clock = Clock()
         face = BrokerFace(address.retained, address.qos, address.shared, address.keeps_sessions)
         self.site = site = Site(
             config.mediator.number, config, ring, engine, Order(ring.inst), face, audit
         )
+        site.retained = Retained(told=shared.passed, apart_ms=begin.apart_ms)
         site.retained_bytes = RetainedBytes(config.limits.retained_mib << 20)
         site.newest = {
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
@@ -128,12 +127,10 @@ class Mediator:
         self._registry = Registry(places.clients)
         self.strangers = Strangers(places.strangers)
         self._strangers_said_ms = 0
-        self._locks = RowLocks()
+        self._locks = shared.locks
         self._pressure = Pressure()
-        self.asking = Asking(site, audit, kg)
-        self.aside = Aside(
-            None if journal is None else journal.with_name("aside"), audit, self._name, self._retry
-        )
+        self.asking = Asking(site, audit, shared.kg if begin.kg_there else None)
+        self.aside = Aside(journal.with_name("aside"), audit, self._name, self._retry)
         # Subscriptions to ask about again; sessions that gave others a turn.
         self._due: dict[Key, None] = {}
         self._yields: deque[tuple[Session, int]] = deque()
@@ -144,6 +141,8 @@ class Mediator:
         # What sessions that the newest keys have ended had begun.
         self._last_of: list[asyncio.Future[None]] = []
         self._tokens = 0
+        self.changed: Callable[[], None] = lambda: None
+        """Called when `away` may be another."""
         self._tried = False
         self._links(address)
         self.sessions = Sessions(
@@ -155,7 +154,7 @@ class Mediator:
         self.events.executed_by(self._effects())
 
     def _links(self, address: BrokerAddress) -> None:
-        name = f"sealmq/{self.site.ring.site.hex()}/mediator-{self.site.number}"
+        name = self._begin.name
         sentinel = f"@sealmq/end/{self.site.number}"
         self.control = ControlLink(
             address, name, sentinel, self._public, self._broker_seen, self._broker_back, self._away
@@ -211,9 +210,9 @@ class Mediator:
         """What has to run as long as this mediator does."""
         return [self.control.run(), self._publish.run(), self._live.run(), self._wills.run()]
 
-    def channel(self) -> Channel:
-        """For one more client."""
-        return Channel(self.site, self.events, self.strangers)
+    def channel(self, early: bytes) -> Channel:
+        """For one more client, of which these bytes have come."""
+        return Channel(self.site, self.events, self.strangers, early)
 
     def stop(self, reason: str) -> None:
         """Ends all sessions; wills are left to their grace."""
@@ -279,7 +278,7 @@ class Mediator:
         self.stop(reason)
         if step < 0:
             # What is published from now on is older than what was published before.
-            self.site.retained = Retained()
+            self.site.retained.forget()
         self._clock.take()
         self.events.look()
 
@@ -345,7 +344,7 @@ class Mediator:
     # The answer comes before others see what follows from the new rows.
     async def _committed(self, session: Session, effect: fx.Commit) -> None:
         try:
-            held = await self._store.commit(effect.records, effect.urgent)
+            held = await self._store.commit(effect.records, effect.urgent, effect.part)
         except Exception as error:
             self._reply(session, effect.task, error)
             return
@@ -659,6 +658,7 @@ class Mediator:
 
     def _away(self) -> None:
         self.site.away = self.control.away or self._live.away
+        self.changed()
 
     def _broker_seen(self, reason: str | None) -> None:
         if reason is None:
@@ -700,7 +700,9 @@ class Mediator:
         self._audit.write("journal-dropped", count=size)
 
     def _public(self) -> list[tuple[str, bytes]]:
-        rows = []
+        rows: list[tuple[str, bytes]] = []
+        if not self._begin.first:
+            return rows
         for record in self.site.ring.public():
             if record[0] == RECORD:
                 rows.append((record_topic(record), record))
@@ -722,6 +724,15 @@ class Mediator:
         """
         held = await self._store.commit(records, urgent)
         self.site.engine.apply([h.record for h in held if isinstance(h.record, Record)])
+        self.follow()
+
+    def apply(self, records: list[Record], part: str = "") -> None:
+        """Goes by what another worker has committed. `part`: of readers of these topics, what was
+        counted until now is written down before.
+        """
+        if part:
+            self._audit.part(part)
+        self.site.engine.apply(records)
         self.follow()
 
     def follow(self) -> None:
@@ -782,6 +793,8 @@ class Mediator:
     # What counts from the next start on only.
     def _say_later(self, config: Config) -> None:
         before = self.site.config
+        if not self._begin.first:
+            return
         if config.policy.order != before.policy.order:
             log.warning("[policy] order is taken over at the next start")
         if config.mediator != before.mediator:
@@ -793,7 +806,8 @@ class Mediator:
     def warn(self) -> None:
         """Says loudly, in the log and in the audit, what weakens this site."""
         for warning in self.site.engine.warnings:
-            log.warning("%s", warning)
+            if self._begin.first:
+                log.warning("%s", warning)
             event = "policy-off" if warning == OFF else "site-closed"
             self._audit.write(event, reason=warning)
 
@@ -802,7 +816,6 @@ class Mediator:
     def take_ring(self, ring: Keyring) -> None:
         """New keys: sessions learn of new epochs, those of disabled clients end."""
         site = self.site
-        self.asking.complete(ring)
         if ring.public() != site.ring.public():
             self.control.republish()
         if ring.inst != site.order.inst:
@@ -829,7 +842,7 @@ class Mediator:
 
     # Clients bear names that others had: what these made or left is not theirs.
     def _new_bearers(self, since: dict[str, int]) -> None:
-        if self.site.engine.noted(since):
+        if self.site.engine.noted(since) and self._begin.first:
             self._spawn(self._rewrite(since), "rows of clients that are gone")
 
     # There may be a million. What is not done is done at the next start.

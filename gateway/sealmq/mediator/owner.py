@@ -21,11 +21,10 @@ from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.store import Held, Store, StoreError, StoreRecord
 
-from .core.keyring import Keyring
 from .frames import Handler
 from .keysource import KeySource
 from .locks import RowLocks
-from .shared import Fresh, Mediates, Row, Worker
+from .shared import Fresh, Row, Worker
 from .workers import WorkerProcess
 
 log = logging.getLogger("sealmq.mediator")
@@ -46,8 +45,8 @@ class Owner:
         self.kg: KgClient | None = None
         self.locks = RowLocks()
         self.reload = asyncio.Event()
-        self.told: Callable[[dict[int, dict[str, Any]]], None] = lambda news: None
-        """Hears what workers say of themselves."""
+        self.told: Callable[[], None] = lambda: None
+        """Called when a worker has said something of itself, has ended or begun."""
         self._audit = audit
         # What is gone by may be other than what the key generator was told last.
         self._news = asyncio.Event()
@@ -82,7 +81,7 @@ class Owner:
     def _set_kg(self, kg: KgClient | None) -> None:
         self.kg = kg
         for worker in self.workers:
-            worker.kg(kg is not None)
+            worker.set_kg(kg is not None)
 
     # The key generator is told what this goes by, for commands that must not end before it does.
     async def _confirm(self) -> None:
@@ -204,7 +203,7 @@ class Owner:
             if inst is None:
                 return None
             worker.inst = inst
-            return [self.keys.site, inst, self.keys.snapshot]
+            return [self.keys.site, inst, self.keys.snapshot, self.fresh]
 
         def passed(*words: Any) -> None:
             for other in self._others(worker):
@@ -281,67 +280,3 @@ def _key(record: Record) -> tuple[str, ...]:
     if isinstance(record, FamilyRecord):
         return record.family, record.key
     return (record.topic,)
-
-
-class LocalStore:
-    """SharedStore without anybody else."""
-
-    def __init__(self, store: Store) -> None:
-        self.records, self.sessions = store.records, store.sessions
-        self.wills, self.kept = store.wills, store.kept
-        self._store = store
-
-    async def commit(
-        self, records: Sequence[StoreRecord], urgent: bool = False, part: str = ""
-    ) -> list[Held]:
-        return await self._store.commit(records, urgent)
-
-
-class Local:
-    """The worker of a mediator that has one: in this process. It is the owner's Worker, and the
-    mediator's Shared.
-    """
-
-    index = 0
-
-    def __init__(self, owner: Owner, inst: int) -> None:
-        self._owner, self._inst = owner, inst
-        self.mediator: Mediates
-        self.store = LocalStore(owner.store)
-        self.kg = owner
-        self.locks = owner.locks
-
-    # --- Shared ---
-
-    async def renew(self) -> Keyring | None:
-        inst = await self._owner.keys.draw()
-        if inst is None:
-            return None
-        self._inst = inst
-        return self._owner.keys.ring(inst)
-
-    def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
-        """There is nobody else."""
-
-    def tell(self, news: dict[str, Any]) -> None:
-        self._owner.told({0: news})
-
-    # --- Worker ---
-
-    async def ring(self, keys: KeySource, fresh: Fresh) -> None:
-        ring = keys.ring(self._inst)
-        for client, links in fresh:
-            ring.set_links(client, links)
-        self.mediator.take_ring(ring)
-
-    async def ended(self) -> None:
-        await self.mediator.ended()
-
-    async def config(self, config: Config) -> None:
-        await self.mediator.reload(config)
-
-    async def links(self, client: int, links: list[dict[str, Any]]) -> None:
-        self.mediator.links_came(client, links)
-
-    def kg(self, there: bool) -> None:
-        self.mediator.set_kg(there)

@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
+from sealmq.audit import Audit
 from sealmq.site.errors import SiteError
-from sealmq.site.layout import Layout, sync_folder, write_atomically
 
 from .acceptor import Caller
 from .frames import Gone
-from .journal_file import read
+from .journal_file import gather, gathered
 from .owner import Owner
-from .shared import journal_of, worker_of
+from .places import Places
+from .shared import worker_of
+from .strangers import Strangers
 from .workers import MODULE, WorkerProcess
 
 log = logging.getLogger("sealmq.mediator")
+
+
+class Crew(Protocol):
+    """The workers of a mediator, one or several."""
+
+    strangers: Strangers
+    """Connections whose CONNECT is not whole yet; of a single worker, its own as well."""
+
+    async def start(self) -> None:
+        """Returns when each has begun, though the broker may be away. SiteError: one cannot."""
+
+    async def run(self) -> None:
+        """Keeps them running; for ever."""
+
+    def give(self, caller: Caller, data: bytes, client: int) -> None:
+        """A connection goes to its client's worker."""
+
+    def begun(self) -> None:
+        """Clients can connect."""
+
+    def news(self) -> list[dict[str, Any]]:
+        """What each said last of itself."""
+
+    async def stop(self) -> None:
+        """Ends all sessions, and workers that are processes."""
+
+    async def close(self) -> None:
+        """Writes what there is to its end."""
+
 
 BACKOFF_S = 0.5, 30.0
 # One that has lived so long is started again at once, as after the first end.
@@ -27,9 +56,7 @@ _WELL_S = 10.0
 
 
 class Pool:
-    """`count` workers. `changed`: called when one of them says something new, has ended or begun.
-    `lost` hears of each that ended without being told to: its number, and how.
-    """
+    """Crew of `count` processes; each begins with one of `insts`."""
 
     def __init__(
         self,
@@ -37,20 +64,20 @@ class Pool:
         count: int,
         insts: Sequence[int],
         broker: Mapping[str, Any],
-        changed: Callable[[], None],
-        lost: Callable[[int, str], None],
+        audit: Audit,
         module: str = MODULE,
     ) -> None:
         self._owner, self._count, self._broker, self._module = owner, count, broker, module
         self._insts = list(insts)
-        self._changed, self._lost = changed, lost
+        self._audit = audit
+        self.strangers = Strangers(Places.of_this_process().strangers)
         self.workers: dict[int, WorkerProcess] = {}
         self._stopping = False
 
     async def start(self) -> None:
         """Returns when each has begun, though the broker may be away. SiteError: one cannot."""
-        layout = self._owner.layout
-        moved = await asyncio.to_thread(gather_journals, layout, self._count)
+        state = self._owner.layout.state_of("mediator")
+        moved = await asyncio.to_thread(gather, state, self._count)
         await self._begin(0, self._insts.pop())
         if moved:
             # Clients belong to other workers than before: what of theirs is published again comes
@@ -58,7 +85,7 @@ class Pool:
             first = self.workers[0]
             await first.until(lambda: first.away is None)
         await asyncio.gather(*(self._begin(n, self._insts.pop()) for n in range(1, self._count)))
-        write_atomically(_mark(layout), str(self._count).encode(), 0o600)
+        await asyncio.to_thread(gathered, state, self._count)
 
     async def run(self) -> None:
         """Starts again what ends; for ever."""
@@ -79,10 +106,25 @@ class Pool:
         self._stopping = True
         await asyncio.gather(*(worker.stop() for worker in self.workers.values()))
 
+    def begun(self) -> None:
+        """They have said so themselves."""
+
+    def news(self) -> list[dict[str, Any]]:
+        """What each said last; of one that is not there, that it is starting."""
+        return [{**worker.news, "away": worker.away} for worker in self.workers.values()]
+
+    async def close(self) -> None:
+        """They have written all to its end themselves."""
+
+    def _lost(self, index: int, how: str) -> None:
+        log.error("worker %d %s; starting it again", index, how)
+        self._audit.write("worker-ended", number=index, reason=how[:500])
+        self._owner.told()
+
     async def _begin(self, index: int, inst: int) -> None:
         owner = self._owner
         worker = WorkerProcess(
-            owner.layout, index, inst, self._broker, owner.handlers, self._changed, self._module
+            owner.layout, index, inst, self._broker, owner.handlers, owner.told, self._module
         )
         self.workers[index] = worker
         # From here on it is told of all that others commit, and does it once it has read the store.
@@ -96,7 +138,7 @@ class Pool:
         except Gone:
             how = await self._ended(worker)
             raise SiteError(f"worker {index} {how}") from None
-        self._changed()
+        self._owner.told()
 
     async def _ended(self, worker: WorkerProcess) -> str:
         how = await worker.exited()
@@ -114,7 +156,6 @@ class Pool:
             if self._stopping:
                 return
             self._lost(index, how)
-            self._changed()
             if loop.time() - began > _WELL_S:
                 wait = BACKOFF_S[0]
             while True:
@@ -129,44 +170,3 @@ class Pool:
                     break
                 except SiteError as error:
                     log.error("%s; trying again in %g s", error, wait)
-
-
-def _mark(layout: Layout) -> Path:
-    return layout.state_of("mediator") / "workers"
-
-
-def gather_journals(layout: Layout, count: int) -> bool:
-    """Before a start with another number of workers: what any of them has in its journal goes to
-    that of worker 0, in the order in which it was written. Whether there was any.
-    """
-    mark = _mark(layout)
-    before = mark.read_text() if mark.exists() else "1"
-    folders = sorted(layout.state_of("mediator").glob("journal-*"))
-    if before == str(count) and all(_number(folder) < count for folder in folders):
-        return False
-    to = journal_of(layout, 0)
-    segments = [path for folder in (to, *folders) for path in folder.glob("*.seg")]
-    segments = [path for path in segments if path.stem.isdecimal()]
-    last = max((int(path.stem) for path in segments), default=0)
-    if segments:
-        to.mkdir(mode=0o700, exist_ok=True)
-    for path in sorted(segments, key=_first):
-        last += 1
-        os.rename(path, to / f"{last:08d}.seg")
-    for folder in (to, *folders):
-        if folder.exists():
-            sync_folder(folder)
-    return bool(segments)
-
-
-def _number(folder: Path) -> int:
-    text = folder.name.rpartition("-")[2]
-    return int(text) if text.isdecimal() else 0
-
-
-# A run of a mediator begins new segments: none has entries of before and after a change.
-def _first(path: Path) -> tuple[int, str]:
-    try:
-        return next((entry.ms for entry in read(path)), 0), path.stem
-    except OSError:
-        return 0, path.stem

@@ -12,109 +12,100 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from sealmq import __version__, logs
 from sealmq.audit import Audit
 from sealmq.families.api import FamilyError
-from sealmq.families.engine import Engine
-from sealmq.families.registry import load as load_families
-from sealmq.kglink import KgClient, KgError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
-from sealmq.site.config import Config, load
+from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
-from .core.keyring import Keyring
-from .core.limits import BACKLOG
+from .acceptor import Acceptor
 from .events import Unfit
 from .keysource import KeySource, NoKeys
-from .links import BrokerAddress
-from .mediator import Mediator
+from .owner import Owner
+from .pool import Crew, Pool
+from .single import Single
 
 log = logging.getLogger("sealmq.mediator")
 
-_TELL_S = 3
 # For the broker, and all that is published again, before this serves without it.
 _BROKER_S = 10.0
 
 
 class Process:
-    """One worker, its listening socket, the tasks beside it."""
+    """The owner, its workers, the listening socket."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        config: Config,
-        mediator: Mediator,
-        keys: KeySource,
-        audit: Audit,
-    ) -> None:
-        self._layout, self._config, self._mediator, self._keys = layout, config, mediator, keys
-        self._audit = audit
-        keys.before_fetch = mediator.asking.fetch_begins
+    def __init__(self, layout: Layout, owner: Owner, crew: Crew, audit: Audit) -> None:
+        self._layout, self._owner, self._crew, self._audit = layout, owner, crew, audit
         self._stop = asyncio.Event()
-        self._reload = asyncio.Event()
-        # What this goes by may be other than what the key generator was told last.
-        self._news = asyncio.Event()
-        self._news.set()
+        self._told = asyncio.Event()
         self._serving: dict[str, object] = {}
+        owner.told = self._told.set
 
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
-        control = self._mediator.control
+        loop.add_signal_handler(signal.SIGHUP, self._owner.reload.set)
+        crew = self._crew
+        await crew.start()
         tasks = [
-            *(asyncio.create_task(work, name="mediator") for work in self._mediator.run()),
-            asyncio.create_task(self._watch_keys(), name="keys"),
-            asyncio.create_task(self._confirm(), name="confirm"),
-            asyncio.create_task(self._watch_reload(), name="reload"),
-            asyncio.create_task(self._tick(), name="tick"),
+            asyncio.create_task(crew.run(), name="workers"),
+            asyncio.create_task(self._owner.run(), name="owner"),
+            asyncio.create_task(self._tell_all(), name="tell"),
         ]
         ended = asyncio.create_task(self._stop.wait(), name="stop")
-        ready = asyncio.create_task(control.ready.wait(), name="broker")
+        ready = asyncio.create_task(self._let_in(), name="broker")
         try:
             await asyncio.wait(
-                [ready, ended], timeout=_BROKER_S, return_when=asyncio.FIRST_COMPLETED
+                [ready, ended, *tasks], timeout=_BROKER_S, return_when=asyncio.FIRST_COMPLETED
             )
             if not ready.done() and not ended.done():
-                log.warning("nobody can connect yet: %s", self._mediator.away)
-            await self._serve(tasks, ended)
+                log.warning("nobody can connect yet: %s", _merged(crew.news())["away"])
+            if not ended.done():
+                await self._serve(tasks, ended)
         finally:
             self._layout.ready("mediator").unlink(missing_ok=True)
+            await crew.stop()
             for task in [*tasks, ended, ready]:
                 task.cancel()
             await asyncio.gather(*tasks, ended, ready, return_exceptions=True)
+        for task in tasks:
+            if task.done() and not task.cancelled() and (fault := task.exception()):
+                raise fault
+
+    async def _let_in(self) -> None:
+        while _merged(self._crew.news())["away"] is not None:
+            self._told.clear()
+            await self._told.wait()
 
     async def _serve(self, tasks: list[asyncio.Task[None]], ended: asyncio.Task[bool]) -> None:
-        if self._stop.is_set():
-            return
-        mediator, listen = self._mediator, self._config.mediator
-        loop = asyncio.get_running_loop()
+        config, crew = self._owner.config, self._crew
+        listen = config.mediator
+        acceptor = Acceptor(crew.strangers, crew.give)
         try:
-            server = await loop.create_server(
-                mediator.channel, listen.host, listen.port, backlog=BACKLOG
-            )
+            host, port = await acceptor.listen(listen.host, listen.port)
         except OSError as error:
             raise SiteError(
                 f"cannot listen on {listen.host}:{listen.port}: {_reason(error)}",
                 "is another broker there? change [mediator] listen in sealmq.toml",
             ) from None
-        host, port = server.sockets[0].getsockname()[:2]
         self._audit.write(
             "start",
             address=f"{host}:{port}",
-            enforce=mediator.site.engine.enforce,
+            enforce=config.policy.enforce,
             name=self._layout.root.name,
-            order=list(self._config.policy.order),
+            order=list(config.policy.order),
             pid=os.getpid(),
             version=__version__,
         )
-        mediator.warn()
+        crew.begun()
         self._serving = {
             "role": "mediator",
             "pid": os.getpid(),
@@ -123,25 +114,17 @@ class Process:
         }
         self._tell()
         await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
-        server.close()
-        mediator.stop("the mediator stops")
-        await mediator.settle()
-        for task in tasks:
-            if task.done() and not task.cancelled() and (fault := task.exception()):
-                raise fault
+        acceptor.close()
+
+    async def _tell_all(self) -> None:
+        while True:
+            await self._told.wait()
+            self._told.clear()
+            self._tell()
 
     # What `sealmq status` reads, once this serves.
     def _tell(self) -> None:
-        mediator = self._mediator
-        stuck = [[name, key[1][:100]] for key, name in mediator.sessions.stuck.items()]
-        news: dict[str, object] = {
-            "journal": mediator.journal.state(),
-            "handover": mediator.handover(),
-            "away": mediator.away,
-            "aside": mediator.aside.state(),
-            "stuck": {"count": len(stuck), "some": stuck[:3]} if stuck else None,
-            "closed": mediator.site.engine.closed,
-        }
+        news = _merged(self._crew.news())
         if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
             self._serving.update(news)
             told = json.dumps(self._serving).encode()
@@ -150,128 +133,77 @@ class Process:
             except OSError as error:
                 log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
 
-    async def _watch_keys(self) -> None:
-        asking = self._mediator.asking
-        async for ring in self._keys.watch(asking.kg, asking.take_kg):
-            if ring is not None:
-                self._mediator.take_ring(ring)
-                self._news.set()
-            self._reload.set()
 
-    # The key generator is told what this goes by, for commands that must not end before it does.
-    async def _confirm(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            site = self._mediator.site
-            kseq, policy = site.ring.kseq, site.config.digest
-            await self._mediator.ended()
-            kg = self._mediator.asking.kg
-            if kg is not None:
-                try:
-                    await kg.took(kseq, policy)
-                except KgError as error:
-                    log.warning("key generator: %s", error)
+# Of all workers what `sealmq status` shows of a mediator.
+def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
+    def of(name: str) -> list[Any]:
+        return [found for one in news if (found := one.get(name)) is not None]
 
-    async def _watch_reload(self) -> None:
-        while True:
-            await self._reload.wait()
-            self._reload.clear()
-            try:
-                await self._mediator.reload(load(self._layout.config))
-                self._news.set()
-            except (SiteError, OSError) as error:
-                self._refused(error)
-            except StoreError as error:
-                log.error("sealmq.toml is not taken over yet: %s", error)
-                asyncio.get_running_loop().call_later(1.0, self._reload.set)
-
-    # What was in force stays in force.
-    def _refused(self, error: SiteError | OSError) -> None:
-        hint = getattr(error, "hint", None)
-        log.error("sealmq.toml is not taken over: %s%s", error, f"; {hint}" if hint else "")
-        self._audit.write("config-refused", reason=str(error)[:500])
-
-    async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(1.0)
-            self._mediator.tick()
-            if self._mediator.site.clock_fell():
-                await self._follow_clock()
-            away = self._mediator.away
-            if round(loop.time()) % _TELL_S == 0 or away != self._serving.get("away"):
-                self._tell()
-
-    # The clock was set back: stamps of our own past would lead it for long (SPEC.md 5, point 4).
-    async def _follow_clock(self) -> None:
-        try:
-            ring = await self._keys.renew()
-        except StoreError as error:
-            log.error("the clock was set back, and no new instance number can be stored: %s", error)
-            return
-        if ring is None:
-            log.error("the clock was set back, and no instance number is in reserve")
-            return
-        log.warning("the clock was set back; going on as instance %d", ring.inst)
-        self._mediator.take_ring(ring)
+    journals, stuck, aside = of("journal"), of("stuck"), of("aside")
+    handover = of("handover")
+    starting = ["a worker of the mediator is starting"]
+    away = [one["away"] for one in news if one.get("away")] or starting * any(
+        "away" not in one for one in news
+    )
+    return {
+        "journal": {
+            "bytes": sum(one["bytes"] for one in journals),
+            "segments": sum(one["segments"] for one in journals),
+            "failing": next((one["failing"] for one in journals if one["failing"]), None),
+        }
+        if journals
+        else None,
+        "handover": {
+            "labels": {k: v for one in handover for k, v in one["labels"].items()},
+            "held": sum(one["held"] for one in handover),
+        },
+        "away": away[0] if away else None,
+        "aside": max(aside, key=lambda one: int(one["count"]), default=None),
+        "stuck": {
+            "count": sum(one["count"] for one in stuck),
+            "some": [row for one in stuck for row in one["some"]][:3],
+        }
+        if stuck
+        else None,
+        "closed": next(iter(of("closed")), ""),
+        "workers": len(news),
+    }
 
 
 async def serve(layout: Layout, secrets: dict[str, object]) -> None:
     """Builds the parts in their order and runs them. Raises errors meant for the operator."""
     config = load(layout.config)
+    broker = secrets["broker"]
+    if not isinstance(broker, dict):
+        raise BadHandOver("the hand-over names no broker")
     store = Store.open(layout.mediator_db)
     try:
         cache_key = bytes.fromhex(str(secrets["cache_key"]))
-        keys = KeySource(layout.kg_socket, config.mediator.number, store, cache_key)
-        ring, kg = await keys.start(config)
+        count = config.mediator.workers
+        # Of several workers each has one, and the owner's audit log.
+        keys = KeySource(
+            layout.kg_socket, config.mediator.number, store, cache_key, count + (count > 1)
+        )
+        insts, kg = await keys.start(config)
         where, spare = layout.audit("mediator"), layout.state_of("mediator")
-        audit = Audit(where, "mediator", ring.inst, ring.site.hex(), spare=spare)
+        audit = Audit(where, "mediator", insts[0], keys.site.hex(), spare=spare)
         try:
-            folder = layout.state_of("mediator") / "journal"
-            mediator = await _mediator(config, ring, store, audit, secrets["broker"], folder, kg)
+            owner = Owner(layout, config, store, keys, audit)
+            owner.kg = kg
+            crew: Crew
+            if count == 1:
+                crew = Single(owner, insts[0], broker, audit)
+            else:
+                crew = Pool(owner, count, insts[1:], broker, audit)
             try:
-                await Process(layout, config, mediator, keys, audit).run()
+                await Process(layout, owner, crew, audit).run()
             finally:
-                await mediator.close()
+                await crew.close()
         finally:
             audit.write("stop")
             audit.close()
     finally:
         store.close()
-
-
-async def _mediator(
-    config: Config,
-    ring: Keyring,
-    store: Store,
-    audit: Audit,
-    broker: object,
-    journal: Path,
-    kg: KgClient | None,
-) -> Mediator:
-    if not isinstance(broker, dict):
-        raise BadHandOver("the hand-over names no broker")
-    address = BrokerAddress.of(broker)
-    mediator: Mediator | None = None
-
-    def fault(family: str, question: str, error: Exception) -> None:
-        if mediator is not None:
-            mediator.family_fault(family, question, error)
-
-    engine = Engine(
-        load_families(config.policy.order),
-        site=ring.site.hex(),
-        enforce=config.policy.enforce,
-        on_fault=fault,
-    )
-    engine.close_site(ring.closed)
-    records = engine.load(config, store.records())
-    if engine.noted(ring.bearers()):
-        records += engine.bearers(ring.bearers(), store.records)
-    mediator = Mediator(config, ring, engine, store, audit, address, journal, kg)
-    await mediator.commit(list(records))
-    return mediator
 
 
 # The system's words: a loop puts its own around them.

@@ -42,9 +42,12 @@ class Pressure:
 
 
 class Channel(asyncio.Protocol):
-    """One client's connection. `closed` is told once, when its socket is gone."""
+    """One client's connection. `early`: what has come from it already."""
 
-    def __init__(self, site: Site, events: Events, strangers: Strangers) -> None:
+    def __init__(
+        self, site: Site, events: Events, strangers: Strangers, early: bytes = b""
+    ) -> None:
+        self._early = early
         self._site, self._events, self._strangers = site, events, strangers
         self._decoder = Decoder(
             MAX_PACKET, "server", max_connect=MAX_CONNECT_BODY, connect_first=True
@@ -62,6 +65,9 @@ class Channel(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         address = transport.get_extra_info("peername")
         self._events.run(self._begin, address[0] if address else "?")
+        if early := self._early:
+            self._early = b""
+            self.data_received(early)
 
     def _begin(self, peer: str) -> None:
         self.session = Session(self._site, peer)
@@ -156,14 +162,20 @@ class Channel(asyncio.Protocol):
         if self.session.out:
             self.write(b"".join(self.session.out))
             self.session.out.clear()
+        # It came so that nothing of it goes out after this process has been killed.
+        self._linger(False)
         self._transport.close()
         if self._transport.get_write_buffer_size():
             # Only then: what waits here keeps all of the connection in memory.
             asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def _cut(self) -> None:
+        self._linger(True)
+        self._transport.abort()
+
+    # Whether what the system holds for the peer is thrown away when the socket closes.
+    def _linger(self, away: bool) -> None:
         sock = self._transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", away, 0))

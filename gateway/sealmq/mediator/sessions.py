@@ -14,12 +14,13 @@ from collections.abc import Awaitable, Callable
 
 from sealmq.audit import Audit
 from sealmq.plain import plain
-from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, Store, StoreError, StoreRecord
+from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
 from .core.effects import BrokerAway
 from .core.keyring import Client
 from .core.ruled import Ruled
 from .core.site import Site
+from .shared import SharedStore
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -38,7 +39,7 @@ class Sessions:
     def __init__(
         self,
         site: Site,
-        store: Store,
+        store: SharedStore,
         audit: Audit,
         forget: Callable[[str], Awaitable[None]],
         there: Callable[[], bool],

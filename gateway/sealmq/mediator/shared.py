@@ -19,9 +19,13 @@ from sealmq.site.layout import Layout
 from sealmq.store import Held, KeptSession, SessionMark, StoreRecord, WillRecord
 
 from .core.keyring import Keyring
+from .journal_file import folder_of
 from .keysource import KeySource
 
 Row = tuple[str, str]
+
+# A publish link that waits for the broker is behind others by less.
+_APART_MS = 2000
 
 
 class Begin(NamedTuple):
@@ -46,12 +50,17 @@ class Begin(NamedTuple):
     @property
     def journal(self) -> Path:
         """The folder of its journal."""
-        return journal_of(self.layout, self.number)
+        return folder_of(self.layout.state_of("mediator"), self.number)
 
     @property
     def first(self) -> bool:
         """Whether it does what is done once for all of them."""
         return self.number == 0
+
+    @property
+    def apart_ms(self) -> int:
+        """How far apart retained copies of several workers may be and come in either order."""
+        return _APART_MS if self.workers > 1 else 0
 
     def mine(self, client: int) -> bool:
         """Whether this client's connections, wills and kept sessions are this worker's."""
@@ -107,9 +116,12 @@ class SharedLocks(Protocol):
 class Shared(Protocol):
     """What all workers of a mediator have together. `kg`: whether it is there is told otherwise."""
 
-    store: SharedStore
-    kg: SharedKg
-    locks: SharedLocks
+    @property
+    def store(self) -> SharedStore: ...
+    @property
+    def kg(self) -> SharedKg: ...
+    @property
+    def locks(self) -> SharedLocks: ...
 
     async def renew(self) -> Keyring | None:
         """The same keys under another instance number; None if none is in reserve. StoreError."""
@@ -129,6 +141,9 @@ class Mediates(Protocol):
 
     async def stop(self) -> None:
         """Ends all sessions, their wills left to their grace."""
+
+    async def close(self) -> None:
+        """Journal and audit log are written to their end."""
 
     def connection(self, early: bytes) -> asyncio.Protocol:
         """For a connection of which these bytes have come; it begins with them."""
@@ -176,15 +191,10 @@ class Worker(Protocol):
     async def links(self, client: int, links: list[dict[str, Any]]) -> None:
         """It knows a client's link slots, or is ended."""
 
-    def kg(self, there: bool) -> None:
+    def set_kg(self, there: bool) -> None:
         """The key generator came or went."""
 
 
 def worker_of(client: int, workers: int) -> int:
     """The worker to which a client belongs, by its number."""
     return client % workers
-
-
-def journal_of(layout: Layout, index: int) -> Path:
-    """The folder of a worker's journal."""
-    return layout.state_of("mediator") / (f"journal-{index}" if index else "journal")

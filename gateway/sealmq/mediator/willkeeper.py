@@ -15,7 +15,7 @@ from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import Conn
-from sealmq.store import Store, StoreError, WillRecord
+from sealmq.store import StoreError, WillRecord
 from sealmq.store.left import gone
 from sealmq_spec.errors import SealError
 
@@ -23,6 +23,7 @@ from .control_link import ControlLink
 from .core.site import Site
 from .journal import Journal
 from .links import NotTaken
+from .shared import SharedStore
 from .wills import Fired, judge, seal
 
 log = logging.getLogger("sealmq.mediator")
@@ -45,7 +46,7 @@ class WillKeeper:
     def __init__(
         self,
         site: Site,
-        store: Store,
+        store: SharedStore,
         audit: Audit,
         journal: Journal,
         control: ControlLink,

@@ -20,18 +20,27 @@ from pathlib import Path
 from typing import Any
 
 from sealmq import logs
+from sealmq.families.api import FamilyError
 from sealmq.kgtypes import Answer, KgUnavailable
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
 from sealmq.site.config import loads
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
-from sealmq.store import Held, StoreError, StoreRecord, StoreUnavailable
+from sealmq.store import (
+    Held,
+    KeptSession,
+    StoreError,
+    StoreRecord,
+    StoreUnavailable,
+    WillRecord,
+)
 from sealmq.store.store import Reader
 
 from .acceptor import CHUNK
 from .core.keyring import Keyring
 from .core.limits import MAX_CONNECT_BODY
+from .events import Unfit
 from .frames import Gone, Peer
 from .shared import Begin, Mediates, Row, Shared
 from .workers import own_sockets
@@ -49,10 +58,15 @@ Build = Callable[[Begin, Shared], Awaitable[Mediates]]
 class RemoteStore:
     """SharedStore: reads from the file itself, and the owner's writer."""
 
-    def __init__(self, peer: Peer, reader: Reader) -> None:
-        self._peer = peer
+    def __init__(self, peer: Peer, reader: Reader, mine: Callable[[int], bool]) -> None:
+        self._peer, self._reader, self._mine = peer, reader, mine
         self.records, self.sessions = reader.records, reader.sessions
-        self.wills, self.kept = reader.wills, reader.kept
+
+    def wills(self) -> list[WillRecord]:
+        return [will for will in self._reader.wills() if self._mine(will.client)]
+
+    def kept(self) -> list[KeptSession]:
+        return [kept for kept in self._reader.kept() if self._mine(kept.client)]
 
     async def commit(
         self, records: Sequence[StoreRecord], urgent: bool = False, part: str = ""
@@ -111,15 +125,14 @@ class RemoteLocks:
 class Remote:
     """Shared (shared.py) over the socket."""
 
-    def __init__(self, peer: Peer, reader: Reader) -> None:
+    def __init__(self, peer: Peer, reader: Reader, mine: Callable[[int], bool]) -> None:
         self._peer = peer
-        self.store, self.kg, self.locks = (
-            RemoteStore(peer, reader), RemoteKg(peer), RemoteLocks(peer)
-        )  # fmt: skip
+        self.store = RemoteStore(peer, reader, mine)
+        self.kg, self.locks = RemoteKg(peer), RemoteLocks(peer)
 
     async def renew(self) -> Keyring | None:
         found = await self._peer.call("renew")
-        return None if found is None else Keyring(found[0], found[1], found[2])
+        return None if found is None else _ring_of(*found)
 
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         self._peer.tell("passed", topic, ms, seq, origin)
@@ -165,6 +178,8 @@ class WorkerEnd:
             if self._running is not None:
                 self._running.cancel()
                 await asyncio.gather(self._running, return_exceptions=True)
+            if self._mediator is not None:
+                await self._mediator.close()
         if self._failed is not None:
             raise self._failed
 
@@ -204,7 +219,7 @@ class WorkerEnd:
         config = loads(text, self._layout.config)
         begin = Begin(self._layout, config, ring, number, workers, self._broker, kg_there)
         reader = Reader.open_readonly(self._layout.mediator_db)
-        self._remote = Remote(self._peer, reader)
+        self._remote = Remote(self._peer, reader, begin.mine)
         self._remote.kg.lost = not kg_there
         return await self._build(begin, self._remote)
 
@@ -308,7 +323,7 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
         print("usage: python -m sealmq.mediator.worker SITE", file=sys.stderr)
         return 2
     if build is None:
-        from .mediator import build as build_mediator
+        from .running import build as build_mediator
 
         build = build_mediator
     run = asyncio.run
@@ -318,7 +333,7 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
         run = uvloop.run
     try:
         run(serve(Layout.open(Path(arguments[0])), receive(), build))
-    except (SiteError, StoreError, BadHandOver, Gone) as error:
+    except (SiteError, StoreError, BadHandOver, FamilyError, Unfit, KeyError, Gone) as error:
         print(str(error), file=sys.stderr)
         return 1
     return 0

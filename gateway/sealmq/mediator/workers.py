@@ -122,8 +122,10 @@ class WorkerProcess:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Returns when this holds after something that it said, or when it has ended."""
         while not holds() and self._child.alive:
-            waits = {asyncio.ensure_future(self._said.wait()), self._child.exited}
+            said = asyncio.ensure_future(self._said.wait())
+            waits: set[asyncio.Future[Any]] = {said, self._child.exited}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            said.cancel()
             self._said.clear()
 
     async def exited(self) -> str:
@@ -219,7 +221,7 @@ class WorkerProcess:
     async def links(self, client: int, links: list[dict[str, Any]]) -> None:
         await self.ask("links", client, links)
 
-    def kg(self, there: bool) -> None:
+    def set_kg(self, there: bool) -> None:
         self.tell("kg", there)
 
     def tell(self, name: str, *words: Any) -> None:

@@ -226,9 +226,10 @@ class Control:
 
     def _store(self, ctr: int, family: str, answer: Proposal) -> Task:
         s, said, client = self._s, answer.audit, self._s.client.name
+        part = "" if said is None else said.get("topic", "")
         try:
             if answer.records:
-                yield Commit(0, tuple(answer.records), answer.urgent)
+                yield Commit(0, tuple(answer.records), answer.urgent, part)
         except StoreUnavailable as error:
             self._refuse(of(Unavailable(str(error)), ctr), "mediator.command.unavailable")
             return

@@ -41,12 +41,14 @@ class Commit(NamedTuple):
     StoreUnavailable. `urgent`: with a full disk too, as far as space kept back reaches.
 
     The answer, and the audit records that it brings, come before what follows from the new rows
-    (subscriptions that pause) is looked at.
+    (subscriptions that pause) is looked at. `part`: a topic filter; what other workers counted of
+    readers there is written down before they go by the rows.
     """
 
     task: int
     records: tuple[StoreRecord, ...]
     urgent: bool = False
+    part: str = ""
 
 
 class OpenSession(NamedTuple):

@@ -9,6 +9,7 @@ passes.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 
 from sealmq_spec.errors import Stale
 
@@ -18,13 +19,21 @@ MOST = 100_000
 
 Order = tuple[int, int]
 Place = tuple[int, int, int]
+Told = Callable[[str, int, int, Order | None], None]
 
 
 class Retained:
-    """Times: (ms, seq) of m3; (t_pub, boot, ctr) of m1."""
+    """Times: (ms, seq) of m3; (t_pub, boot, ctr) of m1.
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    `told` hears what passes here towards the broker, for other workers, which say so by `heard`.
+    `apart_ms`: copies no further apart count as published at once, and the broker says which is the
+    last: those of several workers reach it each on a link of its own.
+    """
+
+    def __init__(
+        self, most: int = MOST, told: Told = lambda topic, ms, seq, origin: None, apart_ms: int = 0
+    ) -> None:
+        self._most, self._told, self._apart_ms = most, told, apart_ms
         # With what the newest was sealed anew from (GATEWAY.md G4): that one is no older message.
         self._copies: OrderedDict[str, tuple[Order, Order | None]] = OrderedDict()
         self._published: OrderedDict[tuple[str, int], Place] = OrderedDict()
@@ -32,10 +41,24 @@ class Retained:
     def __len__(self) -> int:
         return len(self._copies)
 
+    def forget(self) -> None:
+        """Everything: the clock was set back."""
+        self._copies.clear()
+        self._published.clear()
+
     def passed(self, topic: str, ms: int, seq: int, origin: Order | None = None) -> None:
-        """A retained copy passed here, towards the broker or from it. origin: of the entry in the
-        journal that it was sealed anew from.
+        """A retained copy passed here towards the broker. origin: of the entry in the journal that
+        it was sealed anew from.
         """
+        self._newest(topic, ms, seq, origin)
+        self._told(topic, ms, seq, origin)
+
+    def heard(self, topic: str, ms: int, seq: int, origin: Order | None) -> None:
+        """One has passed at another worker."""
+        if not self.newer(topic, ms, seq):
+            self._newest(topic, ms, seq, origin)
+
+    def _newest(self, topic: str, ms: int, seq: int, origin: Order | None = None) -> None:
         last = self._copies.get(topic)
         if origin is None and last is not None and last[0] == (ms, seq):
             origin = last[1]
@@ -51,9 +74,9 @@ class Retained:
 
     def came(self, topic: str, ms: int, seq: int) -> None:
         """A retained copy comes from the broker. Raises Stale for one that was replaced."""
-        if self.newer(topic, ms, seq):
+        if self.newer(topic, ms, seq) and self.newer(topic, ms + self._apart_ms, seq):
             raise Stale(f"an older retained message of {topic[:100]!r} came back")
-        self.passed(topic, ms, seq)
+        self._newest(topic, ms, seq)
 
     def check(self, topic: str, sender: int, place: Place) -> None:
         """A client publishes with RETAIN. Raises Stale if a newer one of it was let through."""
