@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from sealmq.mqtt import build
@@ -18,6 +19,7 @@ from .result import Failed, Untried
 LOW_TOPIC, HIGH_TOPIC, SIDE_TOPIC = (f"sealmq-doctor/{word}" for word in ("low", "high", "side"))
 ALL = RESERVED
 _UNAVAILABLE = 3  # CONNACK's code
+_RETAINED_TRIES, _RETAINED_PAUSE_S = 50, 0.1
 NOT_ENFORCED = "is policy enforced ([policy] enforce, `sealmq status`)?"
 
 
@@ -236,8 +238,12 @@ class AtMediator:
             await self.last()
             # The reader subscribes again, which brings what is retained.
             await self.reader.subscribe(self.filter(ALL))
-            found = [payload for _, payload in await self.last()]
-            if kept not in found:
+            # Beside what is live, so it may come later.
+            for _ in range(_RETAINED_TRIES):
+                if kept in [payload for _, payload in await self.last()]:
+                    break
+                await asyncio.sleep(_RETAINED_PAUSE_S)
+            else:
                 raise Failed("an empty message that nobody has sealed clears a retained one")
         finally:
             writer = self.writer = await self._connected(self.writer)

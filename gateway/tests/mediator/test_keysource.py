@@ -44,15 +44,17 @@ def test_each_connection_is_greeted_and_inst_stays(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(keysource, "Keyring", lambda site, inst, snapshot: (site, inst))
     source = KeySource(Path("kg.sock"), 7, Nowhere(), bytes(32))  # type: ignore[arg-type]
 
-    async def fetch(kg: Kg) -> object:
-        return await source.fetch(kg)  # type: ignore[arg-type]
+    async def fetch(kg: Kg) -> None:
+        await source.fetch(kg)  # type: ignore[arg-type]
 
     async def story() -> None:
         first, second = Kg(), Kg()
-        found = [await fetch(kg) for kg in (first, first, second, second)]
-        assert found == [(b"site", 1)] * 4
-        # One number in use and four in reserve; behind the first connection one a connection.
-        assert first.greeted == [7] * 5
+        for kg in (first, first, second, second):
+            await fetch(kg)
+        assert source.ring(1) == (b"site", 1)
+        # Four numbers in reserve; after the first connection one a connection.
+        assert first.greeted == [7] * 4
         assert second.greeted == [7]
+        assert await source.draw() == 2
 
     asyncio.run(story())

@@ -49,6 +49,7 @@ NOT_COUNTED = {
             "kg-away",
             "kg-back",
             "message-set-aside",
+            "worker-ended",
         ),
         "something cannot be reached or kept: nobody has decided it",
     ),

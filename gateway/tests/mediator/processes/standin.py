@@ -31,6 +31,9 @@ class StandIn:
         for connection in list(self.connections):
             connection.say("stopped")
 
+    async def close(self) -> None:
+        return
+
     def connection(self, early: bytes) -> asyncio.Protocol:
         return Line(self, early)
 

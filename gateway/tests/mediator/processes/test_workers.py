@@ -15,10 +15,9 @@ import pytest
 
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
-from sealmq.mediator.journal_file import pack, read
+from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read
 from sealmq.mediator.owner import Owner
-from sealmq.mediator.pool import Pool, gather_journals
-from sealmq.mediator.shared import journal_of
+from sealmq.mediator.pool import Pool
 from sealmq.mediator.strangers import Strangers
 from sealmq.mqtt import build
 from sealmq.site.config import load
@@ -46,11 +45,14 @@ class Keys:
         return self._inst
 
 
-class Nobody:
-    """An audit log that forgets."""
+class Heard:
+    """An audit log in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, dict[str, Any]]] = []
 
     def write(self, event: str, **fields: Any) -> None:
-        return
+        self.records.append((event, fields))
 
 
 class Scene:
@@ -61,12 +63,11 @@ class Scene:
         self.layout = layout
         self.store = Store.open(layout.mediator_db)
         self.keys = Keys()
-        self.owner = Owner(layout, config, self.store, self.keys, Nobody())  # type: ignore[arg-type]
-        self.lost: list[tuple[int, str]] = []
+        self.audit = Heard()
+        self.owner = Owner(layout, config, self.store, self.keys, self.audit)  # type: ignore[arg-type]
         insts = [10 + n for n in range(count)]
         self.pool = Pool(
-            self.owner, count, insts[::-1], {"host": "127.0.0.1"}, lambda: None,
-            lambda number, how: self.lost.append((number, how)), "standin",
+            self.owner, count, insts[::-1], {"host": "127.0.0.1"}, self.audit, "standin"  # type: ignore[arg-type]
         )  # fmt: skip
         self.acceptor = Acceptor(Strangers(16), self.pool.give)
         self.port = 0
@@ -207,7 +208,7 @@ def test_a_worker_that_is_stopped_is_ended_then_the_command_is_answered(
             assert not Path(f"/proc/{pid}").exists()
             with pytest.raises(ConnectionResetError):
                 await two.read()
-            assert it.lost[0][0] == 1
+            assert [(e, f["number"]) for e, f in it.audit.records] == [("worker-ended", 1)]
 
     run(story())
 
@@ -334,23 +335,19 @@ def test_a_worker_that_cannot_begin_is_said_in_its_own_words(
     run(story())
 
 
-def test_journals_of_before_go_to_worker_0_in_the_order_they_were_written(
-    layout: Layout,
-) -> None:
-    state = layout.state_of("mediator")
-
+def test_journals_of_before_go_to_worker_0_in_the_order_they_were_written(tmp_path: Path) -> None:
     def write(folder: Path, number: int, ms: int) -> None:
         folder.mkdir(exist_ok=True)
         entry = pack(ms, b"t", str(ms).encode(), 1, False)
         (folder / f"{number:08d}.seg").write_bytes(entry)
 
     for number, ms in ((1, 10), (2, 40)):
-        write(journal_of(layout, 0), number, ms)
+        write(folder_of(tmp_path, 0), number, ms)
     for number, ms in ((1, 20), (2, 30)):
-        write(journal_of(layout, 1), number, ms)
-    (state / "workers").write_text("2")
-    assert not gather_journals(layout, 2)
-    assert gather_journals(layout, 1)
-    found = sorted(journal_of(layout, 0).glob("*.seg"))
+        write(folder_of(tmp_path, 1), number, ms)
+    gathered(tmp_path, 2)
+    assert not gather(tmp_path, 2)
+    assert gather(tmp_path, 1)
+    found = sorted(folder_of(tmp_path, 0).glob("*.seg"))
     assert [entry.ms for path in found for entry in read(path)] == [10, 20, 30, 40]
-    assert not list(journal_of(layout, 1).glob("*.seg"))
+    assert not list(folder_of(tmp_path, 1).glob("*.seg"))
