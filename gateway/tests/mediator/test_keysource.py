@@ -51,7 +51,7 @@ def test_each_connection_is_greeted_and_inst_stays(monkeypatch: pytest.MonkeyPat
         first, second = Kg(), Kg()
         for kg in (first, first, second, second):
             await fetch(kg)
-        assert source.ring(1) == (b"site", 1)
+        assert source.site == b"site"
         # Four numbers in reserve; after the first connection one a connection.
         assert first.greeted == [7] * 4
         assert second.greeted == [7]

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from sealmq_spec.const import USER
 from sealmq_spec.control import proof_head
 
 HERE = Path(__file__).parent
+_TRIES, _PAUSE_S = 1500, 0.02
 SNAPSHOT: dict[str, Any] = {
     "kseq": 3, "labels": [], "clients": [], "records": [], "manifests": [],
 }  # fmt: skip
@@ -74,8 +75,7 @@ class Scene:
 
     async def begin(self) -> None:
         await self.pool.start()
-        while any(worker.away is not None for worker in self.pool.workers.values()):
-            await asyncio.sleep(0.01)
+        await until(lambda: all(w.away is None for w in self.pool.workers.values()))
         _, self.port = await self.acceptor.listen("127.0.0.1", 0)
         self.tending = asyncio.create_task(self.pool.run())
 
@@ -137,6 +137,14 @@ async def scene(layout: Layout, count: int = 2) -> AsyncIterator[Scene]:
         yield it
     finally:
         await it.end()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(_TRIES):
+        if holds():
+            return
+        await asyncio.sleep(_PAUSE_S)
+    raise AssertionError("what was waited for did not come")
 
 
 def run(story: Any) -> None:
@@ -205,7 +213,7 @@ def test_a_worker_that_is_stopped_is_ended_then_the_command_is_answered(
             pid = int(await two.ask("pid"))
             os.kill(pid, signal.SIGSTOP)
             assert await one.ask("command k 1") == "done"
-            assert not Path(f"/proc/{pid}").exists()
+            assert not _lives(pid)
             with pytest.raises(ConnectionResetError):
                 await two.read()
             assert [(e, f["number"]) for e, f in it.audit.records] == [("worker-ended", 1)]
@@ -257,8 +265,11 @@ def test_a_retained_copy_that_passed_is_told_to_the_others(layout: Layout) -> No
         async with scene(layout) as it:
             one, two = await it.client(2), await it.client(3)
             await one.ask("passed a/b")
-            while "passed a/b 5 6 (3, 4)" not in await two.ask("heard"):
-                await asyncio.sleep(0.01)
+            for _ in range(_TRIES):
+                if "passed a/b 5 6 (3, 4)" in await two.ask("heard"):
+                    break
+                await asyncio.sleep(_PAUSE_S)
+            assert "passed a/b 5 6 (3, 4)" in await two.ask("heard")
             assert "passed" not in await one.ask("heard")
 
     run(story())
@@ -305,8 +316,7 @@ asyncio.run(story())
         os.kill(pids[0], signal.SIGSTOP)
         process.kill()
         await process.wait()
-        while any(_lives(pid) for pid in pids):
-            await asyncio.sleep(0.02)
+        await until(lambda: not any(_lives(pid) for pid in pids))
 
     run(story())
 
