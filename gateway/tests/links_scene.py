@@ -68,7 +68,7 @@ Does = Callable[[Packet, "Peer"], bool]
 """Deals with a packet that has come, or leaves it to the peer (False)."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Peer:
     """One connection to the scripted broker."""
 

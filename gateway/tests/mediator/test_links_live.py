@@ -11,19 +11,39 @@ from pathlib import Path
 import pytest
 
 from links_scene import Peer, Scripted, played, real_amqtt, real_mosquitto, running, so
-from sealmq.mediator.links import BrokerAddress, BrokerAway, BrokerLink, LiveLink
+from sealmq.mediator.control_link import ControlLink
+from sealmq.mediator.links import BrokerAddress, BrokerAway, BrokerLink, LiveLink, Snapshots
 from sealmq.mediator.links import broker as broker_module
 from sealmq.mediator.links import live as module
-from sealmq.mqtt import Packet, Puback, Pubcomp, Publish, Pubrec, Subscribe, Unsubscribe, build
+from sealmq.mqtt import (
+    Connect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Subscribe,
+    Unsubscribe,
+    build,
+)
+
+END = "@sealmq/end/1"
 
 
 class Reader:
-    """A live link and what it has told."""
+    """A live link and what it has told. `tries`: it tries doubtful filters first."""
 
-    def __init__(self, address: BrokerAddress) -> None:
+    def __init__(self, address: BrokerAddress, tries: bool = False) -> None:
         self.came: list[Publish] = []
         self.lost: list[str] = []
-        self.link = LiveLink(address, "sealmq/live", self.came.append, self.lost.append)
+        self.snapshots = Snapshots(address, "sealmq/scratch", END) if tries else None
+        self.link = LiveLink(
+            address,
+            "sealmq/live",
+            self.came.append,
+            self.lost.append,
+            snapshots=self.snapshots,
+        )
 
     @property
     def topics(self) -> list[str]:
@@ -31,9 +51,9 @@ class Reader:
 
 
 @contextlib.asynccontextmanager
-async def reading(address: BrokerAddress) -> AsyncIterator[Reader]:
+async def reading(address: BrokerAddress, tries: bool = False) -> AsyncIterator[Reader]:
     """One whose link is up."""
-    reader = Reader(address)
+    reader = Reader(address, tries)
     async with running(reader.link.run()):
         await so(lambda: reader.link.away is None)
         yield reader
@@ -104,7 +124,7 @@ def test_what_a_loop_turn_asks_for_is_one_subscribe_up_to_its_bound(tmp_path: Pa
             assert await asyncio.gather(*works) == [[2]] * (module.FILTERS + 10)
             assert [len(filters) for _, filters in asked(broker)] == [module.FILTERS, 10]
             broker.came.clear()
-            long = ["x" * 10_000 + str(n) for n in range(4)]
+            long = ["x" * 20_000 + str(n) for n in range(4)]
             assert await reader.link.subscribe(1, long) == [2] * 4
             assert [len(filters) for _, filters in asked(broker)] == [1, 1, 1, 1]
 
@@ -313,74 +333,179 @@ def test_qos_2_that_comes_again_before_its_pubrel_is_handed_on_once(tmp_path: Pa
 
 
 class Keeping:
-    """A broker that answers late, in order, and knows who is subscribed."""
+    """A broker that answers late, in order, and knows what each connection is subscribed to.
+
+    Below `many/` 400 messages are retained; `dies` and `dies/#` end the connection.
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.holds: set[str] = set()
-        self.refused = {"no"}
-        self._busy: asyncio.Task[None] | None = None
-        self._queue: asyncio.Queue[tuple[Packet, Peer]] = asyncio.Queue()
+        self.subscribed: dict[Peer, set[str]] = {}
+        self.refused = {"no", "no/#"}
+        self._queues: dict[int, asyncio.Queue[Packet]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def holds(self) -> set[str]:
+        """What live lines are subscribed to."""
+        mine = [
+            filters
+            for peer, filters in self.subscribed.items()
+            if peer.client_id.startswith("sealmq/live") and not peer.gone
+        ]
+        return set[str]().union(*mine)
 
     def __call__(self, packet: Packet, peer: Peer) -> bool:
+        if isinstance(packet, Connect):
+            self.subscribed[peer] = set()
+            queue = self._queues[peer.number] = asyncio.Queue()
+            self._tasks.append(asyncio.create_task(self._serve(peer, queue)))
+            return False
         if not isinstance(packet, Subscribe | Unsubscribe):
             return False
-        if self._busy is None:
-            self._busy = asyncio.create_task(self._serve())
-        self._queue.put_nowait((packet, peer))
+        self._queues[peer.number].put_nowait(packet)
         return True
 
-    async def _serve(self) -> None:
+    async def _serve(self, peer: Peer, queue: asyncio.Queue[Packet]) -> None:
         while True:
-            packet, peer = await self._queue.get()
+            packet = await queue.get()
             for _ in range(self.chance.randrange(6)):
                 await asyncio.sleep(0)
             if isinstance(packet, Subscribe):
-                codes = [0x80 if filt in self.refused else 2 for filt, _ in packet.filters]
-                self.holds.update(f for f, _ in packet.filters if f not in self.refused)
+                filters = [filt for filt, _ in packet.filters]
+                if {"dies", "dies/#"} & set(filters):
+                    peer.kill()
+                    return
+                codes = [0x80 if filt in self.refused else 2 for filt in filters]
+                self.subscribed[peer].update(set(filters) - self.refused)
                 peer.send(build.suback(packet.packet_id, codes))
+                for n in range(400 if "many/#" in filters else 0):
+                    peer.send(build.publish(f"many/{n}", b"kept", 0, True))
+                if END in filters:
+                    peer.send(build.publish(END, b"", 0, True))
             elif isinstance(packet, Unsubscribe):
-                self.holds.difference_update(packet.filters)
+                self.subscribed[peer].difference_update(packet.filters)
                 peer.send(build.unsuback(packet.packet_id))
 
 
 @pytest.mark.parametrize("lingering", [0, 1024])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tries", [False, True])
+@pytest.mark.parametrize("seed", range(8))
 def test_whatever_comes_and_goes_each_holder_has_what_it_was_granted(
-    seed: int, lingering: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, tries: bool, lingering: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LINGERING", lingering)
 
     async def story() -> None:
         chance = random.Random(seed)
-        async with Scripted(tmp_path) as broker, reading(broker.address) as reader:
+        async with Scripted(tmp_path) as broker:
             keeping = broker.does = Keeping(chance)
-            link = reader.link
+            async with reading(broker.address, tries) as reader:
+                link = reader.link
 
-            async def session(me: int) -> set[str]:
-                mine: set[str] = set()
-                for _ in range(30):
-                    some = chance.sample(["f", "g", "h", "no"], chance.randrange(1, 4))
-                    if chance.random() < 0.5:
-                        codes = await link.subscribe(me, some)
-                        granted = {f for f, code in zip(some, codes, strict=True) if code == 2}
-                        assert granted == set(some) - {"no"}
-                        mine |= granted
-                        assert mine <= keeping.holds, "granted, so it is there"
-                    else:
-                        link.unsubscribe(me, some)
-                        mine -= set(some)
-                    for _ in range(chance.randrange(4)):
-                        await asyncio.sleep(0)
-                return mine
+                async def session(me: int) -> set[str]:
+                    mine: set[str] = set()
+                    for _ in range(30):
+                        names = ["f", "g/#", "many/#", "no", "no/#"]
+                        some = chance.sample(names, chance.randrange(1, 4))
+                        if chance.random() < 0.5:
+                            codes = await link.subscribe(me, some)
+                            granted = {f for f, c in zip(some, codes, strict=True) if c == 2}
+                            assert granted == set(some) - keeping.refused
+                            mine |= granted
+                            assert mine <= keeping.holds(), "granted, so it is there"
+                        else:
+                            link.unsubscribe(me, some)
+                            mine -= set(some)
+                        for _ in range(chance.randrange(4)):
+                            await asyncio.sleep(0)
+                    return mine
 
-            ends = await asyncio.gather(*(session(me) for me in range(8)))
-            wanted: set[str] = set[str]().union(*ends)
-            extra = await link.subscribe("end", ["end"])
-            assert extra == [2]
-            left = keeping.holds - {"end"}
-            assert wanted <= left
-            if not lingering:
-                assert wanted == left
+                ends = await asyncio.gather(*(session(me) for me in range(8)))
+                wanted: set[str] = set[str]().union(*ends)
+                assert await link.subscribe("end", ["end"]) == [2]
+                left = keeping.holds() - {"end"}
+                assert wanted <= left
+                if not lingering:
+                    await so(lambda: wanted == keeping.holds() - {"end"})
+                if tries:
+                    main = broker.of("sealmq/live")[0]
+                    assert "many/#" not in keeping.subscribed[main], "it has a line of its own"
+
+    played(story())
+
+
+def test_a_filter_on_which_the_broker_hangs_up_is_refused_and_ends_the_link_at_most_once(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            broker.does = Keeping(random.Random(1))
+            async with reading(broker.address, tries=True) as reader:
+                link = reader.link
+                assert await link.subscribe(1, ["fine", "dies/#"]) == [2, 0x80]
+                assert not reader.lost, "one with wildcards is tried before"
+                with pytest.raises(BrokerAway):
+                    await link.subscribe(1, ["dies"])
+                for _ in range(3):
+                    await so(lambda: link.away is None)
+                    assert await link.subscribe(1, ["other", "dies"]) == [2, 0x80]
+                assert len(reader.lost) == 1
+
+    played(story())
+
+
+def test_what_is_retained_for_one_filter_takes_no_room_from_what_others_get(
+    tmp_path: Path,
+) -> None:
+    """Of a Mosquitto with stock limits, whose queue for one connection it would fill."""
+
+    async def story(address: BrokerAddress) -> None:
+        async def back() -> None:
+            pass
+
+        acked: list[Packet] = []
+        control = ControlLink(address, "control", END, list, lambda reason: None, back)
+        other = BrokerLink(acked.append, lambda reason: None)
+        async with running(control.run()), reading(address, tries=True) as reader:
+            await control.ready.wait()
+            await other.open(address, "other")
+            for n in range(1, 3001):
+                other.send(build.publish(f"r/{n}", b"kept", 1, True, packet_id=n))
+                if n % 50 == 0:
+                    await so(lambda n=n: len(acked) == n)  # type: ignore[misc]
+            assert await reader.link.subscribe("first", ["t"]) == [2]
+            acked.clear()
+            codes = asyncio.create_task(reader.link.subscribe("second", ["r/#"]))
+            for n in range(1, 101):
+                other.send(build.publish("t", b"%d" % n, 1, packet_id=n))
+                await asyncio.sleep(0.005)
+            assert await codes == [2]
+            await so(lambda: len(acked) == 100)
+            other.send(build.publish("r/1", b"live", 1, packet_id=200))
+            await so(lambda: any(packet.payload == b"live" for packet in reader.came))
+            live = [packet for packet in reader.came if not packet.retain]
+            assert [packet.payload for packet in live if packet.topic == "t"] == [
+                b"%d" % n for n in range(1, 101)
+            ]
+            assert not reader.lost
+
+    with real_mosquitto(
+        tmp_path, "max_inflight_messages 20", "max_queued_messages 1000"
+    ) as address:
+        played(story(address))
+
+
+def test_when_a_filter_s_own_line_falls_the_live_link_has_fallen(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            broker.does = Keeping(random.Random(1))
+            async with reading(broker.address, tries=True) as reader:
+                assert await reader.link.subscribe(1, ["many/#", "f"]) == [2, 2]
+                [own] = broker.of("sealmq/live/1")
+                own.kill()
+                await so(lambda: bool(reader.lost))
+                assert broker.of("sealmq/live")[0].gone
+                await so(lambda: reader.link.away is None)
+                assert await reader.link.subscribe(1, ["many/#", "f"]) == [2, 2]
 
     played(story())

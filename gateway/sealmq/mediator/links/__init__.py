@@ -7,7 +7,7 @@ from .broker import BrokerAddress, BrokerAway, BrokerLink
 from .live import LiveLink
 from .own import OwnLink
 from .publish import NotTaken, PublishLink
-from .snapshots import Snapshot, SnapshotCut, Snapshots
+from .snapshots import Snapshot, SnapshotCut, SnapshotEnded, Snapshots
 
 __all__ = [
     "BrokerAddress",
@@ -19,5 +19,6 @@ __all__ = [
     "PublishLink",
     "Snapshot",
     "SnapshotCut",
+    "SnapshotEnded",
     "Snapshots",
 ]

@@ -263,7 +263,7 @@ class BrokerLink(asyncio.Protocol):
         self._lost(str(exc) if exc else "the broker closed the connection")
 
     def data_received(self, data: bytes) -> None:
-        if self._closed:
+        if not self.up:
             return
         self._heard = True
         fault = None
@@ -277,7 +277,7 @@ class BrokerLink(asyncio.Protocol):
                 self._take(packet)
             else:
                 on_packet(packet)
-            if not self.up:
+            if self._closed:
                 return
         if fault is not None:
             self._lost(f"the broker broke MQTT: {fault}")

@@ -1,41 +1,97 @@
 """The live link: what is delivered to clean sessions, over one subscription for each filter that
 any of them holds.
+
+The broker keeps one bounded queue for it, and drops what exceeds that. A SUBSCRIBE makes it put all
+that is retained there. So a filter with wildcards that nobody holds yet is tried on a scratch link
+first, and has a line of its own if too much is retained for it. So is a filter that the broker had
+not answered when the link fell.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
 from .asking import Asking
 from .broker import BrokerAddress, BrokerAway, BrokerLink
 from .holding import HeldLink
+from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
+
+log = logging.getLogger("sealmq.mediator")
 
 # Filters of one SUBSCRIBE or UNSUBSCRIBE.
-FILTERS, FILTER_BYTES = 64, 16 * 1024
+FILTERS, FILTER_BYTES = 100, 32 * 1024
 # How long a filter stays that nobody holds any more, and how many such there are: each new
 # SUBSCRIBE makes the broker send all that is retained once more.
 LINGER_S = 60.0
 LINGERING = 1024
+# More than this is not to come over the line that all share.
+RETAINED, RETAINED_BYTES = 256, 1024 * 1024
+# Filters that are remembered because the link fell before they were answered.
+SUSPECTS = 1024
+# Filters that are tried at a time.
+TRIED_AT_ONCE = 8
 
+_BEAT_S = 1.0
 _REFUSED = 0x80
 
 
-class _Held:
-    """A filter on the broker. `code`: the broker's answer, once it is there."""
+class _Line:
+    """One connection: what comes goes to `deliver`, and is acknowledged when that returns."""
 
-    __slots__ = ("code", "holders")
+    def __init__(self, deliver: Callable[[Publish], None], ended: Callable[[str], None]) -> None:
+        self._deliver = deliver
+        self.link = BrokerLink(self._came, ended, overdue=self._overdue)
+        self.asking = Asking(self.link.send)
+        self._twos = QoS2Receiver()
+
+    def close(self) -> None:
+        self.link.close()
+        self.asking.lost("the live link was closed")
+
+    def _overdue(self) -> str | None:
+        return self.asking.overdue()
+
+    def _came(self, packet: Packet) -> None:
+        if type(packet) is Publish:
+            if not packet.qos:
+                self._deliver(packet)
+            elif packet.qos == 1:
+                self._deliver(packet)
+                self.link.send(build.puback(packet.packet_id))
+            else:
+                # One that comes again before its PUBREL is not another one.
+                if self._twos.accept(packet.packet_id):
+                    self._deliver(packet)
+                self.link.send(build.pubrec(packet.packet_id))
+        elif isinstance(packet, Pubrel):
+            self._twos.release(packet.packet_id)
+            self.link.send(build.pubcomp(packet.packet_id))
+        else:
+            self.asking.took(packet)
+
+
+class _Held:
+    """A filter. `code`: the broker's answer, once it is there. `line`: its own, if it has one.
+    `asked`: whether the broker was asked.
+    """
+
+    __slots__ = ("asked", "code", "holders", "line")
 
     def __init__(self, code: asyncio.Future[int]) -> None:
         self.holders: set[object] = set()
         self.code = code
+        self.line: _Line | None = None
+        self.asked = False
 
 
 class LiveLink(HeldLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns; `lost`, why the link fell:
-    then nobody holds a filter any more.
+    then nobody holds a filter any more. `snapshots`: for trying filters.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -48,23 +104,25 @@ class LiveLink(HeldLink):
         packet: Callable[[Publish], None],
         lost: Callable[[str], None],
         changed: Callable[[], None] = lambda: None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         super().__init__(address, client_id, changed)
-        self._deliver, self._lost = packet, lost
-        self._link: BrokerLink | None = None
-        self._asking = Asking(self._send)
-        self._twos = QoS2Receiver()
+        self._deliver, self._lost, self._snapshots = packet, lost, snapshots
+        self._line: _Line | None = None
         self._filters: dict[str, _Held] = {}
         # Filters that nobody holds, the oldest first, and since when.
         self._lingering: dict[str, float] = {}
         # What the next packets ask: (filter, its answer), or (filter, None) to unsubscribe.
         self._queue: list[tuple[str, _Held | None]] = []
+        self._suspects: dict[str, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._tried = self._lines = 0
 
     # --- subscriptions ---
 
     async def subscribe(self, holder: object, filters: Iterable[str]) -> Sequence[int]:
         """The broker's codes, one a filter; what it refuses is not held. Raises BrokerAway."""
-        if self._link is None:
+        if self._line is None:
             raise BrokerAway(self.away or "the live link is lost")
         codes = [self._hold_filter(holder, filt) for filt in filters]
         # Shared with others, so that nobody's end may cancel it.
@@ -88,7 +146,11 @@ class LiveLink(HeldLink):
         held = self._filters.get(filt)
         if held is None:
             held = self._filters[filt] = _Held(asyncio.get_running_loop().create_future())
-            self._ask(filt, held)
+            doubtful = "+" in filt or "#" in filt or filt in self._suspects
+            if doubtful and self._snapshots is not None:
+                self._spawn(self._try(filt, held, self._snapshots))
+            else:
+                self._ask(filt, held)
         held.holders.add(holder)
         self._lingering.pop(filt, None)
         return held.code
@@ -98,10 +160,80 @@ class LiveLink(HeldLink):
             if len(self._lingering) <= LINGERING and now - since < LINGER_S:
                 return
             del self._lingering[filt]
-            del self._filters[filt]
-            self._ask(filt, None)
+            held = self._filters.pop(filt)
+            if held.line is not None:
+                held.line.close()
+            elif held.asked:
+                self._ask(filt, None)
+
+    # --- filters that are tried first ---
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="live filter")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _try(self, filt: str, held: _Held, snapshots: Snapshots) -> None:
+        try:
+            much = await self._much(filt, snapshots)
+            if self._filters.get(filt) is held:
+                self._suspects.pop(filt, None)
+                if much:
+                    await self._own_line(filt, held)
+                else:
+                    self._ask(filt, held)
+        except SnapshotEnded as error:
+            # The live link is there still, so it is not the broker that went away.
+            log.warning("a filter is refused: %s", error)
+            self._answer(filt, held, _REFUSED)
+        except BrokerAway as error:
+            if self._filters.get(filt) is held:
+                del self._filters[filt]
+                self._lingering.pop(filt, None)
+            if not held.code.done():
+                held.code.set_exception(error)
+                held.code.exception()
+
+    # Whether more is retained for it than may come over the line that all share.
+    async def _much(self, filt: str, snapshots: Snapshots) -> bool:
+        self._tried += 1
+        snapshot = snapshots.of(-1 - self._tried % TRIED_AT_ONCE, filt)
+        count = size = 0
+        more = True
+        try:
+            while more:
+                some, more = await snapshot.more()
+                count += len(some)
+                size += sum(len(packet.payload) for packet in some)
+                if count > RETAINED or size > RETAINED_BYTES:
+                    return True
+        except SnapshotCut:
+            return True
+        finally:
+            snapshot.close()
+        return False
+
+    async def _own_line(self, filt: str, held: _Held) -> None:
+        line = held.line = _Line(self._deliver, self._give_up)
+        self._lines += 1
+        await line.link.open(self._address, f"{self._client_id}/{self._lines}")
+        [code] = await line.asking.subscribe([(filt, self._address.qos)])
+        if self._filters.get(filt) is held and code != _REFUSED:
+            self._answer(filt, held, code)
+        else:
+            line.close()
+            self._answer(filt, held, _REFUSED)
+
+    # Whichever line falls, messages are missing.
+    def _give_up(self, reason: str) -> None:
+        if self._line is not None:
+            self._line.link.give_up(reason)
+
+    # --- asking ---
 
     def _ask(self, filt: str, held: _Held | None) -> None:
+        if held is not None:
+            held.asked = True
         if not self._queue:
             asyncio.get_running_loop().call_soon(self._ask_all)
         self._queue.append((filt, held))
@@ -111,24 +243,24 @@ class LiveLink(HeldLink):
         some: list[tuple[str, _Held | None]] = []
         size = 0
         for filt, held in queue:
-            bytes_ = len(filt.encode())
+            length = len(filt.encode())
             other = some and (held is None) != (some[0][1] is None)
-            if other or len(some) == FILTERS or size + bytes_ > FILTER_BYTES:
+            if other or len(some) == FILTERS or size + length > FILTER_BYTES:
                 self._ask_some(some)
                 some, size = [], 0
             some.append((filt, held))
-            size += bytes_
+            size += length
         self._ask_some(some)
 
     def _ask_some(self, some: list[tuple[str, _Held | None]]) -> None:
-        if not some or self._link is None:
+        if not some or self._line is None:
             return
         wanted = [(filt, held) for filt, held in some if held is not None]
         if not wanted:
-            self._asking.unsubscribe([filt for filt, _ in some])
+            self._line.asking.unsubscribe([filt for filt, _ in some])
             return
         qos = self._address.qos
-        answer = self._asking.subscribe([(filt, qos) for filt, _ in wanted])
+        answer = self._line.asking.subscribe([(filt, qos) for filt, _ in wanted])
         answer.add_done_callback(lambda done: self._answered(wanted, done))
 
     def _answered(
@@ -137,63 +269,53 @@ class LiveLink(HeldLink):
         if answer.cancelled() or answer.exception() is not None:
             return
         for (filt, held), code in zip(wanted, answer.result(), strict=True):
-            if held.code.done():
-                continue
-            if code == _REFUSED and self._filters.get(filt) is held:
-                del self._filters[filt]
-                self._lingering.pop(filt, None)
-            held.code.set_result(code)
+            self._answer(filt, held, code)
+
+    def _answer(self, filt: str, held: _Held, code: int) -> None:
+        if held.code.done():
+            return
+        if code == _REFUSED and self._filters.get(filt) is held:
+            del self._filters[filt]
+            self._lingering.pop(filt, None)
+        held.code.set_result(code)
 
     # --- the link ---
 
     async def _hold(self) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        link = BrokerLink(self._came, ended.set_result, overdue=self._overdue)
-        await link.open(self._address, self._client_id)
-        self._link, self._twos = link, QoS2Receiver()
-        self._asking = Asking(link.send)
+        line = _Line(self._deliver, ended.set_result)
+        await line.link.open(self._address, self._client_id)
+        self._line = line
+        beats = asyncio.create_task(self._beat(), name="live link")
         self._tell(None)
         try:
             reason = await ended
         finally:
-            link.close()
-            self._link = None
+            beats.cancel()
+            line.close()
+            self._line = None
             self._forget("the live link was closed")
         self._tell(reason)
         self._lost(reason)
 
-    def _send(self, data: bytes) -> None:
-        if self._link is not None:
-            self._link.send(data)
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_BEAT_S)
+            self._linger(asyncio.get_running_loop().time())
 
     def _forget(self, reason: str) -> None:
         filters, self._filters = self._filters, {}
         self._lingering.clear()
         self._queue.clear()
-        self._asking.lost(reason)
-        for held in filters.values():
+        for task in self._tasks:
+            task.cancel()
+        for filt, held in filters.items():
+            if held.line is not None:
+                held.line.close()
             if not held.code.done():
+                if held.asked or held.line is not None:
+                    self._suspects[filt] = None
                 held.code.set_exception(BrokerAway(reason))
                 held.code.exception()
-
-    def _overdue(self) -> str | None:
-        self._linger(asyncio.get_running_loop().time())
-        return self._asking.overdue()
-
-    def _came(self, packet: Packet) -> None:
-        if type(packet) is Publish:
-            if not packet.qos:
-                self._deliver(packet)
-            elif packet.qos == 1:
-                self._deliver(packet)
-                self._send(build.puback(packet.packet_id))
-            else:
-                # One that comes again before its PUBREL is not another one.
-                if self._twos.accept(packet.packet_id):
-                    self._deliver(packet)
-                self._send(build.pubrec(packet.packet_id))
-        elif isinstance(packet, Pubrel):
-            self._twos.release(packet.packet_id)
-            self._send(build.pubcomp(packet.packet_id))
-        else:
-            self._asking.took(packet)
+        while len(self._suspects) > SUSPECTS:
+            del self._suspects[next(iter(self._suspects))]

@@ -34,6 +34,10 @@ class SnapshotCut(Exception):
     """What came before is not all that is retained for this filter."""
 
 
+class SnapshotEnded(BrokerAway):
+    """The broker let us in and ended the link, twice in a row."""
+
+
 class _Ended(Exception):
     """The scratch link fell."""
 
@@ -133,7 +137,8 @@ class Snapshot:
 
     async def more(self) -> tuple[list[Publish], bool]:
         """At most CHUNK messages, each with the QoS it was published with, and whether there may be
-        more. Raises BrokerAway; SnapshotCut, when the broker has not sent all; then it is over.
+        more. Raises BrokerAway, SnapshotEnded, and SnapshotCut when the broker has not sent all;
+        then it is over.
         """
         if self._over or not self._snapshots.address.retained:
             return [], False
@@ -181,7 +186,7 @@ class Snapshot:
                 self._detach(False)
                 self._falls += 1
                 if self._over or self._falls > 1:
-                    raise BrokerAway(f"the broker ended a snapshot twice: {error}") from None
+                    raise SnapshotEnded(f"the broker ended a snapshot twice: {error}") from None
 
     # Its place goes to others; if more is wanted later, it begins anew with what was not taken.
     def _detach(self, clean: bool) -> None:
