@@ -171,10 +171,15 @@ class Mediator:
             self._pressure.change,
             self._away,
         )
-        self._live = LiveLink(
-            address, f"{name}/live", self._live_packet, self._live_lost, self._away
-        )
         self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel)
+        self._live = LiveLink(
+            address,
+            f"{name}/live",
+            self._live_packet,
+            self._live_lost,
+            self._away,
+            self._snapshots,
+        )
         self._away()
 
     def _effects(self) -> dict[Any, Executor]:
