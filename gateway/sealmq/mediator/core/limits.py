@@ -46,11 +46,12 @@ QUARANTINE_BYTES = 256
 # Between our end of a connection and the end of a peer that does not read.
 LINGER_S = 5
 
-# Deliveries held back during an epoch's hand-over: for how long, and how much for one client and
-# for all. Beyond that nothing more is read from the broker; a packet on its way comes on top.
+# How long deliveries are held back during an epoch's hand-over.
 HOLD_S = 60
+# What an own link that is paused still takes off the wire.
 HELD_PACKETS = 64
 HELD_BYTES = 256 * 1024
+# What waits in all outboxes; above it none may have more than HELD_BYTES.
 HELD_ALL = 64 * 1024 * 1024
 # Subscriptions of one session that the broker keeps.
 SUBSCRIPTIONS = 1024
@@ -62,7 +63,7 @@ CONNECTIONS_A_CLIENT = 16
 PROVISION_S = 8
 # Provisioning requests that the key generator has at a time.
 ASKED_AT_ONCE = 4
-# What may wait for a client that does not read: QoS 0, of which the oldest is dropped then; QoS 1
-# and 2, behind which the broker has to wait.
+# What may wait in an outbox: QoS 0, of which the oldest is dropped then; QoS 1 and 2, after which a
+# live reader ends, and nothing more is read from an own link.
 SLOW_BYTES = 256 * 1024
 SLOW_SURE_BYTES = 1024 * 1024
