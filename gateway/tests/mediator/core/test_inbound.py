@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from core_world import CONFIG, TOPIC, Peer, Shell
-from mediator_world import NOW_MS, PANEL, SENSOR, World
+from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 
 from families.toy import Toy
 from sealmq.broker.promises import BrokerTakes
@@ -19,7 +19,10 @@ from sealmq.mediator.core.wrap import look_m3, open_m3
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from sealmq.store.errors import StoreUnavailable
 from sealmq_spec.const import OP_NOTICE, OP_RECEIPT, RECEIPT_EVERY
+from sealmq_spec.envelope import nonce_link, put_m2
 from sealmq_spec.window import WIDTH
+
+RAW = TOPIC.encode()
 
 
 def opened(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
@@ -127,6 +130,35 @@ def test_a_family_s_item_goes_into_m3_and_the_publisher_s_do_not() -> None:
     ring = shell.world.ring
     inside = open_m3(ring, look_m3(ring, forward.payload), forward.topic, forward.payload, (40,))
     assert inside.tlv == {40: b"hello"}
+
+
+def test_an_item_that_no_family_puts_is_dropped() -> None:
+    shell = Shell()
+    peer = opened(shell)
+    peer.send(peer.message(tlv=bytes((3, 41, 1, 9))))
+    (forward,) = shell.forwards()
+    ring = shell.world.ring
+    inside = open_m3(ring, look_m3(ring, forward.payload), forward.topic, forward.payload)
+    assert inside.start == 1, "an empty block and m1"
+
+
+@pytest.mark.parametrize("differs", ["counter", "time"])
+def test_what_says_otherwise_inside_than_outside_is_refused(differs: str) -> None:
+    """A client that has its label's roots could else pass on what it has read."""
+    shell = Shell()
+    peer = opened(shell)
+    link, client = peer.session.link, shell.world.session(SENSOR, salt=peer.client.salt)
+    client.ctr = peer.client.ctr + (differs == "counter")
+    inner = sealed(client, TOPIC, b"x", 0, mono=1000 * (differs == "time"))
+    body = link.publish.open(nonce_link(link.salt, inner), inner[9:], inner[:9] + link.tail(RAW, 0))
+    assert body is not None
+    head = bytearray(9)
+    put_m2(head, 0, inner[0], link.suite, peer.client.ctr + 1, NOW_MS // 1000)
+    nonce = nonce_link(link.salt, head)
+    outer = bytes(head) + link.publish.seal(nonce, body, bytes(head) + link.tail(RAW, 0))
+    peer.send(Publish(TOPIC, RAW, outer))
+    assert notices(peer) == [(peer.client.ctr + 1, "mediator.publish.malformed")]
+    assert shell.forwards() == []
 
 
 # --- the same again ---
@@ -306,12 +338,15 @@ def test_what_does_not_verify_is_never_acknowledged(qos: int) -> None:
         assert len(shell.forwards()) == 1, "nothing of it was used up"
 
 
-@pytest.mark.parametrize("topic", ["$SYS/x", "!x", "@sm1/x", "t" * 1100])
-def test_a_name_on_which_nobody_publishes_is_refused_by_name(topic: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "rule"),
+    [("$SYS/x", "denied"), ("!x", "denied"), ("@sm1/x", "denied"), ("t" * 1100, "malformed")],
+)
+def test_a_name_on_which_nobody_publishes_is_refused_by_name(topic: str, rule: str) -> None:
     shell = Shell()
     peer = opened(shell)
     peer.send(peer.message(topic=topic, qos=1, packet_id=1))
-    assert notices(peer)[0][0] == 1
+    assert notices(peer) == [(1, f"mediator.publish.{rule}")]
     assert shell.forwards() == []
     assert peer.got == [Puback(1)]
 
