@@ -162,19 +162,19 @@ class Shell:
             if isinstance(effect, Unlock):
                 self.locked -= effect.rows
                 self._unlocked()
-        elif isinstance(effect, Lock):
-            self._lock(Asked(session, effect), True)
         elif type(effect) in self.later:
             self.asked.append(Asked(session, effect))
+        elif isinstance(effect, Lock):
+            self._lock(Asked(session, effect))
         else:
             self.answer(Asked(session, effect))
 
-    def _lock(self, asked: Asked, at_once: bool) -> None:
+    def _lock(self, asked: Asked) -> None:
         if self.rewriting or self.locked & asked.effect.rows:
             self._locks.append(asked)
         else:
             self.locked |= asked.effect.rows
-            asked.session.reply(asked.effect.task, at_once)
+            asked.session.reply(asked.effect.task, None)
 
     def rewritten(self) -> None:
         """They are right."""
@@ -185,13 +185,15 @@ class Shell:
     def _unlocked(self) -> None:
         waiting, self._locks = self._locks, []
         for asked in waiting:
-            self._lock(asked, False)
+            self._lock(asked)
 
     def answer(self, asked: Asked | None = None, *answer: Any) -> None:
         """Answers the oldest question that waits, or this one: as usual, or with `answer`."""
         if asked is None:
             asked = self.asked.popleft()
         effect = asked.effect
+        if isinstance(effect, Lock):
+            self.locked |= effect.rows
         given = answer[0] if answer else self._usual(effect)
         if effect.task:
             asked.session.reply(effect.task, given)

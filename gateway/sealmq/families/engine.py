@@ -90,6 +90,8 @@ class Engine:
         self.order = tuple(order)
         self.enforce = enforce
         self.closed = ""
+        # Rises with what commands are judged by: rows that families keep, and the configuration.
+        self.applied = 0
         self.facts = Facts()
         self.trace = Trace(self.facts)
         self.cache = Cache(cache_size)
@@ -149,6 +151,7 @@ class Engine:
             self._gone(change.deps)
             records.extend(change.records)
         self._config = config
+        self.applied += 1
         return records
 
     def apply(self, records: Iterable[Record]) -> None:
@@ -156,6 +159,7 @@ class Engine:
         batch = tuple(records)
         if not batch:
             return
+        self.applied += any(isinstance(record, FamilyRecord) for record in batch)
         for family in self.order:
             try:
                 self._gone(family.apply(batch))

@@ -207,22 +207,29 @@ class Control:
         except UnicodeDecodeError:
             self._refuse(of(Malformed("a family's name is ASCII"), ctr))
             return
-        rows: frozenset[Row] = frozenset()
-        yield Lock(0, rows)  # nothing is judged by rows of clients that are gone
-        while s.state == _OPEN:
-            answer = s.policy.command(name, body, s.site.now_ms)
-            if isinstance(answer, Verdict):
-                self._refuse(of(Denied(answer.reason), ctr), answer.rule)
-                break
-            if rows.issuperset(_rows(answer)):
+        engine, held = s.site.engine, frozenset[Row]()
+        try:
+            yield Lock(0, held)  # nothing is judged by rows of clients that are gone
+            while s.state == _OPEN:
+                applied = engine.applied
+                answer = s.policy.command(name, body, s.site.now_ms)
+                if isinstance(answer, Verdict):
+                    self._refuse(of(Denied(answer.reason), ctr), answer.rule)
+                    return
+                wanted = _rows(answer)
+                if not held >= wanted:
+                    if held:
+                        s.emit(Unlock(held))
+                        held = frozenset()
+                    yield Lock(0, wanted)
+                    held = wanted
+                    if engine.applied != applied:
+                        continue
                 yield from self._store(ctr, name, answer)
-                break
-            s.emit(Unlock(rows))
-            rows = _rows(answer)
-            if (yield Lock(0, rows)):
-                yield from self._store(ctr, name, answer)
-                break
-        s.emit(Unlock(rows))
+                return
+        finally:
+            if held:
+                s.emit(Unlock(held))
 
     def _store(self, ctr: int, family: str, answer: Proposal) -> Task:
         s, said, client = self._s, answer.audit, self._s.client.name

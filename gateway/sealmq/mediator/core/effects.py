@@ -124,7 +124,8 @@ class Lock(NamedTuple):
     """Wait until no other session's command changes any of these rows, (family, key), and rows of
     clients that are gone are put right; then hold them. No row: wait for the latter alone.
 
-    Answer: True if there was nothing to wait for. A task holds none while it waits for some.
+    Answer: whatever; what was judged before is judged again if rows were applied since. A task
+    holds none while it waits for some.
     """
 
     task: int

@@ -456,13 +456,13 @@ class Session:
 
     def opened(self, welcome: bytes) -> None:
         """It is in: the broker is there, and nothing was said against it."""
+        self.delivery = Delivery(self)
+        self.subs = Subscriptions(self)
         self._move(OPEN)
         self.heard = self.site.mono_s
         self.site.by_policy[self.policy] = self
         self.emit(Entered())
         self.write(welcome)
-        self.delivery = Delivery(self)
-        self.subs = Subscriptions(self)
 
     def begun(self) -> None:
         """The stored subscriptions are judged anew: what the own link has for it comes, and what

@@ -13,7 +13,7 @@ from families.gate import Gate
 from families.toy import Toy
 from sealmq.families.api import FamilyRecord, Proposal, Verdict, Who
 from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
-from sealmq.mediator.core.effects import AskTime, Commit, Provision, Unlock, Vouched
+from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched
 from sealmq.mqtt import Pingreq, Pingresp, Publish
 from sealmq.store.errors import StoreUnavailable
 from sealmq_spec.const import (
@@ -137,6 +137,32 @@ def test_what_a_command_was_judged_by_still_holds_when_it_is_stored() -> None:
     assert [len(replies(peer)) for peer in (first, second, third)] == [1, 0, 1]
     assert shell.locked == set()
     assert rows.asked == 4, "once, and once more for the one that had to wait"
+
+
+def test_rows_that_were_stored_before_the_lock_was_there_count() -> None:
+    """Between two workers a lock is asked for, and what it was judged by may be over by then."""
+    rows = Rows()
+    shell = Shell(rows)
+    peer = opened(shell)
+    shell.later = {Lock}
+    peer.send(peer.command("gate", b"row"))
+    shell.answer()
+    assert rows.asked == 1
+    shell.site.engine.apply([FamilyRecord("gate", "row", b"panel")])
+    shell.answer()
+    peer.take()
+    assert (rows.asked, rules(peer)) == (2, ["gate.shut"])
+
+
+def test_a_fault_leaves_no_lock() -> None:
+    shell = Shell(Rows())
+    peer = opened(shell)
+    shell.later = {Commit}
+    peer.send(peer.command("gate", b"row"))
+    with pytest.raises(RuntimeError, match="a defect"):
+        shell.answer(None, RuntimeError("a defect"))
+    shell.run()
+    assert shell.locked == set()
 
 
 def test_a_command_waits_until_rows_of_clients_that_are_gone_are_put_right() -> None:
