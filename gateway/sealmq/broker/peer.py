@@ -1,6 +1,6 @@
 """A plain MQTT 3.1.1 client for a few questions to a broker: does it let me in, what does it do?
 
-Every wait is bounded by `timeout_s`. Not for a mediator's traffic; that has `mediator.upstream`.
+Every wait is bounded by `timeout_s`. Not for a mediator's traffic; that has `mediator.links`.
 """
 
 from __future__ import annotations
