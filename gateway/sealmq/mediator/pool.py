@@ -111,7 +111,10 @@ class Pool:
 
     def news(self) -> list[dict[str, Any]]:
         """What each said last; of one that is not there, that it is starting."""
-        return [{**worker.news, "away": worker.away} for worker in self.workers.values()]
+        return [
+            {**worker.news, "away": worker.away, "pid": worker.pid}
+            for _, worker in sorted(self.workers.items())
+        ]
 
     async def close(self) -> None:
         """They have written all to its end themselves."""

@@ -166,7 +166,7 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
         if stuck
         else None,
         "closed": next(iter(of("closed")), ""),
-        "workers": len(news),
+        "pids": of("pid"),
     }
 
 

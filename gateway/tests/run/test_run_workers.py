@@ -1,0 +1,212 @@
+"""`[mediator] workers = 2` with the real key generator, mediator, Mosquitto and clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run.sites import Site, Up, gone, sealmq, until
+from run.test_run_real import RealSite
+from sealmq.client import Client
+
+pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="Mosquitto is not here")
+
+WRITER, READER = "m1-temp-sensor", "monitor"
+TOPIC = "machine/1/temperature"
+WITHIN_S = 30.0
+
+
+class Workers(RealSite):
+    """A site with two workers, and clients of both."""
+
+    def workers(self) -> dict[int, int]:
+        """Each worker's process, by its number, as the mediator's children in their order."""
+        mediator = self.row("mediator")["pid"]
+        found = {}
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            words = path.read_bytes().split(b"\0")
+            if b"sealmq.mediator.worker" in words and str(self.root).encode() in words:
+                pid = int(path.parent.name)
+                if _parent(pid) == mediator:
+                    found[pid] = path
+        return dict(enumerate(sorted(found)))
+
+    def client(self, name: str, clean: bool = True) -> Client:
+        """A client, enrolled once."""
+        file = self.root.parent / f"{name}.json"
+        if not file.exists():
+            label = name_label(self, name)
+            done = sealmq("client", "add", str(self.root), name, "--label", label, "-o", str(file))
+            assert done.returncode == 0, done.stderr
+        return Client.from_enrolment(file, state=self.root.parent / f"{name}.state")
+
+    def number(self, name: str) -> int:
+        """The client's number at the key generator, which says whose worker's it is."""
+        done = sealmq("client", "list", str(self.root), "--json")
+        found = {row["name"]: int(row["number"]) for row in json.loads(done.stdout)["clients"]}
+        return found[name]
+
+    def pid_of(self, name: str) -> int:
+        """The process whose client it is."""
+        said = json.loads((self.root / "run" / "mediator" / "ready.json").read_text())
+        pid: int = said["pids"][self.number(name) % 2]
+        return pid
+
+
+def name_label(site: Site, name: str) -> str:
+    return {WRITER: "m1-temp", READER: "monitor"}.get(name, "m2-temp")
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.fixture
+def two(folder: Path) -> Iterator[Workers]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    root, key = folder / "factory", folder / "factory.key"
+    words = ("--example", "factory", "--key-file", str(key), "--listen", f"127.0.0.1:{port}")
+    done = sealmq("init", str(root), "--policy", "labels", "--broker", "mosquitto", *words)
+    assert done.returncode == 0, done.stderr
+    config = root / "sealmq.toml"
+    config.write_text(config.read_text().replace("# workers = 1", "workers = 2"))
+    site = Workers(root, key)
+    site.up().ready()
+    yield site
+    for up in site.ups:
+        assert up.end() in (0, 1)
+    assert site.left() == []
+
+
+def run(story: Any) -> None:
+    asyncio.run(asyncio.wait_for(story, 100))
+
+
+async def hears(reader: Client, payload: bytes) -> None:
+    """Reads until this comes."""
+    while (await reader.receive(within=WITHIN_S)).payload != payload:
+        pass
+
+
+def of_two_workers(site: Workers) -> tuple[str, str]:
+    """Names of a writer and of a reader that belong to different workers."""
+    for name in (WRITER, READER):
+        site.client(name)
+    if site.number(WRITER) % 2 == site.number(READER) % 2:
+        return "m2-temp-sensor", READER
+    return WRITER, READER
+
+
+def topic_of(writer: str) -> str:
+    return f"machine/{writer[1]}/temperature"
+
+
+def test_a_reader_of_one_worker_gets_what_a_client_of_the_other_publishes(two: Workers) -> None:
+    writer, reader = of_two_workers(two)
+
+    async def story() -> None:
+        async with two.client(writer) as writes, two.client(reader) as reads:
+            assert two.number(writer) % 2 != two.number(reader) % 2
+            await reads.subscribe("machine/#", qos=1)
+            for qos in (0, 1, 2):
+                await writes.publish(topic_of(writer), b"%d" % qos, qos=qos)
+                await hears(reads, b"%d" % qos)
+            # A new topic is labelled by one worker, and known to the other at once.
+            await writes.publish(topic_of(writer) + "/new", b"new", qos=1)
+            await hears(reads, b"new")
+
+    run(story())
+
+
+def test_a_killed_workers_client_comes_back_and_a_reader_of_the_other_notices_nothing(
+    two: Workers,
+) -> None:
+    writer, reader = of_two_workers(two)
+
+    async def story() -> None:
+        async with two.client(writer) as writes, two.client(reader) as reads:
+            await reads.subscribe("machine/#", qos=1)
+            await writes.publish(topic_of(writer), b"before", qos=1)
+            await hears(reads, b"before")
+            killed = two.pid_of(writer)
+            os.kill(killed, signal.SIGKILL)
+            for n in range(20):
+                await writes.publish(topic_of(writer), b"after %d" % n, qos=1)
+            for n in range(20):
+                await hears(reads, b"after %d" % n)
+            assert reads.connected
+            assert two.pid_of(writer) != killed
+
+    run(story())
+
+
+def test_disable_is_answered_when_a_worker_that_hangs_has_been_ended(two: Workers) -> None:
+    writer, reader = of_two_workers(two)
+
+    async def story() -> None:
+        async with two.client(reader) as reads:
+            await reads.subscribe("machine/#", qos=1)
+            async with two.client(writer) as writes:
+                await writes.publish(topic_of(writer), b"before", qos=1)
+                await hears(reads, b"before")
+                pid = two.pid_of(writer)
+                os.kill(pid, signal.SIGSTOP)
+                done = await asyncio.to_thread(
+                    sealmq, "client", "disable", str(two.root), writer, "--json"
+                )
+                assert done.returncode == 0, done.stderr + done.stdout
+                assert gone(pid)
+
+    run(story())
+
+
+def test_the_workers_go_with_the_mediator_that_is_killed(two: Workers) -> None:
+    [up] = two.ups
+    workers = list(two.workers().values())
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGSTOP)
+    os.kill(two.row("mediator")["pid"], signal.SIGKILL)
+    until(lambda: all(gone(pid) for pid in workers), "the workers to end with their owner")
+    until(lambda: "mediator is ready again" in up.err.read_text(), "the mediator's restart")
+    assert two.status()["code"] == 0
+
+
+def test_fewer_workers_publish_again_what_others_had_in_their_journals(two: Workers) -> None:
+    writer, reader = of_two_workers(two)
+    config = two.root / "sealmq.toml"
+
+    async def write() -> None:
+        async with two.client(writer) as writes:
+            for n in range(5):
+                await writes.publish(topic_of(writer), b"kept %d" % n, qos=1)
+
+    run(write())
+    assert two.ups[0].end() == 0
+    config.write_text(config.read_text().replace("workers = 2", "workers = 1"))
+    two.up().ready()
+    state = two.root / "state" / "mediator"
+    assert not list(state.glob("journal-1/*.seg"))
+
+    async def again() -> None:
+        async with two.client(writer) as writes, two.client(reader) as reads:
+            await reads.subscribe("machine/#", qos=1)
+            await writes.publish(topic_of(writer), b"one worker", qos=1)
+            await hears(reads, b"one worker")
+
+    run(again())
