@@ -16,7 +16,7 @@ from sealmq_spec.topics import matches
 
 from .counts import MINUTE_MS
 
-LOG_ITSELF = frozenset({"log-lost", "log-recovered", "start", "stop"})
+LOG_ITSELF = frozenset({"log-lost", "log-recovered", "start", "stop", "worker-ended"})
 EVENTS = LOG_ITSELF | {"delivered", "command", "unenforced"}
 # Rows, and reservations that are remembered: what bounds the memory.
 MOST_ROWS = 100_000
@@ -74,7 +74,8 @@ class Gaps:
         self.lost = 0
         self.torn_bytes = 0
         self.killed = 0
-        """Starts after a run that did not end by itself: its last minute was not written down."""
+        """Starts after a run that did not end by itself, and workers that did not: what they had
+        counted in their last minute was not written down."""
         self._runs = False
 
     def log_itself(self, event: str, record: Mapping[str, Any], counts: bool) -> None:
@@ -82,6 +83,8 @@ class Gaps:
         if event in ("start", "stop"):
             self.killed += event == "start" and self._runs and counts
             self._runs = event == "start"
+        elif event == "worker-ended":
+            self.killed += counts
         elif event == "log-lost":
             self.lost += record["count"] if counts else 0
         else:

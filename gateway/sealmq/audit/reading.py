@@ -12,6 +12,8 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,14 +70,33 @@ class Log:
     def records(
         self, events: frozenset[str], progress: Callable[[Told], None] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """The records of these events, in the order in which they were written.
+        """The records of these events, in the order in which they were written. Processes that ran
+        at the same time, the workers of a mediator, are told from one another by the clock.
 
         progress: called now and then. OSError when a segment cannot be read.
         """
+        runs = [list(names) for _, names in groupby(self._names, lambda name: _order(name)[:3])]
+        # Of each run its next record. One that has not begun by then is not opened yet.
+        heap: list[tuple[int, int, dict[str, Any], Iterator[dict[str, Any]]]] = []
+        for n, names in enumerate(runs):
+            began = _order(names[0])[1]
+            while heap and heap[0][0] < began:
+                yield from _next(heap)
+            rest = self._run(names, events, progress)
+            for first in rest:
+                heap.append((first["at_ms"], n, first, rest))
+                heapify(heap)
+                break
+        while heap:
+            yield from _next(heap)
+
+    def _run(
+        self, names: list[str], events: frozenset[str], progress: Callable[[Told], None] | None
+    ) -> Iterator[dict[str, Any]]:
         wanted = frozenset(event.encode() for event in events)
         other = _KNOWN - wanted
         told = self.told
-        for name in self._names:
+        for name in names:
             segment = _open(self._folder, name)
             if segment is None:
                 told.vanished += 1
@@ -110,6 +131,20 @@ class Log:
         return self._names
 
 
+# The oldest of the records that come next; its run's next one takes its place.
+def _next(
+    heap: list[tuple[int, int, dict[str, Any], Iterator[dict[str, Any]]]],
+) -> Iterator[dict[str, Any]]:
+    at_ms, n, record, rest = heap[0]
+    following = next(rest, None)
+    if following is None:
+        heappop(heap)
+    else:
+        # A clock that was set back changes nothing about a run's own order.
+        heapreplace(heap, (max(at_ms, following["at_ms"]), n, following, rest))
+    yield record
+
+
 # It is renamed once, from open to closed.
 def _open(folder: Path, name: str) -> BinaryIO | None:
     for suffix in (OPEN, CLOSED):
@@ -126,37 +161,42 @@ class Tail:
     def __init__(self, folder: Path, role: str, events: frozenset[str], most: int) -> None:
         """most: how many the first call gives at most; of each later one there is no limit."""
         self._folder, self._role, self._events, self._most = folder, role, events, most
-        self._read: dict[str, int] | None = None
+        # How far each segment has been read; None: to its end, it grows no more.
+        self._read: dict[str, int | None] | None = None
 
     def more(self) -> list[dict[str, Any]]:
         """Oldest first. OSError: the log cannot be read."""
         names = Log(self._folder, self._role).names
         if self._read is None:
-            return self._newest(names)
-        found: list[dict[str, Any]] = []
-        oldest = min(map(_order, self._read), default=("", 0, 0, 0))
-        for name in names:
-            if _order(name) >= oldest:
-                found += self._rows(name, self._read, None)
-        # What is closed and read grows no more; the newest one stays as a mark.
-        self._read = {name: self._read[name] for name in names[-2:] if name in self._read}
+            found = self._newest(names)
+        else:
+            # Those that are gone need no mark.
+            self._read = {name: self._read.get(name, 0) for name in names}
+            found = [row for name in names for row in self._rows(name, self._read, None)]
+        found.sort(key=lambda row: int(row["at_ms"]))
         return found
 
+    # Of those that still grow, and of closed ones until there are enough.
     def _newest(self, names: list[str]) -> list[dict[str, Any]]:
-        self._read = {}
+        read: dict[str, int | None] = dict.fromkeys(names)
         found: list[dict[str, Any]] = []
         for name in reversed(names):
-            found[:0] = self._rows(name, self._read, self._most)
-            if len(found) >= self._most:
-                break
+            if len(found) < self._most or (self._folder / f"{name}{OPEN}").exists():
+                read[name] = 0
+                found[:0] = self._rows(name, read, self._most)
+        self._read = read
+        found.sort(key=lambda row: int(row["at_ms"]))
         return found[max(0, len(found) - self._most) :]
 
-    def _rows(self, name: str, read: dict[str, int], most: int | None) -> list[dict[str, Any]]:
-        segment = _open(self._folder, name)
-        if segment is None:
+    def _rows(
+        self, name: str, read: dict[str, int | None], most: int | None
+    ) -> list[dict[str, Any]]:
+        begin = read[name]
+        segment = None if begin is None else _open(self._folder, name)
+        if begin is None or segment is None:
             return []
         with segment:
-            segment.seek(read.get(name, 0))
+            segment.seek(begin)
             rows: deque[dict[str, Any]] = deque(maxlen=most)
             at = segment.tell()
             while (line := segment.readline(LONGEST)).endswith(b"\n"):
@@ -164,7 +204,7 @@ class Tail:
                 record = _record(line)
                 if record is not None and record["event"] in self._events:
                     rows.append(record)
-            read[name] = at
+            read[name] = at if segment.name.endswith(OPEN) else None
         return list(rows)
 
 

@@ -36,8 +36,9 @@ class Segment:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             sync_folder(folder)
         except OSError:
+            # One that another process took for a dead one's, and has closed by now, is gone.
             os.close(self._fd)
-            self._open.unlink()
+            self._open.unlink(missing_ok=True)
             raise
 
     def append(self, data: bytes) -> None:

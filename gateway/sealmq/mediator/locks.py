@@ -40,8 +40,12 @@ class RowLocks:
         while self._alone is not None:
             await asyncio.wait({self._alone})
         self._alone = asyncio.get_running_loop().create_future()
-        while self._held:
-            await asyncio.wait(set(self._held.values()))
+        try:
+            while self._held:
+                await asyncio.wait(set(self._held.values()))
+        except BaseException:  # whoever wanted it is gone
+            self.together()
+            raise
 
     def together(self) -> None:
         """Rows can be held again."""

@@ -119,7 +119,7 @@ class Mediator:
             address.autosave_s,
             self._journal_says,
             self._journal_dropped,
-            most=config.limits.journal_mib << 20,
+            most=begin.journal_most(config),
         )
         site.refuses = self.journal.refuses
         self.events = Events(site, self._clock)
@@ -784,7 +784,7 @@ class Mediator:
                 self._audit.write("topic-reset", topic=record.topic)
         site.config = config
         site.retained_bytes.most = config.limits.retained_mib << 20
-        self.journal.most = config.limits.journal_mib << 20
+        self.journal.most = self._begin.journal_most(config)
         self._audit.write(
             "config-reloaded", enforce=site.engine.enforce, order=list(config.policy.order)
         )

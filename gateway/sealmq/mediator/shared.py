@@ -52,6 +52,10 @@ class Begin(NamedTuple):
         """The folder of its journal."""
         return folder_of(self.layout.state_of("mediator"), self.number)
 
+    def journal_most(self, config: Config) -> int:
+        """Bytes that its journal may have: its part of what is for all clients."""
+        return (config.limits.journal_mib << 20) // self.workers
+
     @property
     def first(self) -> bool:
         """Whether it does what is done once for all of them."""

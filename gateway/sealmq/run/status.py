@@ -154,6 +154,7 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
             away = told.get("away")
             notes = [
                 f"nobody can connect: {_shown(away)}" if away else None,
+                _workers(told.get("pids")),
                 _aside(told.get("aside")),
                 _stuck(told.get("stuck")),
                 _journal(told.get("journal")),
@@ -176,6 +177,11 @@ def _journal(told: object) -> str | None:
     if type(size) is not int or size < 0:
         return "journal: the mediator says nothing that makes sense"
     return f"journal: {size // 1024} KiB that the broker may not have saved"
+
+
+def _workers(told: object) -> str | None:
+    """How many processes its clients are spread over."""
+    return f"{len(told)} workers" if isinstance(told, list) and told else None
 
 
 def _aside(told: object) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 
 from audit.audit_lines import Clock
 from sealmq.audit import Audit
-from sealmq.audit.reading import LONGEST, Log
+from sealmq.audit.reading import LONGEST, Log, Tail
 
 DELIVERED = frozenset({"delivered"})
 
@@ -61,6 +61,39 @@ def test_segments_come_in_the_order_in_which_they_were_begun(tmp_path: Path) -> 
         "00000001-0000000000200-000010",
         "00000009-0000000000300-000001",
     ]
+
+
+def test_records_of_workers_that_run_at_once_come_in_the_order_of_the_clock(
+    tmp_path: Path,
+) -> None:
+    for name, times in (
+        ("00000001-0000000000100-000001.jsonl", (100, 130)),
+        ("00000001-0000000000100-000002.jsonl.open", (160, 150)),  # the clock was set back
+        ("00000002-0000000000110-000001.jsonl.open", (120, 140, 170)),
+        ("00000003-0000000000400-000001.jsonl.open", (400,)),
+    ):
+        rows = b"".join(delivered(f"{name[7]}-{at}", at) for at in times)
+        (tmp_path / f"mediator-{name}").write_bytes(rows)
+    found = ["1-100", "2-120", "1-130", "2-140", "1-160", "1-150", "2-170", "3-400"]
+    assert topics(tmp_path)[0] == found
+
+
+def test_whoever_follows_the_log_sees_what_an_older_worker_writes(tmp_path: Path) -> None:
+    old, new, last = (
+        tmp_path / f"mediator-0000000{n}-0000000000{n}00-000001.jsonl.open" for n in (1, 2, 3)
+    )
+    old.write_bytes(delivered("old", 100))
+    new.write_bytes(delivered("new", 200))
+    last.write_bytes(delivered("last", 300))
+    tail = Tail(tmp_path, "mediator", DELIVERED, 1)
+    assert [row["topic"] for row in tail.more()] == ["last"]
+    old.write_bytes(old.read_bytes() + delivered("older again", 400))
+    assert [row["topic"] for row in tail.more()] == ["older again"]
+    # A segment is renamed with its last lines in it.
+    new.write_bytes(new.read_bytes() + delivered("its last", 500))
+    new.rename(new.with_name(new.name.removesuffix(".open")))
+    assert [row["topic"] for row in tail.more()] == ["its last"]
+    assert tail.more() == []
 
 
 @pytest.mark.parametrize(
