@@ -8,16 +8,13 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from run.sites import Site, Up, gone, sealmq, until
+from run.sites import Site, gone, sealmq, until
 from run.test_run_real import RealSite
 from sealmq.client import Client
 
