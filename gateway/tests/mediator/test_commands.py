@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mediator_world import NOW_MS, SENSOR, World
 
+from mediator_world import NOW_MS, SENSOR, World
 from sealmq.families.api import FamilyRecord, Proposal, Verdict
 from sealmq.mediator.controlling import Controlling
 from sealmq.mqtt import Publish

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World
 
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World
 from sealmq.mediator.controlling import Controlling
 from sealmq.mqtt import Publish
 from sealmq_spec.const import OP_NAMES, OP_REPLY

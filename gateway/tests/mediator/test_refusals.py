@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from mediator_world import SENSOR, World, sealed
 
+from mediator_world import SENSOR, World, sealed
 from sealmq.mediator.publishing import Publishing
 from sealmq.mediator.refusals import (
     CONNECT,

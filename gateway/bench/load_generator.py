@@ -1,8 +1,10 @@
 """The load generator: a process of its own that holds the clients of one site or one plain broker.
 
-Reads one JSON object a line and answers each with one. The first says where to connect. All that is
-sent in a measured span was sealed before it began (SPEC.md 6.1: within W = 60 s and in the order of
-its counters), so that what the generator costs beside it stays small; its own CPU time is told.
+Reads one JSON object a line and answers each with one. `begin` says where to connect, `connect`
+who. All that is sent in a measured span was sealed before it began (SPEC.md 6.1: within W = 60 s
+and in the order of its counters), so that what the generator costs beside it stays small; its own
+CPU time is told. Every delivery is counted by reader and topic: a span in which one is missing, or
+one comes too many, is an error.
 """
 
 from __future__ import annotations
@@ -11,22 +13,26 @@ import asyncio
 import json
 import os
 import select
+import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from purposes_peer import PATIENCE_S, LoadError, Peer, Sealed, cpu_ns
+from load_cpu import LoadError, cpu_ns, processes
+from load_peer import PATIENCE_S, Peer, Sealed
 
 from sealmq.kglink import KgClient
 from sealmq_spec.identity import Identity
 from sealmq_spec.purposes import access, release, reserve
 
 Told = dict[str, Any]
-# How many topics each client reads: its own and those of the clients behind it.
+# How many topics each client reads: its own and those of the clients after it.
 READS = 3
 _FAMILY = "purposes"
+# How many identities are asked for at once.
+_LANES = 8
 
 
 def name(number: int) -> str:
@@ -43,36 +49,64 @@ class Load:
     """Clients and what they do."""
 
     def __init__(self, told: Told) -> None:
-        self.pids: dict[str, int] = told["pids"]
+        self._told = told
+        self._main: int = told["main"]
+        self._pids: dict[str, int] = told["pids"]
         self.purpose: str = told["purpose"]
         self.family: bool = told["family"]
         self.size: int = told["size"]
         self.peers: list[Peer] = []
+        self._identities: list[Identity] = []
+        self._boot = 0
         self._poll = select.epoll()
         self._by_fd: dict[int, Peer] = {}
         self._rounds = 0
-        self._connect(told)
+        self._tls = _context(told.get("ca"))
+        # What each client has to receive of one message that all publish, by topic.
+        self._expected: list[dict[bytes, int]] = []
 
-    def _connect(self, told: Told) -> None:
-        count, host, port = told["clients"], told["host"], told["port"]
-        site = told.get("site")
-        identities = asyncio.run(_lent(Path(site), count)) if site else []
-        for number in range(count):
-            if identities:
-                sealed = Sealed(number, host, port, topic(number))
-                sealed.greet(identities[number])
-                self.peers.append(sealed)
-            else:
-                plain = Peer(number, host, port, topic(number))
-                plain.login(told["user"], told["password"])
-                self.peers.append(plain)
+    def connect(self, clients: int, qos: int = 0, clean: bool = True) -> Told:
+        """New clients in place of the old ones; each reads READS topics."""
+        self.close()
+        self._poll = select.epoll()
+        self.peers = [self._peer(number, topic(number), qos, clean) for number in range(clients)]
+        self._borrow()
         for peer in self.peers:
-            self._by_fd[peer.sock.fileno()] = peer
-            self._poll.register(peer.sock.fileno(), select.EPOLLIN)
+            peer.open(self._tls)
+            peer.greet(self._hello(peer))
+        self._begin()
         for peer in self.peers:
-            wanted = [topic((peer.number + far) % count) for far in range(READS)]
+            wanted = self._reads(peer)
             peer.queue = [peer.subscribe(list(map(self._for, wanted)))]
         self._answers("subscriptions")
+        self._expected = [{_field(filt): 1 for filt in self._reads(p)} for p in self.peers]
+        return {"clients": len(self.peers)}
+
+    def _reads(self, peer: Peer) -> list[str]:
+        count = len(self.peers)
+        return [topic((peer.number + far) % count) for far in range(min(READS, count))]
+
+    def _peer(self, number: int, own: str, qos: int, clean: bool) -> Peer:
+        made = Sealed if self._told.get("site") else Peer
+        return made(number, self._told["host"], self._told["port"], own, qos, clean)
+
+    def _borrow(self) -> None:
+        """An identity for each client of a site, and a new boot session for all."""
+        site = self._told.get("site")
+        if site:
+            self._boot += 1
+            numbers = range(len(self._identities), len(self.peers))
+            self._identities += asyncio.run(_lent(Path(site), numbers))
+
+    def _hello(self, peer: Peer) -> bytes:
+        if isinstance(peer, Sealed):
+            return peer.begin(self._identities[peer.number], self._boot)
+        return peer.hello(*(self._told[of] for of in ("user", "password", "ids")))
+
+    def _begin(self) -> None:
+        self._by_fd = {peer.sock.fileno(): peer for peer in self.peers}
+        for fd in self._by_fd:
+            self._poll.register(fd, select.EPOLLIN)
 
     # A filter as it is subscribed to.
     def _for(self, filt: str) -> str:
@@ -88,22 +122,32 @@ class Load:
 
     def messages(self, each: int, burst: int) -> Told:
         """Every client publishes `each` messages of 64 B, `burst` at a time; the next ones when it
-        has its own back."""
+        has its own back, and its acknowledgements."""
         payload = os.urandom(self.size)
         for peer in self.peers:
             made = [peer.publish(payload) for _ in range(each)]
             # Taken from the end.
             peer.queue = [b"".join(made[at : at + burst]) for at in range(0, each, burst)][::-1]
-            peer.delivered = peer.echoed = 0
-        per = min(READS, len(self.peers))
+        self._forget()
+        expected = each * sum(map(len, self._expected))
         trips: list[int] = []
-        span = self._span(lambda: self._in_turns(each, burst, each * len(self.peers) * per, trips))
+        span = self._span(lambda: self._in_turns(each, burst, expected, trips))
+        self._all_came(each)
         trips.sort()
         span["messages"] = each * len(self.peers)
-        span["deliveries"] = span["messages"] * per
+        span["deliveries"] = expected
         span["trip_ms"] = trips[len(trips) // 2] / 1e6
         span["trip95_ms"] = trips[len(trips) * 95 // 100] / 1e6
         return span
+
+    def _forget(self) -> None:
+        for peer in self.peers:
+            peer.counts.clear()
+            peer.echoed = peer.acked = 0
+
+    def _all_came(self, each: int) -> None:
+        for peer, expected in zip(self.peers, self._expected, strict=True):
+            came(peer, {what: each * times for what, times in expected.items()})
 
     def _in_turns(self, each: int, burst: int, expected: int, trips: list[int]) -> None:
         poll, by_fd, now = self._poll.poll, self._by_fd, time.perf_counter_ns
@@ -112,17 +156,15 @@ class Load:
         for fd, peer in by_fd.items():
             began[fd] = now()
             peer.send(peer.queue.pop())
-        got = 0
-        while got < expected:
+        got, under_way = 0, len(by_fd)
+        while got < expected or under_way:
             ready = poll(PATIENCE_S)
             if not ready:
                 raise LoadError(f"{expected - got} of {expected} deliveries did not come")
             for fd, _ in ready:
                 peer = by_fd[fd]
-                before = peer.delivered
-                peer.receive()
-                got += peer.delivered - before
-                if peer.echoed >= due[fd]:
+                got += peer.receive()
+                if peer.echoed >= due[fd] and (not peer.qos or peer.acked >= due[fd]):
                     trips.append(now() - began[fd])
                     if peer.queue:
                         due[fd] = min(due[fd] + burst, each)
@@ -130,26 +172,24 @@ class Load:
                         peer.send(peer.queue.pop())
                     else:
                         due[fd] = each + 1
+                        under_way -= 1
 
     def calm(self, count: int) -> Told:
         """One message at a time on an otherwise idle system."""
         payload = os.urandom(self.size)
         trips = []
+        per = min(READS, len(self.peers))
         for at in range(count):
             peer = self.peers[at % len(self.peers)]
             packet = peer.publish(payload)
             peer.echoed = 0
-            for other in self.peers:
-                other.delivered = 0
             began = time.perf_counter_ns()
             peer.send(packet)
             end, got = time.monotonic() + PATIENCE_S, 0
-            while got < min(READS, len(self.peers)) or not peer.echoed:
+            while got < per or not peer.echoed:
                 for fd, _ in self._wait(end):
                     other = self._by_fd[fd]
-                    before = other.delivered
-                    other.receive()
-                    got += other.delivered - before
+                    got += other.receive()
                     if other is peer and peer.echoed == 1:
                         trips.append(time.perf_counter_ns() - began)
                         peer.echoed = 2
@@ -214,34 +254,64 @@ class Load:
             raise LoadError(f"more answers than {what}")
 
     def _span(self, act: Callable[[], None]) -> Told:
-        before = {role: cpu_ns(pid) for role, pid in self.pids.items()}
+        """What `act` takes: time, and CPU of each role."""
+        roles = processes(self._main, self._pids)
+        before = {pid: cpu_ns(pid) for pid in roles}
         mine, began = time.process_time_ns(), time.perf_counter_ns()
         act()
         wall, mine = time.perf_counter_ns() - began, time.process_time_ns() - mine
-        used = {role: cpu_ns(pid) - before[role] for role, pid in self.pids.items()}
-        return {"wall_s": wall / 1e9, "cpu_us": {**_us(used), "generator": mine / 1000}}
+        used: dict[str, float] = {}
+        for pid, role in roles.items():
+            used[role] = used.get(role, 0.0) + (cpu_ns(pid) - before[pid]) / 1000
+        return {"wall_s": wall / 1e9, "cpu_us": {**used, "generator": mine / 1000}}
 
     def close(self) -> None:
         """Leave."""
         for peer in self.peers:
             peer.close()
+        self.peers = []
+        self._poll.close()
 
 
-def _us(used: dict[str, int]) -> dict[str, float]:
-    return {role: ns / 1000 for role, ns in used.items()}
+def came(peer: Peer, expected: dict[bytes, int]) -> None:
+    """LoadError unless the peer has received so many of each topic, and nothing else."""
+    for what in expected.keys() | peer.counts.keys():
+        due, got = expected.get(what, 0), peer.counts.get(what, 0)
+        if got != due:
+            raise LoadError(
+                f"client {peer.number} received {got} of {due} messages on {what[2:].decode()}"
+            )
 
 
-async def _lent(site: Path, count: int) -> list[Identity]:
+def _field(topic_: str) -> bytes:
+    """A topic as it stands in a PUBLISH."""
+    raw = topic_.encode()
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def _context(ca: str | None) -> ssl.SSLContext | None:
+    if ca is None:
+        return None
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
+
+
+async def _lent(site: Path, numbers: Sequence[int]) -> list[Identity]:
     """Identities as the key generator lends them to the operator's own tools."""
-    found = []
-    async with await KgClient.connect(site / "run" / "kg" / "kg.sock") as kg:
-        for number in range(count):
-            enrolment, dump = await kg.lend(name(number))
-            identity = Identity.from_enrolment(enrolment)
-            if not identity.load(dump):
-                raise LoadError("the key generator lent what is no identity")
-            found.append(identity)
-    return found
+    found: dict[int, Identity] = {}
+
+    async def some(mine: Sequence[int]) -> None:
+        async with await KgClient.connect(site / "run" / "kg" / "kg.sock") as kg:
+            for number in mine:
+                enrolment, dump = await kg.lend(name(number))
+                found[number] = identity = Identity.from_enrolment(enrolment)
+                if not identity.load(dump):
+                    raise LoadError("the key generator lent what is no identity")
+
+    # Each waits until the mediators know of it: several do that at once.
+    await asyncio.gather(*(some(numbers[at::_LANES]) for at in range(_LANES)))
+    return [found[number] for number in numbers]
 
 
 def main() -> int:
@@ -253,9 +323,9 @@ def main() -> int:
         if what == "end":
             break
         try:
-            if what == "connect":
+            if what == "begin":
                 load = Load(told)
-                answer: Told = {"clients": len(load.peers)}
+                answer: Told = {}
             else:
                 answer = getattr(load, what)(**told)
         except Exception as error:
