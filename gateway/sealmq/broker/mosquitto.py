@@ -1,6 +1,6 @@
 """A private Mosquitto: which program it is, and every line that it is configured with.
 
-It serves one site's mediators on the loopback and nobody else (SPEC.md 1.1). What it is told is
+It serves one site's mediators on a Unix socket and nobody else (SPEC.md 1.1). What it is told is
 generated at each start; nothing is left to a default of its own that decides anything.
 """
 
@@ -96,15 +96,17 @@ def acl(user: str) -> str:
     return f"user {user}\ntopic readwrite #\n"
 
 
-def config(folder: Path, port: int, limits: Limits, *, root: bool) -> str:
+def config(folder: Path, at: Path | int, limits: Limits, *, root: bool) -> str:
     """mosquitto.conf of a private broker whose files lie in `folder`.
 
+    at: its Unix socket, of which the name counts: Mosquitto runs in the socket's folder, because
+    its own path may have 107 bytes at most; or, for measurements, a port of the loopback.
     root: it is started as root and stays it, as everything of the site does where there are no
     separate users.
     """
     lines = [
         "# Written by `sealmq up` at each start; changes are lost.",
-        f"listener {port} 127.0.0.1",
+        f"listener {at} 127.0.0.1" if isinstance(at, int) else f"listener 0 {at.name}",
         "protocol mqtt",
         "max_connections -1",
         *(["user root"] if root else []),

@@ -318,7 +318,7 @@ class Hub:
 
     def _broker_seen(self, reason: str | None) -> None:
         if reason is None:
-            self.audit.write("broker-back", address=f"{self.broker.host}:{self.broker.port}")
+            self.audit.write("broker-back", address=self.broker.name)
         else:
             self.audit.write("broker-away", reason=reason[:500])
             self.journal.broker_lost()

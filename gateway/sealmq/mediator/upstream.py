@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
+from sealmq.unix import connected
 
 from .limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
 
@@ -222,7 +223,8 @@ class Upstream(asyncio.Protocol):
                 tls = _tls(address)
                 name = address.host if tls else None
                 if address.unix is not None:
-                    await loop.create_unix_connection(lambda: self, str(address.unix))
+                    sock = await connected(address.unix)
+                    await loop.create_unix_connection(lambda: self, sock=sock)
                 else:
                     await loop.create_connection(
                         lambda: self, address.host, address.port, ssl=tls, server_hostname=name
