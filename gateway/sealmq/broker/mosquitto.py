@@ -26,8 +26,9 @@ from .errors import BrokerError
 OLDEST = (2, 0)
 # How often it writes its state down, in seconds; what it acknowledged since is lost with it.
 AUTOSAVE_S = 5
-# Packet identifiers have 16 bits; it ends a connection with more QoS 2 messages under way.
-IN_FLIGHT = 65_535
+# No limit. With one, 2.0.11 acknowledges what comes at QoS 2 beyond it and loses it without a word,
+# and cuts a snapshot of retained messages at the queue's limits: those are for who is away.
+IN_FLIGHT = 0
 SESSION = "7d"
 
 CONFIG, PASSWORDS, ACL, SAVED = "mosquitto.conf", "passwords", "acl", "mosquitto.db"
@@ -143,12 +144,18 @@ def kept(folder: Path, limits: Limits) -> list[str]:
         f"persistent_client_expiration {SESSION}",
         "retain_available true",
         f"max_inflight_messages {IN_FLIGHT}",
+        # Of a session whose client is away. Of a connection it counts packets that the socket does
+        # not take: beyond it all are thrown away, SUBACK and PINGRESP too. All clients' messages
+        # share a connection, and so does a snapshot of all that is retained: hence no small number.
         f"max_queued_messages {limits.queue_messages}",
+        # Only of who is away.
         f"max_queued_bytes {limits.queue_kib * 1024}",
         "queue_qos0_messages false",
         # As MQTT allows: the mediators have judged every size already.
         "max_packet_size 268435460",
         "set_tcp_nodelay true",
+        # No memory_limit: at it whoever publishes is thrown out, and a saved database that is
+        # larger would not be read again.
     ]
 
 
