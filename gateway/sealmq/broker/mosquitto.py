@@ -30,6 +30,8 @@ AUTOSAVE_S = 5
 # and cuts a snapshot of retained messages at the queue's limits: those are for who is away.
 IN_FLIGHT = 0
 SESSION = "7d"
+# Of a TCP listener; on a Unix socket it warns at each connection that it cannot.
+NO_DELAY = "set_tcp_nodelay true"
 
 CONFIG, PASSWORDS, ACL, SAVED = "mosquitto.conf", "passwords", "acl", "mosquitto.db"
 # Debian has it in /usr/sbin, which is not on everybody's PATH.
@@ -105,9 +107,13 @@ def config(folder: Path, at: Path | int, limits: Limits, *, root: bool) -> str:
     root: it is started as root and stays it, as everything of the site does where there are no
     separate users.
     """
+    if isinstance(at, Path):
+        listens = [f"listener 0 {at.name}"]
+    else:
+        listens = [f"listener {at} 127.0.0.1", NO_DELAY]
     lines = [
         "# Written by `sealmq up` at each start; changes are lost.",
-        f"listener {at} 127.0.0.1" if isinstance(at, int) else f"listener 0 {at.name}",
+        *listens,
         "protocol mqtt",
         "max_connections -1",
         *(["user root"] if root else []),
@@ -153,7 +159,6 @@ def kept(folder: Path, limits: Limits) -> list[str]:
         "queue_qos0_messages false",
         # As MQTT allows: the mediators have judged every size already.
         "max_packet_size 268435460",
-        "set_tcp_nodelay true",
         # No memory_limit: at it whoever publishes is thrown out, and a saved database that is
         # larger would not be read again.
     ]

@@ -70,6 +70,11 @@ def test_it_opens_no_port_and_its_socket_is_for_no_other_user(running: Site) -> 
     assert stat.S_IMODE(path.stat().st_mode) & 0o007 == 0
 
 
+def test_it_warns_of_nothing_when_a_mediator_connects(running: Site) -> None:
+    assert asyncio.run(connack(target(running))) == 0
+    assert "Warning" not in running.ups[0].err.read_text()
+
+
 @pytest.mark.parametrize("who", ["nobody", "another password", "another user", "no password"])
 def test_only_the_mediator_gets_in(running: Site, who: str) -> None:
     good = target(running)
