@@ -16,6 +16,7 @@ from .api import (
     Dep,
     Family,
     FamilyRecord,
+    NotYet,
     Policy,
     Proposal,
     Record,
@@ -236,7 +237,16 @@ class Engine:
 
     def judge(self, ask: Ask, slot: Slot, key: str) -> Decision:
         """Ask the families and keep the answer as long as it may be kept."""
-        decision = self._judge.decide(ask)
+        while (decision := self.judge_slice(ask, slot, key)) is None:
+            pass
+        return decision
+
+    def judge_slice(self, ask: Ask, slot: Slot, key: str) -> Decision | None:
+        """The same, as far as a family goes at once; None: ask again, and it goes on."""
+        try:
+            decision = self._judge.decide(ask)
+        except NotYet:
+            return None
         if not decision.allow and not self.enforce:
             decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
         if self.closed:

@@ -19,21 +19,21 @@ How verdicts are cached (for the family):
                        once a second (Family.tick)
 
 What `put`, `remove` and `forgotten` give has to reach the engine (Family.apply, configure, tick),
-else stale verdicts stay. No iterator of a store may be used further after a change.
+else stale verdicts stay. No iterator of a store but `steps` may be used further after a change.
 
 Cost: a question about a topic visits each path of the trie that matches a beginning of it: at
 most the number of reservations with `+` that match it, plus one. So whoever may reserve may slow
 down their own topics in proportion to the reservations with wildcards that they hold; `wild(by)`
 counts these for the family's limit, and MAX_LEVELS bounds the depth. `crossing` grows with what it
 gives, and a filter that begins with + visits each first level there is; so ask `covering` first,
-then `sets`, which the cache counts along with each change instead of looking again.
+then `any`: the cache looks a slice at a time, and only once (search.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from ..api import Dep
 
@@ -42,8 +42,20 @@ MAX_LEVELS = 32
 
 Source = Literal["client", "site"]
 
-Sets = tuple[frozenset[str], frozenset[str]]
-"""A reservation's AIP and PIP."""
+
+class Wanted(NamedTuple):
+    """What `Store.any` looks for. `purposes`: those of which a set has to have one.
+
+    all         any reservation
+    allows      one whose AIP has one of them
+    prohibits   one whose PIP has one of them
+    unspoken    one whose AIP has none, nor has that of any other that covers all of it that lies
+                below the filter
+    """
+
+    kind: Literal["all", "allows", "prohibits", "unspoken"]
+    purposes: frozenset[str] = frozenset()
+
 
 ALL: Dep = ("purposes",)
 """What a verdict rests on when there was no room for a dep of its own: any change ends it."""
@@ -133,8 +145,14 @@ class Store(Protocol):
         """Those that share a topic with it: as they are found, so that one may stop early."""
         ...
 
-    def sets(self, filter: str) -> Collection[Sets]:
-        """The different (AIP, PIP) among `crossing`: few, however many reservations there are."""
+    def steps(self, filter: str) -> Iterator[Reservation | None]:
+        """`crossing` a step at a time, None for one that finds nothing; may rest (trie.py)."""
+        ...
+
+    def any(self, filter: str, wanted: Wanted) -> bool:
+        """Whether one of `crossing` is wanted. NotYet after a slice of it, if the store is one that
+        rests: then ask again.
+        """
         ...
 
     def eip(self, topic: str) -> Eip:

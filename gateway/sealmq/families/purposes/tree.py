@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ..api import Dep
-from .store import ALL, Eip, Reservation, Sets, Source, Wild, check_depth
+from .search import meets
+from .store import ALL, Eip, Reservation, Source, Wanted, Wild, check_depth
 from .trie import Trie
 
 
@@ -45,8 +46,11 @@ class Tree:
     def crossing(self, filter: str) -> Iterator[Reservation]:
         return self._all.crossing(filter)
 
-    def sets(self, filter: str) -> Collection[Sets]:
-        return {(r.aip, r.pip) for r in self.crossing(filter)}
+    def steps(self, filter: str) -> Iterator[Reservation | None]:
+        return self._all.steps(filter)
+
+    def any(self, filter: str, wanted: Wanted) -> bool:
+        return any(meets(self, filter, wanted, r) for r in self.crossing(filter))
 
     def eip(self, topic: str) -> Eip:
         return Eip(self._all.covering(topic))
