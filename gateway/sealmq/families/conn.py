@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sealmq_spec.topics import matches
 
-from .api import Proposal, Question, Seen, Sub, Verdict
+from .api import NEVER, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Who
-from .cache import Slot
+from .cache import Entry, Slot
 from .decision import Decision, Refused
 from .following import Key, is_followed
 from .shared import GROUP
@@ -142,6 +142,32 @@ class Conn:
             age_ms=age_ms,
         )
         return self._engine.judge(self.ask, slot, topic)
+
+    def standing(
+        self,
+        topic: str,
+        label: str,
+        how: int,
+        now_ms: int,
+        size: int = 0,
+        tlv: Mapping[int, bytes] = NO_TLV,
+        sender: int = 0,
+        message_id: tuple[int, int] | None = None,
+        age_ms: int = 0,
+    ) -> Entry:
+        """`deliver`, with until when the answer stands: to be kept for later messages of this
+        topic, label and `how`.
+
+        Whoever keeps it asks again as soon as now >= entry.until; until then entry.decision is what
+        `deliver` would say. What must not be kept comes with NEVER. Nothing else has to be looked
+        at: a change of policy or of this client's subscriptions, and `close`, end it at once.
+        """
+        decision = self.deliver(topic, label, how, now_ms, size, tlv, sender, message_id, age_ms)
+        entry = self._deliver[how].get(topic)
+        if entry is None or entry.decision is not decision:
+            entry = Entry({}, topic, label, decision)
+            entry.until = NEVER
+        return entry
 
     def subscribed(self, decision: Decision, qos: int, now_ms: int) -> None:
         """The client has this subscription: `decision` allowed it and the broker accepted it, or it

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from ..api import Dep, NotYet
 from .search import Search
-from .store import ALL, MAX_LEVELS, Eip, Reservation, Source, Store, Wanted
+from .store import ALL, MAX_LEVELS, SETTINGS, Eip, Reservation, Source, Store, Wanted
 from .trie import Trie
 
 SIZE = 100_000
@@ -29,6 +30,11 @@ KNOWN = 16
 """Searches of one filter whose answers are kept: for so many purposes."""
 LOOSE = 64
 """Searches that are under way, or have no place where their answer is kept."""
+MANY = 1000
+"""Topics and filters that a change reaches and that end one by one, in some milliseconds; if it
+reaches more, all do."""
+WITH_ONE = 4
+"""Topics and filters of before that are let go with each new one."""
 STALE = 1000
 """Slices of others after which one that nobody lets go on makes room."""
 
@@ -83,6 +89,9 @@ class Cache:
         self._trie: Trie[_Asked] = Trie()
         self._evicted: list[str] = []
         self._coarse = False
+        # Of those that were asked about: what has searches. And what is let go a little at a time.
+        self._searched: dict[str, None] = {}
+        self._old: list[tuple[OrderedDict[str, _Asked], Trie[_Asked]]] = []
         # Whoever was let go on last is the last.
         self._loose: OrderedDict[tuple[str, Wanted], Search] = OrderedDict()
         self._turn = 0
@@ -107,18 +116,33 @@ class Cache:
         if not self._asked:
             # As at start-up, with all there are.
             return [*self.forgotten(), *self._all()]
-        crossed = list(self._trie.crossing(filter))
-        gone = [asked for asked in crossed if not asked.changed(filter, source, new)]
-        if len(gone) * 2 > len(self._asked):
-            for asked in gone:
-                del self._asked[asked.filter]
-            self._trie = Trie()
-            for asked in self._asked.values():
-                self._trie.put(asked)
-        else:
-            for asked in gone:
+        crossed = list(islice(self._trie.crossing(filter), MANY + 1))
+        if len(crossed) > MANY:
+            return self._very_many(filter, source, new)
+        for asked in crossed:
+            if not asked.changed(filter, source, new):
                 self._forget(asked.filter)
         return [*(asked.dep for asked in crossed), *self.forgotten(), *self._all()]
+
+    def _very_many(self, filter: str, source: Source, new: Reservation | None) -> Sequence[Dep]:
+        """Everything that was asked ends: to name it would take long. Searches stay."""
+        self._old.append((self._asked, self._trie))
+        searched = [self._asked[name] for name in self._searched]
+        self._asked, self._trie = OrderedDict(), Trie()
+        self._evicted, self._coarse = [], False
+        for asked in searched:
+            asked.changed(filter, source, new)
+            self._asked[asked.filter] = asked
+            self._trie.put(asked)
+        return (SETTINGS,)
+
+    def _clear_out(self) -> None:
+        """A little of what ended with everything else: all of it at once would take long."""
+        asked, trie = self._old[-1]
+        for _ in range(min(WITH_ONE, len(asked))):
+            trie.remove(asked.popitem()[0], "")
+        if not asked:
+            self._old.pop()
 
     def _all(self) -> Sequence[Dep]:
         coarse, self._coarse = self._coarse, False
@@ -126,6 +150,7 @@ class Cache:
 
     def _forget(self, filter: str) -> None:
         del self._asked[filter]
+        self._searched.pop(filter, None)
         self._trie.remove(filter, "")
 
     def forgotten(self) -> Sequence[Dep]:
@@ -146,6 +171,8 @@ class Cache:
             return asked
         if len(filter) > LONG or filter.count("/") >= MAX_LEVELS or "\0" in filter:
             return None
+        if self._old:
+            self._clear_out()
         while len(self._asked) >= self._size or self._trie.nodes >= 2 * self._size:
             if len(self._evicted) >= self._size:
                 return None
@@ -187,6 +214,7 @@ class Cache:
         if asked is not None:
             self._loose.pop(key, None)
             asked.keep(wanted, search)
+            self._searched[filter] = None
         elif self._room(key):
             self._loose[key] = search
         return answer

@@ -11,10 +11,12 @@ and source ("client", "site"); the next one overwrites. Filters are checked by t
 
 How verdicts are cached (for the family):
 
-    deps=(store.rest_on(topic_or_filter), ...)     in every verdict for which the store was read
+    deps=(SETTINGS, store.rest_on(topic_or_filter), ...)
+                                    in every verdict for which the store was read
     until=FOREVER if store.cached else NEVER        flat and tree keep no books: all rests on ALL
 
-    put(), remove()    give the deps of all verdicts that the change reaches
+    put(), remove()    give the deps of all verdicts that the change reaches; SETTINGS if these are
+                       very many
     forgotten()        gives deps whose books were closed to make room; hand them to the engine
                        once a second (Family.tick)
 
@@ -56,6 +58,9 @@ class Wanted(NamedTuple):
     kind: Literal["all", "allows", "prohibits", "unspoken"]
     purposes: frozenset[str] = frozenset()
 
+
+SETTINGS: Dep = ("purposes.settings",)
+"""What every verdict rests on."""
 
 ALL: Dep = ("purposes",)
 """What a verdict rests on when there was no room for a dep of its own: any change ends it."""

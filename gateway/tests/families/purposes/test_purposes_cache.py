@@ -9,11 +9,12 @@ from collections.abc import Iterable
 import pytest
 
 from families.purposes import purposes_model as model
+from families.purposes.purposes_work import work
 from sealmq.families.api import Dep
 from sealmq.families.purposes import cache as caching
 from sealmq.families.purposes import trie
 from sealmq.families.purposes.cache import Cache
-from sealmq.families.purposes.store import ALL, MAX_LEVELS, Eip, Reservation, Wanted
+from sealmq.families.purposes.store import ALL, MAX_LEVELS, SETTINGS, Eip, Reservation, Wanted
 from sealmq.families.purposes.tree import Tree
 
 FILTERS = model.all_filters()
@@ -115,6 +116,32 @@ def test_what_crosses_a_filter_is_looked_at_once_and_then_only_what_changes(
     assert not cache.any("#", prohibits)
 
 
+def test_a_change_that_reaches_very_many_ends_all_in_few_steps_and_searches_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caching, "MANY", 20)
+    costs = []
+    for count in (200, 2_000):
+        cache = Cache(Tree(), 10_000)
+        wanted = Wanted("allows", frozenset("p"))
+        cache.rest_on("#")
+        assert not cache.any("#", wanted)
+        for i in range(count):
+            cache.rest_on(f"a/{i}")
+            cache.eip(f"a/{i}")
+        assert fine(cache.put(reservation("a/1"))) == {"#", "a/1"}
+        costs.append(work(lambda cache=cache: cache.put(reservation("a/#", "p"))))  # type: ignore[misc]
+        assert cache.put(reservation("a/+")) == [("purposes", "#")]
+        assert cache.any("#", wanted)
+        assert cache.eip("a/3").aip == {"p"}
+        # What was asked before is let go a little with each that is asked now.
+        for i in range(count):
+            cache.rest_on(f"b/{i}")
+        assert not cache._old
+        assert cache.asked == count + 1
+    assert costs[1] <= costs[0] + 20
+
+
 def test_what_is_asked_about_as_a_topic_and_as_a_filter_is_right_as_both() -> None:
     cache = Cache(Tree())
     for aip in ("p", "q", "r"):
@@ -214,7 +241,7 @@ def deps_are_never_missed(steps: int, seed: int, size: int) -> int:
 
     def end(deps: Iterable[Dep]) -> None:
         gone = set(deps)
-        for name in [name for name, (dep, _) in verdicts.items() if dep in gone]:
+        for name in [n for n, (dep, _) in verdicts.items() if dep in gone or SETTINGS in gone]:
             del verdicts[name]
 
     for step in range(steps):
@@ -247,12 +274,14 @@ def deps_are_never_missed(steps: int, seed: int, size: int) -> int:
     return kept
 
 
-def test_a_verdict_that_rests_on_a_dep_is_never_stale() -> None:
+def test_a_verdict_that_rests_on_a_dep_is_never_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(4):
+        monkeypatch.setattr(caching, "MANY", (3, 1000, 1, 2)[seed])
         assert deps_are_never_missed(100, seed, size=(1000, 8, 3, 1)[seed]) > 100
 
 
 @pytest.mark.full
-def test_no_verdict_is_stale_in_long_histories() -> None:
+def test_no_verdict_is_stale_in_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(30):
+        monkeypatch.setattr(caching, "MANY", (1000, 10, 3)[seed % 3])
         deps_are_never_missed(1500, seed, size=(1000, 20, 8, 3, 1)[seed % 5])

@@ -42,6 +42,7 @@ def small() -> Iterator[None]:
         patch.setattr(caching, "LOOSE", 3)
         patch.setattr(caching, "STALE", 5)
         patch.setattr(caching, "KNOWN", 2)
+        patch.setattr(caching, "MANY", 3)
         patch.setattr(searching, "LEFT", 4)
         patch.setattr(trie, "_WIDE", 1)
         yield
