@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from families.purposes import purposes_model as model
@@ -20,6 +20,7 @@ from sealmq.families.purposes.store import Reservation, Source, Wanted
 from sealmq.families.purposes.tree import Tree
 
 # Among few names, so that they cross, split and fold.
+quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 NAMES = [f for f in model.all_filters() if f.count("/") < 3 and "$x/" not in f]
 purposes = st.frozensets(st.sampled_from("pqs"), max_size=2)
 sources = st.sampled_from(["client", "site"])
@@ -74,6 +75,7 @@ class Held:
         return said
 
 
+@quick
 @given(
     st.integers(1, 6),
     st.lists(reservations, max_size=12),
@@ -103,6 +105,7 @@ def test_a_search_says_what_a_look_at_everything_says_whatever_changes_between_i
                 del waiting[question]
 
 
+@quick
 @given(st.lists(reservations, max_size=20), st.sampled_from(NAMES), st.lists(changes, max_size=20))
 def test_whatever_is_there_all_the_while_is_met_on_the_way(
     first: list[Reservation], filt: str, then: list[Reservation | tuple[str, Source]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from families.purposes import purposes_model as model
@@ -19,6 +19,7 @@ from sealmq.families.registry import load
 from sealmq.site.config import Config, loads
 from sealmq_spec.purposes import access
 
+quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 NAMES = [f for f in model.all_filters() if f.count("/") < 2 and "$x" not in f]
 SITE = """
 [site]
@@ -79,6 +80,7 @@ filters = st.lists(
 )
 
 
+@quick
 @given(modes, filters, st.lists(rows, max_size=12), st.lists(rows | releases | modes, max_size=25))
 def test_a_decision_in_slices_is_the_one_at_once_whatever_changes_between_them(
     mode: tuple[str, bool],
