@@ -191,11 +191,16 @@ class Cache:
             asked.eip = self._store.eip(topic)
         return asked.eip
 
+    def may(self, wanted: Wanted) -> bool:
+        return self._store.may(wanted)
+
     def any(self, filter: str, wanted: Wanted) -> bool:
         """Store.any. Looks at SLICE reservations at most; NotYet: ask again for the next ones.
 
         What was looked at is not looked at again, whoever asks and whatever changes meanwhile.
         """
+        if not self._store.may(wanted):
+            return False
         asked, key = self._asked.get(filter), (filter, wanted)
         search = self._loose.get(key)
         if search is None and asked is not None and asked.searches is not None:

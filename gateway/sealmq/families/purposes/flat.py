@@ -51,6 +51,9 @@ class Flat:
         kept = (self._all.get(key) for key in list(self._all))
         return (r if r is not None and crosses(r.filter, filter) else None for r in kept)
 
+    def may(self, wanted: Wanted) -> bool:
+        return True
+
     def any(self, filter: str, wanted: Wanted) -> bool:
         return any(meets(self, filter, wanted, r) for r in self.crossing(filter))
 

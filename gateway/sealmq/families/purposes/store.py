@@ -154,6 +154,10 @@ class Store(Protocol):
         """`crossing` a step at a time, None for one that finds nothing; may rest (trie.py)."""
         ...
 
+    def may(self, wanted: Wanted) -> bool:
+        """Whether one of all may be wanted; False is sure, and quickly said."""
+        ...
+
     def any(self, filter: str, wanted: Wanted) -> bool:
         """Whether one of `crossing` is wanted. NotYet after a slice of it, if the store is one that
         rests: then ask again.
@@ -183,6 +187,8 @@ class Store(Protocol):
 
 # A site has few different sets and names, and many reservations. Bounded: clients choose them.
 SHARED = 4096
+FEW = 64
+"""Different sets that are counted."""
 NOTHING: frozenset[str] = frozenset()
 _sets: dict[frozenset[str], frozenset[str]] = {}
 _names: dict[str, str] = {}
@@ -221,6 +227,44 @@ class Wild:
 
     def of(self, by: str) -> int:
         return self._by.get(by, 0)
+
+
+class Occurring:
+    """Which sets occur, as long as these are few: what nobody has is not searched for."""
+
+    def __init__(self) -> None:
+        self._aips: dict[frozenset[str], int] = {}
+        self._pips: dict[frozenset[str], int] = {}
+        self._few = True
+
+    def came(self, reservation: Reservation) -> None:
+        if not self._few:
+            return
+        self._aips[reservation.aip] = self._aips.get(reservation.aip, 0) + 1
+        self._pips[reservation.pip] = self._pips.get(reservation.pip, 0) + 1
+        if len(self._aips) > FEW or len(self._pips) > FEW:
+            # From now on nothing is known: what was not counted cannot be taken off.
+            self._few = False
+            self._aips, self._pips = {}, {}
+
+    def went(self, reservation: Reservation) -> None:
+        if not self._few:
+            return
+        for counts, one in (self._aips, reservation.aip), (self._pips, reservation.pip):
+            if counts[one] > 1:
+                counts[one] -= 1
+            else:
+                del counts[one]
+
+    def may(self, wanted: Wanted) -> bool:
+        """Whether there may be one that is wanted, wherever it is; False is sure."""
+        if not self._few:
+            return True
+        if wanted.kind == "allows":
+            return any(not wanted.purposes.isdisjoint(aip) for aip in self._aips)
+        if wanted.kind == "prohibits":
+            return any(not wanted.purposes.isdisjoint(pip) for pip in self._pips)
+        return bool(self._aips)
 
 
 def in_order(reservation: Reservation) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from families.purposes import purposes_model as model
 from families.purposes.purposes_work import work
 from sealmq.families.api import Dep
 from sealmq.families.purposes import cache as caching
-from sealmq.families.purposes import trie
+from sealmq.families.purposes import store, trie
 from sealmq.families.purposes.cache import Cache
 from sealmq.families.purposes.store import ALL, MAX_LEVELS, SETTINGS, Eip, Reservation, Wanted
 from sealmq.families.purposes.tree import Tree
@@ -91,6 +91,7 @@ def test_an_eip_is_looked_up_once_between_changes(monkeypatch: pytest.MonkeyPatc
 def test_what_crosses_a_filter_is_looked_at_once_and_then_only_what_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(store, "FEW", 0)
     tree = Tree()
     cache = Cache(tree)
     allows, prohibits = (Wanted(kind, frozenset("p")) for kind in ("allows", "prohibits"))
@@ -120,10 +121,12 @@ def test_a_change_that_reaches_very_many_ends_all_in_few_steps_and_searches_stay
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(caching, "MANY", 20)
+    monkeypatch.setattr(store, "FEW", 0)
     costs = []
     for count in (200, 2_000):
         cache = Cache(Tree(), 10_000)
         wanted = Wanted("allows", frozenset("p"))
+        cache.put(reservation("z"))
         cache.rest_on("#")
         assert not cache.any("#", wanted)
         for i in range(count):
@@ -153,7 +156,10 @@ def test_what_is_asked_about_as_a_topic_and_as_a_filter_is_right_as_both() -> No
         assert cache.eip("a/b").aip == {aip}
 
 
-def test_of_a_filter_answers_for_so_many_purposes_are_kept_and_others_are_still_right() -> None:
+def test_of_a_filter_answers_for_so_many_purposes_are_kept_and_others_are_still_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "FEW", 0)
     cache = Cache(Tree())
     many = [Wanted("allows", frozenset([f"p{i}"])) for i in range(2 * caching.KNOWN)]
     for i, wanted in enumerate(many):

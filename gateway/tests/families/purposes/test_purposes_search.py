@@ -14,7 +14,7 @@ from families.purposes.purposes_search import SETS, WANTED, found, there
 from sealmq.families.api import NotYet
 from sealmq.families.purposes import cache as caching
 from sealmq.families.purposes import search as searching
-from sealmq.families.purposes import trie
+from sealmq.families.purposes import store, trie
 from sealmq.families.purposes.cache import Cache
 from sealmq.families.purposes.store import Reservation, Source, Wanted
 from sealmq.families.purposes.tree import Tree
@@ -46,6 +46,7 @@ def small() -> Iterator[None]:
         patch.setattr(caching, "MANY", 3)
         patch.setattr(searching, "LEFT", 4)
         patch.setattr(trie, "_WIDE", 1)
+        patch.setattr(store, "FEW", 0)
         yield
 
 
@@ -78,12 +79,22 @@ class Held:
 @quick
 @given(
     st.integers(1, 6),
+    st.sampled_from([0, 3]),
     st.lists(reservations, max_size=12),
     st.lists(st.one_of(changes, questions), max_size=40),
 )
 def test_a_search_says_what_a_look_at_everything_says_whatever_changes_between_its_slices(
+    size: int, few: int, first: list[Reservation], then: list[Reservation | tuple[str, object]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "FEW", few)
+        asked_and_changed(size, first, then)
+
+
+def asked_and_changed(
     size: int, first: list[Reservation], then: list[Reservation | tuple[str, object]]
 ) -> None:
+    """Questions wait, and get a slice each between the changes."""
     site = Held(size)
     for one in first:
         site.change(one)
@@ -164,6 +175,24 @@ def test_a_slice_looks_at_so_many_reservations_and_no_more(
     cache.put(Reservation("a/1/b", ["s"], []))
     assert not found(cache, "+/#", Wanted(kind, frozenset("q")))  # type: ignore[arg-type]
     assert len(looked) <= 8
+
+
+def test_what_no_reservation_says_is_known_at_once_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "FEW", 64)
+    site = Held(100)
+    for i in range(100):
+        site.change(Reservation(f"a/{i}", ["p"], ["q"]))
+    nobodys = [Wanted("allows", frozenset("qs")), Wanted("prohibits", frozenset("ps"))]
+    for wanted in nobodys:
+        assert site.ask("+/+", wanted) is False
+    site.change(Reservation("a/7", ["s"], ["s"]))
+    for wanted in nobodys:
+        assert found(site.cache, "+/+", wanted)
+    site.change(("a/7", "client"))
+    for wanted in nobodys:
+        assert site.ask("+/+", wanted) is False
 
 
 def test_changes_without_end_do_not_keep_a_search_from_ending(

@@ -12,7 +12,7 @@ from families.purposes import purposes_model as model
 from sealmq.families.conn import Conn
 from sealmq.families.engine import Decision, Engine
 from sealmq.families.purposes import cache as caching
-from sealmq.families.purposes import records
+from sealmq.families.purposes import records, store
 from sealmq.families.purposes.store import Reservation
 from sealmq.families.records import Record
 from sealmq.families.registry import load
@@ -44,14 +44,15 @@ store = "STORE"
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(caching, "SLICE", 1)
+        patch.setattr(store, "FEW", 0)
         yield
 
 
 class Asked:
     """One site, and a reader there."""
 
-    def __init__(self, mode: str, strict: bool, store: str) -> None:
-        self._text = SITE.replace("STORE", store)
+    def __init__(self, mode: str, strict: bool, kind: str) -> None:
+        self._text = SITE.replace("STORE", kind)
         self.engine = Engine(load(["labels", "purposes"]))
         self.engine.load(self._config(mode, strict), [])
         self.reader: Conn = self.engine.connection(self.engine.who("reader", 1))
