@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -40,7 +41,10 @@ class Plan:
     def __init__(self, given: argparse.Namespace) -> None:
         sizes = QUICK if given.quick else GatewaySizes()
         self.sizes = replace(
-            sizes, pairs=given.pairs or sizes.pairs, clients=given.clients or sizes.clients
+            sizes,
+            pairs=given.pairs or sizes.pairs,
+            clients=given.clients or sizes.clients,
+            many=given.idle or sizes.many,
         )
         self.chosen = tuple(given.part or ()) or tuple(part.name for part in PARTS)
         # All of it: what cannot be measured here is left out, and said.
@@ -66,7 +70,7 @@ class Plan:
             find_nats()
         except LoadError as error:
             self.variants = tuple(name for name in VARIANTS if name != NATS)
-            self.missing.append(Missing(NATS, f"{error} ({error.hint})", barred=False))
+            self.missing.append(Missing(NATS, _words(error), barred=False))
 
     def run(self) -> list[Row]:
         """The rows. LoadError: it cannot be measured."""
@@ -89,7 +93,7 @@ class Plan:
             except LoadError as error:
                 if not (self.all and group.optional):
                     raise
-                self.missing.append(Missing(", ".join(p.name for p, _ in parts), str(error)))
+                self.missing.append(Missing(", ".join(p.name for p, _ in parts), _words(error)))
         return made
 
     def _group(
@@ -108,7 +112,12 @@ class Plan:
                 def said(what: str, part: Part = part) -> None:
                     progress(f"{part.name}, {what}")
 
-                made += part.measure(mine, self.sizes, clock.end(part), said)
+                try:
+                    made += part.measure(mine, self.sizes, clock.end(part), said)
+                except LoadError as error:
+                    if not (self.all and part.optional):
+                        raise
+                    self.missing.append(Missing(part.name, _words(error), barred=False))
         return made
 
 
@@ -137,6 +146,9 @@ def main(
 ) -> int:
     """Command line entry."""
     given = _parser().parse_args(argv)
+    # What we start inherits it: each client is an open file, in a mediator two.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     # As Ctrl-C: what was started is ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = given.out
@@ -149,8 +161,7 @@ def main(
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(text_of(rows), encoding="utf-8")
     except (LoadError, OSError, ValueError, subprocess.SubprocessError) as error:
-        hint = getattr(error, "hint", "")
-        print(f"bench_gateway: {error}{f' (hint: {hint})' if hint else ''}", file=sys.stderr)
+        print(f"bench_gateway: {_words(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("bench_gateway: interrupted; everything that was started has ended", file=sys.stderr)
@@ -160,6 +171,11 @@ def main(
     for line in misses:
         print(f"bench_gateway: missed: {line}", file=sys.stderr)
     return MISSED if misses and not given.allow_misses else 0
+
+
+def _words(error: Exception) -> str:
+    hint = getattr(error, "hint", "")
+    return f"{error} (hint: {hint})" if hint else str(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -183,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in (
         ("pairs", f"rounds that count (default: {GatewaySizes.pairs})"),
         ("clients", f"how many clients (default: {GatewaySizes.clients})"),
+        ("idle", f"how many that connect and are idle (default: {GatewaySizes.many})"),
     ):
         parser.add_argument(f"--{name}", type=count, metavar="N", help=words)
     parser.add_argument("--quick", action="store_true", help="small numbers, to see that it works")

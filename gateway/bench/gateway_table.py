@@ -99,6 +99,7 @@ def missed(rows: Sequence[Row], missing: Sequence[Missing] = ()) -> list[str]:
 def table(rows: Sequence[Row], missing: Sequence[Missing] = ()) -> str:
     """Everything that the rows tell."""
     parts = [_bars(rows), *(_cpu(rows, stage) for stage in STAGES)]
+    parts += [_latency(rows), _scenarios(rows), _idle(rows)]
     parts += [f"Not measured: {one.what}: {one.why}" for one in missing]
     return "\n\n".join(part for part in parts if part)
 
@@ -163,6 +164,103 @@ def _cpu(rows: Sequence[Row], stage: str) -> str:
     if any("*" in cell for line in body for cell in line):
         text += "\n\n\\* The load generator used more than 70 % of a core there: it may hold it up."
     return text
+
+
+def _stage(rows: Sequence[Row], *stages: str) -> list[Row]:
+    return [row for row in rows if row["params"].get("stage") in stages]
+
+
+def _variants(rows: Sequence[Row]) -> list[str]:
+    there = {row["variant"] for row in rows}
+    return [name for name in VARIANTS if name in there]
+
+
+_PERCENTILES = (("p50", "median"), ("p99", "99 %"), ("p999", "99.9 %"))
+
+
+def _latencies(rows: Sequence[Row], variant: str) -> list[str]:
+    found = [_get(rows, f"latency_{name}", variant) for name, _ in _PERCENTILES]
+    return [f"{of_value(row):.2f}" for row in found]
+
+
+def _latency(rows: Sequence[Row]) -> str:
+    rows = _stage(rows, "latency")
+    body = []
+    for variant in _variants(rows):
+        cells = _latencies(rows, variant)
+        for name, _ in _PERCENTILES:
+            mine, base = (_get(rows, f"latency_{name}", of) for of in (variant, BASE))
+            added = of_value(mine) - of_value(base)
+            cells.append(f"{added:+.2f}" if mine and base and mine is not base else "")
+        median = _get(rows, "latency_p50", variant)
+        share = median["params"]["generator_share"] if median else 0
+        star = "*" if median and median["params"]["generator_busy"] else ""
+        body.append([variant, *cells, f"{share:.0%}{star}"])
+    if not body:
+        return ""
+    rate = of_value(next((row for row in rows if row["measure"] == "half_load"), None))
+    n, params = rows[0]["n"], rows[0]["params"]
+    head = ["ms", *(words for _, words in _PERCENTILES)]
+    head += [f"{words}, to {BASE}" for _, words in _PERCENTILES] + ["generator's share"]
+    return (
+        f"From sending to each reader, {rate:,.0f} messages/s: half of what the site carries ({n} "
+        f"rounds of {params['clients']} clients, QoS 0, load average {params['load']} when they "
+        f"began):\n\n{aligned(head, body, 1)}"
+    )
+
+
+def _scenarios(rows: Sequence[Row]) -> str:
+    body = []
+    stages = {row["params"]["stage"] for row in rows if "stage" in row["params"]}
+    kinds = ("p2p-", "fanout-", "fanin-")
+    for stage in sorted(s for s in stages if s.startswith(kinds)):
+        mine = _stage(rows, stage)
+        for variant in _variants(mine):
+            cells = []
+            for process in ("mediator", "broker", "gateway"):
+                row = _get(mine, "cpu_message", variant, process=process)
+                cells.append("" if row is None else f"{row['value']:,.0f}")
+            to = _get(mine, "cpu_message_to_mosquitto_tls", variant)
+            cells.append("" if to is None else f"{to['value']:.2f}")
+            body.append([stage, variant, *cells, *_latencies(mine, variant)])
+    if not body:
+        return ""
+    head = ["", "", "mediator", "broker", "gateway", f"to {BASE}"]
+    head += [f"{words}, ms" for _, words in _PERCENTILES]
+    title = (
+        "Scenarios of emqx/mqttbs, QoS 1: publishers, subscribers, messages a second in and out; "
+        "microseconds of CPU a published message, and from sending to each reader"
+    )
+    return f"{title}:\n\n{aligned(head, body)}"
+
+
+def _idle(rows: Sequence[Row]) -> str:
+    rows = _stage(rows, "idle")
+    body = []
+    for variant in _variants(rows):
+        cells = []
+        for measure, process in (
+            ("connect_rate", ""), ("connect_p50", ""), ("connect_p99", ""),
+            ("cpu_connect", "mediator"), ("cpu_connect", "broker"), ("cpu_connect", "gateway"),
+            ("cpu_idle", "gateway"), ("memory", "mediator"), ("memory", "broker"),
+            ("memory", "gateway"), ("memory_client", "gateway"),
+        ):  # fmt: skip
+            params: dict[str, Any] = {"process": process} if process else {}
+            row = _get(rows, measure, variant, **params)
+            cells.append("" if row is None else f"{row['value']:,.{_digits(row['value'])}f}")
+        body.append([variant, *cells])
+    if not body:
+        return ""
+    head = ["", "connects/s", "ms, median", "99 %", "µs of CPU each: mediator", "broker", "gateway"]
+    head += ["idle, µs of CPU a second each", "MiB: mediator", "broker", "gateway", "KiB a client"]
+    return (
+        f"{rows[0]['params']['clients']:,} clients that connect, 100 at a time, and then only keep "
+        f"alive, every 60 s; memory is PSS:\n\n{aligned(head, body, 1)}"
+    )
+
+
+def _digits(value: float) -> int:
+    return 0 if value >= 100 else 1
 
 
 def of_value(row: Row | None) -> float:

@@ -9,21 +9,21 @@ one comes too many, is an error.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import select
 import ssl
 import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from load_cpu import LoadError, cpu_ns, processes
+from load_paced import Paced, percentile
 from load_peer import PATIENCE_S, Peer, Sealed
+from load_storm import Idle, Storm
 
-from sealmq.kglink import KgClient
 from sealmq_spec.identity import Identity
 from sealmq_spec.purposes import access, release, reserve
 
@@ -31,8 +31,6 @@ Told = dict[str, Any]
 # How many topics each client reads: its own and those of the clients after it.
 READS = 3
 _FAMILY = "purposes"
-# How many identities are asked for at once.
-_LANES = 8
 
 
 def name(number: int) -> str:
@@ -56,47 +54,75 @@ class Load:
         self.family: bool = told["family"]
         self.size: int = told["size"]
         self.peers: list[Peer] = []
-        self._identities: list[Identity] = []
+        self._identities = [_identity(*one) for one in told.get("lent", ())]
         self._boot = 0
         self._poll = select.epoll()
         self._by_fd: dict[int, Peer] = {}
         self._rounds = 0
         self._tls = _context(told.get("ca"))
-        # What each client has to receive of one message that all publish, by topic.
+        self.publishers: list[Peer] = []
+        # What each client has to receive of one message on each topic; shared: one of them has.
         self._expected: list[dict[bytes, int]] = []
+        self._shared = False
 
     def connect(self, clients: int, qos: int = 0, clean: bool = True) -> Told:
-        """New clients in place of the old ones; each reads READS topics."""
-        self.close()
-        self._poll = select.epoll()
-        self.peers = [self._peer(number, topic(number), qos, clean) for number in range(clients)]
-        self._borrow()
+        """New clients in place of the old ones; each publishes and reads READS topics, its own
+        among them."""
+        self._enter([topic(number) for number in range(clients)], qos, clean)
+        self._shared = False
+        self.publishers = self.peers
+        self._read({
+            peer: [topic((peer.number + far) % clients) for far in range(min(READS, clients))]
+            for peer in self.peers
+        })  # fmt: skip
+        return {"clients": clients}
+
+    def scenario(self, kind: str, publishers: int, subscribers: int, topics: int) -> Told:
+        """New clients, as emqx/mqttbs has them, with QoS 1: publishers with one topic each, or one
+        of few, and subscribers with one topic each (p2p), all of them (fanout), or one shared
+        subscription (fanin)."""
+        own = [_test(number % topics) for number in range(publishers)]
+        self._enter([*own, *(_test(0) for _ in range(subscribers))], 1, True)
+        self.publishers, readers = self.peers[:publishers], self.peers[publishers:]
+        self._shared = kind == "fanin"
+        if self._shared:
+            wanted = {peer: ["$share/benchmark/test/#"] for peer in readers}
+        elif kind == "fanout":
+            every = [_test(number) for number in range(topics)]
+            wanted = {peer: every for peer in readers}
+        else:
+            wanted = {peer: [_test(at % topics)] for at, peer in enumerate(readers)}
+        self._read(wanted)
+        return {"clients": len(self.peers)}
+
+    def _enter(self, own: Sequence[str], qos: int, clean: bool) -> None:
+        """A client for each of these topics, connected."""
+        self._fresh(own, qos, clean)
         for peer in self.peers:
             peer.open(self._tls)
             peer.greet(self._hello(peer))
         self._begin()
-        for peer in self.peers:
-            wanted = self._reads(peer)
-            peer.queue = [peer.subscribe(list(map(self._for, wanted)))]
-        self._answers("subscriptions")
-        self._expected = [{_field(filt): 1 for filt in self._reads(p)} for p in self.peers]
-        return {"clients": len(self.peers)}
 
-    def _reads(self, peer: Peer) -> list[str]:
-        count = len(self.peers)
-        return [topic((peer.number + far) % count) for far in range(min(READS, count))]
+    def _fresh(self, own: Sequence[str], qos: int, clean: bool) -> None:
+        self.close()
+        self._poll = select.epoll()
+        self.peers = [self._peer(number, what, qos, clean) for number, what in enumerate(own)]
+        self._boot += 1
+
+    def _read(self, wanted: dict[Peer, list[str]]) -> None:
+        """Each subscribes to these."""
+        for peer, filters in wanted.items():
+            peer.queue = [peer.subscribe(list(map(self._for, filters)))]
+        self._answers("subscriptions")
+        # What each client has to receive of one message on each topic.
+        self._expected = [
+            {} if self._shared else {_field(filt): 1 for filt in wanted.get(peer, ())}
+            for peer in self.peers
+        ]
 
     def _peer(self, number: int, own: str, qos: int, clean: bool) -> Peer:
-        made = Sealed if self._told.get("site") else Peer
+        made = Sealed if self._identities else Peer
         return made(number, self._told["host"], self._told["port"], own, qos, clean)
-
-    def _borrow(self) -> None:
-        """An identity for each client of a site, and a new boot session for all."""
-        site = self._told.get("site")
-        if site:
-            self._boot += 1
-            numbers = range(len(self._identities), len(self.peers))
-            self._identities += asyncio.run(_lent(Path(site), numbers))
 
     def _hello(self, peer: Peer) -> bytes:
         if isinstance(peer, Sealed):
@@ -173,6 +199,49 @@ class Load:
                     else:
                         due[fd] = each + 1
                         under_way -= 1
+
+    def paced(self, rate: float, seconds: float, size: int) -> Told:
+        """The publishers in turns, so many messages a second in all, of `size` bytes."""
+        payload, count = os.urandom(size), max(1, int(rate * seconds))
+        turns = [self.publishers[at % len(self.publishers)] for at in range(count)]
+        packets = [(peer, peer.publish(payload)) for peer in turns]
+        sent = Counter(peer.own for peer in turns)
+        readers = Counter(what for expected in self._expected for what in expected)
+        if self._shared:
+            readers = Counter(sent.keys())
+        self._forget()
+        paced = Paced(self._poll, self._by_fd, packets, readers, self._shared)
+        span = self._span(lambda: paced.run(rate))
+        if self._shared:
+            came_to_one(self.peers, sent)
+        else:
+            for peer, expected in zip(self.peers, self._expected, strict=True):
+                came(peer, {what: sent[what] for what in expected})
+        paced.took.sort()
+        paced.late.sort()
+        span |= {"messages": count, "deliveries": len(paced.took)}
+        for name_, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
+            span[f"{name_}_ms"] = percentile(paced.took, share)
+        span["late_ms"] = percentile(paced.late, 0.99)
+        return span
+
+    def storm(self, clients: int, under_way: int) -> Told:
+        """New clients that only connect, so many of them at a time."""
+        self._fresh([topic(number) for number in range(clients)], 0, True)
+        self._expected = [{} for _ in self.peers]
+        hellos = [self._hello(peer) for peer in self.peers]
+        storm = Storm(self.peers, hellos, self._tls)
+        span = self._span(lambda: storm.run(under_way))
+        self._begin()
+        storm.took.sort()
+        for name_, share in (("p50", 0.5), ("p99", 0.99)):
+            span[f"{name_}_ms"] = percentile(storm.took, share)
+        return span | {"clients": clients}
+
+    def idle(self, seconds: float, keepalive: float) -> Told:
+        """The clients do nothing but keep alive."""
+        idle = Idle(self._poll, self._by_fd, keepalive)
+        return self._span(lambda: idle.run(seconds))
 
     def calm(self, count: int) -> Told:
         """One message at a time on an otherwise idle system."""
@@ -283,6 +352,24 @@ def came(peer: Peer, expected: dict[bytes, int]) -> None:
             )
 
 
+def came_to_one(peers: Sequence[Peer], sent: Mapping[bytes, int]) -> None:
+    """LoadError unless each message of these topics came to one of the peers, once."""
+    got: Counter[bytes] = Counter()
+    for peer in peers:
+        got.update(peer.counts)
+    for what in sent.keys() | got.keys():
+        if sent.get(what, 0) != got[what]:
+            raise LoadError(
+                f"the group received {got[what]} of {sent.get(what, 0)} messages on "
+                f"{what[2:].decode()}"
+            )
+
+
+def _test(number: int) -> str:
+    """A topic as emqx/mqttbs names them, all of the same length."""
+    return f"test/{number:04d}"
+
+
 def _field(topic_: str) -> bytes:
     """A topic as it stands in a PUBLISH."""
     raw = topic_.encode()
@@ -297,21 +384,11 @@ def _context(ca: str | None) -> ssl.SSLContext | None:
     return context
 
 
-async def _lent(site: Path, numbers: Sequence[int]) -> list[Identity]:
-    """Identities as the key generator lends them to the operator's own tools."""
-    found: dict[int, Identity] = {}
-
-    async def some(mine: Sequence[int]) -> None:
-        async with await KgClient.connect(site / "run" / "kg" / "kg.sock") as kg:
-            for number in mine:
-                enrolment, dump = await kg.lend(name(number))
-                found[number] = identity = Identity.from_enrolment(enrolment)
-                if not identity.load(dump):
-                    raise LoadError("the key generator lent what is no identity")
-
-    # Each waits until the mediators know of it: several do that at once.
-    await asyncio.gather(*(some(numbers[at::_LANES]) for at in range(_LANES)))
-    return [found[number] for number in numbers]
+def _identity(enrolment: dict[str, Any], dump: str) -> Identity:
+    made = Identity.from_enrolment(enrolment)
+    if not made.load(bytes.fromhex(dump)):
+        raise LoadError("the key generator lent what is no identity")
+    return made
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from sealmq.client.opening import connect
 from sealmq.client.outbox import Outbox
 from sealmq.client.randomness import mono_ms, new_salt
 from sealmq.client.seal import seal_message
-from sealmq.mqtt import Decoder, Publish, QoS2Receiver, Suback, Unsuback, build
+from sealmq.mqtt import Decoder, Pingresp, Publish, QoS2Receiver, Suback, Unsuback, build
 from sealmq_spec.const import CONTROL, OP_COMMAND, OP_NOTICE, OP_REPLY, UNSUBSCRIBE
 from sealmq_spec.identity import Identity
 from sealmq_spec.reader import Reader
@@ -115,7 +115,7 @@ class Peer:
         self._rest = b""
         self._ids = 0
         self._decoder = Decoder(1 << 20, role="client")
-        self._address = (host, port)
+        self.address = (host, port)
         self.sock: Any = None
 
     # --- what is made beforehand ---
@@ -211,7 +211,7 @@ class Peer:
                 if _REFUSED in answer.codes:
                     raise LoadError(f"a subscription of client {self.number} was refused")
                 self.answered += 1
-            elif isinstance(answer, Unsuback):
+            elif isinstance(answer, Unsuback | Pingresp):
                 self.answered += 1
             elif isinstance(answer, Publish):
                 again = ", once more" if answer.dup else ""
@@ -224,7 +224,7 @@ class Peer:
 
     def open(self, context: ssl.SSLContext | None = None) -> None:
         """The connection, and the handshake where it is one of TLS."""
-        sock = socket.create_connection(self._address, PATIENCE_S)
+        sock = socket.create_connection(self.address, PATIENCE_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
         if context is not None:
@@ -249,6 +249,9 @@ class Peer:
         while not self.welcome(self._packet()):
             pass
         self.sock.setblocking(False)
+
+    def said(self) -> None:
+        """Its CONNECT, which was made beforehand, is sent now."""
 
     def welcome(self, packet: bytes) -> bool:
         """Whether this packet lets it in; LoadError when it refuses."""
@@ -292,6 +295,10 @@ class Sealed(Peer):
 
     session: Session
     _core: Core
+    # By how much this client's clock is behind: it stood still between CONNECT's making and its
+    # sending, since a welcome that took long sets no clock.
+    _made = 0
+    _behind = 0
 
     def begin(self, identity: Identity, boot: int) -> bytes:
         """A boot session of this identity, and its CONNECT. boot: higher than the last one."""
@@ -300,11 +307,15 @@ class Sealed(Peer):
         refused: Counter[str] = Counter()
         self._core = Core(self.session, reader, Outbox(), QoS2Receiver(), refused)
         name = f"bench-{self.number}"
-        return connect(self.session, name, self.clean, 0, None, False, 0, mono_ms())
+        self._made = mono_ms()
+        return connect(self.session, name, self.clean, 0, None, False, 0, self._made)
+
+    def said(self) -> None:
+        self._behind = mono_ms() - self._made
 
     def welcome(self, packet: bytes) -> bool:
         # Packet by packet: what comes after the welcome is not the core's any more.
-        for event in self._core.receive(packet, mono_ms()):
+        for event in self._core.receive(packet, mono_ms() - self._behind):
             if isinstance(event, Ready):
                 return True
             self._not_let_in(event)

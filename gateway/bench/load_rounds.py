@@ -108,18 +108,12 @@ class Rounds:
                 break
             for burst in BURSTS:
                 self._messages(turn, burst)
-            for at in self.order(turn):
+            for at in self._order(turn):
                 self.more(at, self.taken[at])
                 self.progress(f"{self.scenes[at].variant.name}, round {turn} of {pairs}")
 
     def more(self, at: int, into: Taken) -> None:
         """What else is measured in each round."""
-
-    def order(self, turn: int) -> list[int]:
-        """Another one begins each time, and every second time they go backwards."""
-        order = list(range(len(self.scenes)))
-        first = turn // 2 % len(order)
-        return (order[first:] + order[:first])[:: 1 if turn % 2 else -1]
 
     def warm(self, at: int) -> None:
         """Topics get their labels, caches fill, and each span its length."""
@@ -131,12 +125,15 @@ class Rounds:
             self._each[at, burst] = _rounded(fit, burst, self.sizes.most)
         self.more(at, Taken("", 0, 0, 0))
 
+    def _order(self, turn: int) -> list[int]:
+        return in_turns(len(self.scenes), turn)
+
     # A round's span in several parts, between which the others have theirs: what goes on beside us
     # for a while meets all of them.
     def _messages(self, turn: int, burst: int) -> None:
         spans: dict[int, list[Told]] = {}
         for part in range(PARTS[burst]):
-            for at in self.order(turn + part):
+            for at in self._order(turn + part):
                 mine = spans.setdefault(at, [])
                 slow = sum(span["wall_s"] for span in mine) >= self.sizes.span_s
                 if burst in self.scenes[at].variant.bursts and not slow:
@@ -145,6 +142,13 @@ class Rounds:
         for at, mine in spans.items():
             if mine:
                 _add_messages(self.taken[at], mine, burst)
+
+
+def in_turns(count: int, turn: int) -> list[int]:
+    """Another one begins each time, and every second time they go backwards."""
+    order = list(range(count))
+    first = turn // 2 % count
+    return (order[first:] + order[:first])[:: 1 if turn % 2 else -1]
 
 
 def _add_messages(into: Taken, spans: Sequence[Told], burst: int) -> None:
@@ -156,15 +160,20 @@ def _add_messages(into: Taken, spans: Sequence[Told], burst: int) -> None:
     into.add("round_trip", median(span["trip_ms"] for span in spans), burst)
     into.add("round_trip_p95", median(span["trip95_ms"] for span in spans), burst)
     add_cpu(into, "cpu_message", used, messages, burst)
+    add_shares(into, used, wall, burst)
+
+
+def add_shares(into: Taken, used: dict[str, float], wall_s: float, burst: int = 0) -> None:
+    """Which share of a core each process used."""
     for process, us in used.items():
-        into.add("share", us / 1e6 / wall, burst, process)
+        into.add("share", us / 1e6 / wall_s, burst, process)
 
 
 def _rounded(wanted: float, burst: int, most: int) -> int:
     return max(burst, min(most, int(wanted)) // burst * burst)
 
 
-def add_cpu(into: Taken, measure: str, used: dict[str, float], times: int, burst: int) -> None:
+def add_cpu(into: Taken, measure: str, used: dict[str, float], times: float, burst: int) -> None:
     """CPU a time by process; "gateway" is all of them, but not the generator."""
     for process, us in used.items():
         into.add(measure, us / times, burst, process)
@@ -186,7 +195,7 @@ def row_of(
         params["burst"] = burst
     if process:
         params["process"] = process
-    elif burst:
+    elif ("share", burst, GENERATOR) in of.values:
         for role in (GENERATOR, "mediator"):
             share = of.values.get(("share", burst, role))
             if share:

@@ -23,10 +23,12 @@ from load_cpu import LoadError, memory_mib, processes
 from load_generator import Told, name
 from load_held import put
 
+from sealmq.kg.local import opened
 from sealmq.run import ready
 from sealmq.site.edit import edit
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
+from sealmq.site.model import Config
 
 LABEL = "fleet"
 # For what everybody subscribes; below what the reservations allow, so that the tree is looked at.
@@ -111,16 +113,25 @@ class Scene:
             raise LoadError(f"sealmq init: {done.stderr.strip()}")
         layout = Layout.open(site)
         try:
-            edit(layout, self._configure)
+            config = edit(layout, self._configure)
         except SiteError as error:
             raise LoadError(
                 f"{self.variant.name}: this SealMQ refuses the site: {error}", error.hint or ""
             ) from None
         if self.held:
             put(layout.mediator_db, self._folder.parent, self.held, self.clients)
+        lent = self._lent(layout, config, key)
         self._begin(Command([sys.executable, "-m", "sealmq.cli", "up", str(site)]))
         self._until(lambda: self._serves(layout))
-        return {"host": HOST, "port": port, "site": str(site)}
+        return {"host": HOST, "port": port, "lent": lent}
+
+    # While nothing runs: each one that is lent later is a change of keys, for which the mediators
+    # fetch all of them.
+    def _lent(self, layout: Layout, config: Config, key: Path) -> list[tuple[Told, str]]:
+        with opened(layout, config, key) as kg:
+            kg.apply(config)
+            lent = [kg.lend(name(number)) for number in range(self.clients)]
+        return [(enrolment, dump.hex()) for enrolment, dump in lent]
 
     def _configure(self, doc: Any) -> None:
         doc["labels"] = {LABEL: []}

