@@ -202,9 +202,7 @@ def test_a_storm_that_is_cut_off_says_how_many_were_let_in() -> None:
         peers = [Peer(number, "127.0.0.1", port, OWN) for number in range(3)]
         hellos = [peer.hello("u", "p", "") for peer in peers]
         storm = Storm(peers, hellos, None)
-        with pytest.raises(
-            LoadError, match=r"2 of 3 clients were let in: client 2: "
-        ):
+        with pytest.raises(LoadError, match=r"2 of 3 clients were let in: client 2: "):
             storm.run(1)
         for peer in peers:
             peer.close()
