@@ -87,10 +87,8 @@ build/tests-compiled: conftest.py pyproject.toml $(shell find $(TESTS) -name '*.
 	    { tail -n 50 build/collected.log; exit 1; }
 	@touch $@
 
-bench-gateway: setup  ## what a message costs the gateway, into build/bench/
-	@mkdir -p build/bench
-	@for part in codec policy mediator; do \
-	    $(PYTHON) gateway/bench/$$part.py | tee build/bench/gateway-$$part.json; done
+bench-gateway: setup  ## what a message costs the gateway beside brokers alone, into build/bench/ (a quarter of an hour)
+	@$(PYTHON) -m sealmq.cli bench gateway
 
 bench-device: setup  ## what the device client costs beside TLS 1.3, into build/bench/ (minutes)
 	@$(PYTHON) -m sealmq.cli bench device

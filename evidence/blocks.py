@@ -21,14 +21,8 @@ _GATEWAY = (
     ("policy, verdict cached", "publish_hit", "labels"),
     ("policy, cached among 100,000 topics in random order", "publish_cold", "labels"),
     ("policy, judged anew", "publish_miss", "labels"),
-    ("**a publish**, QoS 0: open m2, judge, seal m3, count, encode", "publish_qos0", "mediator"),
-    ("**a publish**, QoS 1, to its PUBACK", "publish_qos1", "mediator"),
-    ("the same, on disk before its PUBACK (journal), 50 under way", "publish_qos1_journal",
-     "mediator"),
-    ("of these, the two AEAD calls", "crypto", "mediator"),
-    ("**a delivery** of a live m3: check, judge, count, encode", "deliver", "mediator"),
 )  # fmt: skip
-_FILE = {"codec": "codec", "labels": "policy", "mediator": "mediator"}
+_FILE = {"codec": "codec", "labels": "policy"}
 # Which set is for which board.
 _SETS = (
     ("sensor", "publishes, and stays connected or sleeps"),
@@ -96,13 +90,19 @@ def purposes(reduced: Reduced) -> str:
 
 
 def gateway(reduced: Reduced) -> str:
-    """What a message costs the gateway."""
+    """What a message costs the gateway: all of it beside brokers alone, then two of its parts."""
+    from gateway_table import table
+    from gateway_variants import VARIANTS
+
+    measured = [row for row in _rows(reduced, "gateway") if row["variant"] in VARIANTS]
+    whole = table(measured) or "Not measured yet: `make evidence PARTS=gateway`."
     body = []
     for words, measure, variant in _GATEWAY:
         row = reduced.row("gateway", measure, variant)
         value = row["value"] / (1000 if row["unit"] == "ns of CPU" else 1)
         body.append([words, f"{_FILE[variant]}: `{measure}`", f"{value:.3g}"])
-    return aligned(["what", "from", "µs"], body, 2)
+    parts_ = aligned(["what", "from", "µs"], body, 2)
+    return f"{whole}\n\nParts of the mediator in a loop, by themselves:\n\n{parts_}"
 
 
 def sizes(reduced: Reduced) -> str:

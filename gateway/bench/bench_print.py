@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,3 +38,17 @@ def made() -> Row:
 def show(rows: Iterable[Row]) -> None:
     """Prints the one object."""
     print(json.dumps({"rows": list(rows)}))
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    """The file: one row a line."""
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    return f'{{"rows": [\n{lines}\n]}}\n'
+
+
+def count(text: str) -> int:
+    """How many, as given on a command line."""
+    number = int(text)
+    if not 3 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError("from 3 to 1,000,000")
+    return number

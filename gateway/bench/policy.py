@@ -2,7 +2,8 @@
 
 Run: python gateway/bench/policy.py. "hit": the verdict is cached, topic names are new objects as
 they come off the wire; "cold": 100,000 topics in random order, so that the processor's caches miss
-as well; "miss": judged anew; "change": one topic gets a label, all else stays cached.
+as well; "miss": judged anew; "change": one topic gets a label, all else stays cached; "kept": three
+readers of a message whose answers the caller keeps. "hold_": policy_holds.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
+import policy_holds
 from bench_print import row, show
 
 from sealmq.families.engine import Engine
@@ -77,6 +79,13 @@ def main() -> None:
             figures.append((time.process_time_ns() - before) / len(names))
         return round(min(figures))
 
+    def kept(names: Sequence[str]) -> None:
+        plan = {name: [panel.standing(name, "temp", 0, 1) for _ in range(3)] for name in names[:1]}
+        for name in names:
+            for entry in plan[name]:
+                if entry.until <= 1 or not entry.decision.allow:
+                    raise SystemExit("an answer does not stand")
+
     one = [topics[7]] * TOPICS
     shuffled = random.sample(topics, TOPICS)
     # (nanoseconds, over how many questions)
@@ -90,6 +99,7 @@ def main() -> None:
     costs |= {
         "publish_hit": (fresh(publish, one), TOPICS),
         "deliver_hit": (fresh(deliver, one), TOPICS),
+        "deliver_kept": (fresh(kept, one), TOPICS),
         "publish_cold": (fresh(publish, shuffled), TOPICS),
         "deliver_cold": (fresh(deliver, shuffled), TOPICS),
         "change": (min(changed(engine, records[i : i + 1000]) for i in range(0, 5000, 1000)), 1000),
@@ -97,7 +107,7 @@ def main() -> None:
     rows = [row(name, "labels", cost, "ns of CPU", n, 0) for name, (cost, n) in costs.items()]
     rows.append(row("cached_verdicts", "labels", cached, "verdicts", 1, 0))
     rows.append(row("still_cached", "labels", len(engine.cache), "verdicts", 1, 0))
-    show(rows)
+    show([*rows, *policy_holds.rows()])
 
 
 def changed(engine: Engine, records: Sequence[TopicLabel]) -> int:

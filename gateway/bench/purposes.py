@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import purposes_rounds as rounds
-from bench_print import Row
+from bench_print import Row, count, text_of
+from load_cpu import LoadError
+from load_rounds import Progress, load_now, running
+from load_sites import START_S, Variant
 from purposes_book import HELD_STAGE, VARIED
-from purposes_peer import LoadError
-from purposes_rounds import Progress, Sizes
+from purposes_rounds import CommandRounds, CommandSizes
 from purposes_table import table
-from purposes_world import START_S, VARIANTS, Variant
+from purposes_variants import VARIANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "bench" / "purposes.json"
@@ -32,7 +33,9 @@ HELD = (10, 1_000, 100_000, 1_000_000)
 HELD_PAIRS = 6
 # Those that the bar is about, and what they are compared with.
 SWEPT = ("fop-cache", "hybrid")
-QUICK = Sizes(pairs=2, clients=20, span_s=0.1, calm=10, commands=2, few=4, most=16, minutes=2)
+QUICK = CommandSizes(
+    pairs=2, clients=20, span_s=0.1, calm=10, commands=2, few=4, most=16, minutes=2
+)
 
 _EXAMPLES = """\
 examples:
@@ -46,7 +49,7 @@ class Plan:
     """What is to be done; `run` does it."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        sizes = QUICK if given.quick else Sizes()
+        sizes = QUICK if given.quick else CommandSizes()
         self.sizes = replace(
             sizes,
             pairs=given.pairs or sizes.pairs,
@@ -91,11 +94,13 @@ class Plan:
         for stage, of, pairs, share in stages:
             if not of:
                 continue
-            load = rounds.load_now()
-            with rounds.running(of, self.sizes, progress.done) as scenes:
-                taking = rounds.Rounds(scenes, self.sizes, progress.done)
+            load, clients = load_now(), self.sizes.clients
+            with running(of, clients, self.sizes.size, progress.done) as scenes:
+                for scene in scenes:
+                    scene.do("connect", clients=clients)
+                taking = CommandRounds(scenes, self.sizes, progress.done)
                 taking.run(pairs, began + share * self.sizes.minutes * 60)
-                made += rounds.rows(taking.taken, stage, load)
+                made += taking.rows(stage, load)
         for variant, held in self.decisions:
             made += _decided(variant, held)
             progress.done(f"decisions of {variant}, {held} reservations")
@@ -143,12 +148,6 @@ def main(
     return 0
 
 
-def text_of(rows: Sequence[Row]) -> str:
-    """The file: one row a line."""
-    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
-    return f'{{"rows": [\n{lines}\n]}}\n'
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="purposes.py",
@@ -164,23 +163,16 @@ def _parser() -> argparse.ArgumentParser:
         help=f"only this one; again for another: {', '.join(VARIANTS)}",
     )
     for name, words in (
-        ("pairs", f"rounds that count (default: {Sizes.pairs})"),
-        ("clients", f"how many clients (default: {Sizes.clients})"),
+        ("pairs", f"rounds that count (default: {CommandSizes.pairs})"),
+        ("clients", f"how many clients (default: {CommandSizes.clients})"),
         ("reservations", f"how many are held (default: {RESERVATIONS})"),
     ):
-        parser.add_argument(f"--{name}", type=_count, metavar="N", help=words)
+        parser.add_argument(f"--{name}", type=count, metavar="N", help=words)
     parser.add_argument("--quick", action="store_true", help="tiny numbers, to see that it works")
     parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
     default = f"{OUT.relative_to(ROOT)} when all is measured"
     parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if not 3 <= number <= 1_000_000:
-        raise argparse.ArgumentTypeError("from 3 to 1,000,000")
-    return number
 
 
 if __name__ == "__main__":

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bench_print import Row, row, show
-from purposes_load import name, topic
-from purposes_world import LABEL, PURPOSE, VARIANTS, record, reservations
+from load_generator import name, topic
+from load_held import record, reservations
+from load_sites import LABEL, PURPOSE
+from purposes_variants import VARIANTS
 
 from sealmq.families.conn import Conn
 from sealmq.families.engine import Engine

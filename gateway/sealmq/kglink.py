@@ -23,11 +23,12 @@ import json
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sealmq.site.differences import Difference
+from sealmq.unix import short_path
 
 from .kgtypes import (
     KINDS,
@@ -61,7 +62,6 @@ __all__ = [
     "KgUnavailable",
     "KgUnknown",
     "NewEpoch",
-    "short_path",
 ]
 
 MAX_FRAME = 4 * 1024 * 1024
@@ -72,20 +72,6 @@ RELOAD_S = 120.0
 LENT_TRIES, LENT_PAUSE_S = 200, 0.01
 # struct ucred: pid, uid, gid (unix(7)).
 _CRED = struct.Struct("3i")
-
-
-@contextlib.contextmanager
-def short_path(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A name of at most 107 bytes for a unix socket anywhere (unix(7) takes no longer one)."""
-    name = os.fspath(path)
-    if len(os.fsencode(name)) <= 107:
-        yield name
-        return
-    folder = os.open(os.path.dirname(name), os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{os.path.basename(name)}"
-    finally:
-        os.close(folder)
 
 
 def _may_serve(credentials: bytes, path: str | os.PathLike[str]) -> bool:

@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
-
 from families.gate import Gate
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.families.engine import Engine
 from sealmq.families.labels import Labels
 from sealmq.mediator.core.delivery import fan_out

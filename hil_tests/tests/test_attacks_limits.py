@@ -19,7 +19,7 @@ LIMITS = """
 topics = 4
 label_topics = 6
 sessions = 2
-queue_messages = 5
+queue_kib = 256
 retained_mib = 1
 """
 # Those that the tests need themselves stand in the file, where nothing limits them.
@@ -147,11 +147,13 @@ def test_the_broker_queues_so_many_for_a_session_and_no_more(place: Place) -> No
     writer = place.client("m1-temp", "m1-temp")
     assert into(writer)
     for n in range(30):
-        writer.publish("t/x", b"%d" % n, 1, False)
+        writer.publish("t/x", b"x" * (16_000 + n), 1, False)
     writer.settle()
     assert into(reader, clean=False)
     reader.sync()
-    assert [line.split()[1] for line in reader.got] == ["0", "1", "2", "3", "4"]
+    came = [int(line.split()[1]) - 16_000 for line in reader.got]
+    # It looks at what waits before it adds to it: one message more than 256 KiB hold.
+    assert came == list(range(256 * 1024 // 16_000 + 1))
 
 
 def test_a_client_retains_so_many_bytes_and_no_more(place: Place) -> None:
@@ -185,6 +187,7 @@ def test_a_client_retains_so_many_bytes_and_no_more(place: Place) -> None:
         ("topics = -1", "0 to 1000000"),
         ("sessions = true", "0 to 1000"),
         ("queue_kib = 0", "256 to 1048576"),
+        ("queue_messages = 9999", "10000 to 1000000"),
         ('journal_mib = "1"', "8 to 65536"),
         ("topic = 5", "unknown key"),
     ],

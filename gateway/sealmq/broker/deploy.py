@@ -97,6 +97,7 @@ def config(plan: Plan) -> str:
         f"# The broker of the SealMQ site {plan.site}: for the site's mediator and nobody else.",
         "# This is its whole configuration: no other file, and no other listener, beside it.",
         f"listener {plan.port}{where}",
+        mosquitto.NO_DELAY,
         "protocol mqtt",
         "max_connections -1",
         "",

@@ -1,6 +1,6 @@
 """A private Mosquitto: which program it is, and every line that it is configured with.
 
-It serves one site's mediators on the loopback and nobody else (SPEC.md 1.1). What it is told is
+It serves one site's mediators on a Unix socket and nobody else (SPEC.md 1.1). What it is told is
 generated at each start; nothing is left to a default of its own that decides anything.
 """
 
@@ -26,9 +26,12 @@ from .errors import BrokerError
 OLDEST = (2, 0)
 # How often it writes its state down, in seconds; what it acknowledged since is lost with it.
 AUTOSAVE_S = 5
-# Packet identifiers have 16 bits; it ends a connection with more QoS 2 messages under way.
-IN_FLIGHT = 65_535
+# No limit. With one, 2.0.11 acknowledges what comes at QoS 2 beyond it and loses it without a word,
+# and cuts a snapshot of retained messages at the queue's limits: those are for who is away.
+IN_FLIGHT = 0
 SESSION = "7d"
+# Of a TCP listener; on a Unix socket it warns at each connection that it cannot.
+NO_DELAY = "set_tcp_nodelay true"
 
 CONFIG, PASSWORDS, ACL, SAVED = "mosquitto.conf", "passwords", "acl", "mosquitto.db"
 # Debian has it in /usr/sbin, which is not on everybody's PATH.
@@ -96,15 +99,21 @@ def acl(user: str) -> str:
     return f"user {user}\ntopic readwrite #\n"
 
 
-def config(folder: Path, port: int, limits: Limits, *, root: bool) -> str:
+def config(folder: Path, at: Path | int, limits: Limits, *, root: bool) -> str:
     """mosquitto.conf of a private broker whose files lie in `folder`.
 
+    at: its Unix socket, of which the name counts: Mosquitto runs in the socket's folder, because
+    its own path may have 107 bytes at most; or, for measurements, a port of the loopback.
     root: it is started as root and stays it, as everything of the site does where there are no
     separate users.
     """
+    if isinstance(at, Path):
+        listens = [f"listener 0 {at.name}"]
+    else:
+        listens = [f"listener {at} 127.0.0.1", NO_DELAY]
     lines = [
         "# Written by `sealmq up` at each start; changes are lost.",
-        f"listener {port} 127.0.0.1",
+        *listens,
         "protocol mqtt",
         "max_connections -1",
         *(["user root"] if root else []),
@@ -141,12 +150,17 @@ def kept(folder: Path, limits: Limits) -> list[str]:
         f"persistent_client_expiration {SESSION}",
         "retain_available true",
         f"max_inflight_messages {IN_FLIGHT}",
+        # Of a session whose client is away. Of a connection it counts packets that the socket does
+        # not take: beyond it all are thrown away, SUBACK and PINGRESP too. All clients' messages
+        # share a connection, and so does a snapshot of all that is retained: hence no small number.
         f"max_queued_messages {limits.queue_messages}",
+        # Only of who is away.
         f"max_queued_bytes {limits.queue_kib * 1024}",
         "queue_qos0_messages false",
         # As MQTT allows: the mediators have judged every size already.
         "max_packet_size 268435460",
-        "set_tcp_nodelay true",
+        # No memory_limit: at it whoever publishes is thrown out, and a saved database that is
+        # larger would not be read again.
     ]
 
 

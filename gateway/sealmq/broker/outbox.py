@@ -20,7 +20,7 @@ from amqtt.session import OutgoingApplicationMessage, Session
 log = logging.getLogger("sealmq.broker")
 
 WINDOW = 64
-MOST_MESSAGES = 10_000
+MOST_MESSAGES = 100_000
 MOST_BYTES = 32 * 1024 * 1024
 
 Send = Callable[[PublishPacket | PubrelPacket], Awaitable[None]]
@@ -44,11 +44,12 @@ class Outbox:
 
     def put(self, topic: str, data: bytes | bytearray, qos: int, retain: bool) -> bool:
         """Queue a message; False when there is no room."""
-        if len(self._waiting) >= MOST_MESSAGES or self._bytes + len(data) > MOST_BYTES:
+        message = OutgoingApplicationMessage(None, topic, qos, data, retain)
+        if len(self._waiting) >= MOST_MESSAGES or self._bytes + _held(message) > MOST_BYTES:
             self._drop()
             return False
-        self._waiting.append(OutgoingApplicationMessage(None, topic, qos, data, retain))
-        self._bytes += len(data)
+        self._waiting.append(message)
+        self._bytes += _held(message)
         self._more.set()
         return True
 
@@ -64,7 +65,7 @@ class Outbox:
             self._task.cancel()
             self._task = None
         self._waiting = deque(m for m in self._waiting if m.qos)
-        self._bytes = sum(len(m.data) for m in self._waiting)
+        self._bytes = sum(map(_held, self._waiting))
 
     def clear(self) -> None:
         """The session has ended."""
@@ -94,7 +95,7 @@ class Outbox:
                 self._more.clear()
                 await self._more.wait()
             message = self._waiting.popleft()
-            self._bytes -= len(message.data)
+            self._bytes -= _held(message)
             if message.qos:
                 message.packet_id = self._session.next_packet_id
                 flying[message.packet_id] = message
@@ -107,6 +108,11 @@ class Outbox:
             log.warning(
                 "%s does not read: %d messages dropped", self._session.client_id, self._dropped
             )
+
+
+# What is retained the broker has in any case; with it counted, a large snapshot would be cut short.
+def _held(message: OutgoingApplicationMessage) -> int:
+    return 0 if message.retain else len(message.data)
 
 
 def _told(task: asyncio.Task[None]) -> None:

@@ -24,6 +24,7 @@ from sealmq.mqtt import (
     Suback,
     build,
 )
+from sealmq.unix import connected
 
 from .errors import Closed, Silent, Unreachable, Untrusted
 from .target import Target
@@ -83,12 +84,16 @@ class Peer:
         target = self._target
         try:
             async with asyncio.timeout(self._timeout_s):
-                self._reader, self._writer = await asyncio.open_connection(
-                    target.host,
-                    target.port,
-                    ssl=self._context,
-                    server_hostname=target.host if self._context is not None else None,
-                )
+                if target.unix is not None:
+                    sock = await connected(target.unix)
+                    self._reader, self._writer = await asyncio.open_unix_connection(sock=sock)
+                else:
+                    self._reader, self._writer = await asyncio.open_connection(
+                        target.host,
+                        target.port,
+                        ssl=self._context,
+                        server_hostname=target.host if self._context is not None else None,
+                    )
         except TimeoutError:
             raise Silent(f"{self._who} does not answer within {self._timeout_s:g} s") from None
         except ssl.SSLError as error:

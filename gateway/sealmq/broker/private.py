@@ -2,6 +2,7 @@
 
 It takes its credentials from the pipe, writes Mosquitto's files into state/broker as the broker's
 own user, and becomes Mosquitto: same process, same limits. Of the password only a hash is written.
+No TCP port is opened: mediators come over a Unix socket, whose folder says who may.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from . import mosquitto
 from .process import credentials_of
 
 
-def write(folder: Path, user: str, password_line: str, port: int, limits: Limits) -> Path:
+def write(layout: Layout, user: str, password_line: str, limits: Limits) -> Path:
     """Write the three files (0600); where the configuration is."""
+    folder, root = layout.broker_state, os.geteuid() == 0
     for name, text in (
         (mosquitto.PASSWORDS, password_line),
         (mosquitto.ACL, mosquitto.acl(user)),
-        (mosquitto.CONFIG, mosquitto.config(folder, port, limits, root=os.geteuid() == 0)),
+        (mosquitto.CONFIG, mosquitto.config(folder, layout.broker_socket, limits, root=root)),
     ):
         write_atomically(folder / name, text.encode(), 0o600)
     return folder / mosquitto.CONFIG
 
 
-def become(program: str, config: Path) -> NoReturn:
-    """Be Mosquitto from here on, with none of our environment."""
+def become(program: str, config: Path, folder: Path) -> NoReturn:
+    """Be Mosquitto from here on, in its socket's folder, with none of our environment."""
+    os.chdir(folder)
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     os.execve(program, ["mosquitto", "-c", str(config)], env)  # noqa: S606 - no shell wanted
 
@@ -41,14 +44,15 @@ def main(arguments: list[str]) -> int:
     """Does not return when all goes well."""
     try:
         handed = secrets.receive()
-        credentials, port = credentials_of(handed)
+        credentials = credentials_of(handed)
         program = handed.get("program")
         told = handed.get("limits")
         if not isinstance(program, str) or not isinstance(told, dict) or len(arguments) != 1:
             raise BadHandOver("no program, no limits, or no site to serve")
-        folder = Layout.open(arguments[0]).broker_state
+        layout = Layout.open(arguments[0])
         line = mosquitto.passwords(credentials)
-        become(program, write(folder, credentials.user, line, port, Limits(**told)))
+        config = write(layout, credentials.user, line, Limits(**told))
+        become(program, config, layout.broker_socket.parent)
     except (RunError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -50,19 +50,19 @@ def listening_socket(port: int) -> socket.socket:
     return sock
 
 
-def credentials_of(handed: dict[str, Any]) -> tuple[Credentials, int]:
-    """Credentials and port of what was handed over."""
-    user, password, port = handed.get("user"), handed.get("password"), handed.get("port")
-    if (
-        not isinstance(user, str)
-        or not isinstance(password, str)
-        or not isinstance(port, int)
-        or not user
-        or len(password) < 16
-        or not 0 <= port < 65536
-    ):
-        raise BadHandOver("the broker's secrets are user, password (from 16 characters) and port")
-    return Credentials(user, password), port
+def credentials_of(handed: dict[str, Any]) -> Credentials:
+    """The credentials of what was handed over."""
+    user, password = handed.get("user"), handed.get("password")
+    if not isinstance(user, str) or not isinstance(password, str) or not user or len(password) < 16:
+        raise BadHandOver("the broker's secrets are user and password (from 16 characters)")
+    return Credentials(user, password)
+
+
+def _port_of(handed: dict[str, Any]) -> int:
+    port = handed.get("port")
+    if not isinstance(port, int) or not 0 <= port < 65536:
+        raise BadHandOver("the broker is told a port from 0 to 65535")
+    return port
 
 
 async def serve(credentials: Credentials, sock: socket.socket) -> None:
@@ -100,8 +100,9 @@ def main() -> int:
     """Run the process; its exit code."""
     quiet_logs()
     try:
-        credentials, port = credentials_of(secrets.receive())
-        sock = listening_socket(port)
+        handed = secrets.receive()
+        credentials = credentials_of(handed)
+        sock = listening_socket(_port_of(handed))
         runner = asyncio.Runner(loop_factory=loop_factory())
         with runner:
             runner.run(serve(credentials, sock))

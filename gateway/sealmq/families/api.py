@@ -32,6 +32,7 @@ __all__ = [
     "Follow",
     "KgPart",
     "LabelTopic",
+    "NotYet",
     "Parsed",
     "Policy",
     "Proposal",
@@ -98,6 +99,12 @@ def allow(
 def deny(rule: str, reason: str, *, until: int = FOREVER, deps: tuple[Dep, ...] = ()) -> Verdict:
     """A verdict that ends the question. `reason` is told to the client: at most 200 bytes."""
     return Verdict(False, rule, reason, until, deps)
+
+
+class NotYet(Exception):
+    """Raised by a family's `subscribe` or `deliver`: it has looked at as much as may be looked at
+    in one go. Asked again, it goes on from there.
+    """
 
 
 class FamilyError(LookupError):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sealmq_spec.topics import matches
 
-from .api import Proposal, Question, Seen, Sub, Verdict
+from .api import NEVER, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Who
-from .cache import Slot
+from .cache import Entry, Slot
 from .decision import Decision, Refused
 from .following import Key, is_followed
 from .shared import GROUP
@@ -84,13 +84,30 @@ class Conn:
     def subscribe(
         self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV
     ) -> Decision:
-        """May it subscribe. `filter` as it stands behind the token; go on with decision.topic."""
+        """May it subscribe. `filter` as it stands after the token; go on with decision.topic.
+
+        A filter with wildcards may hold everybody up for seconds: see `subscribe_soon`.
+        """
+        while (decision := self.subscribe_soon(filter, qos, now_ms, tlv)) is None:
+            pass
+        return decision
+
+    def subscribe_soon(
+        self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV
+    ) -> Decision | None:
+        """`subscribe`, a slice of some milliseconds at most; None: let others have a turn, then ask
+        again.
+
+        There is nothing to keep meanwhile, and nothing to end: whoever wants it no longer does not
+        ask. Changes in between are accounted for and make it take no longer: the decision is the
+        one that `subscribe` would give at that moment.
+        """
         slot = self._subscribe[qos]
         entry = slot.get(filter)
         if entry is not None and now_ms < entry.until:
             return entry.decision
         self.ask.fill("subscribe", filter, now_ms, qos=qos, tlv=tlv)
-        return self._engine.judge(self.ask, slot, filter)
+        return self._engine.judge_slice(self.ask, slot, filter)
 
     def deliver(
         self,
@@ -126,6 +143,32 @@ class Conn:
         )
         return self._engine.judge(self.ask, slot, topic)
 
+    def standing(
+        self,
+        topic: str,
+        label: str,
+        how: int,
+        now_ms: int,
+        size: int = 0,
+        tlv: Mapping[int, bytes] = NO_TLV,
+        sender: int = 0,
+        message_id: tuple[int, int] | None = None,
+        age_ms: int = 0,
+    ) -> Entry:
+        """`deliver`, with until when the answer stands: to be kept for later messages of this
+        topic, label and `how`.
+
+        Whoever keeps it asks again as soon as now >= entry.until; until then entry.decision is what
+        `deliver` would say. What must not be kept comes with NEVER. Nothing else has to be looked
+        at: a change of policy or of this client's subscriptions, and `close`, end it at once.
+        """
+        decision = self.deliver(topic, label, how, now_ms, size, tlv, sender, message_id, age_ms)
+        entry = self._deliver[how].get(topic)
+        if entry is None or entry.decision is not decision:
+            entry = Entry({}, topic, label, decision)
+            entry.until = NEVER
+        return entry
+
     def subscribed(self, decision: Decision, qos: int, now_ms: int) -> None:
         """The client has this subscription: `decision` allowed it and the broker accepted it, or it
         is one of a session from before, whatever `decision` says of it now.
@@ -144,13 +187,25 @@ class Conn:
         if now_ms is not None:
             self.saw("subscribed", filter, now_ms, question="subscribe", qos=qos)
 
+    def holding(self, filter: str) -> bool:
+        """Whether this subscription (as it arrived) is held."""
+        return filter in self._subs
+
     def again(self, filter: str, now_ms: int) -> Decision | None:
         """What the policy says now of a subscription that is held; None if it is not."""
+        while filter in self._subs:
+            if (decision := self.again_soon(filter, now_ms)) is not None:
+                return decision
+        return None
+
+    def again_soon(self, filter: str, now_ms: int) -> Decision | None:
+        """`again`, a slice at most (`subscribe_soon`); None: not yet, or it is not `holding`."""
         sub = self._subs.get(filter)
         if sub is None:
             return None
-        decision = self.subscribe(filter, sub.qos, now_ms)
-        self.holds(decision, sub.qos)
+        decision = self.subscribe_soon(filter, sub.qos, now_ms)
+        if decision is not None:
+            self.holds(decision, sub.qos)
         return decision
 
     def holds(self, decision: Decision, qos: int) -> None:

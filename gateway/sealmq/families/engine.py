@@ -16,6 +16,7 @@ from .api import (
     Dep,
     Family,
     FamilyRecord,
+    NotYet,
     Policy,
     Proposal,
     Record,
@@ -25,7 +26,7 @@ from .api import (
     deny,
 )
 from .ask import Ask, Who
-from .cache import Cache, Slot
+from .cache import Cache, Entry, Slot
 from .conn import Conn, sub_matches
 from .decision import (
     CLOSED,
@@ -41,7 +42,7 @@ from .facts import Facts
 from .following import Following, Key
 from .judge import Judge, OnFault, Trace
 
-__all__ = ["Conn", "Decision", "Engine", "Reloaded", "Vote"]
+__all__ = ["Conn", "Decision", "Engine", "Entry", "Reloaded", "Vote"]
 
 OFF = (
     "POLICY IS OFF ([policy] enforce = false): everything is allowed and only recorded; "
@@ -50,6 +51,9 @@ OFF = (
 
 
 REOPEN = "nothing is delivered and no topic gets a label before `sealmq reopen`"
+
+CLEARED = 1000
+"""Cached verdicts that have ended and are taken out with each tick, if no new ones come."""
 
 LOOKED_AT = 256
 """Cached verdicts of a connection that are looked at one by one when a subscription changes."""
@@ -105,6 +109,8 @@ class Engine:
         self._seers = _overriding(self.order, "see")
         self._tickers = _overriding(self.order, "tick")
         self.listens = bool(self._seers)
+        self.opens = any(family.opens for family in self.order)
+        """Whether a family's `deliver` looks into the envelope: give it tlv, sender, and so on."""
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -178,6 +184,7 @@ class Engine:
         for family in self._tickers:
             self._told(family, "tick", partial(family.tick, now_ms))
         self.following.tick(now_ms)
+        self.cache.clear_out(CLEARED)
 
     def due(self) -> list[Key]:
         """Followed subscriptions (Conn, filter as it arrived) whose answer may have changed: ask
@@ -240,7 +247,16 @@ class Engine:
 
     def judge(self, ask: Ask, slot: Slot, key: str) -> Decision:
         """Ask the families and keep the answer as long as it may be kept."""
-        decision = self._judge.decide(ask)
+        while (decision := self.judge_slice(ask, slot, key)) is None:
+            pass
+        return decision
+
+    def judge_slice(self, ask: Ask, slot: Slot, key: str) -> Decision | None:
+        """The same, as far as a family goes at once; None: ask again, and it goes on."""
+        try:
+            decision = self._judge.decide(ask)
+        except NotYet:
+            return None
         if not decision.allow and not self.enforce:
             decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
         if self.closed:
@@ -326,11 +342,6 @@ class Engine:
     def tlvs(self) -> frozenset[int]:
         """TLV types that the families understand (without the critical bit)."""
         return frozenset().union(*(family.tlvs for family in self.order))
-
-    @property
-    def opens(self) -> bool:
-        """Whether a family's `deliver` looks into the envelope: give it tlv, sender, and so on."""
-        return any(family.opens for family in self.order)
 
     @property
     def warnings(self) -> list[str]:

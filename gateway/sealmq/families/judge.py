@@ -10,7 +10,18 @@ from typing import Any
 
 from sealmq_spec.errors import Malformed
 
-from .api import FOREVER, NEVER, Dep, Duty, Family, LabelTopic, Question, Rewrite, Verdict
+from .api import (
+    FOREVER,
+    NEVER,
+    Dep,
+    Duty,
+    Family,
+    LabelTopic,
+    NotYet,
+    Question,
+    Rewrite,
+    Verdict,
+)
 from .ask import Ask
 from .decision import ENGINE, Decision, Refused, Vote, check_duty, merge_duties
 from .facts import Facts, UnknownFact
@@ -88,7 +99,7 @@ class Judge:
         ask.notes = notes
 
     def decide(self, ask: Ask) -> Decision:
-        """The merged verdict on what `ask` holds; never raises."""
+        """The merged verdict on what `ask` holds. Raises NotYet, nothing else."""
         trace = self._trace
         trace.begin()
         ask.volatile = False
@@ -144,6 +155,8 @@ class Judge:
     def _answer(self, family: Family, question: Question, ask: Ask) -> Verdict:
         try:
             verdict: object = getattr(family, question)(ask)
+        except NotYet:
+            raise
         except UnknownFact as unknown:
             # Rests on the fact (see Trace.fact), so it may be cached until the fact comes.
             raise Refused("engine.unknown-fact", f"nothing known of {unknown}", FOREVER) from None

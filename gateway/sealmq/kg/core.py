@@ -253,7 +253,7 @@ class Kg:
         return enrolment, ident.dump()
 
     def _named(self, tx: Connection, name: str) -> ClientRow:
-        return self._there(rows.clients(tx).get(name), name)
+        return self._there(rows.client_named(tx, name), name)
 
     def _there(self, row: ClientRow | None, name: str) -> ClientRow:
         if row is None or row.removed:
@@ -285,6 +285,11 @@ class Kg:
     def labels(self) -> list[dict[str, Any]]:
         """Every label, removed ones included; nothing secret."""
         return list_labels(self._store)
+
+    def kseq(self) -> int:
+        """How often the keys have changed, as snapshots and identities carry it."""
+        with self._store.transaction() as tx:
+            return counter(tx, "kseq")
 
     def status(self) -> dict[str, Any]:
         """site, kseq, inst and how many there are."""

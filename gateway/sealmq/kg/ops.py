@@ -209,7 +209,7 @@ class Ops:
         name = _checked_name(f.get("client"))
         enrolment, identity = self._kg.lend(name)
         self._event("client-lent", client=name, user=peer.user)
-        kseq = self._kg.status()["kseq"]
+        kseq = self._kg.kseq()
         return {"enrolment": enrolment, "identity": identity.hex(), "kseq": kseq}
 
     def clients(self, peer: Peer, f: Fields) -> dict[str, Any]:

@@ -208,6 +208,12 @@ def client(tx: Connection, number: int) -> ClientRow | None:
     return None if found is None else _client(found)
 
 
+def client_named(tx: Connection, name: str) -> ClientRow | None:
+    """One client by name; a removed one as well."""
+    found = tx.execute(_clients().where(schema.clients.c.name == name)).one_or_none()
+    return None if found is None else _client(found)
+
+
 def _clients() -> Select[Any]:
     c = schema.clients.c
     return select(*(c[field.name] for field in fields(ClientRow)))

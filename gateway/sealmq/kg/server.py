@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from sealmq.kglink import MAX_FRAME, short_path
+from sealmq.kglink import MAX_FRAME
 from sealmq.site.layout import Layout
+from sealmq.unix import short_path
 
 from .errors import KgRefusal
 from .ops import ADMIN, MEDIATOR, Ops, Peer

@@ -667,7 +667,7 @@ class Mediator:
 
     def _broker_seen(self, reason: str | None) -> None:
         if reason is None:
-            self._audit.write("broker-back", address=f"{self._address.host}:{self._address.port}")
+            self._audit.write("broker-back", address=self._address.name)
             return
         self._audit.write("broker-away", reason=reason[:500])
         self.journal.broker_lost()

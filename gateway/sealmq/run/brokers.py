@@ -1,7 +1,8 @@
 """The broker of a running site, of each kind: embedded, a private Mosquitto, or somebody else's.
 
-The first two are processes of ours on a loopback port that stays ours while they are away: nobody
-else can take it, and with it the password that a mediator sends there.
+The first two are processes of ours. The embedded one has a loopback port that stays ours while it
+is away: nobody else can take it, and with it the password that a mediator sends there. Mosquitto
+has a Unix socket in a folder where nobody else can make one.
 """
 
 from __future__ import annotations
@@ -71,38 +72,6 @@ class Port:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-class HeldPort:
-    """A loopback port for Mosquitto, which opens its own socket: held by another, bound to it.
-
-    Nobody can bind a port that is bound without SO_REUSEADDR. It is set only while Mosquitto, which
-    sets it too, starts; a socket that is bound and does not listen takes no connection from it.
-    """
-
-    def __init__(self, host: str, port: int) -> None:
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            self.sock.bind((host, port))
-        except OSError as error:
-            self.sock.close()
-            raise _taken(host, port, error) from None
-        self.host, self.number = host, self.sock.getsockname()[1]
-
-    def hold(self) -> None:
-        """Nobody else takes it from now on; who has it keeps it."""
-        self._reuse(False)
-
-    def hand_over(self) -> None:
-        """Mosquitto starts."""
-        self._reuse(True)
-
-    def close(self) -> None:
-        """Give the port back."""
-        self.sock.close()
-
-    def _reuse(self, on: bool) -> None:
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, on)
-
-
 def _taken(host: str, port: int, error: OSError) -> RunError:
     who = proc.listener(port) if error.errno == errno.EADDRINUSE else None
     has_it = f"{who} listens there; " if who else ""
@@ -124,19 +93,11 @@ def embedded_broker(start: Start, target: Target, port: Port, layout: Layout, sa
 
 
 def private_mosquitto(
-    start: Start, program: Program, target: Target, port: HeldPort, layout: Layout, say: Say
+    start: Start, program: Program, target: Target, layout: Layout, say: Say
 ) -> Process:
     """Mosquitto's process."""
-    admits = _lets_in(layout, target, "mosquitto", program.version)
-
-    async def serves(pid: int) -> str | None:
-        address = await admits(pid)
-        if address is not None:
-            port.hold()
-        return address
 
     def ended() -> None:
-        port.hold()
         ready.forget(layout, "broker")
 
     def advice(lines: Sequence[str]) -> str | None:
@@ -147,15 +108,8 @@ def private_mosquitto(
             "retained messages that it held are lost, but for what the mediator's journal has"
         )
 
-    return Process(
-        start,
-        serves,
-        ended,
-        say,
-        starting=port.hand_over,
-        patience_s=SAVING_S,
-        advice=advice,
-    )
+    serves = _lets_in(layout, target, "mosquitto", program.version)
+    return Process(start, serves, ended, say, patience_s=SAVING_S, advice=advice)
 
 
 def _lets_in(

@@ -22,7 +22,7 @@ from sealmq.broker.tls import Files
 from sealmq.site.layout import Layout
 from sealmq.site.model import Broker, Limits
 
-from .brokers import ExternalBroker, HeldPort, Port, embedded_broker, private_mosquitto
+from .brokers import ExternalBroker, Port, embedded_broker, private_mosquitto
 from .child import Start
 from .roles import Part, Say
 
@@ -43,14 +43,12 @@ class Chosen:
     limits: Limits = field(default_factory=Limits)
     handed: dict[str, Any] = field(default_factory=dict, repr=False)
     keep: list[int] = field(default_factory=list)
-    _port: Port | HeldPort | None = None
+    _port: Port | None = None
 
     def take(self, port: int) -> None:
-        """Get hold of the port (0: a free one) of a broker that we start ourselves."""
+        """Get hold of the embedded broker's port (0: a free one)."""
         if self.kind == "embedded":
             self._port = Port(HOST, port)
-        elif self.kind == "mosquitto":
-            self._port = HeldPort(HOST, port)
 
     def close(self) -> None:
         """Give back what was taken."""
@@ -62,24 +60,29 @@ class Chosen:
 
     def part(self, start: MakeStart, layout: Layout, say: Say) -> Part:
         """The part; `handed` is whole when it serves."""
-        port = self._port
-        if port is None:
-            return self._external(layout, say)
+        if self._port is not None:
+            return self._embedded(self._port, start, layout, say)
+        if self.program is not None:
+            return self._mosquitto(self.program, start, layout, say)
+        return self._external(layout, say)
+
+    def _embedded(self, port: Port, start: MakeStart, layout: Layout, say: Say) -> Part:
         own = Credentials.draw()
         target = Target(port.host, port.number, own.user, own.password)
+        self.handed |= target.handed_over() | EMBEDDED.handed_over()
         secrets = {"user": own.user, "password": own.password, "port": port.number}
-        self.handed |= target.handed_over()
-        if isinstance(port, Port):
-            self.handed |= EMBEDDED.handed_over()
-            started = start("broker", secrets, fds={LISTEN_FD: port.sock.fileno()})
-            return embedded_broker(started, target, port, layout, say)
-        if self.program is None:
-            raise ValueError("a Mosquitto without its program")
-        self.handed |= MOSQUITTO.handed_over()
+        started = start("broker", secrets, fds={LISTEN_FD: port.sock.fileno()})
+        return embedded_broker(started, target, port, layout, say)
+
+    def _mosquitto(self, program: Program, start: MakeStart, layout: Layout, say: Say) -> Part:
+        own = Credentials.draw()
+        target = Target.at_socket(layout.broker_socket, own.user, own.password)
+        self.handed |= target.handed_over() | MOSQUITTO.handed_over()
         self.handed |= {"saved": str(layout.broker_state / SAVED), "autosave_s": AUTOSAVE_S}
-        secrets |= {"program": self.program.path, "limits": asdict(self.limits)}
-        started = start("broker", secrets, "mosquitto", hush=Hush())
-        return private_mosquitto(started, self.program, target, port, layout, say)
+        secrets = {"user": own.user, "password": own.password}
+        told = secrets | {"program": program.path, "limits": asdict(self.limits)}
+        started = start("broker", told, "mosquitto", hush=Hush())
+        return private_mosquitto(started, program, target, layout, say)
 
     def _external(self, layout: Layout, say: Say) -> Part:
         target = self.target
@@ -136,6 +139,11 @@ def choose(
             raise BadAddress(
                 "a password file for an external broker, and no external broker",
                 "give --broker URL as well",
+            )
+        if kind == "mosquitto" and port:
+            raise BadAddress(
+                "--broker-port with a private Mosquitto, which listens on a Unix socket",
+                "leave it out; it is the embedded broker's",
             )
         program = find() if kind == "mosquitto" else None
         return Chosen(kind, program=program, limits=limits)

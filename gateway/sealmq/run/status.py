@@ -18,11 +18,11 @@ from typing import Any
 from sealmq.broker.errors import BrokerError
 from sealmq.broker.external import connack
 from sealmq.broker.target import Target
-from sealmq.kglink import short_path
 from sealmq.plain import plain
 from sealmq.site import reach
 from sealmq.site.config import Config
 from sealmq.site.layout import Layout
+from sealmq.unix import short_path
 
 from . import proc, ready
 
@@ -126,7 +126,7 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
             # It lets nobody in without a certificate; the supervisor asks it with the mediator's.
             note = await _connect(asyncio.open_connection(*_split(word.address)))
         else:
-            note = await _broker(word.address, embedded=False)
+            note = await _broker(Target(*_split(word.address)), ours=False)
         if note is None and not word.ready:
             note = "it does not let the mediator in"
         ok = note is None
@@ -141,8 +141,14 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
     if word is None or not word.ready or word.pid != pid:
         return ProcessStatus(role, pid, None, False, user, "running, not ready yet")
     if role == "broker":
-        note = await _broker(word.address, embedded=True)
-        shown = note or _PROGRAMS.get(word.kind or "", "{}").format(word.version or "")
+        shown = _PROGRAMS.get(word.kind or "", "{}").format(word.version or "")
+        if word.kind != "mosquitto":
+            note = await _broker(Target(*_split(word.address)), ours=True)
+        elif _shut(layout.broker_socket):
+            note, shown = None, f"{shown}, as it says: only root and the mediator may ask it"
+        else:
+            note = await _broker(Target.at_socket(layout.broker_socket), ours=True)
+        shown = note or shown
         ok = note is None
         return ProcessStatus(role, pid, word.address, ok, user, shown, word.kind, word.version)
     if role == "kg":
@@ -239,13 +245,17 @@ def _external(word: ready.Ready) -> str:
     return "external, mutual TLS" if word.tls else "external"
 
 
-async def _broker(address: str, *, embedded: bool) -> str | None:
-    host, port = _split(address)
+# Its folder is closed to other users, and to us: root and the mediator may.
+def _shut(path: Path) -> bool:
+    return not os.access(path.parent, os.X_OK)
+
+
+async def _broker(target: Target, *, ours: bool) -> str | None:
     try:
-        code = await connack(Target(host, port), PROBE_S)
+        code = await connack(target, PROBE_S)
     except BrokerError as error:
         return str(error)
-    if embedded and code == 0:
+    if ours and code == 0:
         return "it lets in clients without credentials"
     return None
 

@@ -2,7 +2,8 @@
 
 Then "the mediator cannot decrypt" does not rest on good manners: its user can neither read the key
 generator's memory nor its files. Key generator and mediator share the group `sealmq`, which reads
-sealmq.toml and writes into run/; the broker needs neither and is not in it.
+sealmq.toml and writes into run/; the broker needs neither and is not in it. The mediator's process
+is in the broker's group besides, whose is the socket of a private Mosquitto.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ def name_of(role: str) -> str:
 
 def identities() -> dict[str, Identity]:
     """role -> as whom it runs. Empty: all of them run as our own user."""
-    gid = group()
+    gid, users = group(), separate_users()
     shared = () if gid is None else (gid,)
+    groups = {role: shared for role in IN_GROUP}
+    if users:
+        # So it, and nobody else, reaches the socket of a private Mosquitto.
+        groups["mediator"] = (*shared, users["broker"].pw_gid)
     return {
-        role: Identity(user.pw_name, user.pw_uid, user.pw_gid, shared if role in IN_GROUP else ())
-        for role, user in separate_users().items()
+        role: Identity(user.pw_name, user.pw_uid, user.pw_gid, groups.get(role, ()))
+        for role, user in users.items()
     }
 
 

@@ -215,7 +215,7 @@ _LIMITS = {
     "topics": (0, 1_000_000),
     "label_topics": (0, 1_000_000),
     "sessions": (0, 1000),
-    "queue_messages": (1, 1_000_000),
+    "queue_messages": (10_000, 1_000_000),
     "queue_kib": (256, 1024 * 1024),
     "journal_mib": (8, 64 * 1024),
     "retained_mib": (0, 64 * 1024),

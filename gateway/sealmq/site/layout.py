@@ -92,6 +92,11 @@ class Layout:
     def kg_socket(self) -> Path:
         return self.run_of("kg") / "kg.sock"
 
+    @property
+    def broker_socket(self) -> Path:
+        """A private Mosquitto's, in a folder that its user and the mediator's pass."""
+        return self.run / "mosquitto" / "mosquitto.sock"
+
     def lock_file(self, of: str) -> Path:
         """Locked while something is done that takes turns, say "edit". See `locked`."""
         return self.root / f".{of}.lock"
@@ -163,6 +168,8 @@ def prepare(layout: Layout) -> None:
         _folder(layout.run_of(role), 0o755, user if role != "broker" else None)
         if role != "broker":
             _folder(layout.audit(role), 0o750, user)
+    # Mosquitto's socket is its group's, in which only the mediator's process is besides.
+    _folder(layout.broker_socket.parent, 0o710 if users else 0o700, users.get("broker"))
     if gid is not None and layout.config.exists():
         os.chown(layout.config, -1, gid)
 

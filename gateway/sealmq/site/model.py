@@ -82,14 +82,15 @@ class Limits:
     topics, label_topics: topics that the client, the label's clients, have created; one of more
     than 128 bytes counts once for each 128 that it has begun. sessions: of a client, that the
     broker keeps while it is away. queue_messages, queue_kib: what the site's own Mosquitto queues
-    for each of these. journal_mib: acknowledged messages that the broker may not have saved, of all
-    clients. retained_mib: a client's retained messages.
+    for each of these; the former is also how many packets it holds for a mediator that does not
+    read. journal_mib: acknowledged messages that the broker may not have saved, of all clients.
+    retained_mib: a client's retained messages.
     """
 
     topics: int = 1000
     label_topics: int = 20_000
     sessions: int = 8
-    queue_messages: int = 10_000
+    queue_messages: int = 100_000
     queue_kib: int = 8192
     journal_mib: int = 128
     retained_mib: int = 16

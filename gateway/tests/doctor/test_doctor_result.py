@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from sealmq.broker.errors import Unreachable
+from sealmq.broker.target import Target
 from sealmq.doctor.at_broker import AtBroker
 from sealmq.doctor.errors import Broken
 from sealmq.doctor.result import Failed, Result, Untried, attempt, healthy
@@ -56,4 +57,4 @@ def test_a_site_is_healthy_only_when_every_try_holds(
 @pytest.mark.parametrize("host", ["closed.invalid", "TLS.invalid"])
 def test_a_broker_that_nobody_reaches_is_no_refusal_whatever_its_name(host: str) -> None:
     with pytest.raises(Untried):
-        asyncio.run(AtBroker(host, 1883, tls=False).anonymous())
+        asyncio.run(AtBroker(Target(host, 1883), tls=False).anonymous())

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from families.factory import FACTORY, Site
-from sealmq.families.api import Ask, Family, TopicLabel, Verdict, allow
+from sealmq.families import cache
+from sealmq.families.api import NEVER, Ask, Family, TopicLabel, Verdict, allow
+from sealmq.families.cache import Entry
 from sealmq.families.engine import Decision
 
 TOPIC = "machine/1/temperature"
@@ -213,10 +215,87 @@ def test_subscriptions_reach_the_verdicts_that_looked_at_them() -> None:
     assert conn.unsubscribed("never/held")
 
 
+OTHER = f'{SENSOR} = {{ label = "m1-ctrl"'
+
+
+def stands(site: Site, client: str = SENSOR, topic: str = TOPIC) -> Entry:
+    entry = site.conn(client).standing(topic, "m1-temp", 0, site.now)
+    assert entry.decision == site.deliver(client, topic, "m1-temp")
+    return entry
+
+
+def test_an_answer_that_is_kept_stands_until_what_it_rests_on_changes() -> None:
+    ends: list[Callable[[Site], object]] = [
+        lambda site: site.commit([TopicLabel(TOPIC, "m1-ctrl", "x", 1)]),
+        lambda site: site.reload(FACTORY.replace(f'{SENSOR} = {{ label = "m1-temp"', OTHER)),
+        lambda site: site.engine.close_site("lost"),
+        lambda site: site.conn(SENSOR).close(1),
+        lambda site: site.conn(SENSOR).granted("machine/#", 1),
+        lambda site: site.engine.push_fact("hour", 3, 9_000),
+        lambda site: [site.publish("public", f"t/{i}") for i in range(60)],
+    ]
+    for end in ends:
+        looks = Counter(lambda ask: (ask.subs, ask.fact("hour")))
+        site = Site(FACTORY, looks, size=50)
+        site.engine.push_fact("hour", 1, 5_000)
+        conn = site.conn(SENSOR)
+        conn.subscribed(conn.subscribe("machine/#", 0, 1), 0, 1)
+        entry = stands(site)
+        assert entry.until == 5_000
+        assert stands(site) is entry
+        end(site)
+        assert entry.until == NEVER
+
+
+def test_an_answer_that_may_not_be_kept_does_not_stand() -> None:
+    site = Site(FACTORY, Counter(lambda ask: ask.size))
+    assert stands(site).until == NEVER
+    short = Site(FACTORY, Counter(lambda ask: ask.fact("hour")))
+    short.engine.push_fact("hour", 1, 2_000)
+    first = stands(short)
+    assert first.until == 2_000
+    short.now = 2_000
+    assert stands(short).until == 2_000 or not stands(short).decision.allow
+
+
+def test_of_very_many_that_end_none_stands_and_they_are_taken_out_little_by_little() -> None:
+    site = Site(FACTORY, Counter(lambda ask: ask.subs), size=2_000)
+    conn = site.conn("monitor")
+    held = [stands(site, "monitor", f"t/{i}") for i in range(1_500)]
+    stands(site)
+    closed = len(site.engine.cache)
+    conn.close(1)
+    assert all(entry.until == NEVER for entry in held)
+    assert len(site.engine.cache) == closed
+    # Each new one takes some of them out, and each tick more.
+    before = len(site.engine.cache)
+    stands(site, "root", "t/0")
+    assert before - cache.WITH_ONE <= len(site.engine.cache) < before
+    for _ in range(2):
+        site.engine.tick(site.now)
+    assert len(site.engine.cache) == 2
+    assert not any(conn.slots())
+    assert site.engine.cache.resting(conn.rests_on_subs()) == 0
+    # An ended one is none: the next question is judged anew and kept.
+    again = site.conn(SENSOR)
+    many = [stands(site, SENSOR, f"t/{i}") for i in range(600)]
+    again.granted("t/#", 1)
+    again.subscribed(again.subscribe("t/#", 0, 1), 0, 1)
+    assert all(entry.until == NEVER for entry in many)
+    assert stands(site, SENSOR, "t/5") is stands(site, SENSOR, "t/5")
+    for i in range(3_000):
+        stands(site, SENSOR, f"u/{i}")
+        assert len(site.engine.cache) <= 2_000
+
+
 @pytest.mark.parametrize("seed", range(12))
-def test_a_cached_answer_is_the_one_that_asking_anew_would_give(seed: int) -> None:
+def test_a_cached_answer_is_the_one_that_asking_anew_would_give(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Random changes and questions; beside it the same engine without a memory."""
+    monkeypatch.setattr(cache, "AT_ONCE", 256 if seed % 2 else 3)
     pick = random.Random(seed)
+    standing: dict[tuple[str, str, str, int], Entry] = {}
     cached, fresh = Site(size=40), Site()
     clients = [*cached.config.clients, "nobody"]
     topics = [*list(cached.config.topics)[:3], "new/1", "new/2", "$x"]
@@ -253,5 +332,13 @@ def test_a_cached_answer_is_the_one_that_asking_anew_would_give(seed: int) -> No
                 else:
                     answers.append(site.deliver(client, topic, label, qos))
             assert answers[0] == answers[1]
+            if question == 3:
+                key = (client, topic, label, qos)
+                standing[key] = cached.conn(client).standing(topic, label, qos, cached.now)
+                assert standing[key].decision == answers[0]
+        for (client, *rest), entry in standing.items():
+            if cached.now < entry.until:
+                assert entry.decision == fresh.deliver(client, *rest)  # type: ignore[arg-type]
+    assert sum(cached.now < entry.until for entry in standing.values()) > 1
     assert cached.faults == []
     assert cached.stored == fresh.stored

@@ -27,8 +27,8 @@ from sealmq.kglink import (
     KgDenied,
     KgUnauthentic,
     KgUnknown,
-    short_path,
 )
+from sealmq.unix import short_path
 from sealmq_spec.identity import Identity
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mediator_world import PANEL, World
 
+from mediator_world import PANEL, World
 from reader_scene import Scene
 from sealmq.kglink import KgUnavailable
 from sealmq.mediator import asking

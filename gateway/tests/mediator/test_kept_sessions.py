@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mediator_world import PANEL
 
+from mediator_world import PANEL
 from reader_scene import Scene
 from sealmq.mediator.sessions import Sessions
 from sealmq.store import KeptGone, KeptSession, KeptSub, Store

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mediator_world import PANEL, World
-
 from sealmq.mediator.core.keyring import Client
 from sealmq.mediator.core.limits import CONNECTIONS_A_CLIENT
 from sealmq.mediator.registry import Registry

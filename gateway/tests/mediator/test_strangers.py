@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sealmq.mediator.rooms import NoPlace, Rooms
 
 from sealmq.mediator.asking import Turns
 from sealmq.mediator.core.limits import CONNECTIONS, STRANGERS
 from sealmq.mediator.places import Places
-from sealmq.mediator.rooms import NoPlace, Rooms
 from sealmq.mediator.strangers import Source, Strangers, source_of
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sealed
 
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, sealed
 from sealmq.aead import make
 from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.wrap import (

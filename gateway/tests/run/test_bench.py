@@ -49,6 +49,6 @@ def test_the_gateways_benches_print_rows_of_the_schema(
     bench_print.show([bench_print.row("publish_hit", "labels", 120, "ns of CPU", 100_000, 0)])
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(json.loads(capsys.readouterr().out))
-    for name in ("codec", "policy", "mediator"):
+    for name in ("codec", "policy"):
         text = (ROOT / "gateway" / "bench" / f"{name}.py").read_text(encoding="utf-8")
         assert "from bench_print import row, show" in text

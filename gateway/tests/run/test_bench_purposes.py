@@ -17,19 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import load_generator
+import load_held
+import load_sites
 import purposes
 import purposes_decide
-import purposes_load
 import purposes_rounds
-import purposes_world
 import pytest
 import tomlkit
 from bench_print import Row
+from load_cpu import LoadError, cpu_ns
+from load_peer import Peer, Sealed
+from load_rounds import Rounds, Sizes, Taken
+from load_stats import found, ratios
 from purposes_book import HELD_STAGE, VARIED, Book
-from purposes_peer import LoadError, Peer, Sealed, cpu_ns
-from purposes_rounds import Rounds, Sizes, Taken
-from purposes_stats import found, ratios
+from purposes_rounds import CommandRounds, CommandSizes
 from purposes_table import bars, beside, shown, table
+from purposes_variants import VARIANTS
 
 from sealmq.cli import main
 from sealmq.mqtt import build
@@ -64,7 +68,7 @@ def test_pairs_take_out_what_hits_both() -> None:
 
 
 def taken(variant: str, held: int, cost: float, busy: float = 0.3) -> Taken:
-    made = Taken(variant, held, 250, 64, memory=60.0 if variant != "mosquitto" else 0.0)
+    made = Taken(variant, held, 250, 64)
     for turn, burst in product(range(10), (1, 16)):
         noise = 1 + turn / 100
         for process in ("mediator", "broker", "kg", "gateway", "generator"):
@@ -129,7 +133,7 @@ def test_what_performance_md_shows_is_in_the_committed_figures() -> None:
     text = (ROOT / "gateway/PERFORMANCE.md").read_text(encoding="utf-8")
     assert table(committed["rows"]) in text, "make evidence PARTS=none"
     book = Book(committed["rows"])
-    assert set(book.variants()) == set(purposes_world.VARIANTS)
+    assert set(book.variants()) == set(VARIANTS)
     assert book.params(VARIED)["clients"] == 250
     assert book.params(VARIED)["n"] >= 10
     assert book.levels("cpu_message", HELD_STAGE) == list(purposes.HELD)
@@ -156,7 +160,9 @@ def test_a_peer_counts_whatever_comes_in_whatever_pieces(far: tuple[int, socket.
         peer = Peer(1, "127.0.0.1", far[0], OWN)
         for at in range(0, len(stream), step):
             peer.take(stream[at : at + step])
-        assert (peer.delivered, peer.echoed, peer.answered) == (4, 2, 2)
+        assert (dict(peer.counts), peer.echoed, peer.answered) == (
+            {b"\0\x11" + OWN.encode(): 2, b"\0\x11" + OTHER.encode(): 2}, 2, 2
+        )  # fmt: skip
         peer.close()
 
 
@@ -193,15 +199,15 @@ def test_the_cpu_of_a_process_is_its_own() -> None:
 
 @pytest.mark.parametrize(("count", "clients"), [(2, 5), (5, 5), (10, 250), (1000, 250)])
 def test_so_many_reservations_as_were_asked_for(count: int, clients: int) -> None:
-    made = list(purposes_world.reservations(count, clients))
+    made = list(load_held.reservations(count, clients))
     assert len(set(made)) == len(made) == count
-    named = {purposes_load.topic(n) for n in range(clients)}
+    named = {load_generator.topic(n) for n in range(clients)}
     assert len(named & set(made)) == min(clients, count - 2)
 
 
 def test_no_client_of_the_bench_is_held_back(tmp_path: Path) -> None:
     """A client that is no steward reserves 20 times a second; the bench wants to know how fast."""
-    scene = purposes_world.Scene(purposes_world.VARIANTS["hybrid"], tmp_path, clients=3, held=0)
+    scene = load_sites.Scene(VARIANTS["hybrid"], tmp_path, clients=3, held=0)
     doc: Any = tomlkit.parse("[policy]\n")
     scene._configure(doc)
     assert list(doc["families"]["purposes"]["stewards"]) == list(doc["clients"])
@@ -214,7 +220,7 @@ class Played:
     """A scene that answers as if a message cost it `cost` us."""
 
     def __init__(self, variant: str, cost: float, log: list[str]) -> None:
-        self.variant = purposes_world.VARIANTS[variant]
+        self.variant = VARIANTS[variant]
         self.clients, self.held = 10, 1000
         self._cost, self._log = cost, log
 
@@ -225,15 +231,15 @@ class Played:
         span = {"messages": n, "done": words.get("count", 1), "wall_s": self._cost * n / 1e6}
         return {**span, "cpu_us": cpu, "trip_ms": 1.0, "trip95_ms": 2.0}
 
-    def memory_mib(self, role: str) -> float:
-        return 50.0
+    def memory_mib(self) -> dict[str, float]:
+        return {"mediator": 50.0}
 
 
 def test_variants_take_turns_and_the_first_round_is_thrown_away() -> None:
     log: list[str] = []
     costs = {"labels": 100, "hybrid": 103, "fop-flat": 900}
     scenes: Any = [Played(variant, cost, log) for variant, cost in costs.items()]
-    rounds = Rounds(scenes, Sizes(pairs=4), lambda what: None)
+    rounds = CommandRounds(scenes, CommandSizes(pairs=4), lambda what: None)
     rounds.run(4, float("inf"))
     order = [line.split()[0] for line in log if line.endswith("calm")]
     turns = [order[at : at + 3] for at in range(0, 15, 3)]

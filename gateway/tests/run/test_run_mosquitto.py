@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -34,7 +35,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def target(site: Site) -> Target:
     broker = site.told("mediator")[-1]["secrets"]["broker"]
-    return Target(broker["host"], broker["port"], broker["user"], broker["password"])
+    return Target.at_socket(Path(broker["unix"]), broker["user"], broker["password"])
 
 
 def test_it_runs_and_says_which_it_is(running: Site) -> None:
@@ -49,16 +50,29 @@ def test_it_runs_and_says_which_it_is(running: Site) -> None:
     assert broker["saved"] == str(running.root / "state/broker/mosquitto.db")
 
 
-def test_it_listens_on_the_loopback_only(running: Site) -> None:
+def test_it_opens_no_port_and_its_socket_is_for_no_other_user(running: Site) -> None:
     pid = running.row("broker")["pid"]
     ours = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
-    listening = [
-        row[1]
-        for proto in ("tcp", "tcp6")
-        for row in map(str.split, Path(f"/proc/{pid}/net/{proto}").read_text().splitlines()[1:])
-        if row[3] == "0A" and f"socket:[{row[9]}]" in ours
-    ]
-    assert listening == [f"0100007F:{target(running).port:04X}"]
+    tables = {name: Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "udp", "unix")}
+    for name in ("tcp6", "udp6"):
+        with contextlib.suppress(FileNotFoundError):
+            tables[name] = Path(f"/proc/{pid}/net/{name}").read_text()
+    unix = tables.pop("unix")
+    for name, table in tables.items():
+        for row in map(str.split, table.splitlines()[1:]):
+            assert f"socket:[{row[9]}]" not in ours, f"a {name} socket of its own: {row}"
+    # Its own fds are enough to find it: the table names what the socket was bound to.
+    bound = [row.split() for row in unix.splitlines()[1:] if row.endswith("mosquitto.sock")]
+    assert any(f"socket:[{row[6]}]" in ours for row in bound)
+    path = running.root / "run/mosquitto/mosquitto.sock"
+    assert (running.row("broker")["address"], target(running).unix) == (str(path), path)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) & 0o007 == 0
+
+
+def test_it_warns_of_nothing_when_a_mediator_connects(running: Site) -> None:
+    assert asyncio.run(connack(target(running))) == 0
+    assert "Warning" not in running.ups[0].err.read_text()
 
 
 @pytest.mark.parametrize("who", ["nobody", "another password", "another user", "no password"])
@@ -71,7 +85,8 @@ def test_only_the_mediator_gets_in(running: Site, who: str) -> None:
         "another user": ("somebody", password),
         "no password": (user, None),
     }[who]
-    assert asyncio.run(connack(Target(good.host, good.port, *tried))) == 5
+    assert good.unix is not None
+    assert asyncio.run(connack(Target.at_socket(good.unix, *tried))) == 5
     assert asyncio.run(connack(good)) == 0
 
 
@@ -90,42 +105,72 @@ def test_no_file_holds_the_password_and_none_is_for_others(running: Site) -> Non
         assert password.encode() not in Path(f"/proc/{pid}/{what}").read_bytes()
 
 
-def test_its_port_cannot_be_taken_while_it_is_away(folder: Path) -> None:
-    """A thief would be sent the mediator's password."""
+def test_a_socket_that_a_kill_left_does_not_stop_the_next_start(folder: Path) -> None:
+    """Neither of Mosquitto alone, nor of the whole site."""
     site = Site.make(folder, TOML)
     try:
         up = site.up().ready()
         good = target(site)
+        assert good.unix is not None
         before = site.row("broker")["pid"]
         os.kill(before, signal.SIGKILL)
-        until(lambda: "broker was ended by SIGKILL" in up.err.read_text(), "the loss to be noticed")
-        with socket.socket() as thief:
-            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with pytest.raises(OSError, match="in use"):
-                thief.bind((good.host, good.port))
         until(lambda: "broker is ready again" in up.err.read_text(), "the restart")
         after = site.row("broker")
         assert after["ready"]
         assert after["pid"] != before
         assert asyncio.run(connack(good)) == 0
-        assert up.end() == 0
-        assert gone(after["pid"])
+        up.end(signal.SIGKILL)
+        until(lambda: gone(after["pid"]), "Mosquitto to end with its supervisor")
+        good.unix.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(good.unix))
+        again = site.up().ready()
+        last = site.row("broker")["pid"]
+        assert asyncio.run(connack(target(site))) == 0
+        assert again.end() == 0
+        assert gone(last)
         assert site.left() == []
         assert (site.root / "state/broker/mosquitto.db").exists()
     finally:
         end(site)
 
 
-def test_a_port_that_is_taken_is_one_clear_line(site: Site) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        up = site.up("--broker", "mosquitto", "--broker-port", str(port))
-        assert up.process.wait(60) == 1
+def test_a_site_whose_path_no_socket_takes_is_served(folder: Path) -> None:
+    """unix(7) takes 107 bytes; the path has spaces, too."""
+    deep = folder / ("a long name " * 9)
+    deep.mkdir()
+    site = Site.make(deep, TOML)
+    try:
+        site.up().ready()
+        assert len(str(target(site).unix)) > 107
+        assert asyncio.run(connack(target(site))) == 0
+        assert site.row("broker")["ready"]
+    finally:
+        end(site)
+
+
+def test_more_mediators_at_once_than_its_queue_holds_all_get_in(running: Site) -> None:
+    """Its queue has ten places."""
+
+    async def all_at_once() -> list[int]:
+        return await asyncio.gather(*(connack(target(running), 30.0) for _ in range(200)))
+
+    assert asyncio.run(all_at_once()) == [0] * 200
+
+
+def test_who_may_not_ask_it_is_told_so(running: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    row = running.row("broker")
+    assert row["ready"]
+    assert row["note"].endswith("as it says: only root and the mediator may ask it")
+
+
+def test_a_port_for_it_is_refused(site: Site) -> None:
+    up = site.up("--broker", "mosquitto", "--broker-port", "1884")
+    assert up.process.wait(60) == 1
     error, hint = up.err.read_text().splitlines()
-    assert error == (
-        f"sealmq: the site's broker cannot have 127.0.0.1:{port}: Address already in use"
-    )
-    assert "--broker-port" in hint
+    assert "--broker-port with a private Mosquitto, which listens on a Unix socket" in error
+    assert "leave it out" in hint
 
 
 def _program(folder: Path, says: str) -> dict[str, str]:

@@ -74,7 +74,7 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
     uids = {role: ids["Uid"] for role, ids in told["ids"].items()}
     assert all(len(set(four)) == 1 and four[0] != 0 for four in uids.values())
     assert len({four[0] for four in uids.values()}) == 3
-    assert [len(told["ids"][role]["Groups"]) for role in ROLES] == [1, 0, 1]
+    assert [len(told["ids"][role]["Groups"]) for role in ROLES] == [1, 0, 2]
     assert told["tries"] == {
         "broker": ["kill broker", "list state/broker", "trace broker"],
         "mediator": [
@@ -98,6 +98,17 @@ def test_each_process_runs_as_its_own_user_and_reaches_nothing_of_the_others(
     mosquitto = told["mosquitto"]
     [row] = [row for row in mosquitto["processes"] if row["role"] == "broker"]
     assert (row["ready"], row["user"], row["kind"]) == (True, "sealmq-broker", "mosquitto")
+    # Its socket: the broker's own user and the mediator's process, and nobody else.
+    denied = "PermissionError: [Errno 13] Permission denied"
+    assert mosquitto["socket"] == {
+        "broker": "",
+        "mediator": "",
+        "kg": denied,
+        "sealmq-broker's commands": "",
+        "sealmq-mediator's commands": denied,
+        "sealmq-kg's commands": denied,
+        "nobody": denied,
+    }
     # A mediator sees when Mosquitto has saved, and not what.
     assert mosquitto["seen"] == "seen\n"
     assert "PermissionError" in mosquitto["read"]

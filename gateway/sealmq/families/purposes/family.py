@@ -40,7 +40,8 @@ from . import commands, rules
 from .entitled import fitting, quoted
 from .explain import lines
 from .share import at_broker
-from .state import SETTINGS, State, presub_dep
+from .state import State, presub_dep
+from .store import SETTINGS
 
 PUBLIC = "@sm1/"
 _CONNECT = allow(rules.CONNECT, "purposes do not matter here")

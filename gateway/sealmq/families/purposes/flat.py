@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from sealmq_spec.topics import matches
 
 from ..api import Dep
 from .filters import covers, crosses
-from .store import ALL, Eip, Reservation, Sets, Source, Wild, check_depth
+from .search import meets
+from .store import ALL, Eip, Reservation, Source, Wanted, Wild, check_depth
 
 
 class Flat:
@@ -46,8 +47,15 @@ class Flat:
     def crossing(self, filter: str) -> Iterator[Reservation]:
         return (r for r in self._all.values() if crosses(r.filter, filter))
 
-    def sets(self, filter: str) -> Collection[Sets]:
-        return {(r.aip, r.pip) for r in self.crossing(filter)}
+    def steps(self, filter: str) -> Iterator[Reservation | None]:
+        kept = (self._all.get(key) for key in list(self._all))
+        return (r if r is not None and crosses(r.filter, filter) else None for r in kept)
+
+    def may(self, wanted: Wanted) -> bool:
+        return True
+
+    def any(self, filter: str, wanted: Wanted) -> bool:
+        return any(meets(self, filter, wanted, r) for r in self.crossing(filter))
 
     def eip(self, topic: str) -> Eip:
         return Eip(self.matching(topic))

@@ -1,6 +1,7 @@
 """The paper's rules (IV-D, V-C) over one store: may this purpose subscribe there, may it read this.
 
-Pure: what they say depends on the store, the graph, the mode and `strict` alone.
+Pure: what they say depends on the store, the graph, the mode and `strict` alone. `subscribe` and
+`whole` say NotYet when the store has to look further.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from typing import NamedTuple
 
 from . import rules
 from .dag import Purposes
-from .filters import intersect
-from .store import Eip, Reservation, Store
+from .store import Eip, Reservation, Store, Wanted
 
 
 class Answer(NamedTuple):
@@ -21,6 +21,7 @@ class Answer(NamedTuple):
     under: Reservation | None = None
 
 
+_ANY = Wanted("all")
 _LATER = Answer(True, rules.SUBSCRIBE_LATER)
 _UNRESERVED = Answer(True, rules.SUBSCRIBE_UNRESERVED)
 _POSSIBLE = Answer(True, rules.SUBSCRIBE_POSSIBLE)
@@ -61,14 +62,14 @@ class Judging:
             return _PROHIBITED
         if any(not above.isdisjoint(r.aip) for r in covering):
             return _POSSIBLE
-        if any(not above.isdisjoint(aip) for aip, _ in self.store.sets(filt)):
+        if self.store.any(filt, Wanted("allows", above)):
             return _POSSIBLE
         return _NOT_ALLOWED
 
     def whole(self, filt: str, ap: str) -> Answer:
         """Filter on subscribe: allowed on every topic of the filter, or not at all (V-C1)."""
         if not ap:
-            return _NO_PURPOSE if self.strict or self.store.sets(filt) else _UNRESERVED
+            return _NO_PURPOSE if self.strict or self.store.any(filt, _ANY) else _UNRESERVED
         above = self.purposes.above(ap)
         covering = self.store.covering(filt)
         if any(not above.isdisjoint(r.pip) for r in covering):
@@ -77,26 +78,15 @@ class Judging:
         if under is None and self.strict:
             # What no reservation covers as a whole has topics in it that nobody has reserved.
             return _NOT_ALLOWED if covering else _PARTLY
-        sets = self.store.sets(filt)
-        if any(not above.isdisjoint(pip) for _, pip in sets):
+        if self.store.any(filt, Wanted("prohibits", above)):
             return _PARTLY
         if under is None:
-            if not sets:
+            if not self.store.any(filt, _ANY):
                 return _UNRESERVED
-            if not self._each_part(filt, above):
+            # Each reservation's share of the filter has to be allowed as a whole.
+            if self.store.any(filt, Wanted("unspoken", above)):
                 return _NOT_ALLOWED if covering else _PARTLY
         return Answer(True, rules.SUBSCRIBE_ALLOWED, under)
-
-    def _each_part(self, filt: str, above: frozenset[str]) -> bool:
-        """Whether each reservation's share of the filter is allowed as a whole."""
-        if all(not above.isdisjoint(aip) for aip, _ in self.store.sets(filt)):
-            return True
-        for r in self.store.crossing(filt):
-            if above.isdisjoint(r.aip):
-                part = intersect(r.filter, filt) or filt
-                if all(above.isdisjoint(other.aip) for other in self.store.covering(part)):
-                    return False
-        return True
 
     def read(self, eip: Eip, ap: str) -> Answer:
         """May a message of a topic with these intended purposes be used for `ap` (IV-A)."""

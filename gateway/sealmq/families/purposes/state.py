@@ -17,11 +17,9 @@ from .dag import Purposes
 from .judging import Judging
 from .pace import Pace
 from .settings import Settings, read
-from .store import Reservation, Store
+from .store import SETTINGS, Reservation, Store
 from .stores import STORES
 from .texts import Reader
-
-SETTINGS: Dep = ("purposes.settings",)
 
 GUESSES = 20
 """Searches a second for the purpose that a client meant: one may take the loop 12 ms, and a packet

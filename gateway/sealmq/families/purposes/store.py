@@ -11,29 +11,31 @@ and source ("client", "site"); the next one overwrites. Filters are checked by t
 
 How verdicts are cached (for the family):
 
-    deps=(store.rest_on(topic_or_filter), ...)     in every verdict for which the store was read
+    deps=(SETTINGS, store.rest_on(topic_or_filter), ...)
+                                    in every verdict for which the store was read
     until=FOREVER if store.cached else NEVER        flat and tree keep no books: all rests on ALL
 
-    put(), remove()    give the deps of all verdicts that the change reaches
+    put(), remove()    give the deps of all verdicts that the change reaches; SETTINGS if these are
+                       very many
     forgotten()        gives deps whose books were closed to make room; hand them to the engine
                        once a second (Family.tick)
 
 What `put`, `remove` and `forgotten` give has to reach the engine (Family.apply, configure, tick),
-else stale verdicts stay. No iterator of a store may be used further after a change.
+else stale verdicts stay. No iterator of a store but `steps` may be used further after a change.
 
 Cost: a question about a topic visits each path of the trie that matches a beginning of it: at
 most the number of reservations with `+` that match it, plus one. So whoever may reserve may slow
 down their own topics in proportion to the reservations with wildcards that they hold; `wild(by)`
 counts these for the family's limit, and MAX_LEVELS bounds the depth. `crossing` grows with what it
 gives, and a filter that begins with + visits each first level there is; so ask `covering` first,
-then `sets`, which the cache counts along with each change instead of looking again.
+then `any`: the cache looks a slice at a time, and only once (search.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from ..api import Dep
 
@@ -42,8 +44,23 @@ MAX_LEVELS = 32
 
 Source = Literal["client", "site"]
 
-Sets = tuple[frozenset[str], frozenset[str]]
-"""A reservation's AIP and PIP."""
+
+class Wanted(NamedTuple):
+    """What `Store.any` looks for. `purposes`: those of which a set has to have one.
+
+    all         any reservation
+    allows      one whose AIP has one of them
+    prohibits   one whose PIP has one of them
+    unspoken    one whose AIP has none, nor has that of any other that covers all of it that lies
+                below the filter
+    """
+
+    kind: Literal["all", "allows", "prohibits", "unspoken"]
+    purposes: frozenset[str] = frozenset()
+
+
+SETTINGS: Dep = ("purposes.settings",)
+"""What every verdict rests on."""
 
 ALL: Dep = ("purposes",)
 """What a verdict rests on when there was no room for a dep of its own: any change ends it."""
@@ -133,8 +150,18 @@ class Store(Protocol):
         """Those that share a topic with it: as they are found, so that one may stop early."""
         ...
 
-    def sets(self, filter: str) -> Collection[Sets]:
-        """The different (AIP, PIP) among `crossing`: few, however many reservations there are."""
+    def steps(self, filter: str) -> Iterator[Reservation | None]:
+        """`crossing` a step at a time, None for one that finds nothing; may rest (trie.py)."""
+        ...
+
+    def may(self, wanted: Wanted) -> bool:
+        """Whether one of all may be wanted; False is sure, and quickly said."""
+        ...
+
+    def any(self, filter: str, wanted: Wanted) -> bool:
+        """Whether one of `crossing` is wanted. NotYet after a slice of it, if the store is one that
+        rests: then ask again.
+        """
         ...
 
     def eip(self, topic: str) -> Eip:
@@ -160,6 +187,8 @@ class Store(Protocol):
 
 # A site has few different sets and names, and many reservations. Bounded: clients choose them.
 SHARED = 4096
+FEW = 64
+"""Different sets that are counted."""
 NOTHING: frozenset[str] = frozenset()
 _sets: dict[frozenset[str], frozenset[str]] = {}
 _names: dict[str, str] = {}
@@ -198,6 +227,44 @@ class Wild:
 
     def of(self, by: str) -> int:
         return self._by.get(by, 0)
+
+
+class Occurring:
+    """Which sets occur, as long as these are few: what nobody has is not searched for."""
+
+    def __init__(self) -> None:
+        self._aips: dict[frozenset[str], int] = {}
+        self._pips: dict[frozenset[str], int] = {}
+        self._few = True
+
+    def came(self, reservation: Reservation) -> None:
+        if not self._few:
+            return
+        self._aips[reservation.aip] = self._aips.get(reservation.aip, 0) + 1
+        self._pips[reservation.pip] = self._pips.get(reservation.pip, 0) + 1
+        if len(self._aips) > FEW or len(self._pips) > FEW:
+            # From now on nothing is known: what was not counted cannot be taken off.
+            self._few = False
+            self._aips, self._pips = {}, {}
+
+    def went(self, reservation: Reservation) -> None:
+        if not self._few:
+            return
+        for counts, one in (self._aips, reservation.aip), (self._pips, reservation.pip):
+            if counts[one] > 1:
+                counts[one] -= 1
+            else:
+                del counts[one]
+
+    def may(self, wanted: Wanted) -> bool:
+        """Whether there may be one that is wanted, wherever it is; False is sure."""
+        if not self._few:
+            return True
+        if wanted.kind == "allows":
+            return any(not wanted.purposes.isdisjoint(aip) for aip in self._aips)
+        if wanted.kind == "prohibits":
+            return any(not wanted.purposes.isdisjoint(pip) for pip in self._pips)
+        return bool(self._aips)
 
 
 def in_order(reservation: Reservation) -> tuple[str, str]:

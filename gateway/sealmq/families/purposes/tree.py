@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from ..api import Dep
-from .store import ALL, Eip, Reservation, Sets, Source, Wild, check_depth
+from .search import meets
+from .store import ALL, Eip, Occurring, Reservation, Source, Wanted, Wild, check_depth
 from .trie import Trie
 
 
@@ -18,19 +19,23 @@ class Tree:
     def __init__(self) -> None:
         self._all: Trie[Reservation] = Trie()
         self._wild = Wild()
+        self._occurring = Occurring()
 
     def put(self, reservation: Reservation) -> Sequence[Dep]:
         check_depth(reservation.filter)
         gone = self._all.put(reservation)
         if gone is not None:
             self._wild.went(gone)
+            self._occurring.went(gone)
         self._wild.came(reservation)
+        self._occurring.came(reservation)
         return (ALL,)
 
     def remove(self, filter: str, source: Source) -> Sequence[Dep]:
         gone = self._all.remove(filter, source)
         if gone is not None:
             self._wild.went(gone)
+            self._occurring.went(gone)
         return (ALL,)
 
     def get(self, filter: str, source: Source) -> Reservation | None:
@@ -45,8 +50,14 @@ class Tree:
     def crossing(self, filter: str) -> Iterator[Reservation]:
         return self._all.crossing(filter)
 
-    def sets(self, filter: str) -> Collection[Sets]:
-        return {(r.aip, r.pip) for r in self.crossing(filter)}
+    def steps(self, filter: str) -> Iterator[Reservation | None]:
+        return self._all.steps(filter)
+
+    def may(self, wanted: Wanted) -> bool:
+        return self._occurring.may(wanted)
+
+    def any(self, filter: str, wanted: Wanted) -> bool:
+        return any(meets(self, filter, wanted, r) for r in self.crossing(filter))
 
     def eip(self, topic: str) -> Eip:
         return Eip(self._all.covering(topic))

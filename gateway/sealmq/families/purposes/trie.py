@@ -6,11 +6,16 @@ Where only one item lies below a level it stands there itself, whatever its filt
 are: no node is made before two items differ. A thing taken out is folded back, so the shape
 depends on what is in it, not on what was. NUL and an unlimited depth are refused by the caller.
 No function here recurses.
+
+A look at what crosses a filter (`steps`) may rest at any time and go on after changes: whatever was
+there all the while is met. It remembers nodes and their keys, never what stands at a key; a node
+that is folded away keeps its last item; and where a node changes while its keys are run through,
+they are listed and begun again, once for each node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from sealmq_spec.topics import is_reserved
@@ -35,6 +40,10 @@ Node = dict[str, Any]
 END = "\0"
 OTHER = ("#", "/#")
 _LEVELS = 4096
+_ALL = -1
+_WIDE = 1024
+"""Keys of a node that are listed at once; of a wider one only if it changes meanwhile, which may
+take some milliseconds for a million."""
 
 
 def _path(filter: str, source: str) -> list[str]:
@@ -51,6 +60,10 @@ class Trie(Generic[T]):
         self._count = 0
         self.nodes = 0
         """How many nodes there are below the root: memory that a few deep paths can take."""
+        self.changes = 0
+        """How often something was put or removed."""
+        # The ends that occur: a node is asked for them, however many other keys it has.
+        self._ends: dict[str, None] = {}
         # Levels that occur again and again ("temp") are one string.
         self._levels: dict[str, str] = {}
 
@@ -68,6 +81,8 @@ class Trie(Generic[T]):
     def put(self, item: T) -> T | None:
         """Keep it; gives the one whose place it took."""
         path = _path(item.filter, item.source)
+        self.changes += 1
+        self._ends[path[-1]] = None
         node = self._root
         for i, level in enumerate(path):
             child = node.get(level)
@@ -100,6 +115,7 @@ class Trie(Generic[T]):
                 if found.filter != filter or found.source != source:
                     return None
                 del node[level]
+                self.changes += 1
                 self._count -= 1
                 self._fold(way)
                 return found
@@ -151,13 +167,9 @@ class Trie(Generic[T]):
             left = [(root, 0)]
         while left:
             node, i = left.pop()
-            child = node.get("#")
-            if child is not None:
-                _ends(child, found)
+            _ends(node.get("#"), found)
             if i == count:
-                for key, child in node.items():
-                    if key[:1] == END:
-                        found.append(child)
+                found.extend(self._ending(node))
                 continue
             level = steps[i]
             if level == "#":
@@ -175,34 +187,82 @@ class Trie(Generic[T]):
 
     def crossing(self, filter: str) -> Iterator[T]:
         """Items whose filter shares a topic with this one; of a topic those that match it."""
-        steps = levels(filter)
-        count = len(steps)
+        return (item for item in self.steps(filter) if item is not None)
+
+    def steps(self, filter: str) -> Iterator[T | None]:
+        """`crossing` in steps that cost about the same: an item, or None where there was none.
+
+        It may rest for as long as one likes. What was put meanwhile need not be met, and what was
+        removed may be.
+        """
+        wanted = levels(filter)
+        count = len(wanted)
         reserved = is_reserved(filter)
         may = _may_cross(filter)
-        left: list[tuple[Node, int]] = [(self._root, 0)]
-        while left:
-            node, i = left.pop()
+        changes = self.changes
+        # A node, its keys that are left, and the filter's level that they have to suit.
+        ways: list[_Way] = []
+
+        def go(node: Node, i: int) -> Iterable[T]:
+            """Goes into a node; gives what ends there."""
             if i == count:
-                for key, child in node.items():
-                    if key[:1] == END:
-                        yield child
-                child = node.get("#")
-                if child is not None:
-                    yield from _below_or_is(child)
-                continue
-            level = steps[i]
+                ends = self._ending(node)
+                _ends(node.get("#"), ends)
+                return ends
+            level = wanted[i] if i != _ALL else "#"
             if level == "#":
-                yield from _below(node)
+                ways.append(_Way(node, _ALL))
+            elif level == "+":
+                ways.append(_Way(node, i))
+            else:
+                keys = (level,) if reserved and not i else (level, "+", "#")
+                ways.append(_Way(node, i, [key for key in keys if key in node]))
+            return ()
+
+        yield from go(self._root, 0)
+        while ways:
+            if changes != self.changes:
+                changes = self.changes
+                for way in ways:
+                    way.changed()
+            way = ways[-1]
+            key = next(way.keys, None)
+            if key is None:
+                ways.pop()
                 continue
-            ends: Any = node.get("#")
-            for child in _crossed(node, level, reserved and not i, not i):
-                if type(child) is not dict:
-                    if may(child.filter) and crosses(child.filter, filter):
-                        yield child
-                elif child is ends:
-                    yield from child.values()
-                else:
-                    left.append((child, i + 1))
+            child, i = way.node.get(key), way.i
+            if child is None:
+                yield None
+            elif type(child) is not dict:
+                fits = i == _ALL or (may(child.filter) and crosses(child.filter, filter))
+                yield child if fits else None
+            elif i == _ALL:
+                yield from go(child, i)
+            elif key == "#":
+                yield from list(child.values())
+            elif i or reserved or wanted[0] != "+" or not is_reserved(key):
+                yield from go(child, i + 1)
+
+    def _ending(self, node: Node) -> list[T]:
+        """The items whose filter ends at this node."""
+        return [node[end] for end in self._ends if end in node]
+
+
+class _Way:
+    """A node that `steps` goes through."""
+
+    __slots__ = ("_live", "i", "keys", "node")
+
+    def __init__(self, node: Node, i: int, keys: Iterable[str] | None = None) -> None:
+        self.node, self.i = node, i
+        self._live = keys is None and len(node) > _WIDE
+        self.keys = iter(node if self._live else list(node) if keys is None else keys)
+
+    def changed(self) -> None:
+        """The trie has: what runs through the node's own keys begins again with a list."""
+        if self._live:
+            self._live = False
+            self.keys = iter(list(self.node))
 
 
 def _may_cross(filter: str) -> Callable[[str], bool]:
@@ -217,31 +277,12 @@ def _may_cross(filter: str) -> Callable[[str], bool]:
     return lambda other: levels in other or "+" in other or "#" in other
 
 
-def _crossed(node: Node, level: str, reserved: bool, first: bool) -> list[Any]:
-    """What below the node a level of a filter may meet."""
-    if level == "+":
-        return [
-            child
-            for key, child in node.items()
-            if key[:1] != END and not (first and is_reserved(key))
-        ]
-    keys = (level,) if reserved else (level, "+", "#")
-    return [child for key in keys if (child := node.get(key)) is not None]
-
-
 def _ends(child: Any, found: list[Any]) -> None:
-    """The items of one place: a lone one, or one for each source."""
+    """The items of one place: none, a lone one, or one for each source."""
     if type(child) is dict:
         found.extend(child.values())
-    else:
+    elif child is not None:
         found.append(child)
-
-
-def _below_or_is(child: Any) -> Iterator[Any]:
-    if type(child) is dict:
-        yield from child.values()
-    else:
-        yield child
 
 
 def _below(node: Node) -> Iterator[Any]:

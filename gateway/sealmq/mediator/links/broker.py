@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
+from sealmq.unix import connected
 
 from ..core.effects import BrokerAway as BrokerAway
 from ..core.limits import KEEPALIVE_UPSTREAM_S, LINGER_S, MAX_PACKET, OPENING_S
@@ -153,7 +154,8 @@ class BrokerLink(asyncio.Protocol):
         try:
             async with asyncio.timeout(OPENING_S):
                 if address.unix is not None:
-                    await self._loop.create_unix_connection(lambda: self, str(address.unix))
+                    sock = await connected(address.unix)
+                    await self._loop.create_unix_connection(lambda: self, sock=sock)
                 else:
                     tls = _tls(address)
                     name = address.host if tls else None

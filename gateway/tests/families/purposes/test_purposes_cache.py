@@ -9,11 +9,12 @@ from collections.abc import Iterable
 import pytest
 
 from families.purposes import purposes_model as model
+from families.purposes.purposes_work import work
 from sealmq.families.api import Dep
 from sealmq.families.purposes import cache as caching
-from sealmq.families.purposes import trie
+from sealmq.families.purposes import store, trie
 from sealmq.families.purposes.cache import Cache
-from sealmq.families.purposes.store import ALL, MAX_LEVELS, Eip, Reservation
+from sealmq.families.purposes.store import ALL, MAX_LEVELS, SETTINGS, Eip, Reservation, Wanted
 from sealmq.families.purposes.tree import Tree
 
 FILTERS = model.all_filters()
@@ -87,25 +88,61 @@ def test_an_eip_is_looked_up_once_between_changes(monkeypatch: pytest.MonkeyPatc
     assert looked == ["a/b", "a/b"]
 
 
-def test_a_filters_sets_are_counted_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_crosses_a_filter_is_looked_at_once_and_then_only_what_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "FEW", 0)
     tree = Tree()
     cache = Cache(tree)
+    allows, prohibits = (Wanted(kind, frozenset("p")) for kind in ("allows", "prohibits"))
+    cache.put(reservation("b", "q"))
     cache.rest_on("#")
-    assert set(cache.sets("#")) == set()
-    monkeypatch.setattr(tree, "sets", None)
+    assert not cache.any("#", allows)
+    assert not cache.any("#", prohibits)
+    monkeypatch.setattr(tree, "steps", None)
     monkeypatch.setattr(tree, "crossing", None)
-    p, q, none = frozenset("p"), frozenset("q"), frozenset[str]()
+    cache.put(reservation("$x/a", "p"))
+    assert not cache.any("#", allows)
     cache.put(reservation("a", "p"))
-    cache.put(reservation("b", "p"))
-    assert set(cache.sets("#")) == {(p, none)}
-    cache.put(reservation("a", "q"))
-    assert len(cache.sets("#")) == 2
-    cache.remove("b", "client")
-    assert set(cache.sets("#")) == {(q, none)}
-    cache.put(reservation("$x/a", "r"))
-    assert len(cache.sets("#")) == 1
+    cache.put(reservation("c", "p"))
+    assert cache.any("#", allows)
+    assert not cache.any("#", prohibits)
     cache.remove("a", "client")
-    assert not cache.sets("#")
+    assert cache.any("#", allows)
+    cache.put(reservation("c", "q"))
+    assert not cache.any("#", allows)
+    cache.put(Reservation("c", [], ["p"]))
+    assert cache.any("#", prohibits)
+    cache.remove("c", "client")
+    assert not cache.any("#", prohibits)
+
+
+def test_a_change_that_reaches_very_many_ends_all_in_few_steps_and_searches_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caching, "MANY", 20)
+    monkeypatch.setattr(store, "FEW", 0)
+    costs = []
+    for count in (200, 2_000):
+        cache = Cache(Tree(), 10_000)
+        wanted = Wanted("allows", frozenset("p"))
+        cache.put(reservation("z"))
+        cache.rest_on("#")
+        assert not cache.any("#", wanted)
+        for i in range(count):
+            cache.rest_on(f"a/{i}")
+            cache.eip(f"a/{i}")
+        assert fine(cache.put(reservation("a/1"))) == {"#", "a/1"}
+        costs.append(work(lambda cache=cache: cache.put(reservation("a/#", "p"))))  # type: ignore[misc]
+        assert cache.put(reservation("a/+")) == [("purposes", "#")]
+        assert cache.any("#", wanted)
+        assert cache.eip("a/3").aip == {"p"}
+        # What was asked before is let go a little with each that is asked now.
+        for i in range(count):
+            cache.rest_on(f"b/{i}")
+        assert not cache._old
+        assert cache.asked == count + 1
+    assert costs[1] <= costs[0] + 20
 
 
 def test_what_is_asked_about_as_a_topic_and_as_a_filter_is_right_as_both() -> None:
@@ -114,24 +151,26 @@ def test_what_is_asked_about_as_a_topic_and_as_a_filter_is_right_as_both() -> No
         cache.put(reservation("a/+", aip))
         cache.rest_on("a/b")
         assert cache.eip("a/b").aip == {aip}
-        assert list(cache.sets("a/b")) == [(frozenset(aip), frozenset())]
+        assert cache.any("a/b", Wanted("allows", frozenset(aip)))
+        assert not cache.any("a/b", Wanted("allows", frozenset("x")))
         assert cache.eip("a/b").aip == {aip}
 
 
-def test_too_many_different_sets_are_not_counted_but_still_right() -> None:
+def test_of_a_filter_answers_for_so_many_purposes_are_kept_and_others_are_still_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store, "FEW", 0)
     cache = Cache(Tree())
-    cache.rest_on("#")
-    cache.sets("#")
-    for i in range(2 * caching.DIFFERENT):
-        assert len(cache.sets("#")) == i
+    many = [Wanted("allows", frozenset([f"p{i}"])) for i in range(2 * caching.KNOWN)]
+    for i, wanted in enumerate(many):
+        cache.rest_on("#")
+        assert not cache.any("#", wanted)
         cache.put(reservation(f"a/{i}", f"p{i}"))
-        cache.rest_on("#")
-    asked = cache._asked["#"]
-    assert asked.sets is None
-    for i in range(2 * caching.DIFFERENT):
-        cache.remove(f"a/{i}", "client")
-        cache.rest_on("#")
-        assert len(cache.sets("#")) == 2 * caching.DIFFERENT - i - 1
+        assert cache.any("#", wanted)
+    assert all(cache.any("#", wanted) for wanted in many)
+    searches = cache._asked["#"].searches
+    assert searches is not None
+    assert len(searches) == caching.KNOWN
 
 
 def test_what_does_not_fit_rests_on_one_dep_that_every_change_ends() -> None:
@@ -208,7 +247,7 @@ def deps_are_never_missed(steps: int, seed: int, size: int) -> int:
 
     def end(deps: Iterable[Dep]) -> None:
         gone = set(deps)
-        for name in [name for name, (dep, _) in verdicts.items() if dep in gone]:
+        for name in [n for n, (dep, _) in verdicts.items() if dep in gone or SETTINGS in gone]:
             del verdicts[name]
 
     for step in range(steps):
@@ -233,7 +272,7 @@ def deps_are_never_missed(steps: int, seed: int, size: int) -> int:
             ), (seed, step)
             verdicts[topic] = (dep, truth(topic))
         else:
-            cache.sets(name)
+            cache.any(name, Wanted("allows", frozenset("p")))
         for topic, (_, was) in verdicts.items():
             assert was == truth(topic), (seed, step, topic)
         kept += len(verdicts)
@@ -241,12 +280,14 @@ def deps_are_never_missed(steps: int, seed: int, size: int) -> int:
     return kept
 
 
-def test_a_verdict_that_rests_on_a_dep_is_never_stale() -> None:
+def test_a_verdict_that_rests_on_a_dep_is_never_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(4):
+        monkeypatch.setattr(caching, "MANY", (3, 1000, 1, 2)[seed])
         assert deps_are_never_missed(100, seed, size=(1000, 8, 3, 1)[seed]) > 100
 
 
 @pytest.mark.full
-def test_no_verdict_is_stale_in_long_histories() -> None:
+def test_no_verdict_is_stale_in_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(30):
+        monkeypatch.setattr(caching, "MANY", (1000, 10, 3)[seed % 3])
         deps_are_never_missed(1500, seed, size=(1000, 20, 8, 3, 1)[seed % 5])

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import pytest
 
 from families.purposes import purposes_model as model
+from families.purposes import purposes_search
+from families.purposes.purposes_search import WANTED
 from families.purposes.purposes_work import work
 from sealmq.families.purposes.store import (
     MAX_LEVELS,
@@ -60,7 +62,8 @@ def history(steps: int, seed: int, names: list[str]) -> None:
         covering = sorted(k for k in held if model.covers(k[0], asked))
         crossing = sorted(k for k in held if model.crosses(k[0], asked))
         matching = sorted(k for k in held if model.matches(k[0], topic))
-        sets = {(held[k].aip, held[k].pip) for k in crossing}
+        wanted = r.choice(WANTED)
+        there = purposes_search.there(list(held.values()), asked, wanted)
         aips = {p for k in matching for p in held[k].aip}
         pips = {p for k in matching for p in held[k].pip}
         for name, store in stores.items():
@@ -73,7 +76,7 @@ def history(steps: int, seed: int, names: list[str]) -> None:
             if r.random() < 0.7:
                 store.rest_on(asked)
                 store.rest_on(topic)
-            assert set(store.sets(asked)) == sets, told
+            assert purposes_search.found(store, asked, wanted) == there, (*told, wanted)
             eip = store.eip(topic)
             assert keys(eip.of) == matching, told
             assert (set(eip.aip), set(eip.pip)) == (aips, pips), told

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from core_world import CONFIG, TOPIC, Peer, Shell
 from mediator_world import PANEL, SENSOR, World
-
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mediator.core.effects import (
     AskTime,

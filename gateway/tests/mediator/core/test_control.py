@@ -6,11 +6,11 @@ import os
 from typing import Any
 
 import pytest
-from core_world import Peer, Shell
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
 
+from core_world import Peer, Shell
 from families.gate import Gate
 from families.toy import Toy
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
 from sealmq.families.api import FamilyRecord, Proposal, Verdict, Who
 from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
 from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from core_world import TOPIC, Peer, Shell
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from mediator_world import SENSOR
 
+from core_world import TOPIC, Peer, Shell
+from mediator_world import SENSOR
 from sealmq.mediator.core.effects import Commit, Forward, Lock, Unlock
 from sealmq.mediator.core.wrap import look_m3, open_m3
 from sealmq.mqtt import Disconnect, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mediator_world import HIGH, LOW, PANEL, SENSOR, SIBLING
 
+from mediator_world import HIGH, LOW, PANEL, SENSOR, SIBLING
 from reader_scene import Client, Scene, payloads
 from sealmq.aead import make
 from sealmq.mediator.core.delivery import WINDOW

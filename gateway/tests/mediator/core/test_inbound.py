@@ -8,10 +8,10 @@ import weakref
 from typing import Any
 
 import pytest
-from core_world import CONFIG, TOPIC, Peer, Shell
-from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 
+from core_world import CONFIG, TOPIC, Peer, Shell
 from families.toy import Toy
+from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mediator.core.effects import Commit
 from sealmq.mediator.core.keyring import Keyring

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mediator_world import HIGH, PANEL
 
 from families.gate import opened, shut
+from mediator_world import HIGH, PANEL
 from reader_scene import REFUSED, Client, Scene
 from sealmq.aead import make
 from sealmq.mediator.core.delivery import WINDOW

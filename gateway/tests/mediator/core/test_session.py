@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from core_world import TOPIC, Peer, Shell
 from mediator_world import PANEL, SENSOR, World
-
 from sealmq.mediator.core.effects import (
     ALL,
     Commit,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mediator_world import HIGH, PANEL, SIBLING
 
 from families.gate import opened, shut
+from mediator_world import HIGH, PANEL, SIBLING
 from reader_scene import REFUSED, Client, Scene, payloads
 from sealmq.families.api import Ask, Verdict
 from sealmq.mediator.core.effects import Commit, Subscribe, Unsubscribe, Yield

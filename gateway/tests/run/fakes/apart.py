@@ -112,6 +112,26 @@ def tries(site: Path, user: str, pids: dict[str, int], key: Path) -> list[str]:
     return sorted(done)
 
 
+def reached(site: Path, told: dict[str, Any]) -> dict[str, str]:
+    """Who connects to Mosquitto's socket: each user as a command of its own, and as the process."""
+    path = str(site / "run" / "mosquitto" / "mosquitto.sock")
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect({path!r})"
+    found = {}
+    for row in told["processes"]:
+        user, of = f"sealmq-{row['role']}", ids(row["pid"])
+        as_process = ["--groups", ",".join(map(str, of["Groups"]))] if of["Groups"] else []
+        for name, groups in (
+            (row["role"], as_process or ["--clear-groups"]),
+            (f"{user}'s commands", ["--init-groups"]),
+        ):
+            who = ["--reuid", user, "--regid", user, *groups]
+            done = run("setpriv", *who, sys.executable, "-c", code, check=False)
+            found[name] = done.stderr.rpartition("\n")[0].rpartition("\n")[2]
+    who = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+    done = run("setpriv", *who, sys.executable, "-c", code, check=False)
+    return found | {"nobody": done.stderr.rpartition("\n")[0].rpartition("\n")[2]}
+
+
 def with_mosquitto(site: Path, command: list[str], folder: Path) -> dict[str, Any]:
     """The same site with a private Mosquitto: as whom it runs, and what the mediator sees of it."""
     with open(folder / "up.err", "a") as err:
@@ -120,6 +140,7 @@ def with_mosquitto(site: Path, command: list[str], folder: Path) -> dict[str, An
         )
     try:
         told = until_ready(site, up)
+        told |= {"socket": reached(site, told)}
     finally:
         up.send_signal(signal.SIGTERM)
         up.wait(WAIT_S)

@@ -16,6 +16,7 @@ from types import FrameType
 
 from sealmq.run.secrets import receive
 from sealmq.site.layout import Layout, write_atomically
+from sealmq.unix import short_path
 
 KEYS = {"kg": {"key"}, "mediator": {"cache_key", "broker"}}
 
@@ -66,7 +67,8 @@ def serve(layout: Layout, role: str, *, stubborn: bool) -> None:
     if role == "kg":
         sock = socket.socket(socket.AF_UNIX)
         layout.kg_socket.unlink(missing_ok=True)
-        sock.bind(str(layout.kg_socket))
+        with short_path(layout.kg_socket) as short:
+            sock.bind(short)
         layout.kg_socket.chmod(0o666)
         address = str(layout.kg_socket)
     else:

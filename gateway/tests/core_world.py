@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from mediator_world import MEDIATOR, NOW_MS, World, sealed
-
 from sealmq.aead import make
 from sealmq.families.api import Family
 from sealmq.families.engine import Engine
