@@ -546,8 +546,7 @@ class Mediator:
         self._wills.returned(effect.client, effect.client_id)
 
     def _confirmed(self, session: Session, effect: fx.Confirmed) -> None:
-        name = f"client {session.client.name}"
-        self._spawn(self.asking.confirm(effect.client, effect.gen), name)
+        self._ask(session, effect.task, self.asking.confirm(effect.client, effect.gen))
 
     def _vouched(self, session: Session, effect: fx.Vouched) -> None:
         self.strangers.enter(session, effect.client)
