@@ -110,7 +110,7 @@ class Mediator:
             config.mediator.number, config, ring, engine, Order(ring.inst), face, audit
         )
         site.retained = Retained(told=shared.passed, apart_ms=begin.apart_ms)
-        site.retained_bytes = RetainedBytes(config.limits.retained_mib << 20)
+        site.retained_bytes = RetainedBytes(config.limits.retained_mib << 20, shared.took)
         site.newest = {
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
             for mark in store.sessions().values()
