@@ -189,9 +189,11 @@ class WorkerProcess:
                     return
             if not done and self._reloading and most < RELOAD_S:
                 continue
+            if call in done:
+                # It ends by itself, and may be writing its log to the end.
+                done, _ = await asyncio.wait({self._child.exited}, timeout=ANSWER_S)
             if self._child.exited not in done:
-                gone = "it has closed its connection"
-                self.kill(gone if done else f"it did not answer '{name}' in {most:g} s")
+                self.kill(f"it did not answer '{name}', or end, in {most:g} s")
             call.add_done_callback(_seen)
             # Its sockets are closed when this is done: whatever it went by, nobody is served by it.
             await asyncio.wait([self._child.exited])
