@@ -67,6 +67,12 @@ class Counted(Counts):
         self.delivered: list[tuple[str, str]] = []
         self.denied: list[tuple[str, str, str]] = []
 
+    def count_accepted(self, client: str, topic: str, label: str) -> None:
+        """Publishers' are not counted here."""
+
+    def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
+        """Everything is enforced here."""
+
     def count_delivered(
         self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
     ) -> None:

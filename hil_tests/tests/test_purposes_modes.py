@@ -228,13 +228,18 @@ def crowd(place: Place, writer: Sealed) -> list[str]:
 
 
 def read(reader: Sealed) -> list[str]:
-    """All that the mediator has for it: while the socket is full, the mediator does not read what
-    the reader says, and answers PINGREQ behind all that waits.
+    """All that the mediator has for it: what waits goes out as the reader takes and acknowledges
+    it, PINGRESP at once. So it is asked for until nothing more came with it.
     """
-    reader.send(b"\xc0\0")
-    reader.await_("pingresp")
-    got, reader.got = [line for line in reader.got if line.startswith("t/a ")], []
-    return payloads(got)
+    got: list[str] = []
+    quiet = 0
+    while quiet < 3:
+        reader.send(b"\xc0\0")
+        reader.await_("pingresp")
+        came, reader.got = reader.got, []
+        quiet = 0 if came else quiet + 1
+        got += came
+    return payloads([line for line in got if line.startswith("t/a ")])
 
 
 @MOSQUITTO

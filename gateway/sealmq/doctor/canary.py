@@ -45,6 +45,7 @@ from .errors import Broken
 
 # Only what is silently dropped is waited for so long; a healthy mediator answers all of it.
 WAIT_S = 15.0
+_TRIES, _PAUSE_S = 100, 0.05
 _MOST = 1 << 20
 
 P = TypeVar("P")
@@ -173,10 +174,15 @@ class Canary:
         body = bytes((OP_COMMAND, len(family))) + family.encode() + command.encode()
         self._told.clear()
         self._replied = False
-        self.send(build.publish(CONTROL, self.session.up(body, mono())) + build.pingreq())
-        # What the family answers comes before PINGRESP, also when it had to wait for the disk.
+        self.send(build.publish(CONTROL, self.session.up(body, mono())))
+        # It may have to wait for the disk, and for other workers; PINGRESP does not.
         with contextlib.suppress(Broken):
-            await self._next(Pingresp)
+            for _ in range(_TRIES):
+                self.send(build.pingreq())
+                await self._next(Pingresp)
+                if self._told or self._replied:
+                    break
+                await asyncio.sleep(_PAUSE_S)
         if self._told:
             return self._told[0]
         return None if self._replied else ""

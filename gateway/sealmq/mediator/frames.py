@@ -230,7 +230,8 @@ class Peer:
 
     def _fault(self, kind: str, number: int, error: Exception) -> None:
         if not isinstance(error, StoreError | KgError | Gone):
-            log.error("a call of another process failed: %r", error)
+            # Its text could quote what it worked on.
+            log.error("a call of another process failed: %s", type(error).__name__)
         if kind == CALL:
             self._reply([FAULT, number, "", _told(error)])
 

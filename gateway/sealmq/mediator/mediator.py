@@ -68,12 +68,14 @@ class _Client:
     `done`: it has ended, and so has all that it had begun.
     """
 
-    __slots__ = ("done", "key", "live", "own", "session", "snapshots", "tasks", "under_way")
+    __slots__ = ("done", "key", "live", "own", "session", "snapshots", "tasks", "turn", "under_way")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.key: tuple[int, str] | None = None
         self.own: OwnLink | None = None
+        # What is asked on the own link keeps its order, also while that is opened.
+        self.turn = asyncio.Lock()
         # Filters that it holds on the live link, or asks for.
         self.live: set[str] = set()
         # Questions without an answer; those that end with the session.
@@ -108,7 +110,7 @@ class Mediator:
             config.mediator.number, config, ring, engine, Order(ring.inst), face, audit
         )
         site.retained = Retained(told=shared.passed, apart_ms=begin.apart_ms)
-        site.retained_bytes = RetainedBytes(config.limits.retained_mib << 20)
+        site.retained_bytes = RetainedBytes(config.limits.retained_mib << 20, shared.took)
         site.newest = {
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
             for mark in store.sessions().values()
@@ -404,28 +406,31 @@ class Mediator:
 
     def _subscribe(self, session: Session, effect: fx.Subscribe) -> None:
         client = self._client(session)
-        if effect.link == fx.LIVE:
-            self._ask(session, effect.task, self._subscribed_live(client, effect))
-        else:
+        if effect.link == fx.OWN:
             self._ask(session, effect.task, self._subscribed(client, effect))
-
-    async def _subscribed_live(self, client: _Client, effect: fx.Subscribe) -> object:
-        if client.session.state == "closed":
-            raise fx.BrokerAway("the session has ended")
+            return
         filters = [filter for filter, _ in effect.filters]
         client.live.update(filters)
-        return await self._live.subscribe(client.session, filters)
+        # Held from now on: what is left after it is left after it.
+        self._ask(session, effect.task, self._live.subscribe(session, filters))
 
     async def _subscribed(self, client: _Client, effect: fx.Subscribe) -> object:
-        if client.own is None:
-            # The first $share of a clean session.
-            own = await self._own(client, clean=True)
-            own.pause(False)
-            if client.session.state == "closed":
-                self._leave_own(client)
+        async with client.turn:
+            if client.own is None and client.session.state != "closed":
+                # The first $share of a clean session.
+                own = await self._own(client, clean=True)
+                own.pause(False)
+                if client.session.state == "closed":
+                    self._leave_own(client)
         if client.own is None:
             raise fx.BrokerAway("the session has ended")
         return await client.own.subscribe(effect.filters)
+
+    async def _unsubscribed(self, client: _Client, effect: fx.Unsubscribe) -> None:
+        async with client.turn:
+            pass
+        if client.own is not None:
+            await client.own.unsubscribe(effect.filters)
 
     def _leave_own(self, client: _Client) -> None:
         own, client.own = client.own, None
@@ -439,10 +444,8 @@ class Mediator:
             self._live.unsubscribe(session, effect.filters)
             if effect.task:
                 self._reply(session, effect.task, None)
-        elif client.own is not None:
-            self._ask(session, effect.task, client.own.unsubscribe(effect.filters))
         else:
-            self._reply(session, effect.task, None)
+            self._ask(session, effect.task, self._unsubscribed(client, effect))
 
     def _snapshot(self, session: Session, effect: fx.Snapshot) -> None:
         self._tokens += 1
@@ -543,8 +546,7 @@ class Mediator:
         self._wills.returned(effect.client, effect.client_id)
 
     def _confirmed(self, session: Session, effect: fx.Confirmed) -> None:
-        name = f"client {session.client.name}"
-        self._spawn(self.asking.confirm(effect.client, effect.gen), name)
+        self._ask(session, effect.task, self.asking.confirm(effect.client, effect.gen))
 
     def _vouched(self, session: Session, effect: fx.Vouched) -> None:
         self.strangers.enter(session, effect.client)

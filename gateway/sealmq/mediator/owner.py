@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from sealmq.audit import Audit
@@ -41,7 +42,11 @@ class Owner:
         self, layout: Layout, config: Config, store: Store, keys: KeySource, audit: Audit
     ) -> None:
         self.layout, self.config, self.store, self.keys = layout, config, store, keys
+        self.newest = config
+        """What a worker begins with, though others may not have taken it over yet."""
         self.workers: list[Worker] = []
+        # What all workers go by.
+        self._kseq = int(keys.snapshot["kseq"])
         self.kg: KgClient | None = None
         self.locks = RowLocks()
         self.reload = asyncio.Event()
@@ -74,7 +79,9 @@ class Owner:
         async for risen in self.keys.watch(self.kg, self._set_kg):
             if risen:
                 fresh = self.fresh
+                kseq = int(self.keys.snapshot["kseq"])
                 await self._all(worker.ring(self.keys, fresh) for worker in self.workers)
+                self._kseq = kseq
                 self._news.set()
             self.reload.set()
 
@@ -88,7 +95,7 @@ class Owner:
         while True:
             await self._news.wait()
             self._news.clear()
-            kseq, policy = int(self.keys.snapshot["kseq"]), self.config.digest
+            kseq, policy = self._kseq, self.config.digest
             await self._all(worker.ended() for worker in self.workers)
             if self.kg is not None:
                 try:
@@ -106,6 +113,7 @@ class Owner:
                     # The key generator refuses it too: nothing of such a file counts.
                     log.error("sealmq.toml is not taken over: it names another site's id")
                     continue
+                self.newest = config
                 await self._all(worker.config(config) for worker in self.workers)
                 self.config = config
                 self._news.set()
@@ -205,9 +213,9 @@ class Owner:
             worker.inst = inst
             return [self.keys.site, inst, self.keys.snapshot, self.fresh]
 
-        def passed(*words: Any) -> None:
+        def relay(name: str, *words: Any) -> None:
             for other in self._others(worker):
-                other.tell("passed", *words)
+                other.tell(name, *words)
 
         worker.left = leave
         return {
@@ -220,7 +228,8 @@ class Owner:
             "time": self.time,
             "confirm": self.confirm,
             "renew": renew,
-            "passed": passed,
+            "passed": partial(relay, "passed"),
+            "took": partial(relay, "took"),
             "tell": worker.told,
         }
 

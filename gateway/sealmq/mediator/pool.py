@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from sealmq.audit import Audit
 from sealmq.site.errors import SiteError
+from sealmq.store import StoreError
 
 from .acceptor import Caller
 from .frames import Gone
@@ -72,7 +73,7 @@ class Pool:
         self._audit = audit
         self.strangers = Strangers(Places.of_this_process().strangers)
         self.workers: dict[int, WorkerProcess] = {}
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         """Returns when each has begun, though the broker may be away. SiteError: one cannot."""
@@ -103,7 +104,7 @@ class Pool:
 
     async def stop(self) -> None:
         """Ends all of them."""
-        self._stopping = True
+        self._stopping.set()
         await asyncio.gather(*(worker.stop() for worker in self.workers.values()))
 
     def begun(self) -> None:
@@ -130,12 +131,13 @@ class Pool:
             owner.layout, index, inst, self._broker, owner.handlers, owner.told, self._module
         )
         self.workers[index] = worker
-        # From here on it is told of all that others commit, and does it once it has read the store.
+        await worker.open()
+        # From here on it is told of all that changes, and does it once it has read the store.
         owner.workers.append(worker)
         keys = owner.keys
         try:
             await worker.begin(
-                index, self._count, inst, keys.site, owner.config.text, keys.snapshot, owner.fresh,
+                index, self._count, inst, keys.site, owner.newest.text, keys.snapshot, owner.fresh,
                 owner.kg is not None,
             )  # fmt: skip
         except Gone:
@@ -156,20 +158,21 @@ class Pool:
             began = loop.time()
             worker = self.workers[index]
             how = await self._ended(worker)
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             self._lost(index, how)
             if loop.time() - began > _WELL_S:
                 wait = BACKOFF_S[0]
             while True:
                 await asyncio.sleep(wait)
+                if self._stopping.is_set():
+                    return
                 wait = min(wait * 2, BACKOFF_S[1])
-                inst = await self._owner.keys.draw()
-                if inst is None:
-                    log.error("worker %d is not started: no instance number is in reserve", index)
-                    continue
                 try:
+                    inst = await self._owner.keys.draw()
+                    if inst is None:
+                        raise SiteError(f"worker {index}: no instance number is in reserve")
                     await self._begin(index, inst)
                     break
-                except SiteError as error:
+                except (SiteError, StoreError, OSError) as error:
                     log.error("%s; trying again in %g s", error, wait)

@@ -133,6 +133,9 @@ class Shared(Protocol):
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """A retained copy has passed here: the others are told."""
 
+    def took(self, topic: str, client: int, size: int) -> None:
+        """So many bytes retained went to the broker: the others are told."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """What `sealmq status` shows of this worker; `away` None: it lets people in."""
 
@@ -172,6 +175,9 @@ class Mediates(Protocol):
 
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """A retained copy has passed at another worker."""
+
+    def took(self, topic: str, client: int, size: int) -> None:
+        """So many bytes retained went to the broker from another worker."""
 
 
 Fresh = list[tuple[int, list[dict[str, Any]]]]

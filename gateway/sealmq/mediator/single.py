@@ -127,6 +127,9 @@ class Single:
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """There is nobody else to tell."""
 
+    def took(self, topic: str, client: int, size: int) -> None:
+        """There is nobody else to tell."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """As Shared.tell."""
         self._news = news

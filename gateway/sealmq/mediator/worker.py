@@ -137,6 +137,9 @@ class Remote:
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         self._peer.tell("passed", topic, ms, seq, origin)
 
+    def took(self, topic: str, client: int, size: int) -> None:
+        self._peer.tell("took", topic, client, size)
+
     def tell(self, news: dict[str, Any]) -> None:
         self._peer.tell("tell", news)
 
@@ -166,6 +169,7 @@ class WorkerEnd:
                 "links": lambda *w: self._do(lambda: self._it().links_came(*w)),
                 "kg": self._kg,
                 "passed": self._passed,
+                "took": lambda *w: self._do(lambda: self._it().took(*w)),
             },
         )
 

@@ -113,11 +113,14 @@ class WorkerProcess:
 
     async def begin(self, *words: Any) -> None:
         """Tells it what it begins with; returns when it has read the store. Raises Gone."""
-        await self._peer.open()
-        self._reading = asyncio.create_task(self._peer.run(), name=f"worker {self.index}")
         await self._peer.call("begin", *words)
         self.serving = True
         self._watch = asyncio.create_task(self._look(), name=f"watch worker {self.index}")
+
+    async def open(self) -> None:
+        """Before `begin`."""
+        await self._peer.open()
+        self._reading = asyncio.create_task(self._peer.run(), name=f"worker {self.index}")
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Returns when this holds after something that it said, or when it has ended."""
@@ -186,9 +189,11 @@ class WorkerProcess:
                     return
             if not done and self._reloading and most < RELOAD_S:
                 continue
+            if call in done:
+                # It ends by itself, and may be writing its log to the end.
+                done, _ = await asyncio.wait({self._child.exited}, timeout=ANSWER_S)
             if self._child.exited not in done:
-                gone = "it has closed its connection"
-                self.kill(gone if done else f"it did not answer '{name}' in {most:g} s")
+                self.kill(f"it did not answer '{name}', or end, in {most:g} s")
             call.add_done_callback(_seen)
             # Its sockets are closed when this is done: whatever it went by, nobody is served by it.
             await asyncio.wait([self._child.exited])
@@ -240,7 +245,7 @@ class WorkerProcess:
 
     def give(self, caller: Caller, data: bytes) -> None:
         """Hands a connection over, with the bytes that came. One that cannot be is refused."""
-        if self.away is not None or len(self._waiting) >= WAITING:
+        if not self.serving or len(self._waiting) >= WAITING:
             caller.transport.write(_UNAVAILABLE)
             caller.refused()
             return

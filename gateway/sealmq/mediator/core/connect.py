@@ -203,7 +203,7 @@ def _commit(s: Entrant, claim: Claim) -> Any:
     s.emit(Returned(claim.client, s.client_id))
     if claim.gen in s.client.pending:
         site.ring.confirm(claim.client, claim.gen)
-        s.emit(Confirmed(claim.client, claim.gen))
+        yield Confirmed(0, claim.client, claim.gen)
         s.audit("provisioned", client=s.client.name, gen=claim.gen)
     return True
 

@@ -425,7 +425,8 @@ class Delivery:
         else:
             self._live += size
             self._pump()
-            if self._live > self._most(SLOW_SURE_BYTES):
+            # One comes on top: it may be larger than the bound.
+            if self._live - size > self._most(SLOW_SURE_BYTES):
                 self._end(message)
 
     # All outboxes together are bounded, too: then the fuller ones give way.
@@ -443,8 +444,9 @@ class Delivery:
         # To a half: else each further message would walk the queue.
         most = self._most(SLOW_BYTES) // 2
         kept: deque[_Item] = deque()
+        newest = self._queue[-1] if self._queue else None
         for item in self._queue:
-            if item.qos or not item.size or self._loose <= most:
+            if item.qos or not item.size or self._loose <= most or item is newest:
                 kept.append(item)
                 continue
             self._leaves(item)

@@ -132,6 +132,16 @@ class Lock(NamedTuple):
     rows: frozenset[tuple[str, str]]
 
 
+class Confirmed(NamedTuple):
+    """The first proof under a pending generation came: older ones end. The keyring here has it;
+    other workers and the key generator do not know yet. Answer: None, when they do, or are away.
+    """
+
+    task: int
+    client: int
+    gen: int
+
+
 # --- statements: no answer ---
 
 
@@ -201,15 +211,6 @@ class Returned(NamedTuple):
     client_id: str
 
 
-class Confirmed(NamedTuple):
-    """The first proof under a pending generation came: older ones end. The keyring here has it;
-    other workers and the key generator do not know yet.
-    """
-
-    client: int
-    gen: int
-
-
 class Vouched(NamedTuple):
     """Something in this client's name has verified on a connection that is not open yet."""
 
@@ -264,6 +265,7 @@ Question = (
     | AskTime
     | Provision
     | Lock
+    | Confirmed
 )
 Statement = (
     SnapshotDrop
@@ -274,7 +276,6 @@ Statement = (
     | Audit
     | Will
     | Returned
-    | Confirmed
     | Vouched
     | Entered
     | Deadline
@@ -292,6 +293,7 @@ QUESTIONS = (
     AskTime,
     Provision,
     Lock,
+    Confirmed,
 )
 STATEMENTS = (
     SnapshotDrop,
@@ -302,7 +304,6 @@ STATEMENTS = (
     Audit,
     Will,
     Returned,
-    Confirmed,
     Vouched,
     Entered,
     Deadline,

@@ -19,6 +19,7 @@ MOST = 100_000
 
 Order = tuple[int, int]
 Place = tuple[int, int, int]
+Took = Callable[[str, int, int], None]
 Told = Callable[[str, int, int, Order | None], None]
 
 
@@ -96,11 +97,12 @@ class Retained:
 class RetainedBytes:
     """How many bytes of retained messages at the broker are whose: the last publisher's.
 
-    Those that passed since this mediator started; topics are bounded, and so is this.
+    Those that passed since this mediator started; topics are bounded, and so is this. `told` hears
+    of each, for other workers, which say so by `heard`.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, told: Took = lambda topic, client, size: None) -> None:
+        self.most, self._told = most, told
         self._topics: dict[str, tuple[int, int]] = {}
         self._clients: Counter[int] = Counter()
 
@@ -119,6 +121,11 @@ class RetainedBytes:
 
     def took(self, topic: str, client: int, size: int) -> None:
         """It went to the broker; 0 bytes: a clear."""
+        self.heard(topic, client, size)
+        self._told(topic, client, size)
+
+    def heard(self, topic: str, client: int, size: int) -> None:
+        """The same, of another worker."""
         owner, before = self._topics.pop(topic, (client, 0))
         self._clients[owner] -= before
         if size:

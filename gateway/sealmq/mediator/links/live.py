@@ -120,11 +120,19 @@ class LiveLink(HeldLink):
 
     # --- subscriptions ---
 
-    async def subscribe(self, holder: object, filters: Iterable[str]) -> Sequence[int]:
-        """The broker's codes, one a filter; what it refuses is not held. Raises BrokerAway."""
+    def subscribe(
+        self, holder: object, filters: Iterable[str]
+    ) -> Coroutine[Any, Any, Sequence[int]]:
+        """Holds them from now on. Gives the broker's codes, one a filter; what it refuses is not
+        held. Raises BrokerAway, when it is awaited.
+        """
         if self._line is None:
+            return self._answers(None)
+        return self._answers([self._hold_filter(holder, filt) for filt in filters])
+
+    async def _answers(self, codes: list[asyncio.Future[int]] | None) -> Sequence[int]:
+        if codes is None:
             raise BrokerAway(self.away or "the live link is lost")
-        codes = [self._hold_filter(holder, filt) for filt in filters]
         # Shared with others, so that nobody's end may cancel it.
         return [await asyncio.shield(code) for code in codes]
 

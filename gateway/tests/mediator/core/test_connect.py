@@ -276,12 +276,17 @@ def test_the_first_proof_of_a_pending_generation_ends_the_older_ones() -> None:
         {"gen": 1, "km": row["links"][0]["km"], "pending": True},
     ]
     shell.site.ring = Keyring(world.site, 9, snapshot)
-    Peer(shell, SENSOR).connect()
-    assert shell.of(Confirmed) == [Confirmed(SENSOR, 1)]
-    assert shell.audits("provisioned")[0]["gen"] == 1
+    shell.later = {Confirmed}
+    peer = Peer(shell, SENSOR).connect()
+    (asked,) = shell.asked
+    assert (asked.effect.client, asked.effect.gen) == (SENSOR, 1)
     assert shell.site.ring.clients[SENSOR].pending == frozenset()
+    assert peer.got == [], "the key generator does not know yet"
+    shell.answer()
+    assert peer.take() == [Connack(False, 0)]
+    assert shell.audits("provisioned")[0]["gen"] == 1
     Peer(shell, PANEL).connect()
-    assert len(shell.of(Confirmed)) == 1
+    assert not shell.asked, "it was not pending"
 
 
 def test_the_key_generator_s_time_is_in_the_welcome_of_whoever_asks_for_it() -> None:

@@ -254,6 +254,16 @@ def test_the_oldest_of_qos_0_are_dropped_and_counted_and_qos_1_keeps_its_place()
     assert scene.site.held == 0
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_one_message_may_be_larger_than_the_bound(qos: int) -> None:
+    scene = Scene()
+    session, client = reader(scene)
+    session.writable(False)
+    large = scene.publish("t/1", bytes(SLOW_SURE_BYTES), qos=qos)
+    session.writable(True)
+    assert payloads(client.messages) == [large]
+
+
 def test_a_live_reader_of_qos_1_beyond_the_bound_is_ended_and_audited() -> None:
     scene = Scene()
     slow, _ = reader(scene, client_id="slow")

@@ -64,12 +64,17 @@ class StandIn:
     def passed(self, topic: str, ms: int, seq: int, origin: Any) -> None:
         self.heard.append(f"passed {topic} {ms} {seq} {origin}")
 
+    def took(self, topic: str, client: int, size: int) -> None:
+        self.heard.append(f"took {topic} {client} {size}")
+
     async def do(self, verb: str, *words: str) -> str:
         store = self.shared.store
         if verb == "pid":
             return str(os.getpid())
         if verb == "number":
             return str(self.begin.number)
+        if verb == "begun":
+            return f"{self.begin.ring.kseq} {self.begin.config.policy.enforce}"
         if verb == "inst":
             return str(self.begin.ring.inst)
         if verb == "row":
@@ -94,6 +99,7 @@ class StandIn:
             return "done"
         if verb == "passed":
             self.shared.passed(words[0], 5, 6, (3, 4))
+            self.shared.took(words[0], 7, 8)
             return "done"
         if verb == "renew":
             ring = await self.shared.renew()

@@ -45,6 +45,25 @@ class Keys:
         self._inst += 1
         return self._inst
 
+    async def watch(self, kg: Any, connected: Any) -> AsyncIterator[bool]:
+        connected(kg)
+        await kg.changed.wait()
+        yield True
+        await asyncio.Event().wait()
+
+
+class Kg:
+    """A key generator that is told what is gone by, and says once that keys have changed."""
+
+    lost = False
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, str]] = []
+        self.changed = asyncio.Event()
+
+    async def took(self, kseq: int, policy: str) -> None:
+        self.told.append((kseq, policy))
+
 
 class Heard:
     """An audit log in memory."""
@@ -64,7 +83,7 @@ class Scene:
         self.layout = layout
         self.store = Store.open(layout.mediator_db)
         self.keys = Keys()
-        self.audit = Heard()
+        self.audit, self.kg = Heard(), Kg()
         self.owner = Owner(layout, config, self.store, self.keys, self.audit)  # type: ignore[arg-type]
         insts = [10 + n for n in range(count)]
         self.pool = Pool(
@@ -269,10 +288,44 @@ def test_a_retained_copy_that_passed_is_told_to_the_others(layout: Layout) -> No
                 if "passed a/b 5 6 (3, 4)" in await two.ask("heard"):
                     break
                 await asyncio.sleep(_PAUSE_S)
-            assert "passed a/b 5 6 (3, 4)" in await two.ask("heard")
+            assert "passed a/b 5 6 (3, 4),took a/b 7 8" in await two.ask("heard")
             assert "passed" not in await one.ask("heard")
 
     run(story())
+
+
+def test_new_keys_and_policy_are_confirmed_when_all_workers_go_by_them(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            clients = [await it.client(2), await it.client(3)]
+            it.keys.snapshot["kseq"] = 4
+            layout.config.write_text(layout.config.read_text() + "[policy]\nenforce = false\n")
+            kg = it.kg
+            it.owner.kg = kg  # type: ignore[assignment]
+            running = asyncio.create_task(it.owner.run())
+            kg.changed.set()
+            for _ in range(_TRIES):
+                if kg.told and kg.told[-1][0] == 4 and kg.told[-1][1] == digest(layout):
+                    break
+                await asyncio.sleep(_PAUSE_S)
+            for client in clients:
+                heard = await client.ask("heard")
+                assert "kseq 4" in heard
+                assert "enforce False" in heard
+            # One that begins anew goes by the same.
+            os.kill(int(await clients[1].ask("pid")), signal.SIGKILL)
+            await until(lambda: it.pool.workers[1].away is not None)
+            await until(lambda: it.pool.workers[1].away is None)
+            late = await it.client(3)
+            assert await late.ask("begun") == "4 False"
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    run(story())
+
+
+def digest(layout: Layout) -> str:
+    return load(layout.config).digest
 
 
 def test_no_descriptor_stays_of_connections_that_were_handed_over(layout: Layout) -> None:
