@@ -4,6 +4,7 @@ They know MQTT and nothing of clients' sessions.
 """
 
 from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .credit import Credit
 from .live import LiveLink
 from .own import OwnLink
 from .publish import NotTaken, PublishLink
@@ -13,6 +14,7 @@ __all__ = [
     "BrokerAddress",
     "BrokerAway",
     "BrokerLink",
+    "Credit",
     "LiveLink",
     "NotTaken",
     "OwnLink",

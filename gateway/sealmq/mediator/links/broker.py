@@ -32,7 +32,8 @@ class BrokerAddress:
     then it is believed to save every `autosave_s` seconds. `unix`: its socket, instead of host and
     port. `ca`, `cert`, `key`: files for mutual TLS; none: no TLS. `retained`, `qos`: whether it
     retains messages, and the highest QoS that it knows. `inflight`: how many messages of QoS 2 one
-    connection may have under way; of more, brokers acknowledge and lose some.
+    connection may have under way; of more, brokers acknowledge and lose some. `queue`: how many
+    messages it keeps for a connection that does not take them; it drops what exceeds that.
     """
 
     host: str
@@ -50,6 +51,7 @@ class BrokerAddress:
     retained: bool = True
     qos: int = 2
     inflight: int = 20
+    queue: int = 1000
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
@@ -70,6 +72,7 @@ class BrokerAddress:
             retained=bool(told.get("retained", True)),
             qos=int(told.get("qos", 2)),
             inflight=int(told.get("inflight", 20)),
+            queue=int(told.get("queue", 1000)),
             **paths,
         )
 

@@ -18,6 +18,7 @@ from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
 from .asking import Asking
 from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .credit import Credit
 from .holding import HeldLink
 from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
 
@@ -41,17 +42,31 @@ _REFUSED = 0x80
 
 
 class _Line:
-    """One connection: what comes goes to `deliver`, and is acknowledged when that returns."""
+    """One connection: what comes goes to `deliver`, and is acknowledged when that returns.
 
-    def __init__(self, deliver: Callable[[Publish], None], ended: Callable[[str], None]) -> None:
+    `marked`: where marks come, and who hears of them.
+    """
+
+    def __init__(
+        self,
+        deliver: Callable[[Publish], None],
+        ended: Callable[[str], None],
+        marked: tuple[str, Callable[[bytes], None]] = ("", lambda payload: None),
+    ) -> None:
         self._deliver = deliver
-        self.link = BrokerLink(self._came, ended, overdue=self._overdue)
+        self._mark, self._marked = marked
+        self._ended = ended
+        self.link = BrokerLink(self._came, self._lost, overdue=self._overdue)
         self.asking = Asking(self.link.send)
         self._twos = QoS2Receiver()
 
     def close(self) -> None:
         self.link.close()
         self.asking.lost("the live link was closed")
+
+    def _lost(self, reason: str) -> None:
+        self.asking.lost(reason)
+        self._ended(reason)
 
     def _overdue(self) -> str | None:
         return self.asking.overdue()
@@ -61,7 +76,10 @@ class _Line:
             if not packet.qos:
                 self._deliver(packet)
             elif packet.qos == 1:
-                self._deliver(packet)
+                if packet.topic == self._mark:
+                    self._marked(packet.payload)
+                else:
+                    self._deliver(packet)
                 self.link.send(build.puback(packet.packet_id))
             else:
                 # One that comes again before its PUBREL is not another one.
@@ -91,7 +109,8 @@ class _Held:
 
 class LiveLink(HeldLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns; `lost`, why the link fell:
-    then nobody holds a filter any more. `snapshots`: for trying filters.
+    then nobody holds a filter any more. `snapshots`: for trying filters. `credit`: the publish
+    link's, too.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -105,8 +124,10 @@ class LiveLink(HeldLink):
         lost: Callable[[str], None],
         changed: Callable[[], None] = lambda: None,
         snapshots: Snapshots | None = None,
+        credit: Credit | None = None,
     ) -> None:
         super().__init__(address, client_id, changed)
+        self._credit = credit if credit is not None and credit.possible else None
         self._deliver, self._lost, self._snapshots = packet, lost, snapshots
         self._line: _Line | None = None
         self._filters: dict[str, _Held] = {}
@@ -291,8 +312,22 @@ class LiveLink(HeldLink):
 
     async def _hold(self) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        line = _Line(self._deliver, ended.set_result)
+        credit = self._credit
+
+        def marked(payload: bytes) -> None:
+            if credit is not None and (reason := credit.came(payload)):
+                line.link.give_up(reason)
+
+        mark = (credit.topic, marked) if credit is not None else ("", marked)
+        line = _Line(self._deliver, ended.set_result, mark)
         await line.link.open(self._address, self._client_id)
+        if credit is not None:
+            try:
+                [code] = await line.asking.subscribe([(credit.topic, 1)])
+            except BaseException:
+                line.close()
+                raise
+            credit.begin(code == 1)
         self._line = line
         beats = asyncio.create_task(self._beat(), name="live link")
         self._tell(None)
@@ -302,6 +337,8 @@ class LiveLink(HeldLink):
             beats.cancel()
             line.close()
             self._line = None
+            if credit is not None:
+                credit.begin(False)
             self._forget("the live link was closed")
         self._tell(reason)
         self._lost(reason)
@@ -310,6 +347,8 @@ class LiveLink(HeldLink):
         while True:
             await asyncio.sleep(_BEAT_S)
             self._linger(asyncio.get_running_loop().time())
+            if self._credit is not None and (reason := self._credit.overdue()):
+                self._give_up(reason)
 
     def _forget(self, reason: str) -> None:
         filters, self._filters = self._filters, {}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sealmq.mqtt import Packet, Puback, Pubcomp, Pubrec, build
 
 from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .credit import EACH, Credit
 from .holding import FIRST_S, MOST_S, HeldLink
 
 log = logging.getLogger("sealmq.mediator")
@@ -24,13 +25,15 @@ TWOS = 500
 PACKET_IDS = 65_535
 # Bytes that are under way or wait here, above which nobody should publish, and below which again.
 MOST_BYTES = 32 * 1024 * 1024
-# What one message counts beside its payload.
-EACH = 512
 # So much of QoS 0 goes out between two questions whether the broker is still there; four times as
 # much is remembered at most.
 ASK_BYTES = 256 * 1024
 # Messages that are tried anew at a time.
 AT_ONCE = 64
+
+
+# Whose messages marks are.
+_MARKS = -1
 
 
 class NotTaken(Exception):
@@ -68,9 +71,14 @@ class PublishLink(HeldLink):
         not_taken: Callable[[Any, str], None],
         pressure: Callable[[bool], None],
         changed: Callable[[], None] = lambda: None,
+        credit: Credit | None = None,
     ) -> None:
         super().__init__(address, client_id, changed)
-        self._alone = alone
+        self._alone, self._credit = alone, credit
+        if credit is not None:
+            credit.room = lambda: self._gate(False)
+        # What goes out between two questions how far the broker is.
+        self._step = ASK_BYTES if credit is None else min(ASK_BYTES, credit.most // 4)
         self._accepted, self._not_taken, self._pressure = accepted, not_taken, pressure
         self._link: BrokerLink | None = None
         self._send: Callable[[bytes], None] | None = None
@@ -84,7 +92,7 @@ class PublishLink(HeldLink):
         # Sent at QoS 0 since the broker last answered something that was sent later.
         self._zeros: deque[Item] = deque()
         self._zeros_gone = 0
-        self._unasked = 0
+        self._unasked = self._unanswered = 0
         self._asked = False
         # What waits for the link, or for a packet id; then so does what its client sends later.
         self._waiting: deque[Item] = deque()
@@ -111,7 +119,7 @@ class PublishLink(HeldLink):
             self._zeros.append(Item(sent, topic, payload, 0, retain, client))
             send(build.publish(topic, payload, 0, retain))
             self._unasked += len(payload) + EACH
-            if self._unasked > ASK_BYTES:
+            if self._unasked > self._step:
                 self._ask()
         elif (qos == 2 and self._twos >= self._most_twos) or len(self._underway) >= PACKET_IDS:
             self._wait(Item(sent, topic, payload, qos, retain, client))
@@ -126,9 +134,13 @@ class PublishLink(HeldLink):
             if qos == 2:
                 self._twos += 1
             send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
-            self._bytes += len(payload) + EACH
+            size = len(payload) + EACH
+            self._bytes += size
             if self._bytes > MOST_BYTES:
                 self._press("bytes", True)
+            self._unasked += size
+            if self._unasked > self._step:
+                self._ask()
 
     def drop(self) -> None:
         """The broker was lost altogether: of what is under way, nobody hears any more."""
@@ -137,8 +149,10 @@ class PublishLink(HeldLink):
         self._waiting.clear()
         self._held_back.clear()
         self._suspects = []
-        self._twos = self._bytes = self._unasked = 0
+        self._twos = self._bytes = self._unasked = self._unanswered = 0
         self._press("bytes", False)
+        if self._credit is not None:
+            self._credit.restart()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result("the broker was lost")
 
@@ -167,6 +181,15 @@ class PublishLink(HeldLink):
             if left:
                 self._held_back[item.client] = left
 
+    # The broker's queue for the live link may be half full: what comes waits here.
+    def _gate(self, on: bool) -> None:
+        if on == ("credit" in self._why):
+            return
+        self._send = self._link.send if self._link is not None and not on else None
+        self._press("credit", on)
+        if not on:
+            self._go_on()
+
     def _press(self, why: str, on: bool) -> None:
         before = bool(self._why)
         (self._why.add if on else self._why.discard)(why)
@@ -189,9 +212,12 @@ class PublishLink(HeldLink):
             self._release(item)
             if self._waiting:
                 self._go_on()
-            self._accepted(item.sent)
-        elif kind is Pubrec and self._send is not None:
-            self._send(build.pubrel(packet.packet_id))  # type: ignore[union-attr]
+            if item.client != _MARKS:
+                self._accepted(item.sent)
+            elif self._credit is not None:
+                self._credit.acknowledged(item.payload)
+        elif kind is Pubrec and self._link is not None:
+            self._link.send(build.pubrel(packet.packet_id))  # type: ignore[union-attr]
 
     def _release(self, item: Item) -> None:
         self._bytes -= len(item.payload) + EACH
@@ -204,23 +230,32 @@ class PublishLink(HeldLink):
             self._zeros.popleft()
             self._zeros_gone += 1
 
+    # Where the broker is: of QoS 0 by a ping, of what its queue for the live link holds by a mark.
     def _ask(self) -> None:
-        if self._asked:
-            if self._unasked > 4 * ASK_BYTES:
-                self._answered(self._zeros_gone + len(self._zeros) // 2)
-                self._unasked //= 2
-            return
-        link = self._link
+        link, credit = self._link, self._credit
         if link is None:
             return
+        unasked, self._unasked = self._unasked, 0
+        if credit is not None and credit.counts:
+            self.publish(None, credit.topic.encode(), credit.mark(unasked), 1, False, _MARKS)
+            if credit.full:
+                self._gate(True)
+        self._unanswered += unasked
         sent = self._zeros_gone + len(self._zeros)
+        if self._asked:
+            if self._unanswered > 4 * ASK_BYTES:
+                self._answered(self._zeros_gone + len(self._zeros) // 2)
+                self._unanswered //= 2
+            return
+        if not self._zeros:
+            return
 
         def answered(pong: asyncio.Future[None]) -> None:
             if self._link is link and pong.exception() is None:
                 self._asked = False
                 self._answered(sent)
 
-        self._asked, self._unasked = True, 0
+        self._asked, self._unanswered = True, 0
         link.ping().add_done_callback(answered)
 
     # A message that the broker neither acknowledges nor hangs up on: it is found as the others are.
@@ -262,7 +297,14 @@ class PublishLink(HeldLink):
         await self._try_suspects(reason)
 
     async def _try_suspects(self, reason: str) -> None:
-        waiting = [*self._underway.values()]
+        if self._credit is not None:
+            self._credit.restart()
+        waiting = []
+        for item in self._underway.values():
+            if item.client == _MARKS:
+                self._bytes -= len(item.payload) + EACH
+            else:
+                waiting.append(item)
         first = self._zeros_gone
         zeros = [item._replace(zeros=first + n) for n, item in enumerate(self._zeros)]
         # In the order in which they were sent.
@@ -270,7 +312,7 @@ class PublishLink(HeldLink):
         self._bytes += sum(len(item.payload) + EACH for item in zeros)
         self._underway, self._twos = {}, 0
         self._zeros.clear()
-        self._unasked = 0
+        self._unasked = self._unanswered = 0
         pause = FIRST_S
         if self._suspects:
             log.warning(
