@@ -8,7 +8,7 @@ of the broker: wills, keep alive, clearing what is retained.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from sealmq.mqtt.text import discouraged_fault
 from sealmq_spec.errors import Unsupported
@@ -41,13 +41,18 @@ class Promises:
     keeps_sessions: a session with its subscriptions, and what comes for it at QoS 1 and 2, waits
     for a client that is away, over a restart of the broker too. shared: $share/GROUP/FILTER gives
     each message to one of the group. retained: the last retained message waits for new subscribers.
-    qos: the highest that it takes and grants.
+    qos: the highest that it takes and grants. inflight: how many messages of QoS 2 one connection
+    may have under way; of more, some brokers acknowledge and lose some. queue: how many messages
+    wait for a connection that does not take them; more are dropped. (The last two nobody can ask a
+    broker for. What stands here is what Mosquitto does unless it is told otherwise.)
     """
 
     keeps_sessions: bool = True
     shared: bool = True
     retained: bool = True
     qos: int = 2
+    inflight: int = field(default=20, compare=False)
+    queue: int = field(default=1000, compare=False)
 
     def handed_over(self) -> dict[str, bool | int]:
         """The mediator is told so, beside the address."""
@@ -66,8 +71,8 @@ class Promises:
 
 # amqtt holds sessions, and what waits for them, in memory: a restart of its process would break
 # what was promised. (Asking it does not show that.)
-EMBEDDED = Promises(keeps_sessions=False, shared=False)
-MOSQUITTO = Promises()
+EMBEDDED = Promises(keeps_sessions=False, shared=False, inflight=1000, queue=60_000)
+MOSQUITTO = Promises(inflight=1000)
 
 
 def check_session(keeps_sessions: bool, clean: bool) -> None:

@@ -41,7 +41,7 @@ from .core.session import Session
 from .core.site import BrokerFace, Site
 from .events import Events, Executor
 from .journal import Journal
-from .links import BrokerAddress, LiveLink, NotTaken, OwnLink, PublishLink
+from .links import BrokerAddress, Credit, LiveLink, NotTaken, OwnLink, PublishLink
 from .links.publish import Item
 from .links.snapshots import Snapshot, SnapshotCut, Snapshots
 from .messages import MessageConnection
@@ -164,6 +164,7 @@ class Mediator:
         self._messages = MessageConnection(
             address, f"{name}/messages", lambda: self.site.takes, self.control.life
         )
+        credit = Credit(address, name)
         self._publish = PublishLink(
             address,
             f"{name}/publish",
@@ -172,6 +173,7 @@ class Mediator:
             self._not_taken,
             self._pressure.change,
             self._away,
+            credit,
         )
         self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel)
         self._live = LiveLink(
@@ -181,6 +183,7 @@ class Mediator:
             self._live_lost,
             self._away,
             self._snapshots,
+            credit,
         )
         self._away()
 

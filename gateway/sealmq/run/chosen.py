@@ -78,6 +78,7 @@ class Chosen:
         own = Credentials.draw()
         target = Target.at_socket(layout.broker_socket, own.user, own.password)
         self.handed |= target.handed_over() | MOSQUITTO.handed_over()
+        self.handed["queue"] = self.limits.queue_messages
         self.handed |= {"saved": str(layout.broker_state / SAVED), "autosave_s": AUTOSAVE_S}
         secrets = {"user": own.user, "password": own.password}
         told = secrets | {"program": program.path, "limits": asdict(self.limits)}
