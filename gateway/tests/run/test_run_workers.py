@@ -16,7 +16,7 @@ import pytest
 
 from run.sites import Site, gone, sealmq, until
 from run.test_run_real import RealSite
-from sealmq.client import Client
+from sealmq.client import Client, Options, Will
 
 pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="Mosquitto is not here")
 
@@ -40,14 +40,15 @@ class Workers(RealSite):
                     found[pid] = path
         return dict(enumerate(sorted(found)))
 
-    def client(self, name: str, clean: bool = True) -> Client:
+    def client(self, name: str, options: Options | None = None) -> Client:
         """A client, enrolled once."""
         file = self.root.parent / f"{name}.json"
         if not file.exists():
             label = name_label(self, name)
             done = sealmq("client", "add", str(self.root), name, "--label", label, "-o", str(file))
             assert done.returncode == 0, done.stderr
-        return Client.from_enrolment(file, state=self.root.parent / f"{name}.state")
+        state = self.root.parent / f"{name}.state"
+        return Client.from_enrolment(file, state=state, options=options)
 
     def number(self, name: str) -> int:
         """The client's number at the key generator, which says whose worker's it is."""
@@ -149,6 +150,62 @@ def test_a_killed_workers_client_comes_back_and_a_reader_of_the_other_notices_no
                 await hears(reads, b"after %d" % n)
             assert reads.connected
             assert two.pid_of(writer) != killed
+
+    run(story())
+
+
+def test_a_kept_session_outlives_its_killed_worker(two: Workers) -> None:
+    writer, reader = of_two_workers(two)
+    kept = Options(client_id="kept", clean=False)
+
+    async def story() -> None:
+        async with two.client(reader, kept) as reads:
+            await reads.subscribe("machine/#", qos=1)
+        killed = two.pid_of(reader)
+        os.kill(killed, signal.SIGKILL)
+        async with two.client(writer) as writes:
+            await writes.publish(topic_of(writer), b"while it is away", qos=1)
+        async with two.client(reader, kept) as reads:
+            await hears(reads, b"while it is away")
+        assert two.pid_of(reader) != killed
+
+    run(story())
+
+
+def test_a_will_left_by_a_killed_worker_fires_once_it_is_back(two: Workers) -> None:
+    writer, reader = of_two_workers(two)
+    will = Options(will=Will(topic_of(writer), b"gone", qos=1), reconnect=False)
+
+    async def story() -> None:
+        async with two.client(reader) as reads:
+            await reads.subscribe("machine/#", qos=1)
+            writes = two.client(writer, will)
+            await writes.connect()
+            os.kill(two.pid_of(writer), signal.SIGKILL)
+            await hears(reads, b"gone")
+
+    run(story())
+
+
+def test_no_descriptor_stays_of_many_connections(two: Workers) -> None:
+    writer, reader = of_two_workers(two)
+
+    def descriptors() -> int:
+        said = json.loads((two.root / "run" / "mediator" / "ready.json").read_text())
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (said["pid"], *said["pids"]))
+
+    async def story() -> None:
+        async with two.client(reader):
+            before = descriptors()
+            for _ in range(20):
+                async with two.client(writer) as writes:
+                    await writes.publish(topic_of(writer), b"x", qos=1)
+            # Journal and audit log may have begun a file each.
+            for _ in range(300):
+                if descriptors() < before + 10:
+                    break
+                await asyncio.sleep(0.05)
+            assert descriptors() < before + 10
 
     run(story())
 
