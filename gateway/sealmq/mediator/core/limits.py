@@ -32,7 +32,7 @@ QUEUE = 64
 # PUBLISHes of one connection that are forwarded and not accepted; more wait.
 UNDERWAY = 64
 # Connections that are open, and those before a proof has verified.
-CONNECTIONS = 4096
+CONNECTIONS = 16_384
 STRANGERS = 1024
 # Connections that the kernel holds for us until we take them.
 BACKLOG = 1024
