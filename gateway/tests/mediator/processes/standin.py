@@ -20,6 +20,7 @@ class StandIn:
         self.begin, self.shared = begin, shared
         self.rows: dict[str, str] = {}
         self.heard: list[str] = []
+        self.flooded = False
         self.apply(shared.store.records())
         self.connections: set[Line] = set()
 
@@ -69,6 +70,8 @@ class StandIn:
 
     async def do(self, verb: str, *words: str) -> str:
         store = self.shared.store
+        if verb == "flooded":
+            return str(self.flooded)
         if verb == "pid":
             return str(os.getpid())
         if verb == "number":
@@ -125,6 +128,10 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._data = (self._data + data).split(b"\n")
         for line in lines:
+            if line == b"flood":
+                self._transport.write(bytes(16 << 20))
+                self._mediator.flooded = True
+                continue
             task = asyncio.ensure_future(self._mediator.do(*line.decode().split()))
             task.add_done_callback(lambda done: self.say(done.result()))
 

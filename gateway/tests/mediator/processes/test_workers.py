@@ -122,8 +122,11 @@ class Client:
         self._writer.write(connect_of(self._number))
 
     async def ask(self, line: str) -> str:
-        self._writer.write(line.encode() + b"\n")
+        self.tell(line)
         return await self.read()
+
+    def tell(self, line: str) -> None:
+        self._writer.write(line.encode() + b"\n")
 
     async def read(self) -> str:
         async with asyncio.timeout(30):
@@ -141,7 +144,8 @@ def connect_of(number: int) -> bytes:
 
 @pytest.fixture
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    paths = (str(HERE), *filter(None, [os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     (tmp_path / "sealmq.toml").write_text('[site]\nname = "s"\nid = "01020304"\n')
     layout = Layout.open(tmp_path)
     prepare(layout)
@@ -236,6 +240,27 @@ def test_a_worker_that_is_stopped_is_ended_then_the_command_is_answered(
             with pytest.raises(ConnectionResetError):
                 await two.read()
             assert [(e, f["number"]) for e, f in it.audit.records] == [("worker-ended", 1)]
+
+    run(story())
+
+
+def test_nothing_more_goes_out_that_the_system_held_for_a_killed_workers_client(
+    layout: Layout,
+) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            slow, other = await it.client(3), await it.client(5)
+            pid = int(await slow.ask("pid"))
+            slow.tell("flood")
+            for _ in range(_TRIES):
+                if await other.ask("flooded") == "True":
+                    break
+                await asyncio.sleep(_PAUSE_S)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: not _lives(pid))
+            # Else all that the system held came, and then the end.
+            with pytest.raises(ConnectionResetError):
+                await slow.reader.read(-1)
 
     run(story())
 
