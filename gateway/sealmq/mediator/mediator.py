@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from itertools import islice
+from functools import partial
 from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import OFF, Conn, Engine
-from sealmq.families.following import Key
 from sealmq.families.records import Record, TopicReset
 from sealmq.kglink import KgError
 from sealmq.mqtt import Publish
@@ -34,7 +34,7 @@ from .control_link import ControlLink
 from .core import effects as fx
 from .core.delivery import fan_out
 from .core.keyring import Keyring
-from .core.limits import FOLLOWED, OPENING_S
+from .core.limits import OPENING_S, TURN_S
 from .core.proof import Newest
 from .core.retained import Retained, RetainedBytes
 from .core.session import Session
@@ -133,9 +133,9 @@ class Mediator:
         self._pressure = Pressure()
         self.asking = Asking(site, audit, shared.kg if begin.kg_there else None)
         self.aside = Aside(journal.with_name("aside"), audit, self._name, self._retry)
-        # Subscriptions to ask about again; sessions that gave others a turn.
-        self._due: dict[Key, None] = {}
-        self._yields: deque[tuple[Session, int]] = deque()
+        # Subscriptions to ask about again; what goes on when others had a turn.
+        self._due: dict[Conn, dict[str, None]] = {}
+        self._steps: deque[Callable[[], None]] = deque()
         self._clients: dict[Session, _Client] = {}
         # The newest session of each (client, client id) that the broker was asked for.
         self._newest: dict[tuple[int, str], _Client] = {}
@@ -481,17 +481,27 @@ class Mediator:
         if snapshot is not None:
             snapshot.close()
 
-    # One in each turn of the loop, whoever waits.
     def _yield(self, session: Session, effect: fx.Yield) -> None:
-        if not self._yields:
+        self._later(partial(self._reply, session, effect.task, None))
+
+    # In each turn of the loop what fits into TURN_S, one at least, whoever they are of.
+    def _later(self, step: Callable[[], None]) -> None:
+        if not self._steps:
             asyncio.get_running_loop().call_soon(self._next_turn)
-        self._yields.append((session, effect.task))
+        self._steps.append(step)
 
     def _next_turn(self) -> None:
-        session, task = self._yields.popleft()
-        if self._yields:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._reply(session, task, None)
+        until = time.monotonic() + TURN_S
+        steps = self._steps
+        while True:
+            # It stands there until it is over: what it wants to do later is after it.
+            steps[0]()
+            steps.popleft()
+            if not steps:
+                return
+            if time.monotonic() >= until:
+                asyncio.get_running_loop().call_soon(self._next_turn)
+                return
 
     def _ask_time(self, session: Session, effect: fx.AskTime) -> None:
         work = self.asking.time(session.client.number, effect.nonce, session.link.suite)
@@ -752,21 +762,20 @@ class Mediator:
         delivery depends on when, each is judged by what holds then.
         """
         waits = bool(self._due)
-        self._due.update(dict.fromkeys(self.site.engine.due()))
-        if not waits:
-            self._follow_some()
+        for conn, raw in self.site.engine.due():
+            self._due.setdefault(conn, {})[raw] = None
+        if self._due and not waits:
+            self._later(self._follow_one)
 
-    def _follow_some(self) -> None:
-        some: dict[Conn, list[str]] = {}
-        for conn, raw in list(islice(self._due, FOLLOWED)):
-            del self._due[conn, raw]
-            some.setdefault(conn, []).append(raw)
+    # It gives others a turn by itself, after the first.
+    def _follow_one(self) -> None:
+        conn = next(iter(self._due))
+        raws = self._due.pop(conn)
+        session = self.site.by_policy.get(conn)
+        if session is not None:
+            self.events.run(session.subs.due, raws)
         if self._due:
-            asyncio.get_running_loop().call_soon(self._follow_some)
-        for conn, raws in some.items():
-            session = self.site.by_policy.get(conn)
-            if session is not None:
-                self.events.run(session.subs.due, raws)
+            self._later(self._follow_one)
 
     async def reload(self, config: Config) -> None:
         """Takes a changed sealmq.toml over, live; nothing happens if it says the same as before.

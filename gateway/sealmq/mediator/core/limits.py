@@ -55,8 +55,9 @@ HELD_BYTES = 256 * 1024
 HELD_ALL = 64 * 1024 * 1024
 # Subscriptions of one session that the broker keeps.
 SUBSCRIPTIONS = 1024
-# Subscriptions that are asked about again at one go: some 100 us each.
-FOLLOWED = 256
+# Seconds in one turn of the loop for what can wait: one more step, of some milliseconds, comes on
+# top. Others' packets are not held up for longer.
+TURN_S = 0.001
 # Connections of one client; one more ends the oldest.
 CONNECTIONS_A_CLIENT = 16
 # How long a provisioning request waits for a key generator that is away. Clients wait 10 s.

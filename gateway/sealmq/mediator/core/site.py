@@ -17,6 +17,7 @@ from .keyring import Keyring
 from .proof import Newest
 from .retained import Retained, RetainedBytes
 from .table import Copies, SubscriptionTable
+from .tasks import Queue
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -66,6 +67,9 @@ class Site:
     table: SubscriptionTable[Delivery] = field(default_factory=SubscriptionTable)
     # Of the live link.
     copies: Copies = field(default_factory=Copies)
+    # Filters that take more than a slice to judge, one after the other: each takes long, and
+    # together they would only take longer.
+    searches: Queue = field(default_factory=Queue)
     # Bytes that wait in outboxes, of all sessions.
     held: int = 0
     by_policy: dict[Conn, Session] = field(default_factory=dict)

@@ -15,7 +15,7 @@ it); what a paused one still gets is judged as always, so that pausing never has
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ NONE = -1
 _TOKEN = TOKEN.decode().rstrip("/")
 # Filters in one packet: each costs a verification.
 _MOST = 512
-# Filters that are judged at one go, some 100 us each.
+# Filters that are left at one go, some 100 us each. What is judged takes up to some milliseconds.
 _AT_ONCE = 16
 # Pauses and resumes of one session that may be under way.
 _ORDERS = 64
@@ -86,6 +86,14 @@ class Place:
     def wanted(self) -> int:
         """At which QoS the broker should have it."""
         return max((held.qos for held in self.held.values() if held.allowed), default=NONE)
+
+    @property
+    def asked(self) -> int:
+        """At which QoS a SUBSCRIBE asks for it. What was shut while others of the packet were
+        judged is asked for, too, and paused once that is answered: as if it were shut then.
+        """
+        qos = (held.qos for held in self.held.values())
+        return max(qos) if self.wanted == NONE else self.wanted
 
     @property
     def missed(self) -> int:
@@ -156,7 +164,7 @@ class Subscriptions:
 
     def subscribe(self, packet: SubscribePacket) -> Task:
         """Handles one SUBSCRIBE. A packet may have many filters, each dear to judge: others have
-        their turn between.
+        their turn between, and while one is judged that takes long.
         """
         session = self._session
         if len(packet.filters) > _MOST:
@@ -164,16 +172,22 @@ class Subscriptions:
             return
         asked: list[_Asked] = []
         for at, (text, qos) in enumerate(packet.filters):
-            if at and at % _AT_ONCE == 0:
+            if at:
                 yield Yield(0)
             if self._closed:
                 return
             try:
-                asked.append((yield from self._allowed(at, text, qos)))
+                one = yield from self._allowed(at, text, qos)
             except SealError as error:
                 self._refuse(refusals.SUBSCRIBE, error, text)
+                continue
+            if one is None:
+                return
+            asked.append(one)
+        # Meanwhile the policy may have put it elsewhere.
+        asked = [one._replace(place=self._of[one.raw]) for one in asked]
         places = list(dict.fromkeys(one.place for one in asked))
-        turns = [(place, place.sent(place.wanted)) for place in places]
+        turns = [(place, place.sent(place.asked)) for place in places]
         codes = yield from self._ask(places)
         for place, turn in turns:
             code = codes[place]
@@ -193,7 +207,8 @@ class Subscriptions:
         return codes
 
     # The policy, and the table, know of it from now on: the broker may send before it answers.
-    def _allowed(self, at: int, text: str, qos: int) -> Generator[Any, Any, _Asked]:
+    # None: the session has ended meanwhile.
+    def _allowed(self, at: int, text: str, qos: int) -> Generator[Any, Any, _Asked | None]:
         session, site = self._session, self._site
         raw, ctr = session.link.token(SUBSCRIBE, qos, text, session.token_low)
         try:
@@ -207,6 +222,8 @@ class Subscriptions:
             if raw[0] == "@" or self._policy.parse("subscribe", raw)[:1] == "!":
                 raise Denied(f"filters that begin with {raw[0]} are reserved")
             decision = yield from self._judged(raw, qos)
+            if decision is None:
+                return None
             if not decision.allow:
                 raise Ruled(decision.reason, decision.rule)
             filter = self._filter(decision)
@@ -218,9 +235,34 @@ class Subscriptions:
         self._policy.holds(decision, qos)
         return self._hold(at, decision.raw, qos, filter)
 
-    def _judged(self, raw: str, qos: int) -> Generator[Any, Any, Decision]:
-        yield from ()
-        return self._policy.subscribe(raw, qos, self._site.now_ms)
+    # None: the session has ended meanwhile.
+    def _judged(self, raw: str, qos: int) -> Generator[Any, Any, Decision | None]:
+        policy, site = self._policy, self._site
+        return (yield from self._in_slices(lambda: policy.subscribe_soon(raw, qos, site.now_ms)))
+
+    # Asks until there is an answer, with turns for others between: what takes more than one slice
+    # only while no other such thing is judged. Nothing is asked after the end of the session: it
+    # would be kept for nobody.
+    def _in_slices(
+        self, ask: Callable[[], Decision | None], wanted: Callable[[], bool] = lambda: True
+    ) -> Generator[Any, Any, Decision | None]:
+        searches = self._site.searches
+        if searches:
+            # There is one in each turn already, and this may be another.
+            yield Yield(0)
+        if self._closed or not wanted():
+            return None
+        decision = ask()
+        if decision is not None:
+            return decision
+        turn = searches.join()
+        try:
+            yield turn
+            while not self._closed and wanted() and (decision := ask()) is None:
+                yield Yield(0)
+        finally:
+            searches.leave(turn)
+        return decision
 
     def _check_room(self, raw: str) -> None:
         if self._kept and len(self._rows) >= SUBSCRIPTIONS and raw not in self._rows:
@@ -432,7 +474,7 @@ class Subscriptions:
         """
         self._rows = {row.filter: row for row in rows}
         for n, row in enumerate(list(self._rows.values())):
-            if n and n % _AT_ONCE == 0:
+            if n:
                 yield Yield(0)
             if self._closed:
                 return
@@ -447,6 +489,8 @@ class Subscriptions:
             place = self._put(row.filter, row.at or row.filter, held)
         else:
             decision = yield from self._judged(row.filter, row.qos)
+            if decision is None:
+                return
             self._policy.holds(decision, row.qos)
             at = self._at(decision)
             place = self._put(row.filter, row.at or at or decision.topic, held)
@@ -466,13 +510,16 @@ class Subscriptions:
 
     def _judge_all(self, raws: Sequence[str]) -> Task:
         for n, raw in enumerate(raws):
-            if n and n % _AT_ONCE == 0:
+            if n:
                 yield Yield(0)
-            self._judge(raw)
+            yield from self._judge(raw)
 
-    def _judge(self, raw: str) -> None:
+    def _judge(self, raw: str) -> Task:
+        policy, site = self._policy, self._site
+        decision = yield from self._in_slices(
+            lambda: policy.again_soon(raw, site.now_ms), lambda: policy.holding(raw)
+        )
         place = self._of.get(raw)
-        decision = self._policy.again(raw, self._site.now_ms)
         if place is None or decision is None:
             return
         at = self._at(decision)

@@ -9,11 +9,11 @@ import pytest
 from families.gate import opened, shut
 from mediator_world import HIGH, PANEL, SIBLING
 from reader_scene import REFUSED, Client, Scene, payloads
-from sealmq.families.api import Ask, Verdict
+from sealmq.families.api import Ask, NotYet, Verdict
 from sealmq.mediator.core.effects import Commit, Subscribe, Unsubscribe, Yield
 from sealmq.mediator.core.limits import SUBSCRIPTIONS
 from sealmq.mediator.core.session import Session
-from sealmq.mqtt import Puback, Publish
+from sealmq.mqtt import Pingreq, Pingresp, Puback, Publish
 from sealmq.mqtt import Subscribe as SubscribePacket
 from sealmq.store.records import KeptSub
 
@@ -443,6 +443,149 @@ def test_many_orders_wait_for_the_broker() -> None:
     assert len(alone.subs) == 200
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_one_that_is_shut_while_others_of_its_packet_are_judged_is_paused(clean: bool) -> None:
+    alone = Alone(clean=clean)
+    alone.subscribe(2, (BILL, 1), *((f"!AP/{n}{{care}}", 1) for n in range(20)))
+    alone.apply(shut("bill"))
+    alone.settle()
+    assert alone.acks == [("suback", 2, (1,) * 21)]
+    assert set(alone.subs) == {str(n) for n in range(20)}
+    assert alone.scene.broker.of(alone.session).keys() == alone.subs.keys()
+    alone.apply(opened("bill"))
+    alone.settle()
+    assert alone.subs["machine/#"] == 1
+
+
+def test_a_group_named_otherwise_while_others_of_its_packet_are_judged_is_the_new_one() -> None:
+    alone = Alone()
+    alone.subscribe(2, (GROUP, 1), *((f"!AP/{n}{{care}}", 1) for n in range(20)))
+    alone.scene.gate.mark = "-new"
+    alone.apply(opened("bill"))
+    alone.settle()
+    assert alone.acks == [("suback", 2, (1,) * 21)]
+    at = f"$share/{HIGH}.bill-new.g/machine/#"
+    assert alone.scene.broker.own[alone.session] == {at: 1}
+
+
+# --- what takes long to judge ---
+
+
+def slow(scene: Scene, filter: str, slices: int) -> list[str]:
+    """The policy needs so many slices for this filter, whoever asks; what it was asked in turn."""
+    asked: list[str] = []
+    gate = scene.gate
+    before = gate.subscribe
+
+    def judged(ask: Ask) -> Verdict:
+        asked.append(ask.topic)
+        if ask.topic == filter and asked.count(filter) < slices:
+            raise NotYet(filter)
+        return before(ask)
+
+    gate.subscribe = judged  # type: ignore[method-assign]
+    return asked
+
+
+WILD = "!AP/+/x/%23{bill}"
+
+
+def test_others_are_served_while_a_filter_is_judged_and_the_order_of_suback_stays() -> None:
+    alone = Alone()
+    scene, client = alone.scene, alone.client
+    other = scene.open(SIBLING)
+    asked = slow(scene, "+/x/#", 50)
+    alone.subscribe(1, ("!AP/first{bill}", 1), (WILD, 1), ("!AP/last{care}", 0))
+    alone.subscribe(2, (BILL, 1))
+    while len(asked) < 10:
+        before = len(asked)
+        scene.answer()
+        assert len(asked) <= before + 1, "one slice at a time"
+    scene.receive(alone.session, Pingreq())
+    assert client.take() == [Pingresp()], "the client's own, too"
+    scene.subscribe(other, 7, ("!AP/t{bill}", 1))
+    while scene.questions and not Client(other).acks:
+        scene.answer(len(scene.questions) - 1)
+    assert len(asked) < 50
+    assert alone.acks == []
+    alone.settle()
+    assert alone.acks == [("suback", 1, (1, 1, 0)), ("suback", 2, (1,))]
+    assert set(alone.subs) == {"first", "+/x/#", "last", "machine/#"}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_session_that_goes_while_its_filter_is_judged_leaves_nothing(clean: bool) -> None:
+    alone = Alone(clean=clean)
+    scene = alone.scene
+    asked = slow(scene, "+/x/#", 50)
+    alone.subscribe(1, ("!AP/first{bill}", 1), (WILD, 1))
+    for _ in range(5):
+        scene.answer()
+    before = len(asked)
+    alone.session.close("gone")
+    # As the shell does it.
+    alone.session.policy.close(scene.site.now_ms)
+    scene.collect()
+    alone.scene.settle()
+    assert len(asked) == before, "nobody asks for it any more"
+    assert len(scene.engine.following) == 0
+    assert len(scene.site.table) == len(scene.site.searches) == 0
+    assert (scene.broker.live, scene.broker.own, scene.rows) == ({}, {}, {})
+    assert not scene.engine.cache.resting(("gate", "bill"))
+
+
+def test_one_filter_that_takes_long_is_judged_at_a_time_in_the_order_of_asking() -> None:
+    scene = Scene(gate=True)
+    sessions = [scene.open(SIBLING, client_id=f"id{n}") for n in range(4)]
+    asked: list[str] = []
+    gate = scene.gate
+    before = gate.subscribe
+
+    def judged(ask: Ask) -> Verdict:
+        asked.append(ask.topic)
+        if asked.count(ask.topic) < 5:
+            raise NotYet(ask.topic)
+        return before(ask)
+
+    gate.subscribe = judged  # type: ignore[method-assign]
+    for n, session in enumerate(sessions):
+        scene.subscribe(session, 1, (f"!AP/{n}/#{{bill}}".replace("#", "%23"), 1))
+    assert asked == ["0/#"], "while one is judged no other has its first slice with its packet"
+    scene.answer()
+    sessions[2].close("gone while it waits")
+    scene.settle()
+    begun = [asked.index(f"{n}/#") for n in (0, 1, 3)]
+    ended = [len(asked) - asked[::-1].index(f"{n}/#") for n in (0, 1, 3)]
+    assert ended == sorted(ended)
+    assert begun == sorted(begun)
+    later = [topic for at, topic in enumerate(asked) if topic in asked[:at]]
+    assert later == ["0/#"] * 4 + ["1/#"] * 4 + ["3/#"] * 4
+    assert [Client(s).acks for s in sessions if s.state == "open"] == [[("suback", 1, (1,))]] * 3
+    assert len(scene.site.searches) == 0
+
+
+def test_kept_ones_and_changed_ones_are_judged_a_slice_at_a_time() -> None:
+    row_ = KeptSub(PANEL, "id", WILD, 1, "+/x/#")
+    alone = Alone(clean=False)
+    scene = alone.scene
+    asked = slow(scene, "+/x/#", 5)
+    task = alone.session.subs.restore((row_,))
+    alone.session.hold(task)
+    scene.collect()
+    assert len(asked) == 1
+    alone.settle()
+    assert asked == ["+/x/#"] * 5
+    asked = slow(scene, "+/x/#", 5)
+    alone.apply(shut("bill"))
+    assert len(asked) == 1
+    # It is left in the middle: what was asked for is not wanted any more.
+    alone.unsubscribe(2, WILD)
+    alone.settle()
+    assert len(asked) == 1
+    assert alone.subs == {}
+    assert len(scene.site.searches) == len(scene.engine.following) == 0
+
+
 def count_judged(alone: Alone) -> list[str]:
     judged: list[str] = []
     gate = alone.scene.gate
@@ -516,7 +659,9 @@ def row(filt: str, qos: int = 1, at: str = "machine/#") -> KeptSub:
 def test_nothing_is_answered_before_it_is_on_disk() -> None:
     alone = Alone(clean=False)
     alone.subscribe(1, (BILL, 1), ("!AP/b{x}", 0))
-    alone.scene.answer()
+    while not alone.scene.asked(Commit):
+        assert alone.acks == []
+        alone.scene.answer()
     (commit,) = alone.scene.asked(Commit)
     assert commit.records == (row(BILL), row("!AP/b{x}", 0, "b"))
     assert alone.acks == []
