@@ -82,7 +82,6 @@ class PublishLink(HeldLink):
         self._accepted, self._not_taken, self._pressure = accepted, not_taken, pressure
         self._link: BrokerLink | None = None
         self._send: Callable[[bytes], None] | None = None
-        self._ended: asyncio.Future[str] | None = None
         self._id = 0
         # By packet id, in the order in which they were sent.
         self._underway: dict[int, Item] = {}
@@ -102,11 +101,6 @@ class PublishLink(HeldLink):
         self._bytes = 0
         self._why: set[str] = {"away"}
         self._oldest = 0
-
-    @property
-    def underway(self) -> int:
-        """Messages of QoS above 0 that nobody has answered for, and what waits."""
-        return len(self._underway) + len(self._waiting) + len(self._suspects)
 
     def publish(
         self, sent: Any, topic: bytes, payload: bytes, qos: int, retain: bool, client: int
@@ -141,20 +135,6 @@ class PublishLink(HeldLink):
             self._unasked += size
             if self._unasked > self._step:
                 self._ask()
-
-    def drop(self) -> None:
-        """The broker was lost altogether: of what is under way, nobody hears any more."""
-        self._underway.clear()
-        self._zeros.clear()
-        self._waiting.clear()
-        self._held_back.clear()
-        self._suspects = []
-        self._twos = self._bytes = self._unasked = self._unanswered = 0
-        self._press("bytes", False)
-        if self._credit is not None:
-            self._credit.restart()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result("the broker was lost")
 
     # --- waiting ---
 
@@ -281,7 +261,7 @@ class PublishLink(HeldLink):
             self._came, lost, lambda full: self._press("full", full), overdue=self._overdue
         )
         await link.open(self._address, self._client_id)
-        self._ended, self._link, self._send = ended, link, link.send
+        self._link, self._send = link, link.send
         self._asked, self._oldest = False, 0
         self._go_on()
         self._press("away", False)
@@ -289,7 +269,7 @@ class PublishLink(HeldLink):
         try:
             reason = await ended
         finally:
-            self._ended = self._link = self._send = None
+            self._link = self._send = None
             link.close()
             self._press("away", True)
             self._press("full", False)
@@ -326,7 +306,7 @@ class PublishLink(HeldLink):
             if len(self._suspects) < before:
                 pause = FIRST_S
                 continue
-            # It was lost altogether, and `drop` follows; or it comes back.
+            # It was lost altogether. It comes back, or does not.
             await asyncio.sleep(pause)
             pause = min(pause * 2, MOST_S)
 
@@ -335,24 +315,21 @@ class PublishLink(HeldLink):
         some = suspects[:AT_ONCE]
         async with asyncio.TaskGroup() as group:
             tries = [group.create_task(self._try(item), name="publish") for item in some]
-        if self._suspects is not suspects:
-            return  # dropped meanwhile
         self._suspects = [i for i, t in zip(some, tries, strict=True) if not t.result()]
         self._suspects += suspects[AT_ONCE:]
 
     # Whether it is done with.
     async def _try(self, item: Item) -> bool:
-        suspects, why = self._suspects, None
+        why = None
         try:
             await self._alone(item)
         except NotTaken as error:
             why = str(error)
         except BrokerAway:
             return False
-        if self._suspects is suspects:
-            self._release(item)
-            if why is not None:
-                self._not_taken(item.sent, why)
-            elif item.qos:
-                self._accepted(item.sent)
+        self._release(item)
+        if why is not None:
+            self._not_taken(item.sent, why)
+        elif item.qos:
+            self._accepted(item.sent)
         return True
