@@ -22,6 +22,7 @@ from running_site import Site, free_port, until
 from wire import CONTROL, Cipher, RawClient, Wire, connect, mono, packet, publish, text
 
 TOPIC = b"machine/1/temperature"
+EVERYTHING = "#"
 CLEAN, KEPT = 0xC2, 0xC0
 WILL_FLAGS = 0xCE
 QOS1, QOS2 = 0x32, 0x34
@@ -86,12 +87,12 @@ def mosquitto(folder: Path, *lines: str) -> Iterator[Mosquitto]:
 class Listener:
     """An honest reader of a filter at QoS 0."""
 
-    def __init__(self, raw: RawClient, filt: str) -> None:
+    def __init__(self, raw: RawClient, filt: str, flags: int = CLEAN) -> None:
         self.raw = raw
         self.reader = Reader(raw.ident, Cipher)
         # Of each message that opened: what families said of it.
         self.items: list[dict[int, bytes]] = []
-        raw.connect(keepalive=0)
+        raw.connect(keepalive=0, flags=flags)
         raw.subscribe(filt)
 
     def until(self, last: bytes) -> list[tuple[bytes, bytes, int]]:
@@ -130,7 +131,12 @@ class Listener:
 
 
 class Scene:
-    """A running site with a reader above everything, and clients that attack or are attacked."""
+    """A running site with a reader above everything, and clients that attack or are attacked.
+
+    flags: of that reader's CONNECT.
+    """
+
+    flags = CLEAN
 
     def __init__(self, site: Site, broker: Mosquitto | None = None) -> None:
         self.site = site
@@ -143,7 +149,7 @@ class Scene:
 
     def gather(self) -> None:
         """The honest reader and publisher that tell what got through."""
-        self.listener = Listener(self.client("monitor"), "#")
+        self.listener = Listener(self.client("monitor"), EVERYTHING, self.flags)
         self._teller = self.client("m2-temp-sensor")
         self._teller.connect(keepalive=0)
 

@@ -1,7 +1,9 @@
 """An external broker in the attacker's hands: it serves as told until a test makes it do otherwise.
 
-It keeps every packet it was sent, says anything on any connection, holds back, serves old retained
-copies. It knows no key, but those that a test got from a client.
+It keeps every packet it was sent, says anything on any link, holds back, serves old retained
+copies. It knows no key, but those that a test got from a client. A mediator's links are told by
+their client identifiers: one for all that is published, one for all that is delivered to clean
+sessions, one of its own for each session that is kept, short ones for what is retained.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sealmq_spec.topics import matches
-
 from running_site import free_port, until
 from wire import packet, publish, split
+
+# What identifiers of shared links end with; what those for retained messages have in them; the
+# message that says where these end.
+PUBLISH_LINK, LIVE_LINK = "/publish", "/live"
+_SNAPSHOT_LINK, _END = "/snapshot/", b"@sealmq/end/"
 
 _PUBLISH, _PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x30, 0x40, 0x50, 0x60, 0x70
 
@@ -58,6 +63,9 @@ class EvilBroker:
         # (client id, first byte, body) of everything behind CONNECT.
         self.packets: list[tuple[str, int, bytes]] = []
         self.retained: dict[bytes, bytes] = {}
+        # Served in place of all that is retained, whatever the filter; and for which filters.
+        self.instead: list[tuple[bytes, bytes]] | None = None
+        self.fetched: list[str] = []
         # Asked before a PUBLISH is passed on and acknowledged.
         self.holds: Callable[[Published], bool] = lambda p: False
         self._lines: dict[str, Line] = {}
@@ -82,18 +90,26 @@ class EvilBroker:
     def tell(
         self, client_id: str, topic: bytes, payload: bytes, first: int = _PUBLISH, pid: int = 0
     ) -> None:
-        """A PUBLISH out of nowhere on the connection of this client."""
+        """A PUBLISH out of nowhere on the link that this client is reached over."""
         self.line(client_id).send(publish(topic, payload, first, pid))
 
     def line(self, client_id: str) -> Line:
-        """The connection behind which the client with this identifier is."""
+        """The link that the client with this identifier is reached over: its own, if it has one."""
         with self._lock:
-            found = [line for name, line in self._lines.items() if _is(name, client_id)]
-        assert len(found) == 1, f"{len(found)} connections of {client_id}: {list(self._lines)}"
+            own = [line for name, line in self._lines.items() if _is(name, client_id)]
+        assert len(own) < 2, f"{len(own)} links of {client_id}: {list(self._lines)}"
+        return own[0] if own else self.shared(LIVE_LINK)
+
+    def shared(self, link: str) -> Line:
+        """The publish link or the live link."""
+        with self._lock:
+            found = [line for name, line in self._lines.items() if name.endswith(link)]
+            names = list(self._lines)
+        assert len(found) == 1, f"{len(found)} links {link}: {names}"
         return found[0]
 
     def lines(self) -> list[Line]:
-        """The connections that are there."""
+        """The links that are there."""
         with self._lock:
             return list(self._lines.values())
 
@@ -103,19 +119,29 @@ class EvilBroker:
             return [p.payload for p in self.published if p.topic == topic]
 
     def filters(self, client_id: str) -> set[str]:
-        """What the sessions of a client, kept ones too, are subscribed to."""
+        """What the sessions that are kept for a client are subscribed to."""
         with self._lock:
             return {f for name, fs in self._filters.items() if _is(name, client_id) for f in fs}
 
-    def sent_by(self, client_id: str, kind: int) -> list[bytes]:
-        """Bodies of the packets of one kind (0x80 SUBSCRIBE, ...) on the lines of a client."""
+    def asked(self) -> list[str]:
+        """Filters of all SUBSCRIBEs so far, on whatever link. What a client newly subscribes to is
+        asked for in any case: somebody else may hold it, but its retained messages are fetched.
+        """
+        self.settle()
         with self._lock:
-            return [b for name, f, b in self.packets if _is(name, client_id) and f & 0xF0 == kind]
+            bodies = [body for _, first, body in self.packets if first & 0xF0 == 0x80]
+        found = [filt for body in bodies for filt in _filters(body[2:])]
+        return [filt for filt in found if not filt.encode().startswith(_END)]
 
     def acknowledged(self, client_id: str, pid: int) -> None:
-        """Waits for a PUBACK from a mediator."""
-        body = pid.to_bytes(2, "big")
-        until("PUBACK at the broker", lambda: body in self.sent_by(client_id, _PUBACK))
+        """Waits for a PUBACK on the link that this client is reached over."""
+        body, name = pid.to_bytes(2, "big"), self.line(client_id).client_id
+
+        def there() -> bool:
+            with self._lock:
+                return any(p == (name, _PUBACK, body) for p in self.packets)
+
+        until("PUBACK at the broker", there)
 
     def settle(self) -> None:
         """Waits until all has been taken in that mediators have sent up to now.
@@ -200,8 +226,12 @@ class EvilBroker:
         elif kind == 0x80:
             self._subscribed(line, body)
         elif kind == 0xA0:
-            for filt in _filters(body[2:], 0):
+            left = _filters(body[2:], 0)
+            for filt in left:
                 self._filters[line.client_id].pop(filt, None)
+            if _SNAPSHOT_LINK in line.client_id:
+                # The mediator has taken all that is retained for it.
+                self.fetched += [filt for filt in left if not filt.encode().startswith(_END)]
             line.send(packet(0xB0, body[:2]))
         elif kind == 0xC0:
             line.send(b"\xd0\0")
@@ -224,7 +254,7 @@ class EvilBroker:
 
     def _pass_on(self, name: str, topic: bytes, payload: bytes, qos: int) -> None:
         filters = self._filters[name]
-        granted = [q for f, q in filters.items() if matches(f, topic.decode())]
+        granted = [q for f, q in filters.items() if _takes(f, topic)]
         if not granted:
             return
         qos = min(qos, max(granted))
@@ -243,9 +273,17 @@ class EvilBroker:
         with self._lock:
             self._filters[line.client_id].update(filters)
             line.send(packet(0x90, body[:2] + bytes(filters.values())))
-            for topic, payload in self.retained.items():
-                if payload and any(matches(f, topic.decode()) for f in filters):
+            snapshot = _SNAPSHOT_LINK in line.client_id
+            if snapshot and self.instead is not None:
+                for topic, payload in self.instead:
                     line.send(publish(topic, payload, _PUBLISH | 1))
+            for filt in filters:
+                for topic, payload in self.retained.items():
+                    ends = topic.startswith(_END)
+                    if not payload or not _takes(filt, topic):
+                        continue
+                    if ends or not snapshot or self.instead is None:
+                        line.send(publish(topic, payload, _PUBLISH | 1))
 
 
 class Line:
@@ -300,3 +338,16 @@ def _filters(body: bytes, qos: int = 1) -> dict[str, int]:
         found[body[2:end].decode()] = body[end] if qos else 0
         body = body[end + qos :]
     return found
+
+
+def _takes(filt: str, topic: bytes) -> bool:
+    """As brokers match (MQTT 3.1.1, 4.7): to them only $ is reserved."""
+    levels, parts = filt.split("/"), topic.decode().split("/")
+    if topic[:1] == b"$" and levels[0] in ("#", "+"):
+        return False
+    for at, level in enumerate(levels):
+        if level == "#":
+            return True
+        if at >= len(parts) or level not in ("+", parts[at]):
+            return False
+    return len(levels) == len(parts)

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from sealmq_spec.const import LIVE, RETAINED
 from sealmq_spec.records import Roots
 
-from attack_scene import Scene
+from attack_scene import CLEAN, EVERYTHING, KEPT, Scene, again
 from evil_broker import EvilBroker
 from running_site import Site, until
-from wire import RawClient, mono, publish
+from wire import RawClient, mono, packet, publish, text
 
+# For a test of what the broker says to a reader: on each of the links that it can say it on.
+LINKS = pytest.mark.parametrize("evil", ["live", "own"], indirect=True)
 INSTRUMENT = Path(__file__).with_name("instrument")
 
 
@@ -24,7 +27,7 @@ class EvilScene(Scene):
     def __init__(self, site: Site, evil: EvilBroker, env: dict[str, str]) -> None:
         self.evil, self._env = evil, env
         self._clock = Path(env["SEALMQ_CLOCK"])
-        self._wall_ms = self._gone_ms = 0
+        self._wall_ms = self._gone_ms = self._last_filter = 0
         super().__init__(site)
 
     def later(self, seconds: int) -> None:
@@ -71,9 +74,45 @@ class EvilScene(Scene):
         self.evil.settle()
         return super().heard()
 
+    def reached_over(self, own: bool) -> None:
+        """The reader above everything has a session that is kept, and so a link of its own, or a
+        clean one, which is reached over the link that all share.
+        """
+        if own != self.own:
+            if self.own:
+                again(self.listener.raw, 0, CLEAN)
+            self.flags = KEPT if own else CLEAN
+            self.gather()
+
+    @property
+    def own(self) -> bool:
+        """Whether the broker reaches the reader above everything over a link of its own."""
+        return self.flags == KEPT
+
     def to_reader(self, topic: bytes, payload: bytes, first: int = 0x30, pid: int = 0) -> None:
-        """The broker says this to the reader above everything."""
-        self.evil.tell(self.listener.raw.client_id.decode(), topic, payload, first, pid)
+        """The broker says this to the reader above everything.
+
+        What it says with RETAIN on the live link counts for nothing, so it says that as a retained
+        message too, when the reader subscribes anew.
+        """
+        raw = self.listener.raw
+        self.evil.tell(raw.client_id.decode(), topic, payload, first, pid)
+        if first & 1 and not self.own:
+            self.evil.instead = [(topic, payload)]
+            before = self.evil.fetched.count(EVERYTHING)
+            token, _ = raw.session.token(EVERYTHING)
+            raw.wire.send(packet(0x82, b"\0\x09" + text(token.encode()) + b"\0"))
+            until("the snapshot", lambda: self.evil.fetched.count(EVERYTHING) > before)
+            self.evil.instead = None
+
+    def fetched(self, raw: RawClient) -> None:
+        """Waits until all retained messages are fetched that this client has asked for: they are in
+        the order of its subscriptions.
+        """
+        self._last_filter += 1
+        filt = f"fetched/{self._last_filter}"
+        raw.subscribe(filt)
+        until("its retained messages", lambda: filt in self.evil.fetched)
 
     def caught(self, topic: bytes, payload: bytes, sender: RawClient, first: int = 0x32) -> bytes:
         """An honest message as the broker sees it: m3; the reader has heard it as well."""

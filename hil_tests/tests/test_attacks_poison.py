@@ -11,9 +11,10 @@ import pytest
 
 from attack_scene import TOPIC
 from devices import Device, device
+from evil_broker import LIVE_LINK
 from evil_scene import EvilScene
 from evil_seals import Sender, m1, m3, m3_head, now_of, outer
-from wire import RawClient
+from wire import RawClient, publish
 
 
 @pytest.fixture
@@ -62,25 +63,17 @@ def test_a_device_goes_on(evil: EvilScene, raw: RawClient, tmp_path: Path, bits:
     mine.write_bytes(enrolment.read_bytes())
     with device(mine, bits=bits) as panel:
         panel.do("subscribe", filter=TOPIC.decode(), qos=1)
-        name = _name(evil)
+        live = evil.evil.shared(LIVE_LINK)
         genuine = evil.caught(TOPIC, b"genuine", raw)
         assert [m["payload"] for m in panel.receive(1)] == ["genuine"]
         poisons = _poisons(evil, raw, genuine)
         for pid, poison in enumerate(poisons, 1000 + 100 * bits):
-            evil.evil.tell(name, TOPIC, poison, 0x32, pid)
+            live.send(publish(TOPIC, poison, 0x32, pid))
             _alive(evil, raw, panel, pid)
-            evil.evil.acknowledged(name, pid)
+            evil.evil.acknowledged(evil.listener.raw.client_id.decode(), pid)
         refused = panel.do("receive", count=0)["refused"]
         assert sum(refused.values()) >= len(poisons) - 3, refused
         panel.publish("machine/1/arm/angle", "10")
-
-
-def _name(evil: EvilScene) -> str:
-    """The device's own: another test's may still be going."""
-    names = [line.client_id.rpartition("/")[2] for line in evil.evil.lines()]
-    mine = [n for n in names if n[:7] == "sealmq-" and evil.evil.filters(n) == {TOPIC.decode()}]
-    assert len(mine) == 1, names
-    return mine[0]
 
 
 def _alive(evil: EvilScene, raw: RawClient, panel: Device, n: int) -> None:

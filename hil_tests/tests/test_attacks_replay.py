@@ -9,7 +9,7 @@ import pytest
 from sealmq_spec.const import RETAINED, WILL
 
 from attack_scene import DISCONNECT, DUP, LIVE, QOS1, TOPIC, again, answer, notices, pid_of
-from evil_scene import EvilScene
+from evil_scene import LINKS, EvilScene
 from running_site import until
 from wire import RawClient, publish, text
 
@@ -72,25 +72,29 @@ def test_a_session_s_publish_in_another_session(evil: EvilScene, raw: RawClient)
 # --- broker to mediator to reader ---
 
 
+@LINKS
 def test_a_live_message_served_again_is_delivered_once(evil: EvilScene, raw: RawClient) -> None:
     m3 = evil.caught(TOPIC, b"live", raw)
     for first, pid in ((0x30, 0), (0x30, 0), (0x3A, 7)):
         evil.to_reader(TOPIC, m3, first, pid)
-    assert [payload for _, payload, _ in evil.heard()] == [b"again"] * 3
+    # Copies on the live link end at the mediator already.
+    heard = [payload for _, payload, _ in evil.heard()]
+    assert heard == ([b"again"] * 3 if evil.own else [])
 
 
+@LINKS
 def test_a_will_fires_once(evil: EvilScene) -> None:
     raw = evil.client("m1-temp-sensor")
     before = len(evil.evil.seen(TOPIC))
     will = raw.seal(TOPIC, b"gone", flags=2, kind=WILL, life=255)
-    made = raw.connect_packet(will=text(TOPIC) + text(will), flags=0xCE)
+    made = raw.connect_packet(will=text(TOPIC) + text(will), flags=0xCC)
     assert raw.enter(made) == b"\0\0"
     raw.wire.close()
     until("the will", lambda: len(evil.evil.seen(TOPIC)) > before)
     m3 = evil.evil.seen(TOPIC)[-1]
     assert evil.heard() == [(TOPIC, b"gone", WILL)]
     evil.to_reader(TOPIC, m3)
-    assert evil.heard() == [(TOPIC, b"again", LIVE)]
+    assert evil.heard() == ([(TOPIC, b"again", LIVE)] if evil.own else [])
     # Its CONNECT once more: no session, so no will of it either.
     calls = len(evil.evil.calls)
     raw.enter(made)
@@ -106,6 +110,7 @@ def test_a_will_fires_once(evil: EvilScene) -> None:
     assert evil.heard() == []
 
 
+@LINKS
 def test_a_minute_later_all_that_was_live_is_stale(evil: EvilScene, raw: RawClient) -> None:
     m3 = evil.caught(TOPIC, b"live", raw)
     kept = evil.caught(b"machine/1/kept", b"kept", raw, QOS1 | RETAIN)

@@ -9,7 +9,7 @@ import pytest
 from sealmq_spec.const import RETAINED
 
 from attack_scene import QOS1, TOPIC, answer, notices
-from evil_scene import EvilScene
+from evil_scene import LINKS, EvilScene
 from wire import RawClient, publish
 
 STALE = 3
@@ -25,6 +25,7 @@ def raw(evil: EvilScene) -> RawClient:
     return made
 
 
+@LINKS
 def test_a_retained_message_never_goes_back(evil: EvilScene, raw: RawClient) -> None:
     topic = b"machine/1/mode"
     older = evil.caught(topic, b"manual", raw, QOS1 | RETAIN)
@@ -54,6 +55,7 @@ def test_a_retained_message_held_back_by_the_network(evil: EvilScene, raw: RawCl
     assert [p for _, p, _ in evil.heard()] == [b"shut"]
 
 
+@LINKS
 def test_what_a_mediator_sealed_for_one_reader_is_none_from_the_broker(
     evil: EvilScene, raw: RawClient
 ) -> None:
@@ -71,6 +73,7 @@ def test_what_a_mediator_sealed_for_one_reader_is_none_from_the_broker(
     assert evil.heard() == []
 
 
+@LINKS
 def test_the_wire_s_retain_bit_opens_nothing(evil: EvilScene, raw: RawClient) -> None:
     """A live message with RETAIN set is neither re-wrapped nor passed on."""
     m3 = evil.caught(TOPIC, b"live", raw)

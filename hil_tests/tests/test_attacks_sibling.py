@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from attack_scene import CLEAN, LIVE, QOS1, TOPIC, answer, notices, pid_of
+from attack_scene import KEPT, LIVE, QOS1, TOPIC, again, answer, notices, pid_of
 from evil_scene import EvilScene
 from evil_seals import Sender, m1, m2, now_of
 from running_site import until
@@ -85,15 +85,19 @@ def test_a_sibling_puts_in_its_sibling_s_packets(
 def test_a_sibling_takes_its_sibling_s_client_identifier(
     evil: EvilScene, raw: RawClient, sibling: RawClient
 ) -> None:
-    """At the broker they stay two, and the older connection stays."""
-    name = raw.client_id
+    """At the broker, which keeps a session for each, they stay two; the older connection stays."""
+    again(raw, 0, KEPT)
+    owner = until("its owner at the broker", lambda: evil.evil.line(raw.client_id.decode()))
     thief = evil.client("m1-temp-sibling")
-    thief.client_id = name
+    thief.client_id = raw.client_id
     calls = len(evil.evil.calls)
-    assert thief.connect() == b"\0\0"
-    call = until("the thief at the broker", lambda: evil.evil.calls[calls:])[0]
-    assert [c.client_id for c in evil.evil.calls].count(call.client_id) == 1
+    assert thief.connect(flags=KEPT) == b"\0\0", "no session of its owner's is present"
+    there = until("the thief at the broker", lambda: evil.evil.calls[calls:])
+    assert owner.client_id not in [call.client_id for call in there]
+    assert owner in evil.evil.lines()
     assert raw.barrier() == []
+    again(raw, 0)
+    again(thief, 0)
     thief.close()
 
 
@@ -105,11 +109,11 @@ def test_a_sibling_claims_its_sibling_s_number(
     thief = evil.client("m1-temp-sibling")
     thief.ident.client = raw.ident.client
     thief.session.renew(thief.ident)
-    assert thief.enter(thief.connect_packet()) == b"\0\x05"
+    assert thief.enter(thief.connect_packet(flags=KEPT)) == b"\0\x05"
     # In quarantine, to get its keys: the request is not under its secret.
     thief.ident.gen = 0
     with pytest.raises(AssertionError):
         thief.provision()
-    raw.wire.send(connect(b"x", b"y", flags=CLEAN))
+    raw.wire.send(connect(b"x", b"y", flags=KEPT))
     assert raw.wire.closed()
     assert len(evil.evil.calls) == calls

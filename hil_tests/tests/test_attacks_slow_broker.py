@@ -24,6 +24,7 @@ from attack_scene import (
     again,
     answer,
     hand_over,
+    last_words,
     mosquitto,
     notices,
     pid_of,
@@ -32,6 +33,7 @@ from attack_scene import (
 from running_site import Site, until
 from wire import Wire, packet, publish, text
 
+DENIED = 5
 UNAVAILABLE = 0x20, b"\0\3"
 
 
@@ -111,10 +113,10 @@ def test_receipt_and_welcome_leave_out_what_the_broker_has_not_acknowledged(stag
         assert session.receipted(at + 1)
         assert not session.receipted(at)
         stage.cut(raw)
-    again(raw, at)
-    assert session.receipted(at + 1)
-    assert not session.receipted(at)
-    raw.wire.send(publish(TOPIC, sealed, QOS1 | DUP, 1))
+        again(raw, at)
+        assert session.receipted(at + 1)
+        assert not session.receipted(at)
+        raw.wire.send(publish(TOPIC, sealed, QOS1 | DUP, 1))
     assert answer(raw) == (0x40, pid_of(1))
     assert raw.barrier() == []
     assert session.receipted(at)
@@ -122,11 +124,12 @@ def test_receipt_and_welcome_leave_out_what_the_broker_has_not_acknowledged(stag
 
 
 def test_two_connects_of_one_boot_session_share_one_window(stage: Scene) -> None:
+    """Of two sessions that the broker keeps: each waits for a link of its own."""
     raw = stage.client("m1-temp-sensor")
     name = raw.client_id
     calls = []
     for raw.client_id in (name, name + b"-two"):
-        calls.append(bytes(raw.connect_packet()))
+        calls.append(bytes(raw.connect_packet(flags=KEPT)))
     waiting = stage.broker.callers()
     older, newer = Wire(stage.site.port), Wire(stage.site.port)
     with stage.broker.asleep():
@@ -153,10 +156,29 @@ def test_two_connects_of_one_boot_session_share_one_window(stage: Scene) -> None
     assert [payload for _, payload, _ in stage.heard()] == [b"twice?", b"under way"]
 
 
+def test_a_refusal_under_an_id_that_is_under_way_ends_the_connection(stage: Scene) -> None:
+    """Its answer would be taken for one to the message that the broker has not acknowledged."""
+    raw = stage.client("m1-temp-sensor")
+    raw.connect()
+    foreign = b"machine/2/temperature"
+    with stage.broker.asleep():
+        sealed = raw.seal(TOPIC, b"under way", flags=4)
+        low = raw.session.ctr
+        raw.wire.send(publish(TOPIC, sealed, QOS2, 7))
+        assert raw.barrier() == []
+        raw.wire.send(publish(foreign, raw.seal(foreign, b"x", flags=4), QOS2, 7))
+        assert [n[2:] for n in last_words(raw)] == [(DENIED, "labels.publish.other-label")]
+    again(raw, low)
+    hand_over(raw, sealed, 7, QOS2 | DUP)
+    assert [payload for _, payload, _ in stage.heard()] == [b"under way"]
+
+
 def removed_while_it_waits(stage: Scene, name: str) -> Wire:
-    """A connection that calls, and whose client is removed while the broker sleeps."""
+    """A connection that calls, and whose client is removed while the broker sleeps. Its session is
+    to be kept, so it waits for a link of its own.
+    """
     raw = stage.client(name)
-    made = bytes(raw.connect_packet())
+    made = bytes(raw.connect_packet(flags=KEPT))
     line = next(at for at in stage.site.toml.read_text().splitlines(True) if at.startswith(name))
     waiting, denied = stage.broker.callers(), len(refusals(stage, "mediator.connect.denied"))
     wire = Wire(stage.site.port)
