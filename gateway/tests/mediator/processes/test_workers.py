@@ -394,7 +394,11 @@ asyncio.run(story())
         os.kill(pids[0], signal.SIGSTOP)
         process.kill()
         await process.wait()
-        await until(lambda: not any(_lives(pid) for pid in pids))
+        try:
+            await until(lambda: not any(_lives(pid) for pid in pids))
+        finally:
+            for pid in filter(_lives, pids):
+                os.kill(pid, signal.SIGKILL)
 
     run(story())
 
