@@ -24,6 +24,7 @@ from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.store import Store, StoreError
 
+from . import garbage
 from .acceptor import Acceptor
 from .events import Unfit
 from .keysource import KeySource, NoKeys
@@ -55,6 +56,7 @@ class Process:
         loop.add_signal_handler(signal.SIGHUP, self._owner.reload.set)
         crew = self._crew
         await crew.start()
+        garbage.started()
         tasks = [
             asyncio.create_task(crew.run(), name="workers"),
             asyncio.create_task(self._owner.run(), name="owner"),
@@ -214,6 +216,7 @@ def _reason(error: OSError) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    garbage.starting()
     logs.begin("mediator: ")
     os.umask(0o077)
     if len(arguments) != 1:

@@ -37,6 +37,7 @@ from sealmq.store import (
 )
 from sealmq.store.store import Reader
 
+from . import garbage
 from .acceptor import CHUNK
 from .core.keyring import Keyring
 from .core.limits import MAX_CONNECT_BODY
@@ -207,6 +208,7 @@ class WorkerEnd:
                 result = what()
                 if isinstance(result, Awaitable):
                     await result
+            garbage.started()
         except Exception as error:
             self._failed = error
             self._peer.close()
@@ -321,6 +323,7 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
     """Exit code 0 after a clean stop, 1 with one line on stderr otherwise."""
     arguments = sys.argv[1:] if arguments is None else arguments
     die_with_owner()
+    garbage.starting()
     logs.begin("")
     os.umask(0o077)
     if len(arguments) != 1:

@@ -238,19 +238,23 @@ class Subscriptions:
     # None: the session has ended meanwhile.
     def _judged(self, raw: str, qos: int) -> Generator[Any, Any, Decision | None]:
         policy, site = self._policy, self._site
-        return (yield from self._in_slices(lambda: policy.subscribe_soon(raw, qos, site.now_ms)))
+        # What is asked after its end would be kept for nobody.
+        return (
+            yield from self._in_slices(
+                lambda: policy.subscribe_soon(raw, qos, site.now_ms), lambda: not self._closed
+            )
+        )
 
     # Asks until there is an answer, with turns for others between: what takes more than one slice
-    # only while no other such thing is judged. Nothing is asked after the end of the session: it
-    # would be kept for nobody.
+    # only while no other such thing is judged. None: it is not wanted any more.
     def _in_slices(
-        self, ask: Callable[[], Decision | None], wanted: Callable[[], bool] = lambda: True
+        self, ask: Callable[[], Decision | None], wanted: Callable[[], bool]
     ) -> Generator[Any, Any, Decision | None]:
         searches = self._site.searches
         if searches:
             # There is one in each turn already, and this may be another.
             yield Yield(0)
-        if self._closed or not wanted():
+        if not wanted():
             return None
         decision = ask()
         if decision is not None:
@@ -258,7 +262,7 @@ class Subscriptions:
         turn = searches.join()
         try:
             yield turn
-            while not self._closed and wanted() and (decision := ask()) is None:
+            while wanted() and (decision := ask()) is None:
                 yield Yield(0)
         finally:
             searches.leave(turn)
