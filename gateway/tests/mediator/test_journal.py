@@ -322,7 +322,7 @@ def test_what_cannot_be_written_yet_is_written_once_and_leaves_no_file(
         async with world(tmp_path) as w:
             w.journal.broker_back([])
             seq = w.put(b"one", qos=0)
-            await _until(lambda: w.journal.failing is not None)
+            await _until(lambda: w.journal.refuses(0) is not None)
             w.saves(int(LONGEST_S / 5) + 4)
             full = False
             await w.journal.safe(seq)
@@ -363,7 +363,7 @@ def test_when_it_is_full_more_is_refused_and_nothing_is_given_up(tmp_path: Path)
             await w.journal.safe(seq)
             w.journal.acked(seq)
             assert "is full" in str(w.journal.refuses(5))
-            assert w.told == [w.journal.failing]
+            assert w.told == [w.journal.refuses(5)]
             w.tick(2 * LONGEST_S)
             assert [payload[:1] for payload in w.held()] == [b"0", b"1", b"2", b"3", b"4"]
             w.saves(4)
@@ -385,7 +385,6 @@ def test_a_client_that_fills_its_share_is_refused_and_no_other(tmp_path: Path) -
             w.journal.acked(seq)
             assert "this client" in str(w.journal.refuses(7))
             assert w.journal.refuses(8) is None
-            assert (w.journal.over(7), w.journal.over(8)) == (True, False)
             assert w.told == []
             w.tick(SEGMENT_S + 1)
             w.saves(4)
@@ -435,14 +434,14 @@ def test_a_full_disk_is_told_nothing_is_lost_and_it_goes_on(
         nonlocal full
         async with world(tmp_path) as w:
             seq = w.put(b"one")
-            await _until(lambda: w.journal.failing is not None)
+            await _until(lambda: w.journal.refuses(0) is not None)
             assert w.journal.durable == 0
             assert w.told == [f"the journal cannot be written: {os.strerror(errno.ENOSPC)}"]
             assert w.held() == []
             full = False
             await w.journal.safe(seq)
             assert w.told[-1] is None
-            assert w.journal.failing is None
+            assert w.journal.refuses(0) is None
             assert w.held() == [b"one"]
 
     run(story)
