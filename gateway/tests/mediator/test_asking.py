@@ -17,14 +17,19 @@ from sealmq.mediator.core.keyring import Client, Keyring
 
 
 class Kg:
-    """A key generator that has the panel's generation 2, which came with its label's epoch 2."""
+    """A key generator that has the panel's generation 2, which came with its label's epoch 2.
+
+    As the owner of the keys does, it tells the keyring of the links before it answers.
+    """
 
     lost = False
 
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
     async def answer(self, packet: bytes) -> Any:
-        km = bytes(32).hex()
-        links = [{"gen": gen, "km": km, "pending": gen == 2, "epoch": gen} for gen in (1, 2)]
-        return SimpleNamespace(client=PANEL, gen=2, links=links, packet=b"")
+        linked(self._scene.site.ring)
+        return SimpleNamespace(client=PANEL, gen=2, packet=b"")
 
 
 class Told:
@@ -32,6 +37,14 @@ class Told:
 
     def write(self, event: str, **fields: object) -> None:
         """Nobody looks."""
+
+
+def linked(ring: Keyring) -> Keyring:
+    """With the panel's generations."""
+    km = bytes(32).hex()
+    rows = [{"gen": gen, "km": km, "pending": gen == 2, "epoch": gen} for gen in (1, 2)]
+    ring.set_links(PANEL, rows)
+    return ring
 
 
 def rekeyed(world: World, epoch: int) -> Keyring:
@@ -51,7 +64,7 @@ def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.Monke
     async def story() -> None:
         with pytest.raises(KgUnavailable):
             await ask.provision(b"", "here")  # no key generator
-        kg: Any = Kg()
+        kg: Any = Kg(scene)
         ask.take_kg(kg)
         with pytest.raises(KgUnavailable):
             await ask.provision(b"", "here")  # its epoch 2 is not known here
@@ -59,9 +72,7 @@ def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.Monke
         waiting = asyncio.ensure_future(ask.provision(b"", "here"))
         await asyncio.sleep(0)
         assert not waiting.done()
-        ring = rekeyed(scene.world, 2)
-        ask.complete(ring)
-        scene.site.ring = ring
+        scene.site.ring = linked(rekeyed(scene.world, 2))
         ask.news()
         assert (await waiting).gen == 2
 

@@ -30,7 +30,8 @@ class Place:
     def restarted(self) -> Sessions:
         """As a mediator that comes back has it."""
         audit: Any = None  # nothing here is told
-        self.sessions = Sessions(self.scene.site, self.store, audit, self._forget, lambda: True)
+        store: Any = self.store
+        self.sessions = Sessions(self.scene.site, store, audit, self._forget, lambda: True)
         return self.sessions
 
     async def _forget(self, broker_id: str) -> None:

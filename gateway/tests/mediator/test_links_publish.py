@@ -17,6 +17,7 @@ from sealmq.mediator import messages as messages_module
 from sealmq.mediator.links import BrokerAddress, LiveLink, PublishLink
 from sealmq.mediator.links import broker as broker_module
 from sealmq.mediator.links import publish as module
+from sealmq.mediator.links.credit import EACH
 from sealmq.mediator.links.publish import Item
 from sealmq.mediator.messages import MessageConnection
 from sealmq.mqtt import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrel, build
@@ -166,7 +167,7 @@ def test_a_message_that_ends_the_link_is_named_and_all_others_are_accepted(
 def test_qos_0_that_the_broker_has_answered_for_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ASK_BYTES", 10 * module.EACH)
+    monkeypatch.setattr(module, "ASK_BYTES", 10 * EACH)
 
     async def story() -> None:
         async with Scripted(tmp_path) as broker, publishing(broker.address) as publisher:
@@ -193,7 +194,7 @@ def test_qos_0_that_is_remembered_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that answers nothing."""
-    monkeypatch.setattr(module, "ASK_BYTES", 10 * module.EACH)
+    monkeypatch.setattr(module, "ASK_BYTES", 10 * EACH)
 
     async def story() -> None:
         async with Scripted(tmp_path) as broker, publishing(broker.address) as publisher:
@@ -344,7 +345,7 @@ def test_a_message_that_is_never_acknowledged_is_found_while_pings_are_answered(
 def test_pressure_is_told_while_too_much_is_under_way_and_while_the_link_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 20 * module.EACH)
+    monkeypatch.setattr(module, "MOST_BYTES", 20 * EACH)
 
     async def story() -> None:
         async with Scripted(tmp_path) as broker, publishing(broker.address) as publisher:

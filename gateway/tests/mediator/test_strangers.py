@@ -6,11 +6,8 @@ import asyncio
 import random
 import resource
 from collections import Counter
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from sealmq.mediator.rooms import NoPlace, Rooms
 
 from sealmq.mediator.asking import Turns
 from sealmq.mediator.core.limits import CONNECTIONS, STRANGERS
@@ -107,34 +104,6 @@ def test_places_fit_into_the_files_that_the_process_may_have(
         if 1024 <= files < 65536:
             assert 2 * places.clients + places.strangers < files - 200
     assert places_of(65536) == places_of(resource.RLIM_INFINITY) == (CONNECTIONS, STRANGERS)
-
-
-def test_a_client_with_many_connections_makes_place_for_one_that_has_none() -> None:
-    rooms = Rooms(places=5)
-    ended: list[str] = []
-
-    def connection(client: int, client_id: str) -> Any:
-        one: Any = SimpleNamespace(client=SimpleNamespace(number=client), client_id=client_id)
-
-        def close(reason: str) -> None:
-            ended.append(client_id)
-            rooms.leave(one)
-
-        one.close = close
-        return one
-
-    for n in range(4):
-        rooms.enter(connection(1, f"many {n}"))
-    rooms.enter(connection(2, "single"))
-    for n in range(3, 6):
-        newer = connection(n, f"new {n}")
-        rooms.place(newer)
-        rooms.enter(newer)
-    assert ended == ["many 0", "many 1", "many 2"]
-    with pytest.raises(NoPlace, match="5 connections are open"):
-        rooms.place(connection(6, "one too many"))
-    rooms.place(connection(3, "new 3"))  # its own session goes on in the newer one
-    assert ended[3:] == ["new 3"]
 
 
 def test_turns_go_by_source_and_not_by_how_many_wait() -> None:
