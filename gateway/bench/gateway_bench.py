@@ -18,7 +18,7 @@ from pathlib import Path
 from bench_print import Row, count, text_of
 from gateway_parts import GROUPS, PARTS, QUICK, GatewaySizes, Group, Part
 from gateway_table import Missing, missed, table
-from gateway_variants import NATS, RESERVATIONS, VARIANTS
+from gateway_variants import NATS, VARIANTS
 from load_brokers import find_nats
 from load_cpu import LoadError
 from load_rounds import Progress, running
@@ -104,7 +104,7 @@ class Plan:
         clock: _Clock,
     ) -> list[Row]:
         made: list[Row] = []
-        wanted = [(VARIANTS[name], RESERVATIONS) for name in _variants(parts)]
+        wanted = [(VARIANTS[name], group.held(self.sizes)) for name in _variants(parts)]
         with running(wanted, group.clients(self.sizes), self.sizes.size, progress) as scenes:
             for part, names in parts:
                 mine = [scene for scene in scenes if scene.variant.name in names]

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench_print import Row
 from gateway_rows import rows
-from gateway_variants import BASE, HYBRID, LABELS, NATS, TWO
+from gateway_variants import BASE, HYBRID, LABELS, NATS, RESERVATIONS, TWO
 from load_cpu import LoadError
 from load_rounds import (
     Rounds,
@@ -34,7 +34,8 @@ from load_stats import found
 class GatewaySizes(Sizes):
     """closer: rounds of two variants alone, for a bar of few percent. paced_s: how long messages
     are sent at a fixed rate. many: clients that connect and are idle, for idle_s. scale: what the
-    scenarios of emqx/mqttbs are divided by. seldom: rounds of what takes long.
+    scenarios of emqx/mqttbs are divided by. seldom: rounds of what takes long. held:
+    reservations where very many are wanted.
     """
 
     span_s: float = 0.5
@@ -45,11 +46,12 @@ class GatewaySizes(Sizes):
     idle_s: float = 5.0
     scale: int = 1
     seldom: int = 3
+    held: int = 1_000_000
 
 
 QUICK = GatewaySizes(
     pairs=2, clients=20, span_s=0.1, most=16, closer=2, minutes=1, paced_s=0.2, many=60,
-    idle_s=0.5, scale=50, seldom=1,
+    idle_s=0.5, scale=50, seldom=1, held=1000,
 )  # fmt: skip
 # How many of a storm are under way; Mosquitto's queue of connections takes no more.
 UNDER_WAY = 100
@@ -57,6 +59,11 @@ UNDER_WAY = 100
 PAYLOAD = 16
 # As often as a client whose keep alive it is says that it lives.
 KEEPALIVE_S = 60.0
+# Two clients, of which one asks for these, and how often the other one pings before that.
+WAITING = 2
+WILD = ("+/+/room/#", "+/+/+/+", "house/+/+/#", "house/#")
+PINGS = 500
+HOLDS = {f"{w}_{of}": "ms" for w in ("calm", "wild") for of in ("p50", "p99", "max")}
 LATENCY = {f"latency_{name}": "ms" for name in ("p50", "p99", "p999")}
 MANY = {
     "connect_rate": "clients/s",
@@ -132,6 +139,7 @@ class Group:
 
     parts: tuple[Part, ...]
     clients: Callable[[GatewaySizes], int] = lambda sizes: sizes.clients
+    held: Callable[[GatewaySizes], int] = lambda sizes: RESERVATIONS
     optional: bool = False
 
 
@@ -269,6 +277,26 @@ def _many(
     return rows(taken, "idle", load, MANY)
 
 
+def _wild(
+    scenes: Sequence[Scene], sizes: GatewaySizes, until: float, progress: Callable[[str], None]
+) -> list[Row]:
+    """How long a client waits for its PINGRESP at most while another one's SUBSCRIBE with wildcards
+    is judged."""
+    load = load_now()
+    taken = [Taken(s.variant.name, s.held, WAITING, 0) for s in scenes]
+    for scene in scenes:
+        scene.do("connect", clients=WAITING)
+    for turn in _turns(sizes.pairs, until):
+        for at in in_turns(len(scenes), turn):
+            # Another purpose each time: what was found is remembered.
+            span = scenes[at].do("wild", filters=WILD, purpose=f"wild-{turn}", calm=PINGS)
+            into = taken[at] if turn else Taken("", 0, 0, 0)
+            for measure in HOLDS:
+                into.add(measure, span[measure])
+            progress(f"wild filters, {scenes[at].variant.name}, round {turn} of {sizes.pairs}")
+    return rows(taken, "wild", load, HOLDS)
+
+
 _ALL = ("mosquitto", BASE, NATS, "amqtt", LABELS, HYBRID)
 _BARS = ("mosquitto", BASE, LABELS, HYBRID)
 _SMALL = Group(
@@ -313,5 +341,20 @@ _MANY = Group(
     ),
     clients=lambda sizes: max(sizes.many, 2000 // sizes.scale),
 )
-GROUPS = (_SMALL, _WORKERS, _MANY)
+_HELD = Group(
+    (
+        Part(
+            "wild",
+            "how long others wait while a filter with wildcards is judged",
+            (HYBRID,),
+            1,
+            _wild,
+            optional=True,
+        ),
+    ),
+    clients=lambda sizes: WAITING,
+    held=lambda sizes: sizes.held,
+    optional=True,
+)
+GROUPS = (_SMALL, _WORKERS, _MANY, _HELD)
 PARTS = tuple(part for group in GROUPS for part in group.parts)

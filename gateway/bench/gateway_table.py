@@ -99,7 +99,7 @@ def missed(rows: Sequence[Row], missing: Sequence[Missing] = ()) -> list[str]:
 def table(rows: Sequence[Row], missing: Sequence[Missing] = ()) -> str:
     """Everything that the rows tell."""
     parts = [_bars(rows), *(_cpu(rows, stage) for stage in STAGES)]
-    parts += [_latency(rows), _scenarios(rows), _idle(rows)]
+    parts += [_latency(rows), _scenarios(rows), _idle(rows), _wild(rows)]
     parts += [f"Not measured: {one.what}: {one.why}" for one in missing]
     return "\n\n".join(part for part in parts if part)
 
@@ -256,6 +256,26 @@ def _idle(rows: Sequence[Row]) -> str:
     return (
         f"{rows[0]['params']['clients']:,} clients that connect, 100 at a time, and then only keep "
         f"alive, every 60 s; memory is PSS:\n\n{aligned(head, body, 1)}"
+    )
+
+
+def _wild(rows: Sequence[Row]) -> str:
+    rows = _stage(rows, "wild")
+    body = []
+    for variant in _variants(rows):
+        cells = []
+        for measure in (f"{w}_{of}" for w in ("calm", "wild") for of in ("p50", "p99", "max")):
+            row = _get(rows, measure, variant)
+            cells.append("" if row is None else f"{row['value']:,.2f}")
+        body.append([variant, *cells])
+    if not body:
+        return ""
+    head = ["", "alone: median", "99 %", "longest", "beside: median", "99 %", "longest"]
+    params, n = rows[0]["params"], rows[0]["n"]
+    return (
+        f"From PINGREQ to PINGRESP in ms, alone and while another client subscribes with wildcards "
+        f"to what {params['reservations']:,} reservations do not allow (medians of {n} rounds, "
+        f"load average {params['load']} when they began):\n\n{aligned(head, body, 1)}"
     )
 
 

