@@ -40,7 +40,7 @@ def evil(evil_site: EvilScene, request: pytest.FixtureRequest) -> EvilScene:
     """The same, and nothing left to hear of the test before. As a parameter: "own", that the broker
     reaches the reader above everything over a link of its own.
     """
-    evil_site.evil.holds, evil_site.evil.instead = lambda p: False, None
+    evil_site.evil.honest()
     evil_site.reached_over(own=getattr(request, "param", "live") == "own")
     evil_site.heard()
     return evil_site

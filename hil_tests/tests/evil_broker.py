@@ -63,11 +63,9 @@ class EvilBroker:
         # (client id, first byte, body) of everything behind CONNECT.
         self.packets: list[tuple[str, int, bytes]] = []
         self.retained: dict[bytes, bytes] = {}
-        # Served in place of all that is retained, whatever the filter; and for which filters.
-        self.instead: list[tuple[bytes, bytes]] | None = None
+        # Filters whose retained messages a mediator has taken.
         self.fetched: list[str] = []
-        # Asked before a PUBLISH is passed on and acknowledged.
-        self.holds: Callable[[Published], bool] = lambda p: False
+        self.honest()
         self._lines: dict[str, Line] = {}
         # Every connection, and what its thread holds while it takes in what came.
         self._peers: dict[socket.socket, threading.Lock] = {}
@@ -86,6 +84,18 @@ class EvilBroker:
             line.close()
 
     # --- what the attacker does ---
+
+    def honest(self) -> None:
+        """From now on a broker like others."""
+        # Served in place of all that is retained, whatever the filter.
+        self.instead: list[tuple[bytes, bytes]] | None = None
+        # For these the end of what is retained never comes.
+        self.endless: set[str] = set()
+        # Asked of each packet, and of each CONNECT: whether it hangs up.
+        self.ends: Callable[[int, bytes], bool] = lambda first, body: False
+        self.refuses: Callable[[str], bool] = lambda client_id: False
+        # Asked before a PUBLISH is passed on and acknowledged.
+        self.holds: Callable[[Published], bool] = lambda p: False
 
     def tell(
         self, client_id: str, topic: bytes, payload: bytes, first: int = _PUBLISH, pid: int = 0
@@ -193,6 +203,8 @@ class EvilBroker:
     def _connected(self, peer: socket.socket, body: bytes) -> Line:
         size = int.from_bytes(body[10:12], "big")
         client_id, clean = body[12 : 12 + size].decode(), bool(body[7] & 2)
+        if self.refuses(client_id):
+            raise ConnectionError(f"{client_id} is turned away")
         with self._lock:
             # `sealmq up` asks every few seconds whether the broker is there: that is no mediator.
             if not client_id.startswith("sealmq/probe/"):
@@ -215,6 +227,9 @@ class EvilBroker:
         kind = first & 0xF0
         with self._lock:
             self.packets.append((line.client_id, first, body))
+        if self.ends(first, body):
+            line.close()
+            return
         if kind in (_PUBACK, _PUBREC):
             self._taken(line, int.from_bytes(body[:2], "big"))
         if kind == _PUBLISH:
@@ -277,10 +292,11 @@ class EvilBroker:
             if snapshot and self.instead is not None:
                 for topic, payload in self.instead:
                     line.send(publish(topic, payload, _PUBLISH | 1))
+            endless = snapshot and not self.endless.isdisjoint(filters)
             for filt in filters:
                 for topic, payload in self.retained.items():
                     ends = topic.startswith(_END)
-                    if not payload or not _takes(filt, topic):
+                    if not payload or not _takes(filt, topic) or (ends and endless):
                         continue
                     if ends or not snapshot or self.instead is None:
                         line.send(publish(topic, payload, _PUBLISH | 1))

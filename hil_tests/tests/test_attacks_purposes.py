@@ -138,7 +138,7 @@ def test_a_message_that_the_broker_gives_to_the_wrong_reader(evil: EvilScene) ->
         evil.evil.tell(other.client_id.decode(), TOPIC.encode(), caught, 0x30, 0)
         assert evil.heard() == []
         assert [got for got in other.barrier() if got[0] & 0xF0 == 0x30] == []
-    again(other, 0)
+        again(other, 0)
 
 
 RAW = (

@@ -42,7 +42,7 @@ from .core.site import BrokerFace, Site
 from .events import Events, Executor
 from .journal import Journal
 from .links import BrokerAddress, Credit, LiveLink, NotTaken, OwnLink, PublishLink
-from .links.publish import Item
+from .links.publish import OVER, Item
 from .links.snapshots import Snapshot, SnapshotCut, Snapshots
 from .messages import MessageConnection
 from .places import Places
@@ -174,6 +174,7 @@ class Mediator:
             self._pressure.change,
             self._away,
             credit,
+            self._may,
         )
         self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel)
         self._live = LiveLink(
@@ -636,7 +637,7 @@ class Mediator:
     # On disk before its publisher hears of it: it is not tried again, by the journal either.
     async def _refused(self, session: Session, effect: fx.Forward, why: str) -> None:
         sent, topic, payload, qos, retain, client = effect
-        if self._may_publish(client):
+        if self._may_publish(client, session.link.gen):
             await self.aside.put(topic, payload, qos, retain, client, why)
         if sent is not None:
             self.journal.acked(sent.seq)
@@ -645,13 +646,23 @@ class Mediator:
     # After a fall of the publish link; not before what the journal has to bring.
     async def _alone(self, item: Item) -> None:
         await self.control.ready.wait()
-        if not self._may_publish(item.client):
-            raise NotTaken("its client was removed, disabled or has new keys since")
+        if not self._may(item):
+            raise NotTaken(OVER)
         await self._messages.publish(item.topic, item.payload, item.qos, item.retain)
 
-    def _may_publish(self, number: int) -> bool:
+    # Of a client that has new keys what it sent under those before is no more its own. A will was
+    # judged when it fired.
+    def _may(self, item: Item) -> bool:
+        if isinstance(item.sent, asyncio.Future):
+            return self._may_publish(item.client)
+        session: Session = item.sent[0]
+        return self._may_publish(item.client, session.link.gen)
+
+    def _may_publish(self, number: int, gen: int | None = None) -> bool:
         client = self.site.ring.clients.get(number)
-        return client is not None and not client.disabled
+        if client is None or client.disabled:
+            return False
+        return gen is None or client.goes_on(gen)
 
     async def _publish_will(
         self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int

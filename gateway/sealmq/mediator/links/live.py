@@ -3,8 +3,8 @@ any of them holds.
 
 The broker keeps one bounded queue for it, and drops what exceeds that. A SUBSCRIBE makes it put all
 that is retained there. So a filter with wildcards that nobody holds yet is tried on a scratch link
-first, and has a line of its own if too much is retained for it. So is a filter that the broker had
-not answered when the link fell.
+first, and has a line of its own if too much is retained for it. So is each filter after the link
+has fallen before one was answered, until that one has been: the broker may hang up on others, too.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class LiveLink(HeldLink):
         held = self._filters.get(filt)
         if held is None:
             held = self._filters[filt] = _Held(asyncio.get_running_loop().create_future())
-            doubtful = "+" in filt or "#" in filt or filt in self._suspects
+            # While there is one on which the link may have fallen there may be others like it.
+            doubtful = "+" in filt or "#" in filt or bool(self._suspects)
             if doubtful and self._snapshots is not None:
                 self._spawn(self._try(filt, held, self._snapshots))
             else:

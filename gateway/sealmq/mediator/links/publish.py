@@ -36,6 +36,9 @@ AT_ONCE = 64
 _MARKS = -1
 
 
+OVER = "its client was removed, disabled or has new keys since"
+
+
 class NotTaken(Exception):
     """The broker does not take this message. Its text says why we think so."""
 
@@ -59,7 +62,7 @@ Alone = Callable[[Item], Awaitable[None]]
 class PublishLink(HeldLink):
     """`accepted` and `not_taken` tell of each message of QoS above 0 once; of QoS 0, only
     `not_taken` may. `pressure` hears whether nobody should publish for now; what comes all the
-    same waits here.
+    same waits here, and then goes out if its client `may` still publish.
     """
 
     def __init__(
@@ -72,9 +75,10 @@ class PublishLink(HeldLink):
         pressure: Callable[[bool], None],
         changed: Callable[[], None] = lambda: None,
         credit: Credit | None = None,
+        may: Callable[[Item], bool] = lambda item: True,
     ) -> None:
         super().__init__(address, client_id, changed)
-        self._alone, self._credit = alone, credit
+        self._alone, self._credit, self._may = alone, credit, may
         if credit is not None:
             credit.room = lambda: self._gate(False)
         # What goes out between two questions how far the broker is.
@@ -157,7 +161,10 @@ class PublishLink(HeldLink):
             waiting.popleft()
             left = self._held_back.pop(item.client) - 1
             self._bytes -= len(item.payload) + EACH
-            self.publish(*item[:6])
+            if item.client == _MARKS or self._may(item):
+                self.publish(*item[:6])
+            else:
+                self._not_taken(item.sent, OVER)
             if left:
                 self._held_back[item.client] = left
 
