@@ -57,7 +57,7 @@ class Channel(asyncio.Protocol):
         # Why nothing is read for now.
         self._paused: set[str] = set()
         self._deadline: asyncio.TimerHandle | None = None
-        self._over = False
+        self._over = self._gone = False
 
     # --- asyncio ---
 
@@ -76,6 +76,7 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc else "the client closed the connection"
+        self._gone = True
         self._events.run(self.session.lost, reason)
 
     def eof_received(self) -> bool:
@@ -156,6 +157,10 @@ class Channel(asyncio.Protocol):
         self._over = True
         self.deadline(0)
         self._events.peers.pop(self.session, None)
+        if self._gone:
+            # The session may end later than its connection, whose descriptor is another's by then.
+            self.session.out.clear()
+            return
         if cut:
             self._cut()
             return
