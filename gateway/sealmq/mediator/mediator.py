@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -175,6 +176,7 @@ class Mediator:
             self._away,
             credit,
             self._may,
+            self._has_all,
         )
         self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel)
         self._live = LiveLink(
@@ -642,6 +644,16 @@ class Mediator:
         if sent is not None:
             self.journal.acked(sent.seq)
             self.events.run(session.not_taken, sent, why)
+
+    # Whether the broker has back what it lost. It answers on the control link, now: another link
+    # may have heard sooner that it was lost.
+    async def _has_all(self) -> None:
+        while True:
+            await self.control.ready.wait()
+            with suppress(fx.BrokerAway):
+                await self.control.life()
+                if self.control.ready.is_set():
+                    return
 
     # After a fall of the publish link; not before what the journal has to bring.
     async def _alone(self, item: Item) -> None:

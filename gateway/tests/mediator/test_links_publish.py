@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sealmq.mediator.links import BrokerAddress, LiveLink, PublishLink
 from sealmq.mediator.links import broker as broker_module
 from sealmq.mediator.links import publish as module
 from sealmq.mediator.links.credit import EACH
-from sealmq.mediator.links.publish import Item
+from sealmq.mediator.links.publish import Item, _at_once
 from sealmq.mediator.messages import MessageConnection
 from sealmq.mqtt import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrel, build
 
@@ -26,7 +26,9 @@ from sealmq.mqtt import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrel, build
 class Publisher:
     """A publish link with its scratch connection, and what it has told."""
 
-    def __init__(self, address: BrokerAddress) -> None:
+    def __init__(
+        self, address: BrokerAddress, ready: Callable[[], Awaitable[None]] = _at_once
+    ) -> None:
         self.life = 0
         self.accepted: list[Any] = []
         self.named: list[Any] = []
@@ -40,6 +42,7 @@ class Publisher:
             self.accepted.append,
             lambda sent, why: self.named.append(sent),
             self.pressure.append,
+            ready=ready,
         )
 
     async def _life(self) -> int:
@@ -319,6 +322,39 @@ def test_a_broker_that_was_lost_gets_all_that_it_had_not_acknowledged_when_it_is
             await so(lambda: publisher.link.away is None)
             publisher.publish(9, 2)
             await so(lambda: publisher.accepted[-1] == 9)
+
+    played(story())
+
+
+def test_what_waits_for_the_link_goes_out_after_a_lost_broker_has_back_what_it_lost(
+    tmp_path: Path,
+) -> None:
+    """Before, it would move readers' windows beyond what the journal brings."""
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            back = asyncio.Event()
+
+            async def ready() -> None:
+                await back.wait()
+
+            publisher = Publisher(broker.address, ready)
+            async with running(publisher.link.run()):
+                back.set()
+                await so(lambda: publisher.link.away is None)
+                back.clear()
+                broker.stop()
+                await so(lambda: publisher.link.away is not None)
+                # As what the broker had acknowledged when it was lost, and the disk had not.
+                publisher.publish(1, 1)
+                await broker.start()
+                await so(lambda: len(broker.of("publish")) == 2)
+                await asyncio.sleep(0.1)
+                assert broker.published() == []
+                assert publisher.pressure[-1], "others wait as well"
+                back.set()
+                await so(lambda: publisher.accepted == [1])
+                assert not publisher.pressure[-1]
 
     played(story())
 

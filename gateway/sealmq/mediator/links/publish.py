@@ -59,10 +59,16 @@ Alone = Callable[[Item], Awaitable[None]]
 """Publishes on a scratch connection (messages.py). Raises NotTaken, BrokerAway."""
 
 
+async def _at_once() -> None:
+    pass
+
+
 class PublishLink(HeldLink):
     """`accepted` and `not_taken` tell of each message of QoS above 0 once; of QoS 0, only
     `not_taken` may. `pressure` hears whether nobody should publish for now; what comes all the
-    same waits here, and then goes out if its client `may` still publish.
+    same waits here, and then goes out if its client `may` still publish. `ready` is awaited when
+    the link is open, before anything goes out: a broker that was lost first gets back what it lost,
+    or newer messages would move readers' windows beyond that.
     """
 
     def __init__(
@@ -76,9 +82,10 @@ class PublishLink(HeldLink):
         changed: Callable[[], None] = lambda: None,
         credit: Credit | None = None,
         may: Callable[[Item], bool] = lambda item: True,
+        ready: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
         super().__init__(address, client_id, changed)
-        self._alone, self._credit, self._may = alone, credit, may
+        self._alone, self._credit, self._may, self._ready = alone, credit, may, ready
         if credit is not None:
             credit.room = lambda: self._gate(False)
         # What goes out between two questions how far the broker is.
@@ -267,13 +274,16 @@ class PublishLink(HeldLink):
         link = BrokerLink(
             self._came, lost, lambda full: self._press("full", full), overdue=self._overdue
         )
-        await link.open(self._address, self._client_id)
-        self._link, self._send = link, link.send
-        self._asked, self._oldest = False, 0
-        self._go_on()
-        self._press("away", False)
-        self._tell(None)
         try:
+            await link.open(self._address, self._client_id)
+            await self._ready()
+            if not link.up:
+                raise BrokerAway(await ended)
+            self._link, self._send = link, link.send
+            self._asked, self._oldest = False, 0
+            self._go_on()
+            self._press("away", False)
+            self._tell(None)
             reason = await ended
         finally:
             self._link = self._send = None
