@@ -316,6 +316,8 @@ class Delivery:
         # Packet id -> (QoS, packet id on the own link or 0).
         self._under_way: dict[int, tuple[int, int]] = {}
         self._of_own: dict[int, int] = {}
+        # Of the own link, received by the client: the broker's PUBREL comes next.
+        self._unreleased: set[int] = set()
         self._newest_id = 0
         # QoS 2 ids of the own link whose message was withheld.
         self._ended_here: set[int] = set()
@@ -371,6 +373,7 @@ class Delivery:
     def own_released(self, packet: Pubrel) -> None:
         """The broker's PUBREL."""
         own = packet.packet_id
+        self._unreleased.discard(own)
         if own in self._ended_here:
             self._ended_here.discard(own)
             self._session.emit(Answer(build.pubcomp(own)))
@@ -388,6 +391,9 @@ class Delivery:
         if isinstance(packet, Pubrec):
             if own:
                 self._session.emit(Answer(build.pubrec(own)))
+                if number in self._under_way:
+                    self._unreleased.add(own)
+                    self._look_at_room()
             else:
                 # Of the live link; or of an id that is over, which ends as well.
                 self._session.write(self._wire.pubrel(number))
@@ -398,6 +404,7 @@ class Delivery:
             make = build.puback if isinstance(packet, Puback) else build.pubcomp
             self._session.emit(Answer(make(own)))
             self._of_own.pop(own, None)
+            self._unreleased.discard(own)
         if self._under_way.pop(number, None) is not None and self._busy:
             self._pump()
 
@@ -516,7 +523,11 @@ class Delivery:
             or not self._writable
         )
         most = self._most(SLOW_SURE_BYTES)
-        full = self._own > (most // 2 if self._paused else most)
+        # PUBREL comes after all that the broker has sent before: where the whole window waits for
+        # it, nothing moves unless the link is read on.
+        full = self._own > (most // 2 if self._paused else most) and not (
+            self._unreleased and len(self._unreleased) >= len(self._under_way)
+        )
         if full != self._paused and not self._closed:
             self._paused = full
             self._session.emit(PauseLink(full))

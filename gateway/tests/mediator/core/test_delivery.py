@@ -626,6 +626,26 @@ def test_what_is_withheld_is_acknowledged_to_the_broker_to_the_end() -> None:
     assert client.take() == []
 
 
+def test_a_link_whose_pubrels_the_whole_window_waits_for_is_read_on() -> None:
+    """They come after all that the broker has sent before: paused, nothing would ever move."""
+    scene = Scene()
+    session, client = kept(scene)
+    for n in range(WINDOW + 12):
+        scene.own(session, "t/1", scene.m3("t/1", bytes(SLOW_SURE_BYTES // 10)), 2, n + 1)
+    scene.collect()
+    assert scene.paused[session]
+    assert len(client.messages) == WINDOW
+    scene.receive(session, *(Pubrec(n + 1) for n in range(WINDOW - 1)))
+    assert scene.paused[session], "the client has still to answer"
+    scene.receive(session, Pubrec(WINDOW))
+    assert not scene.paused[session]
+    session.link_packet(Pubrel(1))
+    scene.receive(session, Pubcomp(1))
+    scene.collect()
+    assert len(client.messages) == WINDOW + 1
+    assert scene.paused[session], "the client has to answer again"
+
+
 def test_behind_much_of_qos_1_the_own_link_is_paused_and_order_stays() -> None:
     scene = Scene()
     session, client = kept(scene)
