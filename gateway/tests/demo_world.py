@@ -110,7 +110,9 @@ class World:
         self.streams[who] = to, back + raw
 
     def hello(self, who: str) -> bytes:
-        return build.connect(f"sealmq/a1b2c3d4/{NUMBERS[who]}/sealmq-{NUMBERS[who]}")
+        return build.connect(
+            f"sealmq/a1b2c3d4/{NUMBERS[who]}/sealmq-{NUMBERS[who]}", clean_session=False
+        )
 
     def consents(self, *purposes: str) -> None:
         """The wearer says so, and is told that it counts."""

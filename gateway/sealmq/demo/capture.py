@@ -31,6 +31,11 @@ class Stream:
         return next((p.client_id for p in self.to_server if isinstance(p, Connect)), "")
 
     @property
+    def clean(self) -> bool:
+        """Whether its CONNECT asks for a clean session."""
+        return any(p.clean_session for p in self.to_server if isinstance(p, Connect))
+
+    @property
     def behind(self) -> int | None:
         """The number of the client that a mediator's connection to the broker serves."""
         parts = self.client_id.split("/")

@@ -7,6 +7,7 @@ Everything about the gateway and the broker comes from the audit log and the cap
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from . import audit_log
 from .audit_log import Record
-from .capture import Stream, load
+from .capture import Stream, label_number, load
 from .cast import PULSE, Policy
 from .places import Places
 
@@ -116,8 +117,23 @@ class Evidence:
         return [stream for stream in self.broker if stream.behind == number]
 
     def forwarded(self, client: str, topic: str) -> int:
-        """How many PUBLISHes for a client reached the broker."""
-        return sum(len(stream.published(topic)) for stream in self.behind(client))
+        """How many PUBLISHes for a client reached the broker: all come over one connection, and
+        are told apart by the label that stands in m3's header.
+        """
+        number = self._label_number(self.policy.label[client])
+        packets = [packet for stream in self.broker for packet in stream.published(topic)]
+        return sum(label_number(packet.payload) == number for packet in packets)
+
+    # What most messages of topics that the audit log has under this label carry at the broker.
+    def _label_number(self, label: str) -> int | None:
+        topics = {r["topic"] for r in self.records("publish-accepted", label=label)}
+        seen = Counter(
+            label_number(packet.payload)
+            for stream in self.broker
+            for packet in stream.published()
+            if packet.topic in topics
+        )
+        return seen.most_common(1)[0][0] if seen else None
 
     def label_of(self, topic: str) -> str | None:
         """σ(t) by the audit log: under which label the topic's messages were accepted."""

@@ -132,7 +132,8 @@ def _change_m2(evidence: Evidence, attempt: Attempt) -> Finding:
 
 def _replay_connect(evidence: Evidence, attempt: Attempt) -> Finding:
     finding = _by_audit("connect-refused", evidence, attempt)
-    streams = len(evidence.behind(attempt.who))
+    # Before its first one the mediator ends what the broker may have kept, with a clean session.
+    streams = sum(not stream.clean for stream in evidence.behind(attempt.who))
     finding.need(streams == 1, f"{streams} connections to the broker for this client, not one")
     ended = evidence.records("disconnect", client=attempt.who, clean=False)
     finding.need(not ended, "the real client lost its connection")

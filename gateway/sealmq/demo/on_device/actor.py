@@ -83,7 +83,9 @@ class Actor:
     def _connect(self) -> None:
         for left in range(_TRIES - 1, -1, -1):
             try:
-                self.client.connect()
+                # A reader's session is kept: its messages then come over a connection of its own
+                # from the broker, where the demo's attacker can tell them from other readers'.
+                self.client.connect(clean_session=not self.filters)
                 for filt in self.filters:
                     self.client.subscribe(filt, 1, self.purpose)
                 return
