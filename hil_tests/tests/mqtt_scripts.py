@@ -57,7 +57,10 @@ SAME = {
     + "b send t/x n 1\n" * 30
     + "b await puback 30\na await got 30",
     "many-qos-2-under-way": "a connect\nb connect\na sub t/x 2\n"
+    + "b manual\n"
     + "b send t/x n 2\n" * 15
+    + "b await pubrec 15\n"
+    + "".join(f"b rel {n}\n" for n in range(1, 16))
     + "b await pubcomp 15\na await got 15",
     "two-readers": """
         a connect

@@ -19,6 +19,9 @@ from .core.site import Site
 from .events import Events, Peer
 from .strangers import Strangers, source_of
 
+# Packets for a client that do not wait for the end of a turn: a loop may read megabytes in one.
+_MOST_OUT = 256
+
 
 class Pressure:
     """Whether the broker takes more for now. `stop` whoever publishes meanwhile."""
@@ -96,6 +99,8 @@ class Channel(asyncio.Protocol):
         events.run(self._receive, packets, fault)
         if session.crowded:
             self.throttle("crowded", True)
+        if len(session.out) > _MOST_OUT:
+            self._flush()
 
     def _receive(self, packets: list[object], fault: ProtocolError | None) -> None:
         session = self.session
@@ -164,15 +169,18 @@ class Channel(asyncio.Protocol):
         if cut:
             self._cut()
             return
-        if self.session.out:
-            self.write(b"".join(self.session.out))
-            self.session.out.clear()
+        self._flush()
         # It came so that nothing of it goes out after this process has been killed.
         self._linger(False)
         self._transport.close()
         if self._transport.get_write_buffer_size():
             # Only then: what waits here keeps all of the connection in memory.
             asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+
+    def _flush(self) -> None:
+        out, self.session.out = self.session.out, []
+        if out:
+            self.write(b"".join(out))
 
     def _cut(self) -> None:
         self._linger(True)
