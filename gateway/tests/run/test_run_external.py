@@ -110,6 +110,8 @@ def test_an_external_broker_is_used_and_none_started(
         "keeps_sessions": True,
         "retained": True,
         "qos": 2,
+        "inflight": 20,
+        "queue": 1000,
         "autosave_s": 30,
     }
     assert "sealmq/probe/" in guarded.log()
