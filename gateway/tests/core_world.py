@@ -26,7 +26,7 @@ from sealmq.mediator.core.effects import (
     OpenSession,
     Unlock,
 )
-from sealmq.mediator.core.session import Session
+from sealmq.mediator.core.session import Agenda, Session
 from sealmq.mediator.core.site import BrokerFace, Site
 from sealmq.mqtt import Connect, Decoder, Packet, Publish, Will, build
 from sealmq.order import Order
@@ -135,6 +135,7 @@ class Shell:
             counts=self.counts,
             now_ms=NOW_MS,
         )
+        self.agenda = Agenda()
         self.later: set[type[Any]] = set()
         self.asked: deque[Asked] = deque()
         self.done: list[tuple[Session, Any]] = []
@@ -147,9 +148,9 @@ class Shell:
 
     def run(self) -> None:
         """Executes what sessions want until nothing is left."""
-        site = self.site
-        while site.pending:
-            pending, site.pending = site.pending, []
+        agenda = self.agenda
+        while agenda.pending:
+            pending, agenda.pending = agenda.pending, []
             for session in pending:
                 effects, session.effects = session.effects, []
                 for effect in effects:
@@ -256,7 +257,7 @@ class Peer:
     def begin(self) -> None:
         """A new connection."""
         self._decoder = Decoder(1 << 24, "client")
-        self.session = Session(self.shell.site, "192.0.2.7")
+        self.session = Session(self.shell.site, self.shell.agenda, "192.0.2.7")
         self.shell.run()
 
     def connect(self, clean: bool = True, will: Will | None = None, low: int = 0) -> Peer:
@@ -316,7 +317,7 @@ class Peer:
 
     def take(self) -> list[Packet]:
         """What the mediator has for the client; it is in `got`, and `told`, too."""
-        self.shell.site.dirty.clear()
+        self.shell.agenda.dirty.clear()
         out, self.session.out = self.session.out, []
         fresh = []
         for packet in self._decoder.feed(b"".join(out)):

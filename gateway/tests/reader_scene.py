@@ -30,7 +30,7 @@ from sealmq.mediator.core.effects import (
     Yield,
 )
 from sealmq.mediator.core.keyring import Keyring
-from sealmq.mediator.core.session import OPENING, Session
+from sealmq.mediator.core.session import OPENING, Agenda, Session
 from sealmq.mediator.core.site import BrokerFace, Counts, Site
 from sealmq.mediator.core.wrap import open_m2, seal_m3, verify_m2
 from sealmq.mqtt import Decoder, Packet, Publish, Suback, Unsuback
@@ -200,6 +200,8 @@ class Scene:
             self.counts,
             now_ms=NOW_MS,
         )
+        self.agenda = Agenda()
+        self.outboxes = self.agenda.outboxes
         self.questions: deque[Question] = deque()
         self.rows: dict[str, KeptSub] = {}
         self.full = False
@@ -225,7 +227,7 @@ class Scene:
     ) -> Session:
         """A session that has proved itself; what it has is judged anew when `settle` is called."""
         self._boots += 1
-        session = Session(self.site, "192.0.2.7")
+        session = Session(self.site, self.agenda, "192.0.2.7")
         client = self.world.ring.clients[number]
         peer = self.world.session(number, boot=self._boots)
         session.client, session.link = client, self.world.link(peer)
@@ -310,7 +312,7 @@ class Scene:
     def live(self, topic: str, m3: bytes, qos: int = 0, retain: bool = False) -> None:
         """A PUBLISH on the live link."""
         packet = Publish(topic, topic.encode(), m3, qos, retain, False, 7 if qos else 0)
-        fan_out(self.site, packet)
+        fan_out(self.site, self.agenda.outboxes, packet)
         self.collect()
 
     def own(
@@ -326,8 +328,8 @@ class Scene:
 
     def collect(self) -> None:
         """Takes the effects; statements are carried out."""
-        while self.site.pending:
-            session = self.site.pending.pop(0)
+        while self.agenda.pending:
+            session = self.agenda.pending.pop(0)
             effects, session.effects[:] = list(session.effects), []
             for effect in effects:
                 self._take(session, effect)
@@ -407,8 +409,8 @@ class Scene:
         for conn, raw in self.engine.due():
             some.setdefault(conn, []).append(raw)
         for conn, raws in some.items():
-            if conn in self.site.by_policy:
-                self.site.by_policy[conn].subs.due(raws)
+            if conn in self.agenda.by_policy:
+                self.agenda.by_policy[conn].subs.due(raws)
         self.collect()
 
     def ring(self, change: Callable[[dict[str, Any]], None]) -> None:
@@ -416,7 +418,7 @@ class Scene:
         rows = self.world.snapshot()
         change(rows)
         before, self.site.ring = self.site.ring, Keyring(self.world.site, 9, rows)
-        for session in list(self.site.by_policy.values()):
+        for session in list(self.agenda.by_policy.values()):
             session.keys_changed(before)
         self.collect()
 
@@ -424,7 +426,7 @@ class Scene:
         """Time passes, and everybody is told once."""
         self.site.now_ms += int(seconds * 1000)
         self.site.mono_s += seconds
-        for session in list(self.site.by_policy.values()):
+        for session in list(self.agenda.by_policy.values()):
             session.tick()
         self.collect()
 

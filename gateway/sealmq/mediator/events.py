@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from .clock import Clock
 from .core.effects import ALL, Effect
-from .core.session import Session
+from .core.session import Agenda, Session
 from .core.site import Site
 
 log = logging.getLogger("sealmq.mediator")
@@ -43,7 +43,7 @@ class Peer(Protocol):
 
 
 class Events:
-    """`peers`: the client of each session that has not ended."""
+    """`peers`: the client of each session that has not ended; `agenda`: what all of them want."""
 
     def __init__(self, site: Site, clock: Clock) -> None:
         self._site, self._clock = site, clock
@@ -51,6 +51,7 @@ class Events:
         self._executors: Mapping[type[Effect], Executor] = {}
         self._draining = self._writing = False
         self.peers: dict[Session, Peer] = {}
+        self.agenda = Agenda()
         self.look()
 
     def executed_by(self, executors: Mapping[Any, Executor]) -> None:
@@ -80,10 +81,10 @@ class Events:
 
     def drain(self) -> None:
         """Does what sessions want. What comes of it meanwhile is done, too, in its order."""
-        site = self._site
+        agenda = self.agenda
         if not self._draining:
             self._draining = True
-            pending, executors = site.pending, self._executors
+            pending, executors = agenda.pending, self._executors
             try:
                 while pending:
                     sessions = pending[:]
@@ -94,7 +95,7 @@ class Events:
                             self._execute(executors[type(effect)], session, effect)
             finally:
                 self._draining = False
-        if site.dirty and not self._writing:
+        if agenda.dirty and not self._writing:
             self._writing = True
             self._loop.call_soon(self._write)
 
@@ -107,9 +108,9 @@ class Events:
 
     def _write(self) -> None:
         self._writing = False
-        site = self._site
-        dirty = site.dirty[:]
-        site.dirty.clear()
+        agenda = self.agenda
+        dirty = agenda.dirty[:]
+        agenda.dirty.clear()
         for session in dirty:
             out = session.out
             peer = self.peers.get(session)
@@ -118,5 +119,5 @@ class Events:
             # Writing may fill the socket, of which the session hears at once.
             session.out = []
             peer.write(out[0] if len(out) == 1 else b"".join(out))
-        if site.pending:
+        if agenda.pending:
             self.drain()

@@ -126,6 +126,7 @@ class Mediator:
         )
         site.refuses = self.journal.refuses
         self.events = Events(site, self._clock)
+        self._agenda = self.events.agenda
         places = Places.of_this_process()
         self._registry = Registry(places.clients)
         self.strangers = Strangers(places.strangers)
@@ -269,7 +270,7 @@ class Mediator:
             for label in self.site.ring.labels.values()
             if label.previous and label.previous[1] > now
         }
-        held = sum(session.delivery.holds for session in self.site.by_policy.values())
+        held = sum(session.delivery.holds for session in self._agenda.by_policy.values())
         return {"labels": labels, "held": held}
 
     def _say_strangers(self) -> None:
@@ -691,7 +692,7 @@ class Mediator:
     # --- the broker ---
 
     def _live_packet(self, packet: Publish) -> None:
-        self.events.run(fan_out, self.site, packet)
+        self.events.run(fan_out, self.site, self._agenda.outboxes, packet)
 
     def _live_lost(self, reason: str) -> None:
         for client in list(self._clients.values()):
@@ -710,7 +711,7 @@ class Mediator:
         self._audit.write("broker-away", reason=reason[:500])
         self.journal.broker_lost()
         self._messages.close()
-        for session in list(self.site.by_policy.values()):
+        for session in list(self._agenda.by_policy.values()):
             self.events.run(session.link_lost, reason)
 
     async def _broker_back(self) -> None:
@@ -794,7 +795,7 @@ class Mediator:
     def _follow_one(self) -> None:
         conn = next(iter(self._due))
         raws = self._due.pop(conn)
-        session = self.site.by_policy.get(conn)
+        session = self._agenda.by_policy.get(conn)
         if session is not None:
             self.events.run(session.subs.due, raws)
         if self._due:
@@ -827,7 +828,7 @@ class Mediator:
         )
         self.warn()
         for conn in reloaded.connections:
-            session = site.by_policy.get(conn)
+            session = self._agenda.by_policy.get(conn)
             if session is not None:
                 self.events.run(session.policy_changed)
         self.follow()
@@ -866,7 +867,7 @@ class Mediator:
         if ring.bearers() != before.bearers():
             self._new_bearers(ring.bearers())
         left = [future for future in self._last_of if not future.done()]
-        for session in list(site.by_policy.values()):
+        for session in list(self._agenda.by_policy.values()):
             self.events.run(session.keys_changed, before)
             client = self._clients.get(session)
             if session.state == "closed" and client is not None:

@@ -73,7 +73,7 @@ class Channel(asyncio.Protocol):
             self.data_received(early)
 
     def _begin(self, peer: str) -> None:
-        self.session = Session(self._site, peer)
+        self.session = Session(self._site, self._events.agenda, peer)
         self._events.peers[self.session] = self
         self._strangers.enter(self.session, source_of(peer))
 

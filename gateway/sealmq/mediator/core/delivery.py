@@ -10,8 +10,8 @@ of an own link nothing more is read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from sealmq.families.engine import Conn, Decision
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
@@ -19,6 +19,7 @@ from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WIN
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.topics import matches
 
+from .boots import BootSession
 from .effects import (
     Answer,
     Effect,
@@ -32,17 +33,12 @@ from .effects import (
 from .keyring import Client, Keyring
 from .limits import HELD_ALL, HELD_BYTES, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
 from .refusals import SUBSCRIBE
+from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .telling import Telling
+from .wire import Wire
 from .wrap import Inside, look_m3, open_m3, rewrap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .boots import BootSession
-    from .site import Site
-    from .wire import Wire
 
 WINDOW = 20
 """Messages of QoS 1 and 2 that a client has not acknowledged."""
@@ -71,6 +67,8 @@ class Reader(Protocol):
 
     @property
     def site(self) -> Site: ...
+    @property
+    def outboxes(self) -> Outboxes: ...
     @property
     def wire(self) -> Wire: ...
     @property
@@ -237,12 +235,25 @@ def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]
     return known
 
 
-def fan_out(site: Site, packet: Publish) -> None:
+class Outboxes:
+    """What those of one worker share. `table`: who reads what of the live link; `copies`: what that
+    brought; `held`: bytes that wait in all of them.
+    """
+
+    __slots__ = ("copies", "held", "table")
+
+    def __init__(self) -> None:
+        self.table: SubscriptionTable[Delivery] = SubscriptionTable()
+        self.copies = Copies()
+        self.held = 0
+
+
+def fan_out(site: Site, outboxes: Outboxes, packet: Publish) -> None:
     """One PUBLISH of the live link, into the outbox of each reader that the table names."""
     if packet.retain or not packet.payload:
         # Copies for a new subscription, which fetches its own; and a cleared retained message.
         return
-    readers = site.table.match(packet.topic)
+    readers = outboxes.table.match(packet.topic)
     if not readers:
         return
     try:
@@ -252,7 +263,7 @@ def fan_out(site: Site, packet: Publish) -> None:
         for reader in readers:
             site.counts.count_denied(reader.name, packet.topic, rule)
         return
-    if not message.record and site.copies.again((packet.topic, packet.payload)):
+    if not message.record and outboxes.copies.again((packet.topic, packet.payload)):
         return
     failed: list[Exception] = []
     for reader, value in readers.items():
@@ -296,7 +307,7 @@ class Delivery:
 
     def __init__(self, session: Reader) -> None:
         self._session = session
-        self._site = session.site
+        self._site, self._outboxes = session.site, session.outboxes
         self._wire = session.wire
         self._policy = session.policy
         self.name = session.client.name
@@ -420,7 +431,7 @@ class Delivery:
             return  # the snapshot had it
         size = len(message.payload) + len(message.topic) + _EACH
         self._queue.append(_Item(message, qos, own, by_own, waits, size))
-        self._site.held += size
+        self._outboxes.held += size
         if not qos:
             self._loose += size
             self._pump()
@@ -438,7 +449,7 @@ class Delivery:
 
     # All outboxes together are bounded, too: then the fuller ones give way.
     def _most(self, most: int) -> int:
-        return most if self._site.held <= HELD_ALL else min(most, HELD_BYTES)
+        return most if self._outboxes.held <= HELD_ALL else min(most, HELD_BYTES)
 
     # A silent gap would break what QoS 1 and 2 promise; whoever comes again begins anew.
     def _end(self, message: Message) -> None:
@@ -463,7 +474,7 @@ class Delivery:
         self._queue = kept
 
     def _leaves(self, item: _Item) -> None:
-        self._site.held -= item.size
+        self._outboxes.held -= item.size
         if not item.qos:
             self._loose -= item.size
         elif item.by_own:
@@ -510,7 +521,7 @@ class Delivery:
         return queue
 
     def _still_waits(self, item: _Item) -> bool:
-        return self._site.table.match(item.message.topic).get(self, 0) & WAITS > 0
+        return self._outboxes.table.match(item.message.topic).get(self, 0) & WAITS > 0
 
     def _look_at_room(self) -> None:
         self._fetch_on()
@@ -592,7 +603,7 @@ class Delivery:
     def _wants(self, message: Message, by_own: bool) -> bool:
         if by_own:
             return bool(self.own_table.match(message.topic))
-        return self in self._site.table.match(message.topic)
+        return self in self._outboxes.table.match(message.topic)
 
     def _write(self, message: Message, payload: bytes, qos: int, own: int) -> None:
         if not qos:
@@ -699,7 +710,7 @@ class Delivery:
         self._fetch_on()
 
     def _open(self, fetch: _Fetch) -> None:
-        table = self._site.table
+        table = self._outboxes.table
         value = table.value(self, fetch.filter)
         if value >= 0 and not any(f.opens and f.filter == fetch.filter for f in self._fetches):
             table.enter(self, fetch.filter, value & 3)
@@ -788,8 +799,8 @@ class Delivery:
     def close(self) -> None:
         """The session is over. What the own link brought is the broker's still."""
         self._closed = True
-        self._site.table.drop(self)
-        self._site.held -= self._loose + self._live + self._own
+        self._outboxes.table.drop(self)
+        self._outboxes.held -= self._loose + self._live + self._own
         self._loose = self._live = self._own = 0
         for fetch in self._fetches:
             if fetch.token is not None:

@@ -36,7 +36,7 @@ from sealmq_spec.errors import SealError, Unavailable
 from .boots import BootSession, Sent
 from .connect import enter, identify
 from .control import Control
-from .delivery import Delivery
+from .delivery import Delivery, Outboxes
 from .effects import Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
 from .inbound import Inbound
 from .keyring import Client, Keyring
@@ -102,11 +102,26 @@ _EVENTS = {
 }
 
 
+class Agenda:
+    """The sessions of one worker, for the shell. `by_policy`: those that are open. `pending`: those
+    with effects, which it executes and empties after each event; `dirty`: those with bytes in
+    `out`, which it writes once a turn of the loop.
+    """
+
+    __slots__ = ("by_policy", "dirty", "outboxes", "pending")
+
+    def __init__(self) -> None:
+        self.by_policy: dict[Conn, Session] = {}
+        self.pending: list[Session] = []
+        self.dirty: list[Session] = []
+        self.outboxes = Outboxes()
+
+
 class Session:
     """`client`, `link`, `policy` and what CONNECT said are there from `opening` on, `delivery` and
     `subs` from `open` on.
 
-    For the shell: `out` and `effects` are emptied by it (`site.dirty`, `site.pending`). `heard`: it
+    For the shell: `out` and `effects` are emptied by it (Agenda). `heard`: it
     sets this to `site.mono_s` with all bytes that come. `throttled`: it reads nothing from this
     client for reasons of its own.
     """
@@ -117,8 +132,9 @@ class Session:
     delivery: Delivery
     subs: Subscriptions
 
-    def __init__(self, site: Site, peer: str, wire: Wire = V311) -> None:
+    def __init__(self, site: Site, agenda: Agenda, peer: str, wire: Wire = V311) -> None:
         self.site, self.peer, self.wire = site, peer, wire
+        self._agenda, self.outboxes = agenda, agenda.outboxes
         self.state = NEW
         self.client_id = ""
         self.conn_no = self.low = self.token_low = self.keepalive_s = 0
@@ -148,13 +164,13 @@ class Session:
         if self.state == CLOSED:
             return
         if not self.out:
-            self.site.dirty.append(self)
+            self._agenda.dirty.append(self)
         self.out.append(data)
 
     def emit(self, effect: Effect) -> None:
         """Something for the shell."""
         if not self.effects:
-            self.site.pending.append(self)
+            self._agenda.pending.append(self)
         self.effects.append(effect)
 
     def audit(self, event: str, **fields: Any) -> None:
@@ -460,7 +476,7 @@ class Session:
         self.subs = Subscriptions(self)
         self._move(OPEN)
         self.heard = self.site.mono_s
-        self.site.by_policy[self.policy] = self
+        self._agenda.by_policy[self.policy] = self
         self.emit(Entered())
         self.write(welcome)
 
@@ -505,7 +521,7 @@ class Session:
         self._held, self._lost = 0, None
         self._tasks.close()
         if was_open:
-            del self.site.by_policy[self.policy]
+            del self._agenda.by_policy[self.policy]
             self.subs.close()
             self.delivery.close()
             clean = by == LEFT

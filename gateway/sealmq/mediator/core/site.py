@@ -1,13 +1,15 @@
-"""What all sessions of one worker share. No I/O: the shell keeps it up to date."""
+"""What all sessions of one worker share, of which it knows nothing. No I/O: the shell keeps it up
+to date.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sealmq.broker.promises import BrokerTakes
-from sealmq.families.engine import Conn, Engine
+from sealmq.families.engine import Engine
 from sealmq.order import Order
 from sealmq.site.config import Config
 from sealmq_spec.const import WINDOW_S
@@ -16,12 +18,7 @@ from .boots import BootSessions
 from .keyring import Keyring
 from .proof import Newest
 from .retained import Retained, RetainedBytes
-from .table import Copies, SubscriptionTable
 from .tasks import Queue
-
-if TYPE_CHECKING:
-    from .delivery import Delivery
-    from .session import Session
 
 
 @dataclass(slots=True)
@@ -64,19 +61,9 @@ class Site:
     newest: dict[int, Newest] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     retained_bytes: RetainedBytes = field(default_factory=lambda: RetainedBytes(1 << 62))
-    table: SubscriptionTable[Delivery] = field(default_factory=SubscriptionTable)
-    # Of the live link.
-    copies: Copies = field(default_factory=Copies)
     # Filters that take more than a slice to judge, one after the other: each takes long, and
     # together they would only take longer.
     searches: Queue = field(default_factory=Queue)
-    # Bytes that wait in outboxes, of all sessions.
-    held: int = 0
-    by_policy: dict[Conn, Session] = field(default_factory=dict)
-    # Sessions with effects: the shell executes and empties them after each event.
-    pending: list[Session] = field(default_factory=list)
-    # Sessions with bytes in `out`: the shell writes and empties them once a loop turn.
-    dirty: list[Session] = field(default_factory=list)
 
     def broker_id(self, client: int, client_id: str) -> str:
         """The client identifier at the broker: no two sites or clients share one."""

@@ -144,7 +144,7 @@ class Subscriptions:
 
     def __init__(self, session: Reader) -> None:
         self._session, self._delivery = session, session.delivery
-        self._site = session.site
+        self._site, self._table = session.site, session.outboxes.table
         self._policy = session.policy
         self._kept = not session.clean
         # By the broker's filter, and by the client's.
@@ -450,7 +450,7 @@ class Subscriptions:
             else:
                 table.enter(place, inner(filter), 0)
             return
-        live = self._site.table
+        live = self._table
         value = live.value(delivery, filter)
         if wanted == NONE:
             live.leave(delivery, filter)
@@ -460,7 +460,7 @@ class Subscriptions:
             live.enter(delivery, filter, wanted, still)
 
     def _fetch(self, place: Place) -> None:
-        value = self._site.table.value(self._delivery, place.filter)
+        value = self._table.value(self._delivery, place.filter)
         if value >= 0 and self._site.broker.retained:
             self._delivery.fetch(place.filter, value & 3, opens=value > 3)
 

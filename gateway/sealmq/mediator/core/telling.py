@@ -6,15 +6,12 @@ Records go out before the first message that needs them, so that a reader never 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sealmq_spec.const import OP_EPOCH, OP_RECORD
 from sealmq_spec.keys import u24
 
 from .keyring import Label
-
-if TYPE_CHECKING:
-    from .site import Site
+from .site import Site
 
 
 class Telling:

@@ -42,7 +42,7 @@ def refused(peer: Peer, rule: str, answer: Connack = NOT_AUTHORISED) -> None:
     (said,) = peer.shell.audits("connect-refused")
     assert said["rule"] == rule
     assert peer.shell.of(Entered) == []
-    assert peer.shell.site.by_policy == {}
+    assert peer.shell.agenda.by_policy == {}
 
 
 def test_the_order_is_proof_store_broker_and_then_welcome() -> None:

@@ -194,7 +194,7 @@ class Publisher(RuleBasedStateMachine):
         session = self.peer.session
         if session.state == "closed":
             assert not session._queue
-            assert session not in self.shell.site.by_policy.values()
+            assert session not in self.shell.agenda.by_policy.values()
 
     @invariant()
     def locks_are_given_back(self) -> None:

@@ -244,14 +244,14 @@ def test_the_oldest_of_qos_0_are_dropped_and_counted_and_qos_1_keeps_its_place()
     session.writable(False)
     sure = scene.publish("t/sure", b"x", qos=1)
     sent = [scene.publish(f"t/{n}", bytes(SLOW_BYTES // 8)) for n in range(40)]
-    assert scene.site.held <= SLOW_BYTES * 1.2
+    assert scene.outboxes.held <= SLOW_BYTES * 1.2
     dropped = scene.counts.denied
     assert dropped == [("panel", f"t/{n}", "mediator.deliver.slow") for n in range(len(dropped))]
     assert len(dropped) >= 32
     session.writable(True)
     scene.settle()
     assert payloads(client.messages) == [sure, *sent[len(dropped) :]]
-    assert scene.site.held == 0
+    assert scene.outboxes.held == 0
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -280,8 +280,8 @@ def test_a_live_reader_of_qos_1_beyond_the_bound_is_ended_and_audited() -> None:
     assert (event, fields["client"], fields["clean"]) == ("disconnect", "panel", False)
     assert "does not take its messages" in fields["reason"]
     assert scene.counts.denied == [("panel", "t/1", "mediator.deliver.full")]
-    assert scene.site.held == 0
-    assert len(scene.site.table) == 1
+    assert scene.outboxes.held == 0
+    assert len(scene.outboxes.table) == 1
     scene.settle()
     assert scene.broker.live == {"t/#": {fine}}
 
@@ -310,13 +310,13 @@ def test_all_outboxes_together_are_bounded_the_fuller_ones_give_way() -> None:
     scene = Scene()
     session, _ = reader(scene)
     session.writable(False)
-    scene.site.held = HELD_ALL
+    scene.outboxes.held = HELD_ALL
     count = 0
     while session.state == "open":
         scene.publish("t/1", bytes(50_000), qos=1)
         count += 1
     assert count < 10
-    assert scene.site.held == HELD_ALL
+    assert scene.outboxes.held == HELD_ALL
 
 
 def test_what_waited_too_long_is_sealed_anew_before_a_reader_would_refuse_it() -> None:
@@ -528,7 +528,7 @@ def test_what_is_retained_does_not_count_for_the_bound_that_ends_a_reader() -> N
     got = client.messages
     assert payloads(p for p in got if not p.retain) == live
     assert sum(p.retain for p in got) == 60
-    assert scene.site.held == 0
+    assert scene.outboxes.held == 0
 
 
 def test_a_snapshot_that_cannot_be_had_is_told_and_opens_the_subscription() -> None:
@@ -724,7 +724,7 @@ def test_messages_wait_for_the_answer_with_the_new_epoch_and_keep_their_order() 
     assert session.delivery.epoch_answered(2)
     assert payloads(client.messages) == sent
     assert not session.delivery.epoch_answered(2), "nothing new"
-    assert scene.site.held == 0
+    assert scene.outboxes.held == 0
 
 
 def test_who_holds_the_current_epoch_waits_for_nothing() -> None:
@@ -807,8 +807,8 @@ def test_an_end_drops_what_waits_and_frees_its_room() -> None:
     session, client = reader(scene)
     rekeyed(scene, 2)
     scene.publish("t/1", bytes(1000), qos=1)
-    assert scene.site.held
+    assert scene.outboxes.held
     session.close("test")
-    assert scene.site.held == 0
+    assert scene.outboxes.held == 0
     assert client.messages == []
-    assert len(scene.site.table) == 0
+    assert len(scene.outboxes.table) == 0

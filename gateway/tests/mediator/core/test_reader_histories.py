@@ -119,7 +119,7 @@ class Story:
         assert delivery._live <= SLOW_SURE_BYTES + 10_000
         assert delivery._loose <= SLOW_BYTES + 10_000
         waiting = delivery._live + delivery._own + delivery._loose
-        assert self.scene.site.held == waiting
+        assert self.scene.outboxes.held == waiting
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -163,7 +163,7 @@ def test_no_message_of_qos_1_or_2_is_lost_or_doubled_and_order_is_kept(
         story.go_on()
         story.check()
     assert session.state == "open"
-    assert scene.site.held == 0
+    assert scene.outboxes.held == 0
     assert not session.delivery._under_way
     assert story.owed == set(), "the broker is owed nothing"
     judge(story)
@@ -272,7 +272,7 @@ def history(seed: int, clean: bool) -> Scene:
 @pytest.mark.parametrize("seed", range(20))
 def test_in_the_end_the_broker_has_what_the_policy_allows(seed: int, clean: bool) -> None:
     scene = history(seed, clean)
-    (session,) = scene.site.by_policy.values()
+    (session,) = scene.agenda.by_policy.values()
     wanted: dict[str, int] = {}
     policy = session.policy
     for _, raw in policy.held():
@@ -293,7 +293,7 @@ def test_in_the_end_the_broker_has_what_the_policy_allows(seed: int, clean: bool
     assert all(got[at] >= qos for at, qos in wanted.items())
     assert scene.rows == {}
     if clean:
-        table, delivery = scene.site.table, session.delivery
+        table, delivery = scene.outboxes.table, session.delivery
         live = {filter: table.value(delivery, filter) for filter in table.filters(delivery)}
         assert live == {at: qos for at, qos in wanted.items() if not at.startswith("$share")}
     assert session.subs._orders == 0
@@ -302,7 +302,7 @@ def test_in_the_end_the_broker_has_what_the_policy_allows(seed: int, clean: bool
     session.close("test")
     scene.collect()
     assert scene.broker.live == {}
-    assert len(scene.site.table) == 0
+    assert len(scene.outboxes.table) == 0
 
 
 def test_kept_rows_name_where_each_stands() -> None:

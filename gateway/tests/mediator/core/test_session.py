@@ -85,7 +85,7 @@ def test_a_session_opens_only_by_its_proof() -> None:
     assert [op for op, _ in peer.told] == [OP_WELCOME]
     assert shell.of(Entered) == [Entered()]
     assert shell.audits("connect")[0]["client"] == "sensor"
-    assert shell.site.by_policy == {peer.session.policy: peer.session}
+    assert shell.agenda.by_policy == {peer.session.policy: peer.session}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_nothing_leaves_or_enters_a_closed_session() -> None:
     peer.session.link_lost("gone")
     peer.session.stop("again")
     shell.run()
-    assert (peer.take(), len(shell.done), shell.site.by_policy) == ([], count, {})
+    assert (peer.take(), len(shell.done), shell.agenda.by_policy) == ([], count, {})
 
 
 # --- quarantine ---
@@ -389,8 +389,8 @@ def test_bytes_and_effects_are_announced_once() -> None:
     for _ in range(3):
         peer.session.receive(Pingreq())
         peer.session.receive(peer.message())
-    assert shell.site.dirty == [peer.session]
-    assert shell.site.pending == [peer.session]
+    assert shell.agenda.dirty == [peer.session]
+    assert shell.agenda.pending == [peer.session]
 
 
 def test_a_puback_of_the_client_is_deliverys() -> None:

@@ -32,7 +32,7 @@ class Alone:
     def subs(self) -> dict[str, int]:
         """What is matched: the live table's filters, or what the broker has on the own link."""
         if self.session.clean:
-            table, delivery = self.scene.site.table, self.session.delivery
+            table, delivery = self.scene.outboxes.table, self.session.delivery
             return {f: table.value(delivery, f) & 3 for f in table.filters(delivery)}
         return self.scene.broker.own.get(self.session, {})
 
@@ -529,7 +529,7 @@ def test_a_session_that_goes_while_its_filter_is_judged_leaves_nothing(clean: bo
     alone.scene.settle()
     assert len(asked) == before, "nobody asks for it any more"
     assert len(scene.engine.following) == 0
-    assert len(scene.site.table) == len(scene.site.searches) == 0
+    assert len(scene.outboxes.table) == len(scene.site.searches) == 0
     assert (scene.broker.live, scene.broker.own, scene.rows) == ({}, {}, {})
     assert not scene.engine.cache.resting(("gate", "bill"))
 
