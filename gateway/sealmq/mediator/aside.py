@@ -1,16 +1,18 @@
 """Messages that the broker does not take: each in a file of its own, for an operator to look at.
 
 They had been acknowledged, or were a will, so they are not thrown away; nor are they tried again
-while their file is there.
+while their file is there. All workers share the folder, which alone says what is in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import hashlib
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,7 @@ log = logging.getLogger("sealmq.mediator")
 # The oldest go: one client must not fill the disk.
 MOST = 1000
 MOST_BYTES = 64 * 1024 * 1024
+_APART_NS = 1_000_000_000
 
 
 class Aside:
@@ -40,30 +43,28 @@ class Aside:
         came: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._audit, self._name, self._came = folder, audit, name, came
-        # name -> size, oldest first.
-        self._files: dict[str, int] = {}
-        self._newest: dict[str, Any] | None = None
-        if folder is not None and folder.is_dir():
-            found = [(path.stat(), path) for path in folder.glob("*.json")]
-            for stat, path in sorted(found, key=lambda row: row[0].st_mtime_ns):
-                self._files[path.name] = stat.st_size
-            self._newest = _summary(folder / list(self._files)[-1]) if self._files else None
+        # What `state` gave last, and when the folder had changed by then.
+        self._state: dict[str, Any] | None = None
+        self._changed_ns = 0
 
     def state(self) -> dict[str, Any] | None:
         """For `sealmq status`: how many, where, and whose the newest is."""
-        if not self._files:
+        folder = self._folder
+        if folder is None:
             return None
-        return {"count": len(self._files), "folder": str(self._folder), "newest": self._newest}
+        try:
+            changed_ns = folder.stat().st_mtime_ns
+        except OSError:
+            return None
+        if changed_ns != self._changed_ns:
+            self._state = _state(folder)
+            # A clock may not tell two changes apart that lie so close together.
+            self._changed_ns = changed_ns if time.time_ns() - changed_ns > _APART_NS else 0
+        return self._state
 
     def holds(self, topic: bytes, payload: bytes) -> bool:
         """Whether this very message was set aside, and its file is still there."""
-        name = _name(topic, payload)
-        if name not in self._files or self._folder is None:
-            return False
-        if not (self._folder / name).exists():
-            del self._files[name]
-            return False
-        return True
+        return self._folder is not None and (self._folder / _name(topic, payload)).exists()
 
     async def put(
         self,
@@ -86,26 +87,20 @@ class Aside:
         self._audit.write("message-set-aside", client=name, topic=text, reason=reason[:500])
         self._came()
         folder = self._folder
-        self._newest = {"client": name, "topic": text}
         if folder is None:
             return
         told = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            **self._newest,
+            "client": name,
+            "topic": text,
             "qos": qos,
             "retain": retain,
             "reason": reason,
             "sealed": base64.b64encode(payload).decode(),
         }
         data = json.dumps(told, indent=1).encode() + b"\n"
-        file = _name(topic, payload)
-        self._files[file] = len(data)
-        gone = []
-        while len(self._files) > MOST or sum(self._files.values()) > MOST_BYTES:
-            gone.append(next(iter(self._files)))
-            del self._files[gone[-1]]
         try:
-            await asyncio.to_thread(_write, folder, file, data, gone)
+            await asyncio.to_thread(_write, folder, _name(topic, payload), data)
         except OSError as error:
             log.error("a message that was set aside cannot be kept: %s", error.strerror)
 
@@ -116,11 +111,42 @@ def _name(topic: bytes, payload: bytes) -> str:
     )
 
 
-def _write(folder: Path, name: str, data: bytes, gone: list[str]) -> None:
+# One after the other, of whatever worker: so the folder never has more than its bound.
+def _write(folder: Path, name: str, data: bytes) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
-    write_atomically(folder / name, data, 0o600)
-    for old in gone:
-        (folder / old).unlink(missing_ok=True)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        files = [row for row in _files(folder) if row[0].name != name]
+        size = len(data) + sum(size for _, size in files)
+        count = 1 + len(files)
+        for old, its_size in files:
+            if count <= MOST and size <= MOST_BYTES:
+                break
+            old.unlink(missing_ok=True)
+            count, size = count - 1, size - its_size
+        write_atomically(folder / name, data, 0o600)
+    finally:
+        os.close(lock)
+
+
+def _files(folder: Path) -> list[tuple[Path, int]]:
+    """Files and their sizes, the oldest first."""
+    found = []
+    for path in folder.glob("*.json"):
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            continue  # an operator has just removed it
+        found.append((stat.st_mtime_ns, path, stat.st_size))
+    return [(path, size) for _, path, size in sorted(found)]
+
+
+def _state(folder: Path) -> dict[str, Any] | None:
+    files = _files(folder)
+    if not files:
+        return None
+    return {"count": len(files), "folder": str(folder), "newest": _summary(files[-1][0])}
 
 
 def _summary(path: Path) -> dict[str, Any] | None:

@@ -160,6 +160,7 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
             "held": sum(one["held"] for one in handover),
         },
         "away": away[0] if away else None,
+        # Of one folder, which all share.
         "aside": max(aside, key=lambda one: int(one["count"]), default=None),
         "stuck": {
             "count": sum(one["count"] for one in stuck),

@@ -26,9 +26,9 @@ from sealmq.mqtt import Packet, Puback, Pubcomp, Publish, Pubrec, Subscribe, Uns
 END = "@sealmq/site/end"
 
 
-async def whole(snapshot: Snapshot) -> list[Publish]:
-    """All of it, in its chunks."""
-    found: list[Publish] = []
+async def whole(snapshot: Snapshot, into: list[Publish] | None = None) -> list[Publish]:
+    """All of it, in its chunks; `into`: also what came of one that fails."""
+    found: list[Publish] = [] if into is None else into
     more = True
     while more:
         some, more = await snapshot.more()
@@ -344,5 +344,48 @@ def test_more_than_a_snapshot_may_bring_is_an_error(
             with pytest.raises(SnapshotCut, match="more is retained"):
                 await whole(snapshots.of(1, "r/#"))
             assert await whole(snapshots.of(1, "none")) == []
+
+    played(story())
+
+
+@pytest.mark.parametrize("topics", [1, 3])
+@pytest.mark.parametrize("pause_s", [0.001, 0.05])
+def test_a_broker_that_repeats_what_it_has_sent_holds_no_place(
+    topics: int, pause_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its snapshot is cut, though something comes all the time, and each topic came once."""
+    monkeypatch.setattr(module, "QUIET_S", 0.1)
+    monkeypatch.setattr(module, "PLACES", 1)
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            asked: set[int] = set()
+
+            async def repeats(peer: Peer) -> None:
+                n = 0
+                while not peer.gone:
+                    peer.send(build.publish(f"r/{n % topics}", b"kept", 0, True))
+                    n += 1
+                    await asyncio.sleep(pause_s)
+
+            def does(packet: Packet, peer: Peer) -> bool:
+                if isinstance(packet, Subscribe) and packet.filters[0][0] == "r/#":
+                    peer.send(build.suback(packet.packet_id, [2, 2]))
+                    asked.add(peer.number)
+                    tasks.append(asyncio.create_task(repeats(peer)))
+                    return True
+                return isinstance(packet, Subscribe) and Retaining(5)(packet, peer)
+
+            tasks: list[asyncio.Task[None]] = []
+            broker.does = does
+            snapshots = Snapshots(broker.address, "scratch", END)
+            found: list[Publish] = []
+            snapshot = snapshots.of(1, "r/#")
+            with pytest.raises(SnapshotCut):
+                await whole(snapshot, found)
+            assert sorted(packet.topic for packet in found) == [f"r/{n}" for n in range(topics)]
+            assert await whole(snapshots.of(2, "none")) == [], "the place is free"
+            assert len(asked) == 1
+            await asyncio.gather(*tasks)
 
     played(story())

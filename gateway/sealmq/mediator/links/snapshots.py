@@ -8,8 +8,8 @@ drops what it has no room for drops the sentinel with it. Then the snapshot is c
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
@@ -25,7 +25,7 @@ CHUNK = 64
 WAITING, WAITING_BYTES = 256, 1024 * 1024
 # Of one filter in all.
 MESSAGES, BYTES = 1_000_000, 1 << 30
-# A broker that answers pings and sends nothing for twice as long has nothing more to send.
+# A broker that answers pings and sends nothing new for twice as long has nothing more to send.
 QUIET_S = 2.0
 _REFUSED = 0x80
 
@@ -211,9 +211,10 @@ class _Scratch:
         self._timer: asyncio.TimerHandle | None = None
         self._asked: tuple[str, str] = ("", "")
         self._seen: set[str] = set()
-        # Copies of the sentinel that are still to come.
-        self._sentinels = 0
-        self._waiting: deque[Publish] = deque()
+        # Copies of the sentinel that are still to come, and of what was handed out before.
+        self._sentinels = self._repeats = 0
+        # By topic, in the order in which they came.
+        self._waiting: dict[str, Publish] = {}
         self._bytes = 0
         self._arrivals = 0
         self._news = asyncio.Event()
@@ -231,6 +232,7 @@ class _Scratch:
         self._asked, self._seen = (filt, sentinel), seen
         # A copy comes for each filter that the sentinel matches.
         self._sentinels = 1 + _matches(filt, sentinel)
+        self._repeats = len(seen)
         self._waiting.clear()
         self._bytes = 0
         try:
@@ -266,7 +268,7 @@ class _Scratch:
             quiet = quiet + 1 if self._arrivals == arrivals else 0
             if quiet > 1:
                 raise SnapshotCut("the broker did not send all that is retained for this filter")
-        some = [self._waiting.popleft() for _ in range(min(CHUNK, len(self._waiting)))]
+        some = [self._waiting.pop(topic) for topic in list(islice(self._waiting, CHUNK))]
         self._bytes -= sum(len(packet.payload) for packet in some)
         if not self._full():
             self._link.pause(False)
@@ -307,15 +309,22 @@ class _Scratch:
         # What is published meanwhile comes over the live link.
         if not packet.retain:
             return
-        self._arrivals += 1
-        self._news.set()
-        if packet.topic == self._asked[1]:
+        topic = packet.topic
+        if topic == self._asked[1]:
             self._sentinels -= 1
-        elif packet.topic not in self._seen:
-            self._waiting.append(packet)
+        elif topic in self._seen:
+            self._repeats -= 1
+            if self._repeats < 0:
+                return  # a broker that repeats itself is no nearer to the end
+        elif topic in self._waiting:
+            return
+        else:
+            self._waiting[topic] = packet
             self._bytes += len(packet.payload)
             if self._full():
                 self._link.pause(True)
+        self._arrivals += 1
+        self._news.set()
 
     def _full(self) -> bool:
         return len(self._waiting) >= WAITING or self._bytes >= WAITING_BYTES
