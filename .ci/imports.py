@@ -2,7 +2,7 @@
 
 import-linter refuses a contract about a module that is not written yet. A contract that waits is
 printed each time, so that none falls silent unseen. Beside the contracts: no modules of the gateway
-import each other in a circle. Imports for types alone (TYPE_CHECKING) are not counted.
+import each other in a circle, nor for types alone (TYPE_CHECKING).
 """
 
 import subprocess
@@ -26,7 +26,7 @@ def exists(module: str) -> bool:
 
 def in_circles(package: str) -> list[str]:
     """The modules of a package that stand in a circle of imports, or between two."""
-    graph = grimp.build_graph(package, exclude_type_checking_imports=True)
+    graph = grimp.build_graph(package)
     left = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     # What imports nothing that is left, or is imported by nothing that is left, is in no circle.
     while left:

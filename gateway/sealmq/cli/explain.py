@@ -7,8 +7,8 @@ import json
 import time
 from typing import Any
 
-from sealmq.families.conn import sub_matches
 from sealmq.families.engine import Conn, Decision
+from sealmq.families.shared import sub_matches
 from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.site.layout import Layout

@@ -6,32 +6,44 @@ answer; ask.Ask sees to that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
-
-from sealmq_spec.topics import matches
+from collections.abc import Callable, Iterable, Mapping
 
 from .api import NEVER, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Who
 from .cache import Entry, Slot
 from .decision import Decision, Refused
-from .following import Key, is_followed
-from .shared import GROUP
+from .following import is_followed
+from .questions import Questions
+from .shared import sub_matches
 
-if TYPE_CHECKING:
-    from .engine import Engine
+Key = tuple["Conn", str]
+"""A connection and a filter as it arrived."""
 
 
 class Conn:
     """Made by Engine.connection; `close` it. Times are Unix ms."""
 
-    __slots__ = ("_connect", "_deliver", "_engine", "_id", "_publish", "_subs", "_subscribe", "ask")
+    __slots__ = (
+        "_closed",
+        "_connect",
+        "_deliver",
+        "_id",
+        "_left",
+        "_publish",
+        "_questions",
+        "_subs",
+        "_subscribe",
+        "ask",
+    )
 
-    def __init__(self, engine: Engine, who: Who, number: int) -> None:
-        self._engine = engine
+    def __init__(
+        self, questions: Questions[Key], who: Who, number: int, left: Callable[[Conn], object]
+    ) -> None:
+        self._questions, self._left = questions, left
+        self._closed = False
         self._id = str(number)
         self._subs: dict[str, Sub] = {}
-        self.ask = Ask(who, engine.trace.fact, self._matching)
+        self.ask = Ask(who, questions.trace.fact, self._matching)
         self._connect: Slot = {}
         # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
         self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})
@@ -48,7 +60,7 @@ class Conn:
         if entry is not None and now_ms < entry.until:
             return entry.decision
         self.ask.fill("connect", "", now_ms, tlv=tlv)
-        return self._engine.judge(self.ask, self._connect, "")
+        return self._questions.judge(self.ask, self._connect, "")
 
     def publish(
         self,
@@ -79,7 +91,7 @@ class Conn:
             sender=self.who.number,
             message_id=message_id,
         )
-        return self._engine.judge(self.ask, slot, topic)
+        return self._questions.judge(self.ask, slot, topic)
 
     def subscribe(
         self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV
@@ -107,7 +119,7 @@ class Conn:
         if entry is not None and now_ms < entry.until:
             return entry.decision
         self.ask.fill("subscribe", filter, now_ms, qos=qos, tlv=tlv)
-        return self._engine.judge_slice(self.ask, slot, filter)
+        return self._questions.judge_slice(self.ask, slot, filter)
 
     def deliver(
         self,
@@ -141,7 +153,7 @@ class Conn:
             message_id=message_id,
             age_ms=age_ms,
         )
-        return self._engine.judge(self.ask, slot, topic)
+        return self._questions.judge(self.ask, slot, topic)
 
     def standing(
         self,
@@ -183,7 +195,7 @@ class Conn:
             return
         if sub.qos != qos:
             self._subs[filter] = sub._replace(qos=qos)
-            self._engine.subs_changed(self._id, sub.filter)
+            self._questions.subs_changed(self._id, sub.filter)
         if now_ms is not None:
             self.saw("subscribed", filter, now_ms, question="subscribe", qos=qos)
 
@@ -216,17 +228,17 @@ class Conn:
             self._subs[raw] = new
             for sub in (new, old):
                 if sub is not None:
-                    self._engine.subs_changed(self._id, sub.filter)
+                    self._questions.subs_changed(self._id, sub.filter)
         if is_followed(decision):
-            self._engine.following.follow((self, raw), decision)
+            self._questions.following.follow((self, raw), decision)
         else:
-            self._engine.following.drop((self, raw))
+            self._questions.following.drop((self, raw))
 
     def same(self, filter: str) -> list[str]:
         """What the client holds that says what `filter` (as it arrived) says: that itself, held or
         not, and other encodings of it.
         """
-        if not self._engine.parses or not self.parse("subscribe", filter) or not self.ask.notes:
+        if not self._questions.parses or not self.parse("subscribe", filter) or not self.ask.notes:
             return [filter]
         notes = self.ask.notes
         others = (raw for raw, sub in self._subs.items() if sub.notes == notes and raw != filter)
@@ -240,17 +252,17 @@ class Conn:
         gone = self._subs.pop(filter, None)
         if gone is None:
             return True
-        self._engine.following.drop((self, filter))
-        self._engine.subs_changed(self._id, gone.filter)
+        self._questions.following.drop((self, filter))
+        self._questions.subs_changed(self._id, gone.filter)
         return all(sub.filter != gone.filter for sub in self._subs.values())
 
     def parse(self, question: Question, topic: str) -> str:
         """What stays without the families' encodings (for UNSUBSCRIBE); "" if unreadable."""
-        if not self._engine.parses:
+        if not self._questions.parses:
             return topic
         self.ask.fill(question, topic, 0)
         try:
-            self._engine.parse(self.ask)
+            self._questions.parse(self.ask)
         except Refused:
             return ""
         return self.ask.topic
@@ -276,7 +288,7 @@ class Conn:
 
         `topic` as it arrived. `question` is what was refused; of the others it follows.
         """
-        if not self._engine.listens:
+        if not self._questions.listens:
             return
         self.ask.fill(
             question or _ABOUT[what],
@@ -292,15 +304,22 @@ class Conn:
             message_id=message_id,
             age_ms=age_ms,
         )
-        self._engine.see(what, self.ask)
+        self._questions.see(what, self.ask)
 
     def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
         """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal."""
-        return self._engine.command(self.who, family, body, now_ms)
+        return self._questions.command(self.who, family, body, now_ms)
 
     def close(self, now_ms: int) -> None:
         """The connection is gone; its cached verdicts too. May be called twice."""
-        self._engine.close(self, now_ms)
+        if self._closed:
+            return
+        self._closed = True
+        self._left(self)
+        self._questions.cache.drop_slots(self.slots())
+        for key in self.held():
+            self._questions.following.drop(key)
+        self.saw("gone", "", now_ms)
 
     def slots(self) -> Iterable[Slot]:
         """Where the cached entries are."""
@@ -315,7 +334,7 @@ class Conn:
         return ("subs", self._id)
 
     def _matching(self, topic: str) -> tuple[Sub, ...]:
-        self._engine.trace.deps[self.rests_on_subs()] = None
+        self._questions.trace.deps[self.rests_on_subs()] = None
         return tuple(sub for sub in self._subs.values() if sub_matches(sub.filter, topic))
 
 
@@ -326,10 +345,3 @@ _ABOUT: Mapping[Seen, Question] = {
     "subscribed": "subscribe",
     "gone": "connect",
 }
-
-
-def sub_matches(filter: str, topic: str) -> bool:
-    """matches(), also for a shared subscription ($share/group/filter; MQTT 5, 4.8.2)."""
-    if filter.startswith(GROUP):
-        filter = filter.split("/", 2)[-1]
-    return bool(matches(filter, topic))

@@ -1,46 +1,20 @@
-"""The policy engine: asks the families in their fixed order; the first deny wins.
-
-Anything but an explicit allow is a deny: an exception, an unknown fact, a duty outside the closed
-set, a rule that is in no table, an empty order. Sync, no I/O; one thread (the mediator's loop).
+"""The policy engine: the families' configuration and state, and who is connected; what these ask
+is in questions.py. Sync, no I/O; one thread (the mediator's loop).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from .api import (
-    AUDITED,
-    Dep,
-    Family,
-    FamilyRecord,
-    NotYet,
-    Policy,
-    Proposal,
-    Record,
-    Seen,
-    Verdict,
-    check_family,
-    deny,
-)
-from .ask import Ask, Who
-from .cache import Cache, Entry, Slot
-from .conn import Conn, sub_matches
-from .decision import (
-    CLOSED,
-    CLOSED_REASON,
-    ENGINE,
-    RULES,
-    Decision,
-    Refused,
-    Vote,
-    when_closed,
-)
-from .facts import Facts
-from .following import Following, Key
-from .judge import Judge, OnFault, Trace
+from .api import Family, FamilyRecord, Policy, Record, Verdict
+from .ask import Who
+from .cache import Entry
+from .conn import Conn, Key
+from .decision import RULES, Decision, Vote
+from .judge import OnFault
+from .questions import Questions, overriding
 
 __all__ = ["Conn", "Decision", "Engine", "Entry", "Reloaded", "Vote"]
 
@@ -55,9 +29,6 @@ REOPEN = "nothing is delivered and no topic gets a label before `sealmq reopen`"
 CLEARED = 1000
 """Cached verdicts that have ended and are taken out with each tick, if no new ones come."""
 
-LOOKED_AT = 256
-"""Cached verdicts of a connection that are looked at one by one when a subscription changes."""
-
 
 class Reloaded(NamedTuple):
     """After a change of configuration: records to commit and apply, connections to ask again.
@@ -70,8 +41,8 @@ class Reloaded(NamedTuple):
     connections: list[Conn]
 
 
-class Engine:
-    """The families in their order, the cache of merged verdicts, the facts."""
+class Engine(Questions[Key]):
+    """The families in their order, and all connections."""
 
     def __init__(
         self,
@@ -86,33 +57,16 @@ class Engine:
 
         UnfitFamily for a family that asks for what the mediator does not do.
         """
-        names = [family.name for family in order]
-        if len(set(names)) != len(names) or ENGINE in names:
-            raise ValueError(f"every family stands once in the order: {', '.join(names)}")
-        for family in order:
-            check_family(family)
-        self.order = tuple(order)
-        self.enforce = enforce
-        self.closed = ""
+        super().__init__(order, cache_size, enforce, on_fault)
         # Rises with what commands are judged by: rows that families keep, and the configuration.
         self.applied = 0
-        self.facts = Facts()
-        self.trace = Trace(self.facts)
-        self.cache = Cache(cache_size)
-        self.following = Following()
         self._site = site
-        self._on_fault: OnFault = on_fault or _silent
-        self._judge = Judge(self.order, self.trace, self._fault)
         self._config: Policy | None = None
         self._conns: set[Conn] = set()
         self._made = 0
-        self._seers = _overriding(self.order, "see")
-        self._tickers = _overriding(self.order, "tick")
-        self.listens = bool(self._seers)
+        self._tickers = overriding(self.order, "tick")
         self.opens = any(family.opens for family in self.order)
         """Whether a family's `deliver` looks into the envelope: give it tlv, sender, and so on."""
-        self.parses = self._judge.parses
-        self.parse = self._judge.parse
 
     # Configuration and state
 
@@ -192,15 +146,6 @@ class Engine:
         """
         return self.following.take()
 
-    def _gone(self, deps: Iterable[Dep]) -> None:
-        deps = tuple(deps)
-        self.cache.invalidate(deps)
-        self.following.gone(deps)
-
-    def _all_gone(self) -> None:
-        self.cache.clear()
-        self.following.everything()
-
     def noted(self, since: Mapping[str, int]) -> bool:
         """Whether clients bear names that others had: then `bearers` has something to do."""
         return any([family.noted(since) for family in self.order])
@@ -229,86 +174,9 @@ class Engine:
     def connection(self, who: Who) -> Conn:
         """A connection of that client, with the one Ask that it reuses."""
         self._made += 1
-        conn = Conn(self, who, self._made)
+        conn = Conn(self, who, self._made, self._conns.discard)
         self._conns.add(conn)
         return conn
-
-    def close(self, conn: Conn, now_ms: int) -> None:
-        """Conn.close."""
-        if conn not in self._conns:
-            return
-        self._conns.discard(conn)
-        self.cache.drop_slots(conn.slots())
-        for key in conn.held():
-            self.following.drop(key)
-        conn.saw("gone", "", now_ms)
-
-    # Questions (called by Conn)
-
-    def judge(self, ask: Ask, slot: Slot, key: str) -> Decision:
-        """Ask the families and keep the answer as long as it may be kept."""
-        while (decision := self.judge_slice(ask, slot, key)) is None:
-            pass
-        return decision
-
-    def judge_slice(self, ask: Ask, slot: Slot, key: str) -> Decision | None:
-        """The same, as far as a family goes at once; None: ask again, and it goes on."""
-        try:
-            decision = self._judge.decide(ask)
-        except NotYet:
-            return None
-        if not decision.allow and not self.enforce:
-            decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
-        if self.closed:
-            decision = when_closed(decision)
-        if ask.now_ms < decision.until:
-            self.cache.put(slot, key, ask.label, decision)
-        return decision
-
-    def see(self, what: Seen, ask: Ask) -> None:
-        """Tell the families that want to know."""
-        self.trace.begin()
-        if self.parses and ask.raw:
-            try:
-                self.parse(ask)
-            except Refused:
-                ask.topic = ask.raw
-        for family in self._seers:
-            self._told(family, what, partial(family.see, what, ask))
-
-    def subs_changed(self, conn_id: str, filter: str) -> None:
-        """Verdicts that looked at the subscriptions go, if the filter reaches their topic.
-
-        Of many all go: to look at each for each filter of a packet would take the loop seconds,
-        and one that goes has been judged once, which is dearer.
-        """
-        dep = ("subs", conn_id)
-        few = self.cache.resting(dep) <= LOOKED_AT
-        self.cache.invalidate(
-            (dep,), (lambda e: sub_matches(filter, e.decision.topic)) if few else None
-        )
-
-    def command(self, who: Who, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
-        """Conn.command."""
-        to = next((f for f in self.order if f.name == family), None)
-        if to is None:
-            return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
-        if self._judge.has_lost(family):
-            # It would be judged by what the store no longer says.
-            return deny("engine.exception", f"{family} has lost its state")
-        try:
-            got: object = to.command(who, body, now_ms)
-        except Exception as error:  # a defect of one family must not take the mediator down
-            self._fault(family, "command", error)
-            return deny("engine.exception", f"{family} failed on the command")
-        if isinstance(got, Proposal):
-            if got.records and self.closed:
-                return deny(CLOSED, CLOSED_REASON)
-            if not all(_own(record, family) for record in got.records):
-                return deny("engine.bad-proposal", f"{family} proposed what is not its own")
-            if not AUDITED.issuperset(got.audit or ()):
-                return deny("engine.bad-proposal", f"{family} would audit unknown fields")
-        return got if isinstance(got, (Proposal, Verdict)) else _no_answer(family)
 
     # Words
 
@@ -348,31 +216,3 @@ class Engine:
         """What has to be said loudly at start, at reload and in status."""
         closed = [f"THE SITE IS CLOSED: {self.closed}; {REOPEN}"] if self.closed else []
         return closed if self.enforce else [*closed, OFF]
-
-    # Defects
-
-    def _told(self, family: Family, what: str, call: Callable[[], Iterable[Dep]]) -> None:
-        try:
-            self._gone(call())
-        except Exception as error:  # a defect of one family must not take the mediator down
-            self._fault(family.name, what, error)
-
-    def _fault(self, family: str, question: str, error: Exception) -> None:
-        self._on_fault(family, question, error)
-
-
-def _silent(family: str, question: str, error: Exception) -> None:
-    """Nobody listens for defects (tests, CLI)."""
-
-
-def _overriding(order: Sequence[Family], method: str) -> tuple[Family, ...]:
-    return tuple(f for f in order if getattr(type(f), method) is not getattr(Family, method))
-
-
-def _no_answer(family: str) -> Verdict:
-    return deny("engine.bad-verdict", f"{family} gave no answer to the command")
-
-
-def _own(record: Record, family: str) -> bool:
-    """Whether a family's command may propose the record; topics' labels are those of `labels`."""
-    return record.family == family if isinstance(record, FamilyRecord) else family == "labels"

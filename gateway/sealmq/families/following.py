@@ -5,17 +5,13 @@ It only notes which ones those are; the mediator asks, and pauses or resumes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
 
 from .api import FOREVER, Dep, Follow
 from .decision import Decision
 
-if TYPE_CHECKING:
-    from .conn import Conn
-
-Key = tuple["Conn", str]
-"""A connection and a filter as it arrived."""
+K = TypeVar("K", bound=Hashable)
 
 
 def is_followed(decision: Decision) -> bool:
@@ -29,20 +25,20 @@ def is_followed(decision: Decision) -> bool:
     return any(isinstance(duty, Follow) for duty in decision.duties)
 
 
-class Following:
-    """All followed subscriptions of all connections."""
+class Following(Generic[K]):
+    """All followed subscriptions; a key is one of one connection."""
 
     def __init__(self) -> None:
-        self._deps: dict[Key, tuple[Dep, ...]] = {}
-        self._index: dict[Dep, set[Key]] = {}
+        self._deps: dict[K, tuple[Dep, ...]] = {}
+        self._index: dict[Dep, set[K]] = {}
         # Only those whose answer ends by itself.
-        self._until: dict[Key, int] = {}
-        self._due: dict[Key, None] = {}
+        self._until: dict[K, int] = {}
+        self._due: dict[K, None] = {}
 
     def __len__(self) -> int:
         return len(self._deps)
 
-    def follow(self, key: Key, decision: Decision) -> None:
+    def follow(self, key: K, decision: Decision) -> None:
         """From now on under what this answer rests on."""
         self.drop(key)
         self._deps[key] = decision.deps
@@ -51,7 +47,7 @@ class Following:
         if 0 < decision.until < FOREVER:
             self._until[key] = decision.until
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: K) -> None:
         """The subscription is left, or its connection ends."""
         self._due.pop(key, None)
         self._until.pop(key, None)
@@ -68,7 +64,7 @@ class Following:
             for key in self._index.get(dep, ()):
                 self._due[key] = None
 
-    def all_of(self, keys: Iterable[Key]) -> None:
+    def all_of(self, keys: Iterable[K]) -> None:
         """These are due, whatever they rest on."""
         for key in keys:
             if key in self._deps:
@@ -84,7 +80,7 @@ class Following:
             if now_ms >= until:
                 self._due[key] = None
 
-    def take(self) -> list[Key]:
+    def take(self) -> list[K]:
         """What is due; each is told once."""
         if not self._due:
             return []

@@ -7,7 +7,8 @@ import pytest
 from families.factory import FACTORY, Site
 from families.gate import Gate, opened, shut
 from sealmq.families.api import FamilyConfigError, Verdict
-from sealmq.families.engine import LOOKED_AT, Conn, Decision
+from sealmq.families.engine import Conn, Decision
+from sealmq.families.questions import LOOKED_AT
 
 MONITOR = "monitor"
 BILL, CARE = "!AP/machine/%23{bill}", "!AP/machine/%23{care}"

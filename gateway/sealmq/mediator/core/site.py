@@ -1,6 +1,4 @@
-"""What all sessions of one worker share, of which it knows nothing. No I/O: the shell keeps it up
-to date.
-"""
+"""What all sessions of one worker share; it knows of none. No I/O: the shell sets what changes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,164 @@
+"""What connections ask of the families in their fixed order, and the answers that are kept; the
+first deny wins.
+
+Anything but an explicit allow is a deny: an exception, an unknown fact, a duty outside the closed
+set, a rule that is in no table, an empty order. Nothing here knows who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Generic
+
+from .api import (
+    AUDITED,
+    Dep,
+    Family,
+    FamilyRecord,
+    NotYet,
+    Proposal,
+    Record,
+    Seen,
+    Verdict,
+    check_family,
+    deny,
+)
+from .ask import Ask, Who
+from .cache import Cache, Slot
+from .decision import CLOSED, CLOSED_REASON, ENGINE, Decision, Refused, when_closed
+from .facts import Facts
+from .following import Following, K
+from .judge import Judge, OnFault, Trace
+from .shared import sub_matches
+
+LOOKED_AT = 256
+"""Cached verdicts of a connection that are looked at one by one when a subscription changes."""
+
+
+class Questions(Generic[K]):
+    """`following` has keys of whoever follows."""
+
+    def __init__(
+        self, order: Sequence[Family], cache_size: int, enforce: bool, on_fault: OnFault | None
+    ) -> None:
+        names = [family.name for family in order]
+        if len(set(names)) != len(names) or ENGINE in names:
+            raise ValueError(f"every family stands once in the order: {', '.join(names)}")
+        for family in order:
+            check_family(family)
+        self.order = tuple(order)
+        self.enforce = enforce
+        self.closed = ""
+        self.facts = Facts()
+        self.trace = Trace(self.facts)
+        self.cache = Cache(cache_size)
+        self.following: Following[K] = Following()
+        self._on_fault: OnFault = on_fault or _silent
+        self._judge = Judge(self.order, self.trace, self._fault)
+        self._seers = overriding(self.order, "see")
+        self.listens = bool(self._seers)
+        self.parses = self._judge.parses
+        self.parse = self._judge.parse
+
+    def judge(self, ask: Ask, slot: Slot, key: str) -> Decision:
+        """Ask the families and keep the answer as long as it may be kept."""
+        while (decision := self.judge_slice(ask, slot, key)) is None:
+            pass
+        return decision
+
+    def judge_slice(self, ask: Ask, slot: Slot, key: str) -> Decision | None:
+        """The same, as far as a family goes at once; None: ask again, and it goes on."""
+        try:
+            decision = self._judge.decide(ask)
+        except NotYet:
+            return None
+        if not decision.allow and not self.enforce:
+            decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
+        if self.closed:
+            decision = when_closed(decision)
+        if ask.now_ms < decision.until:
+            self.cache.put(slot, key, ask.label, decision)
+        return decision
+
+    def see(self, what: Seen, ask: Ask) -> None:
+        """Tell the families that want to know."""
+        self.trace.begin()
+        if self.parses and ask.raw:
+            try:
+                self.parse(ask)
+            except Refused:
+                ask.topic = ask.raw
+        for family in self._seers:
+            self._told(family, what, partial(family.see, what, ask))
+
+    def subs_changed(self, conn_id: str, filter: str) -> None:
+        """Verdicts that looked at the subscriptions go, if the filter reaches their topic.
+
+        Of many all go: to look at each for each filter of a packet would take the loop seconds,
+        and one that goes has been judged once, which is dearer.
+        """
+        dep = ("subs", conn_id)
+        few = self.cache.resting(dep) <= LOOKED_AT
+        self.cache.invalidate(
+            (dep,), (lambda e: sub_matches(filter, e.decision.topic)) if few else None
+        )
+
+    def command(self, who: Who, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
+        """Conn.command."""
+        to = next((f for f in self.order if f.name == family), None)
+        if to is None:
+            return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
+        if self._judge.has_lost(family):
+            # It would be judged by what the store no longer says.
+            return deny("engine.exception", f"{family} has lost its state")
+        try:
+            got: object = to.command(who, body, now_ms)
+        except Exception as error:  # a defect of one family must not take the mediator down
+            self._fault(family, "command", error)
+            return deny("engine.exception", f"{family} failed on the command")
+        if isinstance(got, Proposal):
+            if got.records and self.closed:
+                return deny(CLOSED, CLOSED_REASON)
+            if not all(_own(record, family) for record in got.records):
+                return deny("engine.bad-proposal", f"{family} proposed what is not its own")
+            if not AUDITED.issuperset(got.audit or ()):
+                return deny("engine.bad-proposal", f"{family} would audit unknown fields")
+        return got if isinstance(got, (Proposal, Verdict)) else _no_answer(family)
+
+    def _gone(self, deps: Iterable[Dep]) -> None:
+        deps = tuple(deps)
+        self.cache.invalidate(deps)
+        self.following.gone(deps)
+
+    def _all_gone(self) -> None:
+        self.cache.clear()
+        self.following.everything()
+
+    def _told(self, family: Family, what: str, call: Callable[[], Iterable[Dep]]) -> None:
+        try:
+            self._gone(call())
+        except Exception as error:  # a defect of one family must not take the mediator down
+            self._fault(family.name, what, error)
+
+    def _fault(self, family: str, question: str, error: Exception) -> None:
+        self._on_fault(family, question, error)
+
+
+def _silent(family: str, question: str, error: Exception) -> None:
+    """Nobody listens for defects (tests, CLI)."""
+
+
+def overriding(order: Sequence[Family], method: str) -> tuple[Family, ...]:
+    """The families that do something there."""
+    return tuple(f for f in order if getattr(type(f), method) is not getattr(Family, method))
+
+
+def _no_answer(family: str) -> Verdict:
+    return deny("engine.bad-verdict", f"{family} gave no answer to the command")
+
+
+def _own(record: Record, family: str) -> bool:
+    """Whether a family's command may propose the record; topics' labels are those of `labels`."""
+    return record.family == family if isinstance(record, FamilyRecord) else family == "labels"
