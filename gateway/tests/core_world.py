@@ -159,7 +159,9 @@ class Shell:
     def _one(self, session: Session, effect: Any) -> None:
         if not isinstance(effect, QUESTIONS):
             self.done.append((session, effect))
-            if isinstance(effect, Unlock):
+            if isinstance(effect, End):
+                session.let_go()
+            elif isinstance(effect, Unlock):
                 self.locked -= effect.rows
                 self._unlocked()
         elif type(effect) in self.later:

@@ -348,6 +348,7 @@ class Scene:
             case Unsubscribe(0):
                 self.broker.unsubscribe(session, effect)
             case End():
+                session.let_go()
                 self.ended.add(session)
                 self.broker.own.pop(session, None)
             case _ if hasattr(effect, "task"):

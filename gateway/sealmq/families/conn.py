@@ -7,12 +7,14 @@ answer; ask.Ask sees to that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from .api import NEVER, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Who
 from .cache import Entry, Slot
 from .decision import Decision, Refused
 from .following import is_followed
+from .judge import Trace
 from .questions import Questions
 from .shared import sub_matches
 
@@ -43,7 +45,9 @@ class Conn:
         self._closed = False
         self._id = str(number)
         self._subs: dict[str, Sub] = {}
-        self.ask = Ask(who, questions.trace.fact, self._matching)
+        # It does not know the connection, which would wait for the garbage collector.
+        matching = partial(_matching, self._subs, self.rests_on_subs(), questions.trace)
+        self.ask = Ask(who, questions.trace.fact, matching)
         self._connect: Slot = {}
         # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
         self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})
@@ -319,6 +323,7 @@ class Conn:
         self._questions.cache.drop_slots(self.slots())
         for key in self.held():
             self._questions.following.drop(key)
+        self._subs.clear()
         self.saw("gone", "", now_ms)
 
     def slots(self) -> Iterable[Slot]:
@@ -333,9 +338,13 @@ class Conn:
         """The dep of verdicts that looked at this connection's subscriptions."""
         return ("subs", self._id)
 
-    def _matching(self, topic: str) -> tuple[Sub, ...]:
-        self._questions.trace.deps[self.rests_on_subs()] = None
-        return tuple(sub for sub in self._subs.values() if sub_matches(sub.filter, topic))
+
+def _matching(
+    subs: Mapping[str, Sub], dep: tuple[str, str], trace: Trace, topic: str
+) -> tuple[Sub, ...]:
+    """Ask.subs."""
+    trace.deps[dep] = None
+    return tuple(sub for sub in subs.values() if sub_matches(sub.filter, topic))
 
 
 _ABOUT: Mapping[Seen, Question] = {

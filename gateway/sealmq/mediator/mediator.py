@@ -328,10 +328,11 @@ class Mediator:
             try:
                 answer = await work
             except _TROUBLE as error:
-                answer = error
+                # Without its frames: they have the session, and this one has it.
+                answer = error.with_traceback(None)
             except Exception as error:
                 log.exception("a question of %s could not be answered", session.peer)
-                answer = error
+                answer = error.with_traceback(None)
             self._reply(session, task, answer)
 
         name = f"client {session.client.name}" if session.known else f"client {session.peer}"
@@ -588,6 +589,7 @@ class Mediator:
         self.strangers.leave(session)
         if session.known:
             self._registry.leave(session)
+        session.let_go()
         client = self._clients.get(session)
         if client is None:
             return

@@ -95,7 +95,8 @@ class Channel(asyncio.Protocol):
         try:
             packets = self._decoder.feed(data)
         except ProtocolError as error:
-            packets, fault = list(error.packets), error
+            # A traceback has this frame, which would have it.
+            packets, fault = list(error.packets), error.with_traceback(None)
         events.run(self._receive, packets, fault)
         if session.crowded:
             self.throttle("crowded", True)

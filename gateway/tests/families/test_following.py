@@ -154,7 +154,8 @@ def test_a_lower_qos_granted_is_what_families_see(site: Site) -> None:
     conn = held(site, BILL)
     conn.granted(BILL, 0)
     conn.granted("never held", 0)
-    assert [sub.qos for sub in conn._matching("machine/1")] == [0]
+    conn.ask.fill("deliver", "machine/1", 0)
+    assert [sub.qos for sub in conn.ask.subs] == [0]
 
 
 def test_what_a_family_cannot_take_has_its_place() -> None:

@@ -330,22 +330,6 @@ class Inbound:
         """A newer connection of this boot session has brought what waits here."""
         self._s.close("the boot session goes on in a newer connection")
 
-    def accepted(self, sent: Sent) -> None:
-        """Broker and journal have it: whoever waits is answered."""
-        sent.done = True
-        self._s.link.confirm(sent)
-        waiting, sent.waiting = sent.waiting, []
-        for asker, topic, packet_id, qos in waiting:
-            asker.answer(sent, topic, packet_id, qos)
-
-    def not_taken(self, sent: Sent, why: str) -> None:
-        """The broker does not take it: whoever waits is told, and whoever brings it again."""
-        error = NotPromised(f"the site's broker does not take this message: {why[:200]}", MESSAGE)
-        sent.refused = of(error, sent.ctr), MESSAGE
-        waiting, sent.waiting = sent.waiting, []
-        for asker, topic, packet_id, qos in waiting:
-            asker.answer(sent, topic, packet_id, qos)
-
     def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
         """What this session brought under that packet id is done, or refused."""
         s = self._s
@@ -448,6 +432,26 @@ class Inbound:
             (s.link.boot, opened.ctr),
         )
         return opened, decision
+
+
+def accepted(link: BootSession, sent: Sent) -> None:
+    """Broker and journal have it: whoever waits is answered."""
+    sent.done = True
+    link.confirm(sent)
+    _answer(sent)
+
+
+def not_taken(sent: Sent, why: str) -> None:
+    """The broker does not take it: whoever waits is told, and whoever brings it again."""
+    error = NotPromised(f"the site's broker does not take this message: {why[:200]}", MESSAGE)
+    sent.refused = of(error, sent.ctr), MESSAGE
+    _answer(sent)
+
+
+def _answer(sent: Sent) -> None:
+    waiting, sent.waiting = sent.waiting, []
+    for asker, topic, packet_id, qos in waiting:
+        asker.answer(sent, topic, packet_id, qos)
 
 
 def with_obligations(opened: Opened, decision: Decision) -> bytes:

@@ -38,7 +38,7 @@ from .connect import enter, identify
 from .control import Control
 from .delivery import Delivery, Outboxes
 from .effects import Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
-from .inbound import Inbound
+from .inbound import Inbound, accepted, not_taken
 from .keyring import Client, Keyring
 from .limits import OPENING_S, QUARANTINE_BYTES, QUARANTINE_S, QUEUE, QUEUE_BYTES
 from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
@@ -119,7 +119,7 @@ class Agenda:
 
 class Session:
     """`client`, `link`, `policy` and what CONNECT said are there from `opening` on, `delivery` and
-    `subs` from `open` on.
+    `subs` while it is `open`.
 
     For the shell: `out` and `effects` are emptied by it (Agenda). `heard`: it
     sets this to `site.mono_s` with all bytes that come. `throttled`: it reads nothing from this
@@ -249,6 +249,8 @@ class Session:
         """Whether the shell has to stop reading: enough waits. To be looked at after `receive`,
         `reply` and `accepted`.
         """
+        if self.state == CLOSED:
+            return False
         return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES or self.control.crowded
 
     def hold(self, task: Task, done: Callable[[], None] | None = None) -> None:
@@ -369,6 +371,8 @@ class Session:
 
     def lost(self, reason: str) -> None:
         """The client's socket is gone; what it sent before is still handled."""
+        if self.state == CLOSED:
+            return
         self._lost = reason
         self.inbound.lost()
         if not self._busy and not self._pumping:
@@ -379,14 +383,16 @@ class Session:
     def reply(self, task: int, answer: object) -> None:
         """The shell's answer to a question."""
         self._tasks.reply(task, answer)
+        if self.state == CLOSED:
+            self.let_go()
 
     def accepted(self, sent: Sent) -> None:
         """Broker and journal have what this session, open or not, forwarded."""
-        self.inbound.accepted(sent)
+        accepted(self.link, sent)
 
     def not_taken(self, sent: Sent, why: str) -> None:
         """The broker does not take it: it is refused, now and whenever it comes again."""
-        self.inbound.not_taken(sent, why)
+        not_taken(sent, why)
 
     def link_packet(self, packet: Packet) -> None:
         """PUBLISH or PUBREL of its own link."""
@@ -504,6 +510,20 @@ class Session:
         """The mediator ends the connection, for reasons of its own: a will is left to its grace."""
         self._end(reason, OURS)
 
+    def let_go(self) -> None:
+        """After its End, once its last task is over: its parts point to it, and now it no longer to
+        them, so that all of it is freed without the garbage collector.
+        """
+        if self._tasks:
+            return
+        own = vars(self)
+        if "delivery" in own:
+            # The table's answers name it until their topics are asked for again.
+            vars(self.delivery).clear()
+        for part in ("inbound", "control", "delivery", "subs", "_tasks"):
+            own.pop(part, None)
+        self._tasks = Tasks(_to_nobody)
+
     def _move(self, state: str) -> None:
         if state not in STATES[self.state]:
             raise RuntimeError(f"a session cannot go from {self.state} to {state}")
@@ -534,6 +554,10 @@ class Session:
         if self.known and not (self.will is not None and will == "fire"):
             self.policy.close(self.site.now_ms)
         self.emit(End(cut))
+
+
+def _to_nobody(effect: Effect) -> None:
+    """Nothing is asked after the end."""
 
 
 def _size(packet: Packet) -> int:

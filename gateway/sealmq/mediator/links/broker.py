@@ -99,6 +99,10 @@ def _nothing_overdue() -> str | None:
     return None
 
 
+def _to_nobody(what: object) -> None:
+    """Nobody hears of a connection that has ended."""
+
+
 class BrokerLink(asyncio.Protocol):
     """One connection; `open` it, `send` packets, `close` it.
 
@@ -237,7 +241,7 @@ class BrokerLink(asyncio.Protocol):
         """
         self._quiet = True
         if self._transport is None or self._closed:
-            self._closed = True
+            self._ended("the connection to the broker was closed")
             return
         self._out.append(build.disconnect())
         self._flush()
@@ -275,7 +279,7 @@ class BrokerLink(asyncio.Protocol):
         try:
             packets = self._decoder.feed(data)
         except ProtocolError as error:
-            packets, fault = list(error.packets), error
+            packets, fault = list(error.packets), error.with_traceback(None)
         on_packet = self._on_packet
         for packet in packets:
             if type(packet) is Pingresp or type(packet) is Connack:
@@ -335,10 +339,14 @@ class BrokerLink(asyncio.Protocol):
         self._pongs.clear()
         if self._timer is not None:
             self._timer.cancel()
+        # They are its owner's, which it would keep in memory.
+        self._on_packet = self._on_lost = self._on_pressure = _to_nobody
+        self._overdue = _nothing_overdue
 
     def _lost(self, reason: str) -> None:
         if self._closed:
             return
+        on_lost = self._on_lost
         self._ended(reason)
         self._out.clear()
         if self._transport is not None:
@@ -348,4 +356,4 @@ class BrokerLink(asyncio.Protocol):
             self._connack.set_exception(BrokerAway(reason))
             self._connack.exception()
         if not self._quiet:
-            self._on_lost(reason)
+            on_lost(reason)

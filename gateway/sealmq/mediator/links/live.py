@@ -221,7 +221,7 @@ class LiveLink(HeldLink):
                 del self._filters[filt]
                 self._lingering.pop(filt, None)
             if not held.code.done():
-                held.code.set_exception(error)
+                held.code.set_exception(error.with_traceback(None))
                 held.code.exception()
 
     # Whether more is retained for it than may come over the line that all share.

@@ -1,0 +1,358 @@
+"""The mediator's shell around the core: real sockets on loopback, real links to a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core_world import Shell
+from links_scene import played, real_amqtt, real_mosquitto, so
+from mediator_world import SENSOR, SIBLING
+from sealmq.families.conn import Conn
+from sealmq.mediator.clock import Clock
+from sealmq.mediator.core import effects as fx
+from sealmq.mediator.core.control import Control
+from sealmq.mediator.core.delivery import Delivery
+from sealmq.mediator.core.inbound import Inbound
+from sealmq.mediator.core.keyring import Keyring
+from sealmq.mediator.core.session import Session
+from sealmq.mediator.core.subscriptions import Subscriptions
+from sealmq.mediator.events import Events, Unfit
+from sealmq.mediator.links import OwnLink
+from sealmq.mediator.server import Channel
+from sealmq.mqtt import Puback, Publish, build
+from shell_scene import TOPIC, Client, Worker, worker
+
+Story = Callable[[Worker], Awaitable[None]]
+
+
+def told(folder: Path, story: Story, kind: str = "mosquitto") -> None:
+    """Plays it with a worker and a broker of this kind."""
+
+    async def play(address: Any) -> None:
+        async with worker(folder, address) as made:
+            await story(made)
+
+    with real_mosquitto(folder) if kind == "mosquitto" else real_amqtt() as address:
+        played(play(replace(address, shared=kind == "mosquitto")))
+
+
+async def hears(reader: Client, *payloads: bytes) -> None:
+    """Waits for as many messages; they are these."""
+    await reader.until(lambda: len(reader.heard) >= len(payloads))
+    assert reader.heard == list(payloads)
+
+
+@pytest.mark.parametrize("kind", ["mosquitto", "amqtt"])
+def test_what_one_client_publishes_another_one_reads_at_each_qos(kind: str, tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        sensor, sibling = await made.client(SENSOR), await made.client(SIBLING)
+        await sibling.subscribe("machine/#", 2)
+        sensor.publish(b"zero")
+        await hears(sibling, b"zero")
+        sensor.publish(b"one", 1, 7)
+        assert await sensor.came("puback") == [Puback(7)]
+        await hears(sibling, b"zero", b"one")
+        sensor.publish(b"two", 2, 8)
+        await sensor.came("pubcomp")
+        await hears(sibling, b"zero", b"one", b"two")
+        assert [packet.qos for packet in sibling.got if isinstance(packet, Publish)] == [0, 1, 2]
+
+    told(tmp_path, story, kind)
+
+
+def test_an_effect_that_nothing_executes_stops_the_mediator_at_its_start() -> None:
+    async def scene() -> None:
+        events = Events(Shell().site, Clock())
+        every = {kind: lambda *words: None for kind in fx.ALL}
+        events.executed_by(every)
+        for kind in fx.ALL:
+            with pytest.raises(Unfit, match=kind.__name__):
+                events.executed_by({k: v for k, v in every.items() if k is not kind})
+        with pytest.raises(Unfit, match="Opened"):
+            events.executed_by({**every, fx.Opened: lambda *words: None})
+
+    asyncio.run(scene())
+
+
+def test_a_fault_in_one_client_s_effect_ends_that_client_and_nobody_else(tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        sensor, sibling = await made.client(SENSOR), await made.client(SIBLING)
+        before = made.mediator.events._executors[fx.Forward]
+
+        def faulty(session: Any, effect: Any) -> None:
+            if session.client.number == SENSOR:
+                raise KeyError("a defect")
+            before(session, effect)
+
+        made.mediator.events._executors[fx.Forward] = faulty  # type: ignore[index]
+        sensor.publish(b"lost", 1, 1)
+        await sensor.ended()
+        sibling.publish(b"here", 1, 2)
+        await sibling.came("puback")
+
+    told(tmp_path, story)
+
+
+def test_while_the_broker_takes_no_more_who_publishes_is_not_read_and_others_are(
+    tmp_path: Path,
+) -> None:
+    async def story(made: Worker) -> None:
+        sensor, sibling = await made.client(SENSOR), await made.client(SIBLING)
+        pressure = made.mediator._pressure
+        pressure.change(True)
+        sensor.publish(b"one", 1, 1)
+        await sensor.came("puback")
+        sensor.send(build.pingreq())
+        for _ in range(3):
+            await sibling.ping()
+        assert sensor.got == []
+        pressure.change(False)
+        await sensor.came("pingresp")
+
+    told(tmp_path, story)
+
+
+def test_packets_for_a_client_in_one_turn_of_the_loop_are_one_write() -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.written: list[bytes] = []
+            self.write = self.written.append
+
+        def settled(self) -> None:
+            pass
+
+    async def scene() -> None:
+        shell = Shell()
+        events = Events(shell.site, Clock())
+        events.executed_by({kind: lambda *words: None for kind in fx.ALL})
+        session = Session(shell.site, events.agenda, "192.0.2.7")
+        client: Any = Client()
+        events.peers[session] = client
+        for n in range(5):
+            events.run(session.write, b"%d" % n)
+        assert client.written == []
+        await asyncio.sleep(0)
+        assert client.written == [b"01234"]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_newer_connection_takes_a_session_over(clean: bool, tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        older = await made.client(SIBLING, clean=clean)
+        await older.subscribe("machine/#", 1)
+        newer = Client(made, SIBLING, "id")
+        newer.session = older.session
+        newer.opener = older.opener
+        await newer.connect(clean=clean)
+        await older.ended()
+        sensor = await made.client(SENSOR)
+        sensor.publish(b"for whom", 1, 1)
+        await sensor.came("puback")
+        if clean:
+            await newer.ping()
+            assert newer.heard == []
+        else:
+            await hears(newer, b"for whom")
+        assert older.heard == []
+
+    told(tmp_path, story)
+
+
+def test_a_will_comes_after_what_its_client_published_before(tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        sibling = await made.client(SIBLING)
+        await sibling.subscribe("machine/#", 1)
+        sensor = Client(made, SENSOR, "id")
+        await sensor.connect(will=sensor.will(b"gone"))
+        for n in range(20):
+            sensor.publish(b"%d" % n, 1, n + 1)
+        sensor.hang_up()
+        await hears(sibling, *(b"%d" % n for n in range(20)), b"gone")
+
+    told(tmp_path, story)
+
+
+def test_the_publish_link_alone_may_fall_and_nobody_s_session_ends(tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        sibling, sensor = await made.client(SIBLING), await made.client(SENSOR)
+        await sibling.subscribe("machine/#", 1)
+        link = made.mediator._publish._link
+        assert link is not None
+        link.give_up("as if its connection had broken")
+        for n in range(5):
+            sensor.publish(b"%d" % n, 1, n + 1)
+        await sensor.came("puback", 5)
+        await hears(sibling, *(b"%d" % n for n in range(5)))
+        assert not sensor.over
+        assert not sibling.over
+
+    told(tmp_path, story)
+
+
+def test_the_fall_of_the_live_link_ends_clean_readers_and_no_publisher(tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        reader, sensor = await made.client(SIBLING), await made.client(SENSOR)
+        kept = await made.client(SIBLING, "kept", clean=False)
+        for each in (reader, kept):
+            await each.subscribe("machine/#", 1)
+        made.mediator._live._give_up("as if its connection had broken")
+        await reader.ended()
+        sensor.publish(b"goes on", 1, 1)
+        await sensor.came("puback")
+        await hears(kept, b"goes on")
+        assert not sensor.over
+
+    told(tmp_path, story)
+
+
+KINDS = Session, Channel, Delivery, Subscriptions, Inbound, Control, Conn, OwnLink
+
+
+def alive() -> list[object]:
+    """What sessions consist of, without what is empty."""
+    found = [one for one in gc.get_objects() if isinstance(one, KINDS)]
+    return [one for one in found if not hasattr(one, "__dict__") or vars(one)]
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def leaves(made: Worker, client: Client) -> None:
+    client.send(build.disconnect())
+
+
+async def is_lost(made: Worker, client: Client) -> None:
+    client.cut()
+
+
+async def is_taken_over(made: Worker, client: Client) -> None:
+    newer = Client(made, SIBLING, client.client_id)
+    newer.session, newer.opener = client.session, client.opener
+    await newer.connect(clean=True)
+
+
+async def breaks_mqtt(made: Worker, client: Client) -> None:
+    client.send(build.connack(False, 0))
+
+
+async def forges(made: Worker, client: Client) -> None:
+    client.send(build.publish(TOPIC.encode(), bytes(80), 1, packet_id=9))
+
+
+async def is_disabled(made: Worker, client: Client) -> None:
+    rows = made.world.snapshot()
+    for row in rows["clients"]:
+        row["disabled"] = row["number"] == SIBLING
+    made.mediator.take_ring(Keyring(made.world.ring.site, made.world.ring.inst, rows))
+
+
+async def is_too_slow(made: Worker, client: Client) -> None:
+    session = list(made.mediator.events.peers)[-1]
+    made.mediator.events.run(session.close, "too slow")
+
+
+async def loses_its_link(made: Worker, client: Client) -> None:
+    session = list(made.mediator.events.peers)[-1]
+    own = made.mediator._clients[session].own
+    assert own is not None
+    own._link.give_up("as if its connection had broken")
+
+
+ENDS = (leaves, is_lost, is_taken_over, breaks_mqtt, forges, is_disabled, is_too_slow,
+        loses_its_link)  # fmt: skip
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_session_that_has_ended_is_freed_at_once(
+    end: Callable[[Worker, Client], Awaitable[None]], clean: bool, tmp_path: Path
+) -> None:
+    """However it ends: nothing of it waits for the garbage collector."""
+
+    async def story(made: Worker) -> None:
+        sensor = await made.client(SENSOR)
+        before = len(alive())
+        sibling = Client(made, SIBLING, "id")
+        await sibling.connect(clean=clean, will=sibling.will(b"gone"))
+        await sibling.subscribe("machine/#", 1)
+        await sibling.subscribe("$share/group/other/#", 1)
+        sibling.publish(b"own", 2, 7, "machine/new")
+        await sibling.came("pubcomp")
+        sensor.publish(b"one", 1, 7)
+        await sensor.came("puback")
+        await sibling.until(lambda: len(sibling.heard) > 1)
+        assert len(alive()) - before == len(KINDS)
+        await end(made, sibling)
+        await sibling.ended()
+        for client in made.clients:
+            if client.session is sibling.session:
+                client.cut()
+        await so(lambda: len(alive()) == before)
+
+    told(tmp_path, story)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_session_that_ends_amid_all_that_it_asked_is_freed_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(made: Worker) -> None:
+        before = len(alive())
+        for turns in range(40):
+            client = Client(made, SIBLING, "id")
+            begin = client.begin if turns % 3 == 2 else client.connect
+            await begin(clean=turns % 2 == 0, will=client.will(b"gone"))
+            wanted = [f"{turns}/+", "machine/#", "$share/group/other/#"]
+            asked = [(client.session.token(filt, 1)[0], 1) for filt in wanted]
+            client.send(build.subscribe(1, asked))
+            client.publish(b"new", 1, 7, f"{turns}/new")
+            client.publish(b"new", 2, 8, f"{turns}/new")
+            client.send(build.unsubscribe(2, [client.session.token("machine/#", 1)[0]]))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            client.cut()
+        await so(lambda: len(alive()) == before)
+        sensor = await made.client(SENSOR)
+        sensor.publish(b"nobody reads this", 1, 7)
+        await sensor.came("puback")
+
+    told(tmp_path, story)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("what", ["nothing", "no MQTT", "a forgery", "a request", "a stranger"])
+def test_a_session_that_never_opened_is_freed_at_once(what: str, tmp_path: Path) -> None:
+    async def story(made: Worker) -> None:
+        before = len(alive())
+        client = Client(made, SIBLING, "id")
+        password = bytes(client.session.begin_connect(False))
+        if what == "a stranger":
+            client.session.ident.client = 99
+        sent = {"nothing": b"", "no MQTT": b"GET / HTTP/1.1\r\n\r\n"}.get(what)
+        if sent is None:
+            tag = b"" if what == "a request" else bytes(22)
+            sent = build.connect("id", username="sealmq1", password=password + tag)
+        _, writer = await asyncio.open_connection("127.0.0.1", made.port)
+        writer.write(sent)
+        await so(lambda: len(alive()) > before)
+        if what in ("nothing", "a request"):
+            writer.transport.abort()
+        await so(lambda: len(alive()) == before)
+
+    told(tmp_path, story)
