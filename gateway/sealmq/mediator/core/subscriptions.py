@@ -198,7 +198,7 @@ class Subscriptions:
         codes = dict.fromkeys(places, REFUSED)
         for link in (OWN, LIVE):
             some = [place for place in places if place.link == link]
-            if some:
+            if some and not self._closed:
                 filters = tuple((place.filter, place.have) for place in some)
                 # What is lost with its link is told there; here it was not taken.
                 with suppress(Exception):
@@ -439,8 +439,10 @@ class Subscriptions:
         return place
 
     # What comes is matched by what is wanted, whatever the broker has. `waits`: for a snapshot, if
-    # it is not there yet.
+    # it is not there yet. After the end nobody would take it out.
     def _enter(self, place: Place, waits: bool = False) -> None:
+        if self._closed:
+            return
         wanted = place.wanted
         delivery, filter = self._delivery, place.filter
         if place.link == OWN:

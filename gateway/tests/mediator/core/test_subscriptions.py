@@ -10,7 +10,7 @@ from families.gate import opened, shut
 from mediator_world import HIGH, PANEL, SIBLING
 from reader_scene import REFUSED, Client, Scene, payloads
 from sealmq.families.api import Ask, NotYet, Verdict
-from sealmq.mediator.core.effects import Commit, Subscribe, Unsubscribe, Yield
+from sealmq.mediator.core.effects import LIVE, Commit, Subscribe, Unsubscribe, Yield
 from sealmq.mediator.core.limits import SUBSCRIPTIONS
 from sealmq.mediator.core.session import Session
 from sealmq.mqtt import Pingreq, Pingresp, Puback, Publish
@@ -532,6 +532,31 @@ def test_a_session_that_goes_while_its_filter_is_judged_leaves_nothing(clean: bo
     assert len(scene.outboxes.table) == len(scene.site.searches) == 0
     assert (scene.broker.live, scene.broker.own, scene.rows) == ({}, {}, {})
     assert not scene.engine.cache.resting(("gate", "bill"))
+
+
+@pytest.mark.parametrize("answers", range(6))
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_session_that_goes_while_its_subscribe_is_under_way_is_no_reader(
+    clean: bool, answers: int
+) -> None:
+    """Its answers still come, and nobody may be entered any more whom nobody takes out."""
+    alone = Alone(clean=clean)
+    scene, session = alone.scene, alone.session
+    alone.subscribe(1, (GROUP, 1), (BILL, 1), (CARE, 1))
+    for _ in range(answers):
+        if scene.questions:
+            scene.answer()
+    session.close("gone")
+    session.policy.close(scene.site.now_ms)
+    scene.collect()
+    asked = [effect for effect in scene.asked(Subscribe) if effect.link == LIVE]
+    scene.settle()
+    assert len(scene.outboxes.table) == 0
+    assert asked or not scene.broker.live, "no more is asked for"
+    for _ in range(30):
+        scene.publish("machine/1", qos=1)
+    assert (scene.outboxes.held, scene.counts.delivered) == (0, [])
+    assert len(scene.engine.following) == 0
 
 
 def test_one_filter_that_takes_long_is_judged_at_a_time_in_the_order_of_asking() -> None:
