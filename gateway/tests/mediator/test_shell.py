@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core_world import Shell
+from core_world import TOPIC, Shell
 from links_scene import played, real_amqtt, real_mosquitto, so
 from mediator_world import SENSOR, SIBLING
 from sealmq.families.conn import Conn
@@ -27,7 +27,7 @@ from sealmq.mediator.events import Events, Unfit
 from sealmq.mediator.links import OwnLink
 from sealmq.mediator.server import Channel
 from sealmq.mqtt import Puback, Publish, build
-from shell_scene import TOPIC, Client, Worker, worker
+from shell_scene import Client, Worker, worker
 
 Story = Callable[[Worker], Awaitable[None]]
 
