@@ -12,7 +12,7 @@ import gc
 
 # More objects than before until the youngest are looked at; looks at them until those that they
 # left are; looks at these until everything is. A session has some hundred objects.
-_THRESHOLDS = 1_000, 10, 100
+THRESHOLDS = 1_000, 10, 100
 
 
 def starting() -> None:
@@ -24,5 +24,5 @@ def started() -> None:
     """All is there that stays for good."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 AFTER = """
 import gc
@@ -25,8 +26,55 @@ assert 2 in looked_at, "what has ended goes in the end"
 """
 
 
+# A mediator's process as it is, without its site: who mediates looks, and ends it.
+PROCESS = """
+import asyncio, gc, os, signal, sys
+from types import SimpleNamespace
+from sealmq.mediator import garbage, process
+
+class Crew:
+    strangers = give = None
+    looked = False
+
+    async def start(self):
+        assert not gc.isenabled(), "not before all is there"
+
+    async def run(self):
+        assert gc.isenabled() and gc.get_threshold() == garbage.THRESHOLDS
+        assert gc.get_freeze_count(), "what is there is left alone"
+        self.looked = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    def news(self):
+        return [{"away": "the broker"}]
+
+    async def stop(self):
+        assert self.looked
+
+async def serve(layout, secrets):
+    owner = SimpleNamespace(reload=asyncio.Event(), run=asyncio.Event().wait)
+    await process.Process(layout, owner, Crew(), None).run()
+
+process.receive = dict
+process.Layout.open = lambda path: SimpleNamespace(ready=lambda role: path)
+process.serve = serve
+sys.exit(process.main([sys.argv[1]]))
+"""
+
+
 def test_what_was_there_at_the_start_is_not_looked_at_and_everything_seldom() -> None:
+    run(AFTER)
+
+
+def test_a_mediator_s_collector_begins_when_all_is_there_and_leaves_that_alone(
+    tmp_path: Path,
+) -> None:
+    run(PROCESS, str(tmp_path / "ready.json"))
+
+
+def run(*words: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", AFTER], capture_output=True, text=True, check=False
+        [sys.executable, "-c", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

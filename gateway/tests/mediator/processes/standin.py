@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from typing import Any
@@ -21,6 +22,7 @@ class StandIn:
         self.rows: dict[str, str] = {}
         self.heard: list[str] = []
         self.flooded = False
+        self.collected = gc.isenabled()
         self.apply(shared.store.records())
         self.connections: set[Line] = set()
 
@@ -84,6 +86,9 @@ class StandIn:
             return self.rows.get(words[0], "-")
         if verb == "heard":
             return ",".join(self.heard)
+        if verb == "garbage":
+            later = gc.isenabled(), gc.get_freeze_count() > 0, gc.get_threshold()
+            return f"{self.collected} {later}"
         if verb == "fds":
             return str(len(os.listdir("/proc/self/fd")))
         if verb == "label":

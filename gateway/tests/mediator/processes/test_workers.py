@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sealmq.mediator import garbage
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
 from sealmq.mediator.journal_file import folder_of, gather, gathered, pack, read
@@ -367,6 +368,18 @@ def test_no_descriptor_stays_of_connections_that_were_handed_over(layout: Layout
                     return
                 await asyncio.sleep(0.02)
             assert (int(await asks.ask("fds")), len(os.listdir("/proc/self/fd"))) == before
+
+    run(story())
+
+
+def test_a_worker_s_garbage_collector_begins_when_all_is_there_and_leaves_that_alone(
+    layout: Layout,
+) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            client = await it.client(2)
+            seldom = garbage.THRESHOLDS
+            assert await client.ask("garbage") == f"False {(True, True, seldom)}"
 
     run(story())
 
