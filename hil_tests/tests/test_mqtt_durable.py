@@ -253,6 +253,40 @@ def test_a_rotated_client_gets_no_session_of_its_old_secret_whose_will_is_void(
     new.disconnect()
 
 
+@pytest.mark.parametrize("out", ["disable", "rotate"])
+def test_nothing_comes_again_of_who_was_put_out(place: Place, out: str) -> None:
+    """The broker lost it with its memory; that of others comes back."""
+    reader = place.client("reader")
+    into(reader, clean=False)
+    name = f"out-{out}"
+    reader.subscribe([("t/writer", 1), (f"t/{name}", 1)])
+    leave(reader)
+    writers = [place.client(name), place.client("writer")]
+    for writer in writers:
+        into(writer)
+    saved(place)
+    for writer in writers:
+        writer.publish(f"t/{writer.name}", b"accepted", 1, False)
+        writer.await_("puback")
+    file = place.site.clients / name / "new.json"
+    more = ["-o", file] if out == "rotate" else []
+    done = sealmq("client", out, place.site.path, name, *more)
+    assert done.returncode == 0, done.stderr
+    place.kill("broker")
+    reader = place.client("reader")  # with the epoch that began then
+    returned(reader)
+    reader.await_("got")
+    reader.sync()
+    assert [line.split()[0] for line in reader.got] == ["t/writer"]
+    [refused] = [
+        row
+        for row in place.site.audit("publish-refused", rule="mediator.journal.disabled")
+        if row["client"] == name
+    ]
+    assert refused["topic"] == reader.at(f"t/{name}")
+    reader.disconnect()
+
+
 def test_a_full_disk_refuses_qos_1_loses_nothing_and_goes_on(place: Place) -> None:
     reader = place.client("reader")
     into(reader, clean=False)

@@ -120,15 +120,23 @@ class Journal:
             )
         return self._failing
 
-    def append(self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int = 0) -> int:
+    def append(
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        client: int = 0,
+        gen: int | None = None,
+    ) -> int:
         """Takes an entry; its number, which is on disk once `durable` has reached it. 0: none.
 
-        `client`: whose it is. Whoever calls asks `refuses` first, where refusing is possible.
+        `client`, `gen`: as in Entry. Whoever calls asks `refuses` first, where it can refuse.
         """
         if self._folder is None:
             return 0
         segment = self._segments[-1]
-        data = pack(time.time_ns() // 1_000_000, topic, payload, qos, retain)
+        data = pack(time.time_ns() // 1_000_000, topic, payload, qos, retain, client, gen)
         self.seq += 1
         if not segment.size:
             segment.opened = self._clock()

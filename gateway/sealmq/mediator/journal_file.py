@@ -1,7 +1,8 @@
 """One file of the journal: m3 as they went to the broker, with checksums, appended and synced.
 
-An entry: u32 length, u32 CRC-32 of the rest, then u64 Unix ms, u8 flags (QoS, RETAIN at bit 2), u16
-length of the topic, topic, payload. What a crash left torn at the end is not read.
+An entry: u32 length, u32 CRC-32 of the rest, then u64 Unix ms, u8 flags (QoS, RETAIN at bit 2, at
+bit 3 whether it is said whose it is), u16 length of the topic, u32 client and u32 generation if it
+is, topic, payload. What a crash left torn at the end is not read.
 """
 
 from __future__ import annotations
@@ -18,23 +19,40 @@ from sealmq.site.reserve import leave
 
 _OUTER = struct.Struct(">II")
 _INNER = struct.Struct(">QBH")
+_WHOSE = struct.Struct(">II")
+_SAID = 8
 # How many workers the last start had.
 _MARK = "workers"
 
 
 class Entry(NamedTuple):
-    """What was published. An empty payload with RETAIN is a clear."""
+    """What was published. An empty payload with RETAIN is a clear. client, gen: whose it is, and
+    under which of its generations; 0, None: that is not said.
+    """
 
     ms: int
     topic: bytes
     payload: bytes
     qos: int
     retain: bool
+    client: int = 0
+    gen: int | None = None
 
 
-def pack(ms: int, topic: bytes, payload: bytes, qos: int, retain: bool) -> bytes:
+def pack(
+    ms: int,
+    topic: bytes,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    client: int = 0,
+    gen: int | None = None,
+) -> bytes:
     """An entry's bytes."""
-    body = _INNER.pack(ms, qos | retain << 2, len(topic)) + topic + payload
+    flags, whose = qos | retain << 2, b""
+    if gen is not None:
+        flags, whose = flags | _SAID, _WHOSE.pack(client, gen)
+    body = _INNER.pack(ms, flags, len(topic)) + whose + topic + payload
     return _OUTER.pack(len(body), crc32(body)) + body
 
 
@@ -52,7 +70,14 @@ def read(path: Path) -> Iterator[Entry]:
                 return
             ms, flags, length = _INNER.unpack_from(body)
             at = _INNER.size
-            yield Entry(ms, body[at : at + length], body[at + length :], flags & 3, bool(flags & 4))
+            client, gen = 0, None
+            if flags & _SAID:
+                if size < at + _WHOSE.size:
+                    return
+                client, gen = _WHOSE.unpack_from(body, at)
+                at += _WHOSE.size
+            topic, payload = body[at : at + length], body[at + length :]
+            yield Entry(ms, topic, payload, flags & 3, bool(flags & 4), client, gen)
 
 
 class Segment:

@@ -40,6 +40,7 @@ from .core.proof import Newest
 from .core.retained import Retained, RetainedBytes
 from .core.session import Session
 from .core.site import BrokerFace, Site
+from .core.wrap import may_go_out
 from .events import Events, Executor
 from .journal import Journal
 from .links import BrokerAddress, Credit, LiveLink, NotTaken, OwnLink, PublishLink
@@ -55,6 +56,7 @@ from .shared import Begin, Shared
 from .strangers import Strangers, source_of
 from .trying import try_broker
 from .willkeeper import WillKeeper
+from .wills import over
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -526,12 +528,13 @@ class Mediator:
 
     def _forward(self, session: Session, effect: fx.Forward) -> None:
         sent, topic, payload, qos, retain, client = effect
+        gen = session.link.gen
         journal = self.journal
         if sent is not None:
-            sent.seq = journal.append(topic, payload, qos, retain, client)
+            sent.seq = journal.append(topic, payload, qos, retain, client, gen)
         elif retain and journal.refuses(client) is None:
-            journal.append(topic, payload, 0, True, client)
-        self._publish.publish((session, effect), topic, payload, qos, retain, client)
+            journal.append(topic, payload, 0, True, client, gen)
+        self._publish.publish((session, effect), topic, payload, qos, retain, client, gen)
         if self._pressure.on:
             peer = self.events.peers.get(session)
             if peer is not None:
@@ -626,15 +629,18 @@ class Mediator:
 
     # If the broker was lost since it had it, it may have been lost with the broker.
     def _durable(self, session: Session, effect: fx.Forward, losses: int) -> None:
+        item = Item((session, effect), *effect[1:], session.link.gen)
         if self.control.losses == losses:
             self.events.run(session.accepted, effect.sent)
+        elif self._may(item):
+            self._publish.publish(*item[:7])
         else:
-            self._publish.publish((session, effect), *effect[1:])
+            self._not_taken(item.sent, OVER)
 
     def _not_taken(self, token: Any, why: str) -> None:
         if isinstance(token, asyncio.Future):
             if not token.done():
-                token.set_exception(NotTaken(why))
+                token.set_exception(over() if why == OVER else NotTaken(why))
             return
         session, effect = token
         self._spawn(self._refused(session, effect, why), "set aside")
@@ -642,7 +648,7 @@ class Mediator:
     # On disk before its publisher hears of it: it is not tried again, by the journal either.
     async def _refused(self, session: Session, effect: fx.Forward, why: str) -> None:
         sent, topic, payload, qos, retain, client = effect
-        if self._may_publish(client, session.link.gen):
+        if may_go_out(self.site.ring, client, session.link.gen, payload):
             await self.aside.put(topic, payload, qos, retain, client, why)
         if sent is not None:
             self.journal.acked(sent.seq)
@@ -665,25 +671,14 @@ class Mediator:
             raise NotTaken(OVER)
         await self._messages.publish(item.topic, item.payload, item.qos, item.retain)
 
-    # Of a client that has new keys what it sent under those before is no more its own. A will was
-    # judged when it fired.
     def _may(self, item: Item) -> bool:
-        if isinstance(item.sent, asyncio.Future):
-            return self._may_publish(item.client)
-        session: Session = item.sent[0]
-        return self._may_publish(item.client, session.link.gen)
-
-    def _may_publish(self, number: int, gen: int | None = None) -> bool:
-        client = self.site.ring.clients.get(number)
-        if client is None or client.disabled:
-            return False
-        return gen is None or client.goes_on(gen)
+        return may_go_out(self.site.ring, item.client, item.gen, item.payload)
 
     async def _publish_will(
-        self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int
+        self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int, gen: int
     ) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._publish.publish(done, topic, payload, qos, retain, client)
+        self._publish.publish(done, topic, payload, qos, retain, client, gen)
         if qos:
             await done
 
@@ -721,7 +716,9 @@ class Mediator:
             self.site.takes = await try_broker(self._address)
             self._tried = True
         self.events.look()
-        replay = Replay(self.site, self.journal, self.control, self.aside, self._messages.publish)
+        replay = Replay(
+            self.site, self.journal, self.control, self.aside, self._messages.publish, self._audit
+        )
         await replay.run()
         self.sessions.sweep()
 

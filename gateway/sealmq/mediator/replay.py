@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from sealmq.audit import Audit
 from sealmq_spec.const import QUEUED, WILL
 from sealmq_spec.errors import SealError
 
@@ -18,10 +19,11 @@ from .aside import Aside
 from .control_link import ControlLink
 from .core.effects import BrokerAway
 from .core.site import Site
-from .core.wrap import look_m3, open_m3, rewrap
+from .core.wrap import look_m3, may_go_out, open_m3, rewrap
 from .journal import Journal
 from .journal_file import Entry, Segment
 from .links import NotTaken
+from .links.publish import OVER
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -43,9 +45,10 @@ class Replay:
         control: ControlLink,
         aside: Aside,
         publish: Publish,
+        audit: Audit,
     ) -> None:
         self._site, self._journal, self._control = site, journal, control
-        self._aside, self._publish = aside, publish
+        self._aside, self._publish, self._audit = aside, publish, audit
         self._known_tlv = tuple(site.engine.tlvs)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent = self._left_out = 0
@@ -116,6 +119,9 @@ class Replay:
             self._left_out += 1
             return
         if not entry.payload:
+            # Whose a clear is nothing else says.
+            if not self._may(entry, entry.client):
+                return
             if last and not site.retained.newer(topic, entry.ms + 1, 0):
                 self._retained[topic] = site.order.next(now_ms)
                 await self._again(entry, b"", 1, True, None)
@@ -123,6 +129,8 @@ class Replay:
         try:
             seen = look_m3(site.ring, entry.payload)
             inside = open_m3(site.ring, seen, entry.topic, entry.payload, self._known_tlv)
+            if not self._may(entry, inside.sender):
+                return
             how = WILL if seen.how == WILL else QUEUED
             payload = rewrap(site.ring, site.order, seen, inside, how, entry.topic, now_ms)
         except SealError as error:
@@ -136,6 +144,22 @@ class Replay:
         elif not entry.qos:
             return
         await self._again(entry, payload, entry.qos, retain, inside.sender)
+
+    # What was accepted of a client is not published anew once it is out: as of all that waits.
+    def _may(self, entry: Entry, sender: int) -> bool:
+        ring = self._site.ring
+        if not sender or may_go_out(ring, sender, entry.gen, entry.payload):
+            return True
+        self._left_out += 1
+        client = ring.clients.get(sender)
+        self._audit.write(
+            "publish-refused",
+            client=client.name if client is not None else str(sender),
+            topic=entry.topic.decode()[:200],
+            rule="mediator.journal.disabled",
+            reason=f"it is not published again: {OVER}",
+        )
+        return False
 
     async def _again(
         self, entry: Entry, payload: bytes, qos: int, retain: bool, sender: int | None

@@ -24,7 +24,7 @@ from .core.site import Site
 from .journal import Journal
 from .links import NotTaken
 from .shared import SharedStore
-from .wills import Fired, judge, seal
+from .wills import Fired, check_client, judge, seal
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -32,15 +32,16 @@ GRACE_S = 5.0
 _FORGET_PAUSES_S = (0.2, 1, 5, 15, 60)
 
 Key = tuple[int, str]
-Publish = Callable[[bytes, bytes, int, bool, int], Awaitable[None]]
+Publish = Callable[[bytes, bytes, int, bool, int, int], Awaitable[None]]
 Aside = Callable[[bytes, bytes, int, bool, int, str], Awaitable[None]]
 
 
 class WillKeeper:
     """All wills of connections that have ended and have not fired.
 
-    `publish`: topic, payload, QoS, RETAIN, client; returns when the broker has it, raises NotTaken.
-    `aside`: the same and why the broker does not take it.
+    `publish`: topic, payload, QoS, RETAIN, client and its generation; returns when the broker has
+    it, raises NotTaken, and SealError if the client may not any more. `aside`: topic, payload, QoS,
+    RETAIN, client, and why the broker does not take it.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class WillKeeper:
         site, journal, control = self._site, self._journal, self._control
         topic = it.topic.encode()
         while True:
+            check_client(site, will)
             payload = seal(site, will, it, site.now_ms)
             if will.retain:
                 site.retained.passed(it.topic, site.order.ms, site.order.seq)
@@ -148,9 +150,9 @@ class WillKeeper:
             seq = 0
             # A will is acknowledged to nobody: where there is no room it goes without the journal.
             if will.qos and journal.refuses(will.client) is None:
-                seq = journal.append(topic, payload, will.qos, will.retain, will.client)
+                seq = journal.append(topic, payload, will.qos, will.retain, will.client, will.gen)
             try:
-                await self._publish(topic, payload, will.qos, will.retain, will.client)
+                await self._publish(topic, payload, will.qos, will.retain, will.client, will.gen)
             except NotTaken as error:
                 reason = f"will: {error}"
                 await self._aside(topic, payload, will.qos, will.retain, will.client, reason)

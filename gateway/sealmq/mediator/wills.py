@@ -31,11 +31,7 @@ class Fired(NamedTuple):
 
 def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
     """The client is gone without DISCONNECT. Raises SealError when its will is not published."""
-    client = site.ring.clients.get(will.client)
-    over = client is not None and will.gen <= client.ended
-    if client is None or client.disabled or over or client.label != will.label:
-        reason = "the client was disabled, rotated or relabelled since its CONNECT"
-        raise Ruled(reason, "mediator.will.disabled")
+    check_client(site, will)
     opened = _opened(site, will)
     decision = ask(policy, will, opened, now_ms)
     if not decision.allow or decision.label is not None:
@@ -44,6 +40,18 @@ def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
     first, start = span(body, 0, len(body))
     items = unpack(body, first, start, tuple(site.engine.tlvs))
     return Fired(decision.topic, fired(body, start, items, now_ms), now_ms, life_s(opened.life))
+
+
+def check_client(site: Site, will: WillRecord) -> None:
+    """Raises Ruled for the will of a client that may not publish it any more."""
+    if not site.ring.goes_on(will.client, will.gen, will.label):
+        raise over()
+
+
+def over() -> Ruled:
+    """The refusal of such a will."""
+    reason = "the client was disabled, rotated or relabelled since its CONNECT"
+    return Ruled(reason, "mediator.will.disabled")
 
 
 def ask(policy: Conn, will: WillRecord, opened: Opened, now_ms: int) -> Decision:

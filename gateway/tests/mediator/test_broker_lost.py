@@ -167,7 +167,7 @@ def replay(journal: object, control: object) -> Replay:
     kept: Any = journal
     link: Any = control
     aside: Any = None
-    return Replay(site, kept, link, aside, never)
+    return Replay(site, kept, link, aside, never, aside)
 
 
 def test_a_broker_lost_after_the_last_acknowledgement_is_lost() -> None:

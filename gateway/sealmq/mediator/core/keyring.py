@@ -153,6 +153,15 @@ class Keyring:
         label = self.labels.get(client.label)
         return label.epoch if label is not None and epoch < label.epoch else 0
 
+    def goes_on(self, number: int, gen: int | None, label: int | None) -> bool:
+        """Whether what a client sent under `gen`, sealed under `label`, may still be published: the
+        client is there, and was not disabled, rotated or relabelled since. None: that is not known.
+        """
+        client = self.clients.get(number)
+        if client is None or client.disabled:
+            return False
+        return (gen is None or client.goes_on(gen)) and (label is None or client.label == label)
+
     def sealer(self, label: Label) -> Aead:
         """The outer cipher of a label's current epoch and this mediator's instance."""
         aead = self._sealers.get(label.number)

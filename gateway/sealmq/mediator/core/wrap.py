@@ -194,6 +194,17 @@ def look_m3(ring: Keyring, payload: bytes) -> Delivered:
     return Delivered(how, number, epoch, inst, s2, seq)
 
 
+def may_go_out(ring: Keyring, client: int, gen: int | None, payload: bytes) -> bool:
+    """Whether what was let through before may still go to the broker: asked of all that does not go
+    there in the step in which it was judged. `payload`: m3, or b"" for a clear.
+    """
+    try:
+        label = look_m3(ring, payload).label if payload else None
+    except SealError:
+        return False
+    return ring.goes_on(client, gen, label)
+
+
 def is_fresh(seen: Delivered, now_ms: int) -> bool:
     """Whether it was sealed within W."""
     return abs(now_ms - seen.s2) <= WINDOW_S * 1000

@@ -36,7 +36,7 @@ AT_ONCE = 64
 _MARKS = -1
 
 
-OVER = "its client was removed, disabled or has new keys since"
+OVER = "its client was removed, disabled, relabelled or has new keys since"
 
 
 class NotTaken(Exception):
@@ -44,7 +44,9 @@ class NotTaken(Exception):
 
 
 class Item(NamedTuple):
-    """A message. `zeros`: how many of QoS 0 were sent before it. `client`: whose it is."""
+    """A message. `client`, `gen`: whose it is, and under which of its keys it came. `zeros`: how
+    many of QoS 0 were sent before it.
+    """
 
     sent: Any
     topic: bytes
@@ -52,6 +54,7 @@ class Item(NamedTuple):
     qos: int
     retain: bool
     client: int
+    gen: int = 0
     zeros: int = 0
 
 
@@ -114,20 +117,27 @@ class PublishLink(HeldLink):
         self._oldest = 0
 
     def publish(
-        self, sent: Any, topic: bytes, payload: bytes, qos: int, retain: bool, client: int
+        self,
+        sent: Any,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        client: int,
+        gen: int = 0,
     ) -> None:
         """Topic and payload are checked already. `client`: whose order is to be kept."""
         send = self._send
         if send is None or (self._held_back and client in self._held_back):
-            self._wait(Item(sent, topic, payload, qos, retain, client))
+            self._wait(Item(sent, topic, payload, qos, retain, client, gen))
         elif not qos:
-            self._zeros.append(Item(sent, topic, payload, 0, retain, client))
+            self._zeros.append(Item(sent, topic, payload, 0, retain, client, gen))
             send(build.publish(topic, payload, 0, retain))
             self._unasked += len(payload) + EACH
             if self._unasked > self._step:
                 self._ask()
         elif (qos == 2 and self._twos >= self._most_twos) or len(self._underway) >= PACKET_IDS:
-            self._wait(Item(sent, topic, payload, qos, retain, client))
+            self._wait(Item(sent, topic, payload, qos, retain, client, gen))
         else:
             underway = self._underway
             packet_id = self._id % PACKET_IDS + 1
@@ -135,7 +145,7 @@ class PublishLink(HeldLink):
                 packet_id = packet_id % PACKET_IDS + 1
             self._id = packet_id
             zeros = self._zeros_gone + len(self._zeros)
-            underway[packet_id] = Item(sent, topic, payload, qos, retain, client, zeros)
+            underway[packet_id] = Item(sent, topic, payload, qos, retain, client, gen, zeros)
             if qos == 2:
                 self._twos += 1
             send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
@@ -169,7 +179,7 @@ class PublishLink(HeldLink):
             left = self._held_back.pop(item.client) - 1
             self._bytes -= len(item.payload) + EACH
             if item.client == _MARKS or self._may(item):
-                self.publish(*item[:6])
+                self.publish(*item[:7])
             else:
                 self._not_taken(item.sent, OVER)
             if left:

@@ -1,0 +1,192 @@
+"""What was let through and waits is asked about once more before it goes out: its client may have
+been disabled, rotated, relabelled or removed since. The journal, what the broker may have lost, and
+what the publish link has held ask the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mediator_world import HIGH, LOW, NOW_MS, SENSOR, World, sealed
+from sealmq.mediator.core.effects import Forward
+from sealmq.mediator.core.retained import Retained
+from sealmq.mediator.core.wrap import may_go_out, open_m2, seal_m3, verify_m2
+from sealmq.mediator.journal_file import Entry, Segment, pack, read
+from sealmq.mediator.links.publish import OVER, Item
+from sealmq.mediator.mediator import Mediator
+from sealmq.mediator.replay import Replay
+from sealmq.order import Order
+from sealmq_spec.const import LIVE
+
+TOPIC = "t/x"
+
+
+def message(world: World) -> bytes:
+    """An m3 of the sensor's."""
+    session, client = world.session(SENSOR), world.ring.clients[SENSOR]
+    packet, link = sealed(session, TOPIC, b"payload"), world.link(session)
+    verified = verify_m2(link, TOPIC.encode(), packet, 2)
+    opened = open_m2(link, world.ring, client, verified, 2, NOW_MS // 1000)
+    label = world.ring.labels[LOW]
+    return seal_m3(world.ring, label, Order(9), LIVE, TOPIC.encode(), opened.body, NOW_MS)
+
+
+def disabled(world: World) -> None:
+    change(world, disabled=True)
+
+
+def rotated(world: World) -> None:
+    change(world, ended=1)
+
+
+def relabelled(world: World) -> None:
+    change(world, label=HIGH, ended=1)
+
+
+def removed(world: World) -> None:
+    world.ring.clients = {n: c for n, c in world.ring.clients.items() if n != SENSOR}
+
+
+def change(world: World, **what: Any) -> None:
+    client = replace(world.ring.clients[SENSOR], **what)
+    world.ring.clients = {**world.ring.clients, SENSOR: client}
+
+
+OUT = [disabled, rotated, relabelled, removed]
+Out = Callable[[World], None]
+
+
+@pytest.mark.parametrize("out", OUT)
+def test_what_a_client_sent_before_it_was_put_out_may_not_go_out(out: Out) -> None:
+    world = World()
+    payload = message(world)
+    assert may_go_out(world.ring, SENSOR, 1, payload)
+    assert may_go_out(world.ring, SENSOR, 1, b"")
+    assert not may_go_out(world.ring, SENSOR, 1, b"no m3 of ours")
+    out(world)
+    assert not may_go_out(world.ring, SENSOR, 1, payload)
+
+
+class Replayed:
+    """A replay of these entries: what it published, and what it audited."""
+
+    def __init__(self, world: World, entries: list[Entry]) -> None:
+        self.published: list[tuple[bytes, bytes, int, bool]] = []
+        self.audited: list[tuple[str, dict[str, Any]]] = []
+        site: Any = SimpleNamespace(
+            ring=world.ring,
+            order=Order(9),
+            retained=Retained(),
+            now_ms=NOW_MS + 1000,
+            engine=SimpleNamespace(tlvs=()),
+        )
+        journal: Any = SimpleNamespace(
+            lost=lambda: ["old"], entries=lambda segments: entries, broker_back=lambda done: None
+        )
+        control: Any = SimpleNamespace(losses=0)
+        aside: Any = SimpleNamespace(holds=lambda topic, payload: False)
+        audit: Any = SimpleNamespace(write=lambda event, **told: self.audited.append((event, told)))
+        asyncio.run(Replay(site, journal, control, aside, self._publish, audit).run())
+
+    async def _publish(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        self.published.append((topic, payload, qos, retain))
+
+
+def entry(payload: bytes, qos: int = 1, retain: bool = False) -> Entry:
+    return Entry(NOW_MS, TOPIC.encode(), payload, qos, retain, SENSOR, 1)
+
+
+@pytest.mark.parametrize("out", [None, *OUT])
+def test_the_journal_publishes_nothing_again_of_a_client_that_was_put_out(out: Out | None) -> None:
+    """Neither its messages, nor what it retained or cleared; and the audit log names it."""
+    world = World()
+    entries = [entry(message(world)), entry(message(world), 2, True), entry(b"", 0, True)]
+    if out is not None:
+        out(world)
+    done = Replayed(world, entries)
+    if out is None:
+        assert [(qos, retain) for _, _, qos, retain in done.published] == [
+            (1, False),
+            (2, False),
+            (1, True),
+        ]
+        assert not done.audited
+        return
+    assert not done.published
+    assert len(done.audited) == 3
+    for event, told in done.audited:
+        assert event == "publish-refused"
+        assert told["rule"] == "mediator.journal.disabled"
+        assert told["client"] == (str(SENSOR) if out is removed else "sensor")
+
+
+@pytest.mark.parametrize("out", OUT)
+def test_an_entry_that_does_not_say_whose_it_is_is_judged_by_its_sender(out: Out) -> None:
+    """An older version's journal. That of a rotated client's keys shows by nothing there."""
+    world = World()
+    before = entry(message(world))._replace(client=0, gen=None)
+    assert len(Replayed(world, [before]).published) == 1
+    out(world)
+    assert len(Replayed(world, [before]).published) == (out is rotated)
+
+
+def test_a_file_of_the_journal_says_whose_its_entries_are(tmp_path: Any) -> None:
+    rows = [
+        Entry(1, b"t", b"payload", 1, False, 7, 3),
+        Entry(2, b"t", b"payload", 2, True),
+        Entry(3, b"", b"", 0, True, 2**32 - 1, 2**32 - 1),
+    ]
+    segment = Segment(tmp_path / "1", 1)
+    segment.write(b"".join(pack(*row) for row in rows))
+    segment.end(unlink=False)
+    assert list(read(tmp_path / "1")) == rows
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("out", [None, *OUT])
+def test_what_the_broker_may_have_lost_is_published_again_for_who_may_still(
+    out: Out | None, lost: bool
+) -> None:
+    """It is acknowledged only if the broker was not lost before the journal had it on disk."""
+    world = World()
+    sent = SimpleNamespace(seq=1)
+    payload = message(world)
+    effect = Forward(sent, TOPIC.encode(), payload, 1, False, SENSOR)  # type: ignore[arg-type]
+    session = SimpleNamespace(link=SimpleNamespace(gen=1), accepted="accepted")
+    ran: list[tuple[Any, ...]] = []
+    published: list[tuple[Any, ...]] = []
+    refused: list[tuple[Any, str]] = []
+    mediator: Any = SimpleNamespace(
+        control=SimpleNamespace(losses=int(lost)),
+        events=SimpleNamespace(run=lambda *what: ran.append(what)),
+        site=SimpleNamespace(ring=world.ring),
+        _publish=SimpleNamespace(publish=lambda *what: published.append(what)),
+        _not_taken=lambda token, why: refused.append((token, why)),
+    )
+    mediator._may = lambda item: Mediator._may(mediator, item)
+    if out is not None:
+        out(world)
+    Mediator._durable(mediator, session, effect, 0)  # type: ignore[arg-type]
+    if not lost:
+        assert ran == [("accepted", sent)]
+    elif out is None:
+        assert published == [((session, effect), TOPIC.encode(), payload, 1, False, SENSOR, 1)]
+    else:
+        assert refused == [((session, effect), OVER)]
+    assert len(ran) + len(published) + len(refused) == 1
+
+
+@pytest.mark.parametrize("out", OUT)
+def test_what_the_publish_link_has_held_is_asked_about_the_same_way(out: Out) -> None:
+    world = World()
+    mediator: Any = SimpleNamespace(site=SimpleNamespace(ring=world.ring))
+    item = Item(None, TOPIC.encode(), message(world), 1, False, SENSOR, 1)
+    assert Mediator._may(mediator, item)
+    out(world)
+    assert not Mediator._may(mediator, item)
