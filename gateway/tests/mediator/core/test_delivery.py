@@ -802,6 +802,53 @@ def test_of_an_epoch_that_is_over_it_is_sealed_anew_when_it_is_let_go() -> None:
     assert (how_of(got.payload), get_m3(got.payload)[4]) == (QUEUED, 4)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_waits_for_a_client_whose_key_was_rotated_never_goes_out(clean: bool) -> None:
+    scene = Scene()
+    session, client = reader(scene) if clean else kept(scene)
+    session.writable(False)
+    for n in range(3):
+        if clean:
+            scene.publish("t/1", b"%d" % n, qos=1)
+        else:
+            scene.own(session, "t/1", scene.m3("t/1"), 1, n + 1)
+    session.out.append(b"not sent yet")
+    number = session.client.number
+
+    def rotate(rows: dict[str, Any]) -> None:
+        for row in rows["clients"]:
+            if row["number"] == number:
+                row["ended"] = 1
+                row["links"] = [{**row["links"][0], "gen": 2}]
+
+    scene.ring(rotate)
+    assert session.state == "closed"
+    session.writable(True)
+    scene.passes(1)
+    assert (session.out, client.told, scene.outboxes.held) == ([], [], 0)
+    assert scene.answers == [], "what its own link brought is the broker's still"
+
+
+@pytest.mark.parametrize("answered", [[4], [5], [4, 5], [5, 4]])
+def test_what_waits_goes_out_under_the_newest_epoch_once_its_reader_has_that(
+    answered: list[int],
+) -> None:
+    """It waited while its label was rekeyed twice; the epochs come in provisioning answers."""
+    scene = Scene()
+    session, client = reader(scene, number=SENSOR)
+    session.writable(False)
+    scene.publish("t/1")
+    rekeyed(scene, 4, label=LOW)
+    rekeyed(scene, 5, label=LOW)
+    session.writable(True)
+    held = 3
+    for epoch in answered:
+        held = max(held, epoch)
+        session.delivery.epoch_answered(epoch)
+        epochs = [get_m3(packet.payload)[4] for packet in client.messages]
+        assert epochs == [5] * (held == 5), "once, and under no epoch that is over"
+
+
 def test_an_end_drops_what_waits_and_frees_its_room() -> None:
     scene = Scene()
     session, client = reader(scene)
