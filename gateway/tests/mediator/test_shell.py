@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from core_world import TOPIC, Shell
-from links_scene import played, real_amqtt, real_mosquitto, so
+from links_scene import Peer, Scripted, played, real_amqtt, real_mosquitto, so
 from mediator_world import SENSOR, SIBLING
+from sealmq.broker.promises import BrokerTakes
 from sealmq.families.conn import Conn
+from sealmq.mediator import mediator as mediator_module
 from sealmq.mediator.clock import Clock
 from sealmq.mediator.core import effects as fx
 from sealmq.mediator.core.control import Control
@@ -26,7 +28,7 @@ from sealmq.mediator.core.subscriptions import Subscriptions
 from sealmq.mediator.events import Events, Unfit
 from sealmq.mediator.links import OwnLink
 from sealmq.mediator.server import Channel
-from sealmq.mqtt import Puback, Publish, build
+from sealmq.mqtt import Packet, Puback, Publish, Pubrel, build
 from shell_scene import Client, Worker, worker
 
 Story = Callable[[Worker], Awaitable[None]]
@@ -212,6 +214,49 @@ def test_the_fall_of_the_live_link_ends_clean_readers_and_no_publisher(tmp_path:
         assert not sensor.over
 
     told(tmp_path, story)
+
+
+@pytest.mark.parametrize("falls_at", [Publish, Pubrel])
+def test_qos_2_is_owed_until_pubcomp_and_published_again_where_the_link_falls_before(
+    falls_at: type[Packet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its publisher, and by the journal; GATEWAY.md G1, gateway/DESIGN.md."""
+    owed: list[tuple[str, str, int]] = []
+
+    async def takes(address: object) -> BrokerTakes:
+        return BrokerTakes()
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker, worker(tmp_path, broker.address) as made:
+            sensor = await made.client(SENSOR)
+            segments = made.mediator.journal.all()
+            fallen: list[Packet] = []
+
+            def does(packet: Packet, peer: Peer) -> bool:
+                link = peer.client_id.rpartition("/")[2]
+                if getattr(packet, "qos", 2) != 2 or not isinstance(packet, Publish | Pubrel):
+                    return False
+                owed.append((link, type(packet).__name__, segments[-1].open))
+                assert sensor.got == [], "its publisher has no PUBREC"
+                if type(packet) is falls_at and not fallen:
+                    fallen.append(packet)
+                    peer.kill()
+                    return True
+                return False
+
+            broker.does = does
+            broker.came.clear()
+            sensor.publish(b"two", 2, 7)
+            await sensor.came("pubrec")
+            assert segments[-1].open == 0
+            await sensor.came("pubcomp")
+            messages = [packet for packet in broker.published() if packet.qos == 2]
+            assert len({(packet.topic, packet.payload) for packet in messages}) == 1
+
+    monkeypatch.setattr(mediator_module, "try_broker", takes)
+    played(story())
+    first = [("publish", "Publish", 1), ("publish", "Pubrel", 1)][: 1 + (falls_at is Pubrel)]
+    assert owed == [*first, ("messages", "Publish", 1), ("messages", "Pubrel", 1)]
 
 
 KINDS = Session, Channel, Delivery, Subscriptions, Inbound, Control, Conn, OwnLink
