@@ -5,6 +5,9 @@ A minute that has more keys than MAX_KEYS is written out early; its records then
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from sealmq_spec.topics import matches
 
 from .events import EACH_CLIENT, EACH_MINUTE, Field
@@ -30,7 +33,7 @@ class Counts:
     """The present minute. The caller holds a lock."""
 
     def __init__(self, now_ms: int) -> None:
-        self._counts: dict[Key, int] = {}
+        self._counts: Counter[Key] = Counter()
         # By event, and by event and client.
         self._singles: dict[tuple[str, str], int] = {}
         self._begin(now_ms)
@@ -39,15 +42,11 @@ class Counts:
         self.minute_ms = now_ms // MINUTE_MS * MINUTE_MS
         self.end_ms = self.minute_ms + MINUTE_MS
 
-    def add(self, key: Key) -> bool:
+    def add(self, keys: Iterable[Key]) -> bool:
         """True when the table is full: `take` it."""
-        counts = self._counts
-        count = counts.get(key)
-        if count is not None:
-            counts[key] = count + 1
-            return False
-        counts[key] = 1
-        return len(counts) >= MAX_KEYS
+        # Counted in C: this is done several times for each message.
+        self._counts.update(keys)
+        return len(self._counts) >= MAX_KEYS
 
     def single(self, event: str, client: str) -> bool:
         """Whether one more record of this event may be written by itself in this minute. What one
@@ -73,7 +72,7 @@ class Counts:
         for (event, *texts), count in self._counts.items():
             fields: dict[str, Field] = dict(zip(FIELDS[event], texts, strict=True))
             records.append((event, {**fields, "count": count, "minute_ms": self.minute_ms}))
-        self._counts = {}
+        self._counts = Counter()
         if self.over(now_ms):
             self._singles = {}
             self._begin(now_ms)
@@ -82,7 +81,7 @@ class Counts:
     def part(self, filter: str) -> list[tuple[str, dict[str, Field]]]:
         """`take` of deliveries alone, of topics that the filter matches; the minute goes on."""
         about = [k for k in self._counts if k[0] in _OF_READERS and matches(filter, k[2])]
-        rest, self._counts = self._counts, {key: self._counts.pop(key) for key in about}
+        rest, self._counts = self._counts, Counter({key: self._counts.pop(key) for key in about})
         records = self.take(self.minute_ms)
         self._counts = rest
         return records

@@ -25,6 +25,8 @@ log = logging.getLogger("sealmq.audit")
 
 WAITING = 100_000
 BATCH = 1000
+# What is counted until the table is looked at.
+COUNTED = 256
 RETRY_S = 1.0
 
 Line = dict[str, Field | int]
@@ -75,6 +77,8 @@ class Audit:
         self._reserve = None if spare is None else Reserve(spare)
         self._waiting: deque[Line] = deque()
         self._counts = Counts(now())
+        # What was counted since the table was last looked at.
+        self._counted: deque[Key] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._syncs: list[Sync] = []
@@ -104,7 +108,7 @@ class Audit:
             texts = clean or {}
             client = str(texts.get("client", ""))
             if event in LIMITED and not self._counts.single(event, client):
-                self._counts.add(("folded", event, client, str(texts.get("rule", ""))))
+                self._counts.add([("folded", event, client, str(texts.get("rule", "")))])
                 return
             self._put(event, clean or {}, now)
 
@@ -148,6 +152,7 @@ class Audit:
         """Write the counts out, fsync, rename the segment, end the thread. May be called twice."""
         with self._lock:
             if not self._closing:
+                self._turn(self._now())
                 self._flush_counts(self._now())
             self._closing = True
             self._wake.notify()
@@ -155,16 +160,19 @@ class Audit:
 
     # Lines
 
+    # Messages are counted several times each: neither clock nor lock is asked for each count. So
+    # one may stand in the minute before, by as long as the thread sleeps.
     def _count(self, key: Key) -> None:
-        now = self._now()
-        with self._lock:
-            if self._counts.over(now):
-                self._flush_counts(now)
-            if self._counts.add(key):
-                self._flush_counts(now)
+        counted = self._counted
+        counted.append(key)
+        if len(counted) >= COUNTED:
+            with self._lock:
+                self._turn(self._now())
 
     def _turn(self, now: int) -> None:
-        if self._counts.over(now):
+        take = self._counted.popleft
+        keys = [take() for _ in range(len(self._counted))]
+        if self._counts.add(keys) or self._counts.over(now):
             self._flush_counts(now)
 
     def _flush_counts(self, now: int) -> None:

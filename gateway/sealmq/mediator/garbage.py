@@ -12,7 +12,7 @@ import gc
 
 # More objects than before until the youngest are looked at; looks at them until those that they
 # left are; looks at these until everything is. A session has some hundred objects.
-THRESHOLDS = 1_000, 10, 100
+THRESHOLDS = 10_000, 10, 50
 
 
 def starting() -> None:

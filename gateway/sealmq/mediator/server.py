@@ -89,8 +89,6 @@ class Channel(asyncio.Protocol):
         if self._over:
             return
         events, session = self._events, self.session
-        events.look()
-        session.heard = self._site.mono_s
         fault = None
         try:
             packets = self._decoder.feed(data)
@@ -105,6 +103,7 @@ class Channel(asyncio.Protocol):
 
     def _receive(self, packets: list[object], fault: ProtocolError | None) -> None:
         session = self.session
+        session.heard = self._site.mono_s
         receive = session.receive
         for packet in packets:
             receive(packet)  # type: ignore[arg-type]

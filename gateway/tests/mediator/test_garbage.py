@@ -17,9 +17,9 @@ looked_at = []
 gc.callbacks.append(lambda phase, info: looked_at.append(info["generation"]))
 assert gc.isenabled()
 assert all(one is not kept for one in gc.get_objects()), "what was there is never looked at again"
-later = [[n] for n in range(200_000)]
+later = [[n] for n in range(300_000)]
 assert {0, 1} == set(looked_at), "many that come do not make it look at everything"
-for _ in range(2_000_000):
+for _ in range(6_000_000):
     one = []
     one.append(one)
 assert 2 in looked_at, "what has ended goes in the end"

@@ -120,10 +120,11 @@ class Message:
         "_current",
         "_epoch",
         "_form",
-        "_formed_ms",
+        "_from_ms",
         "_how",
         "_inside",
         "_ring",
+        "_until_ms",
         "_wire",
         "dup",
         "label",
@@ -142,8 +143,8 @@ class Message:
         self.topic, _, payload, self.qos, self.retain, self.dup, _ = packet
         self.payload = payload
         self._inside: Inside | None = None
+        # As it went out last, and from when to when it goes out like that.
         self._form: _Form | None = None
-        self._formed_ms = 0
         self._wire: bytes | None = None
         self._ring = ring = site.ring
         self.label, self.number, self.record = "", 0, False
@@ -176,11 +177,10 @@ class Message:
     def form(self, site: Site, waited: bool) -> _Form:
         """As it goes out now. Raises SealError if it cannot any more."""
         form, now_ms = self._form, site.now_ms
-        if form is not None and now_ms == self._formed_ms and site.ring is self._ring:
-            if not waited:
-                return form
-        elif site.ring is not self._ring:
+        if site.ring is not self._ring:
             self._look_again(site.ring)
+        elif form is not None and self._from_ms <= now_ms <= self._until_ms:
+            return form
         age = now_ms - self.s2
         fresh = -_FRESH_MS <= age <= (_FRESH_MS - _SLACK_MS if waited else _FRESH_MS)
         live = fresh and not self.retain and self._current
@@ -190,10 +190,14 @@ class Message:
         elif not live and not (fresh and how == WILL):
             how = QUEUED
         if live and how == LIVE and not site.engine.opens:
-            form = how, self.payload, None
+            self._form = form = how, self.payload, None
+            # For whom it does not wait, it may be older; it is looked at again then.
+            self._from_ms, self._until_ms = now_ms, self.s2 + _FRESH_MS - _SLACK_MS
         else:
             form = self._opened(site, how, live)
-        self._form, self._formed_ms = form, now_ms
+            if not waited:
+                self._form, self._from_ms = form, now_ms
+                self._until_ms = min(now_ms, self.s2 + _FRESH_MS - _SLACK_MS) if live else now_ms
         return form
 
     def _look_again(self, ring: Keyring) -> None:
@@ -335,7 +339,7 @@ class Delivery:
         # Snapshots to fetch, one at a time; and what they brought that may come live as well.
         self._fetches: deque[_Fetch] = deque()
         self._fetching = False
-        self._brought = Copies(_BROUGHT, SLOW_BYTES)
+        self._brought = Copies(_BROUGHT, SLOW_BYTES // 2)
         self._brought_s = 0.0
         self.holds = False
         self._wanted = 0
@@ -430,22 +434,29 @@ class Delivery:
         if not by_own and message.key in self._brought:
             return  # the snapshot had it
         size = len(message.payload) + len(message.topic) + _EACH
-        self._queue.append(_Item(message, qos, own, by_own, waits, size))
+        queue = self._queue
+        queue.append(_Item(message, qos, own, by_own, waits, size))
         self._outboxes.held += size
+        # What is first could not go out before, and cannot now.
+        waits_on = len(queue) > 1 and not self._snapshot
         if not qos:
             self._loose += size
-            self._pump()
+            if not waits_on:
+                self._pump()
             if self._loose > self._most(SLOW_BYTES):
                 self._shorten()
         elif by_own:
             self._own += size
-            self._pump()
+            if not waits_on or self._own > self._most(SLOW_SURE_BYTES):
+                self._pump()
         else:
             self._live += size
-            self._pump()
-            # One comes on top: it may be larger than the bound.
-            if self._live - size > self._most(SLOW_SURE_BYTES):
-                self._end(message)
+            most = self._most(SLOW_SURE_BYTES)
+            if not waits_on or self._live > most // 2:
+                self._pump()
+                # One comes on top: it may be larger than the bound.
+                if self._live - size > most:
+                    self._end(message)
 
     # All outboxes together are bounded, too: then the fuller ones give way.
     def _most(self, most: int) -> int:

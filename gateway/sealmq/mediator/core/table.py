@@ -19,7 +19,7 @@ WAITS = 4
 
 TOPICS = 16_384
 # Copies of a message lie close together: as many as a broker has under way.
-_COPIES, _COPIES_BYTES = 4096, 8 * 1024 * 1024
+_COPIES, _COPIES_BYTES = 4096, 4 * 1024 * 1024
 # With more changes of filters with wildcards since an answer than these it is made anew: a look at
 # each costs more.
 _LOOKED_AT = 4
@@ -181,36 +181,42 @@ class SubscriptionTable(Generic[R]):
 
 class Copies:
     """The newest messages of a link, so that each goes on once: topic and payload, byte for byte.
+    `most` of them, or as many as have `most_bytes` bytes, and up to as many more.
 
     No part of a payload would do: whoever can publish at the broker could make a message that has
     it, and the real one would be taken for the copy.
     """
 
+    __slots__ = ("_before", "_bytes", "_most", "_most_bytes", "_seen")
+
     def __init__(self, most: int = _COPIES, most_bytes: int = _COPIES_BYTES) -> None:
         self._most, self._most_bytes = most, most_bytes
-        self._seen: dict[tuple[str, bytes], None] = {}
+        # The newest, and those before; all of these go at once, which costs nothing for each.
+        self._seen: set[tuple[str, bytes]] = set()
+        self._before: set[tuple[str, bytes]] = set()
         self._bytes = 0
 
     def __contains__(self, key: tuple[str, bytes]) -> bool:
-        return key in self._seen
+        return key in self._seen or key in self._before
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._seen) + len(self._before)
 
     def again(self, key: tuple[str, bytes]) -> bool:
         """Whether it came before; from now on it has."""
         seen = self._seen
-        if key in seen:
+        if key in seen or key in self._before:
             return True
-        seen[key] = None
-        self._bytes += len(key[1])
-        while len(seen) > self._most or self._bytes > self._most_bytes:
-            oldest = next(iter(seen))
-            del seen[oldest]
-            self._bytes -= len(oldest[1])
+        size = self._bytes + len(key[1])
+        if len(seen) >= self._most or size > self._most_bytes:
+            self._before = seen
+            self._seen = seen = set()
+            size = len(key[1])
+        seen.add(key)
+        self._bytes = size
         return False
 
     def clear(self) -> None:
         """Forgets all."""
-        self._seen.clear()
+        self._seen, self._before = set(), set()
         self._bytes = 0
