@@ -62,10 +62,14 @@ class Events:
             raise Unfit(f"effects and what executes them differ: {names}")
         self._executors = executors
 
-    def look(self) -> None:
-        """Sets the site's clock."""
-        self._site.now_ms = self._clock.now_ms()
-        self._site.mono_s = self._loop.time()
+    def look(self, stepped: bool = False) -> None:
+        """Sets the site's clock: once a turn of the loop, for which the loop's own time may stand
+        still. stepped: the clock was set.
+        """
+        site, mono_s = self._site, self._loop.time()
+        if mono_s != site.mono_s or stepped:
+            site.mono_s = mono_s
+            site.now_ms = self._clock.now_ms()
 
     def run(self, event: Callable[..., object], *words: Any) -> None:
         """One event; a fault in it is logged, and ends nobody else."""

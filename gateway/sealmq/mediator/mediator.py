@@ -296,7 +296,7 @@ class Mediator:
             # What is published from now on is older than what was published before.
             self.site.retained.forget()
         self._clock.take()
-        self.events.look()
+        self.events.look(stepped=True)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
