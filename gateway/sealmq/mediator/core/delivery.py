@@ -145,6 +145,7 @@ class Message:
         self._inside: Inside | None = None
         # As it went out last, and from when to when it goes out like that.
         self._form: _Form | None = None
+        self._from_ms = self._until_ms = 0
         self._wire: bytes | None = None
         self._ring = ring = site.ring
         self.label, self.number, self.record = "", 0, False
