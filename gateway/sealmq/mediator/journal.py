@@ -4,7 +4,7 @@ Brokers keep queues in memory between two saves. So a message of QoS 1 or 2 coun
 when it is on this disk too, and is published again when the broker was lost. One fdatasync serves
 all that waits, in a thread; entries lie in short segments, and a segment goes as a whole once the
 broker has saved. Nothing else ends what was acknowledged: when the journal is full, more is
-refused. What the broker has not acknowledged, or a client not released, is waited for five
+refused. What the broker has not acknowledged, which its publisher still owes, is waited for five
 minutes, and half a minute when there is little room, for all or for one client.
 """
 
@@ -28,8 +28,8 @@ log = logging.getLogger("sealmq.mediator")
 MOST = 128 * 1024 * 1024
 # One client's part of it: who fills it is refused before all are.
 SHARE = 4
-# How long an entry that is not acknowledged, or not released, holds its segment; the second when
-# the journal, or one client's part of it, is more than half full.
+# How long an entry that is not acknowledged holds its segment; the second when the journal, or one
+# client's part of it, is more than half full.
 LONGEST_S = 300.0
 HURRIED_S = 30.0
 SEGMENT_S = 5.0
@@ -313,7 +313,7 @@ class Journal:
 
     def _over(self, segment: Segment, now: float, up_since: float, saved: float | None) -> bool:
         since = max(segment.quiet, up_since)
-        # Nothing of these was acknowledged, but a PUBREC that its client has not answered since.
+        # Of these the publisher has no acknowledgement.
         if segment.open > 0 and now - since < self._patience():
             return False
         if self._saved is None:

@@ -1,6 +1,7 @@
-"""A scratch connection for messages that may be to blame for its end: wills, what the journal
-publishes again, and what was under way when the publish link fell.
+"""A scratch connection for messages that may be to blame for its end: what the journal publishes
+again, and what was under way when the publish link fell.
 
+One serves both: what was under way waits until the journal is done, and no client can hold it up.
 Nothing that others need goes over it: what the broker hangs up on ends this connection alone. Then
 all that was under way goes out once more, one message at a time. One that ends its connection twice
 in a row, while the broker lets us in before and after and has kept the control link, is to blame
