@@ -25,6 +25,13 @@ def stage(evil: EvilScene) -> Iterator[EvilScene]:
     """The scene. A link may fall, and the honest reader's session with it: it connects anew."""
     yield evil
     evil.evil.honest()
+    _again(evil)
+
+
+def _again(evil: EvilScene) -> None:
+    """The honest reader is there again, and has taken what is retained: of tests before as well."""
+    # A link that ended may still be counted.
+    evil.evil.settle()
     until("both links", lambda: _links(evil) == 2)
     evil.gather()
     evil.heard()
@@ -63,8 +70,7 @@ def test_filters_on_which_the_broker_hangs_up_end_the_live_link_once_at_most(
     stage.evil.ends = lambda first, body: first == 0x82 and b"poison" in body
     raw = _connected(stage, "m1-control-panel")
     if _asks(raw, form % 0) is None:
-        until("the live link", lambda: _links(stage) == 2)
-        stage.gather()
+        _again(stage)
     ends = _ends(stage, "monitor")
     for n in range(1, 5):
         raw = _connected(stage, "m1-control-panel")
@@ -74,6 +80,9 @@ def test_filters_on_which_the_broker_hangs_up_end_the_live_link_once_at_most(
     sensor = _connected(stage, "m1-temp-sensor")
     sensor.publish(TOPIC, b"21.5")
     assert stage.heard() == [(TOPIC, b"21.5", LIVE)]
+    # While this one is not answered every new filter is tried first, in later tests too.
+    stage.evil.honest()
+    _connected(stage, "m1-control-panel").subscribe(form % 0)
 
 
 @pytest.mark.parametrize("first", [0x30, QOS1, 0x34])
