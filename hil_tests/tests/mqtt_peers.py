@@ -8,15 +8,18 @@ with those of a plain peer in front of Mosquitto.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 from sealmq_spec.errors import SealError
 from sealmq_spec.reader import Reader
 
+from running_site import until
 from wire import CONTROL, Cipher, RawClient, Wire, connect, mono, packet, publish, text
 
 RETAINED, WILL, CLEAR = 1, 2, 3
-SYNC = "sync"
+# Where marks go, and the one that is retained.
+SYNC, _HERE = "sync", "here"
 # Packet ids of our own errands; a script's begin at 1.
 _ERRANDS = 60_000
 _NAMES = {0x20: "connack", 0x40: "puback", 0x50: "pubrec", 0x60: "pubrel", 0x70: "pubcomp",
@@ -64,6 +67,8 @@ class Peer:
         # Deliveries that a manual peer has not acknowledged: (packet id, QoS).
         self.owed: list[tuple[int, int]] = []
         self._awaited: list[str] = []
+        # What `sync` needs.
+        self.keeper: Keeper | None = None
 
     # --- what plain and sealed peers do differently ---
 
@@ -82,6 +87,11 @@ class Peer:
     def opened(self, topic: bytes, payload: bytes) -> bytes | None:
         """The plaintext, or None for what a reader drops."""
         return payload
+
+    @property
+    def notices(self) -> list[str]:
+        """The rules of the notices so far."""
+        return []
 
     # --- packets out ---
 
@@ -168,10 +178,17 @@ class Peer:
         self.drop()
 
     def sync(self) -> None:
-        """All that the server has for this client by now is in `got`."""
+        """All that the server has for this client by now is in `got`.
+
+        Behind a gateway what is retained and what is live come on ways of their own, so one of each
+        is waited for. (What a shared subscription takes comes on a third way.)
+        """
+        assert self.keeper is not None, f"{self.name}: nobody publishes {SYNC}"
         pid = next(self._errand)
-        self.send(packet(0x82, pid_of(pid) + text(self.token(SYNC, 0, 0).encode()) + b"\0"))
-        self.await_("synced")
+        self.send(packet(0x82, pid_of(pid) + text(self.token(SYNC, 1, 0).encode()) + b"\1"))
+        self.await_(f"errand {pid}")
+        self.await_(f"{SYNC} {_HERE}")
+        self.await_(f"{SYNC} {self.keeper.mark()}")
 
     def settle(self) -> None:
         """The server has dealt with all that this client has published."""
@@ -223,7 +240,7 @@ class Peer:
         elif kind == "pingresp":
             self._note(kind, "")
         elif pid >= _ERRANDS:
-            self._awaited.append(f"errand {pid}" if kind == "puback" else "")
+            self._awaited.append(f"errand {pid}")
         elif kind == "pubrel":
             # Its time says nothing, but where a script waits for it.
             if self.manual:
@@ -254,13 +271,12 @@ class Peer:
                 self.owed.append((pid, qos))
             else:
                 self.send(packet(0x40 if qos == 1 else 0x50, pid_of(pid)))
-        if topic.decode() == SYNC:
-            if first & 1:
-                self._awaited.append("synced")
-            return
         payload = self.opened(topic, body[at:])
         if payload is None:
             self._awaited.append("dropped")
+            return
+        if topic.decode() == SYNC:
+            self._awaited.append(f"{SYNC} {payload.decode()}")
             return
         name = topic.decode()
         name = "t" + name.removeprefix(self.place) if name.startswith(self.place) else name
@@ -349,6 +365,42 @@ class Sealed(Peer):
         except SealError as error:
             self.dropped.append(type(error).__name__)
             return None
+
+
+class Keeper:
+    """A client of its own that publishes the marks on SYNC that `Peer.sync` waits for.
+
+    make: it, with the keys of today.
+    """
+
+    def __init__(self, make: Callable[[], Peer]) -> None:
+        self._make = make
+        self._peer = make()
+        self._marks = itertools.count(1)
+        self._publish(_HERE, True)
+
+    def mark(self) -> str:
+        """A new one, which the broker has."""
+        mark = str(next(self._marks))
+        self._publish(mark, False)
+        return mark
+
+    # With a connection of its own: the gateway may have been killed since the last one.
+    def _publish(self, mark: str, retain: bool) -> None:
+        until(f"{SYNC} {mark} to be taken", lambda: self._taken(mark, retain))
+
+    def _taken(self, mark: str, retain: bool) -> bool:
+        peer = self._peer
+        peer.connect()
+        if not peer.welcome:
+            return False
+        peer.publish(SYNC, mark.encode(), 1, retain)
+        peer.await_("puback")
+        peer.disconnect()
+        if peer.notices:
+            # Keys were changed meanwhile.
+            self._peer = self._make()
+        return not peer.notices
 
 
 def provisioned(port: int, enrolment: Path) -> RawClient:

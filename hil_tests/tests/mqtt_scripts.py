@@ -185,6 +185,7 @@ SAME = {
         b connect
         a sub t/x 1
         b pub t/x one 1
+        a await got
         a unsub t/x
         b pub t/x two 1
         """,
@@ -474,6 +475,7 @@ KEPT = {
         b connect
         b pub t/x one 1
         b pub t/x two 1
+        a await got 2
         """,
     "two-sessions-of-one-client": """
         a connect keep id=one

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from mqtt_peers import PATIENCE_S, SYNC, Peer, Plain, Sealed, Will, provisioned
+from mqtt_peers import PATIENCE_S, Keeper, Peer, Plain, Sealed, Will, provisioned
 from running_site import Site, free_port, until
 from wire import RawClient, Wire
 
-NAMES = ("a", "b", "c")
+KEEPER = "keeper"
+NAMES = ("a", "b", "c", KEEPER)
 LABEL = "m1-temp"
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 
@@ -34,14 +35,9 @@ class Stage:
 
     def __init__(self, name: str, make: Callable[[str, str], Peer]) -> None:
         self.name = name
-        self.make = make
+        self._make = make
         self.notices: dict[str, list[str]] = {}
-        keeper = make("a", "stage")
-        keeper.connect()
-        # What `Peer.sync` waits for.
-        keeper.publish(SYNC, b"here", 1, True)
-        keeper.await_("puback")
-        keeper.disconnect()
+        self._keeper = Keeper(lambda: make(KEEPER, "stage"))
 
     def play(self, place: str, script: str) -> dict[str, Seen]:
         """What each client of the script saw."""
@@ -50,7 +46,7 @@ class Stage:
             for line in script.strip().splitlines():
                 who, verb, *words = line.split()
                 if who not in peers:
-                    peers[who] = self.make(who, place)
+                    peers[who] = self._peer(who, place)
                 try:
                     _VERBS[verb](peers[who], *words)
                 except AssertionError as error:
@@ -65,6 +61,11 @@ class Stage:
                 if peer.wire is not None:
                     peer.wire.send(b"\xe0\0")
                     peer.wire.close()
+
+    def _peer(self, name: str, place: str) -> Peer:
+        peer = self._make(name, place)
+        peer.keeper = self._keeper
+        return peer
 
 
 def _connect(peer: Peer, *words: str) -> None:

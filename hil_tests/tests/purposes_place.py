@@ -8,7 +8,7 @@ import signal
 from sealmq_spec import purposes as say
 from sealmq_spec.const import OP_COMMAND, OP_REPLY
 
-from mqtt_peers import SYNC, Sealed, provisioned
+from mqtt_peers import SYNC, Keeper, Sealed, provisioned
 from mqtt_stage import LABEL
 from running_site import Site, until
 from wire import CONTROL, RawClient, mono, publish
@@ -26,7 +26,13 @@ reader = {{ {SYNC} = "{CARE}", "plain/+" = "{CARE}" }}
 higher = {{ {SYNC} = "{CARE}" }}
 beside = {{ {SYNC} = "{CARE}" }}
 """
-CLIENTS = {"steward": "bottom", "writer": LABEL, "reader": LABEL, "higher": "m1-ctrl"}
+CLIENTS = {
+    "steward": "bottom",
+    "writer": LABEL,
+    "reader": LABEL,
+    "keeper": LABEL,
+    "higher": "m1-ctrl",
+}
 
 
 class Place:
@@ -41,10 +47,7 @@ class Place:
         site.purposes(TABLES)
         site.up("--broker", broker)
         self.connect_steward()
-        keeper = self.client("writer")
-        keeper.publish(SYNC, b"here", 1, True)
-        keeper.await_("puback")
-        keeper.disconnect()
+        self._keeper = Keeper(lambda: Sealed("keeper", "keeper", self._raw("keeper")))
 
     def _raw(self, name: str) -> RawClient:
         raw = provisioned(self.site.port, self.site.clients / name / "sealmq.json")
@@ -57,6 +60,7 @@ class Place:
         """Connected, right behind its start."""
         raw = self._raw(name)
         peer = Sealed(name, self.play, raw)
+        peer.keeper = self._keeper
 
         def admitted() -> bool:
             peer.connect(clean=clean)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqtt_peers import SYNC, Sealed, Will, provisioned
+from mqtt_peers import SYNC, Keeper, Sealed, Will, provisioned
 from running_site import Site, sealmq, until
 
 LIMITS = """
@@ -46,6 +46,8 @@ class Place:
         self.site.toml.write_text(self.site.toml.read_text() + LIMITS)
         self.site.up("--broker", "mosquitto")
         self._boots = itertools.count(1000)
+        self._keeper: Keeper | None = None
+        self._keeper = Keeper(lambda: self.client("marks", "m1-temp"))
 
     def client(self, name: str, label: str, identifier: str = "") -> Sealed:
         """A client of a boot session of its own."""
@@ -56,16 +58,13 @@ class Place:
         raw.boot = next(self._boots)
         peer = Sealed(name, name, raw)
         peer.client_id = identifier or name
+        peer.keeper = self._keeper
         return peer
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     made = Place(tmp_path_factory.mktemp("limits"))
-    keeper = made.client("m1-temp", "m1-temp")
-    assert into(keeper)
-    keeper.publish(SYNC, b"here", 1, True)
-    keeper.settle()
     yield made
     made.site.down()
 

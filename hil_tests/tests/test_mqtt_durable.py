@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mqtt_peers import SYNC, Sealed, Will, provisioned
+from mqtt_peers import Keeper, Sealed, Will, provisioned
 from mqtt_stage import LABEL
 from running_site import Site, sealmq, until
 
@@ -23,6 +23,8 @@ class Place:
     def __init__(self, site: Site) -> None:
         self.site = site
         self._plays = 0
+        self._keeper: Keeper | None = None
+        self._keeper = Keeper(lambda: self.client("keeper"))
 
     def client(self, name: str, identifier: str = "") -> Sealed:
         """A client right behind its start."""
@@ -35,6 +37,7 @@ class Place:
         raw.boot = 1000 + self._plays
         peer = Sealed(name, self.play, raw)
         peer.client_id = f"{self.play}-{identifier or name}"
+        peer.keeper = self._keeper
         return peer
 
     play = "durable"
@@ -52,13 +55,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     site = Site(tmp_path_factory.mktemp("durable"))
     site.up("--broker", "mosquitto")
     try:
-        made = Place(site)
-        keeper = made.client("reader")
-        into(keeper)
-        keeper.publish(SYNC, b"here", 1, True)
-        keeper.await_("puback")
-        keeper.disconnect()
-        yield made
+        yield Place(site)
     finally:
         site.down()
 
