@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field, replace
@@ -43,13 +44,18 @@ def real_mosquitto(folder: Path, *changed: str) -> Iterator[BrokerAddress]:
     log = (folder / "log").open("wb")
     process = subprocess.Popen([program, "-c", str(config)], stderr=log, stdout=log)
     try:
-        until(lambda: where.exists() or process.poll() is not None, "mosquitto to listen")
+        until(lambda: _listens(where) or process.poll() is not None, "mosquitto to listen")
         assert process.poll() is None, (folder / "log").read_text()
         yield BrokerAddress("127.0.0.1", 1, unix=where, inflight=1000)
     finally:
         process.terminate()
         process.wait(30)
         log.close()
+
+
+def _listens(where: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(str(where)) == 0
 
 
 @contextlib.contextmanager

@@ -20,8 +20,9 @@ from sealmq.audit import Audit
 from sealmq.families.engine import OFF, Conn, Engine
 from sealmq.families.records import Record, TopicReset
 from sealmq.kglink import KgError
-from sealmq.mqtt import Publish
+from sealmq.mqtt import Publish, Unfit
 from sealmq.order import Order
+from sealmq.plain import plain
 from sealmq.site.config import Config
 from sealmq.store import StoreError, StoreRecord
 from sealmq_spec.const import RECORD
@@ -181,7 +182,7 @@ class Mediator:
             self._may,
             self._has_all,
         )
-        self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel)
+        self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel, self._unfit)
         self._live = LiveLink(
             address,
             f"{name}/live",
@@ -190,6 +191,7 @@ class Mediator:
             self._away,
             self._snapshots,
             credit,
+            self._unfit,
         )
         self._away()
 
@@ -408,6 +410,7 @@ class Mediator:
         own = _Own(
             lambda packet: run(session.link_packet, packet),
             lambda reason: run(session.link_lost, reason),
+            self._unfit,
         )
         name = self.site.broker_id(session.client.number, session.client_id)
         own.present = await own.open(self._address, name, clean)
@@ -690,6 +693,12 @@ class Mediator:
 
     def _live_packet(self, packet: Publish) -> None:
         self.events.run(fan_out, self.site, self._agenda.outboxes, packet)
+
+    # A foreign publisher made it, or the broker spoilt it: our own are checked before they go out.
+    def _unfit(self, packet: Unfit) -> None:
+        topic, reason = plain(packet.topic.decode(errors="replace"), 200), packet.reason[:500]
+        rule = "mediator.broker.unfit"
+        self._audit.write("packet-refused", rule=rule, reason=reason, topic=topic)
 
     def _live_lost(self, reason: str) -> None:
         for client in list(self._clients.values()):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from .errors import DecoderDead, MalformedPacket, ProtocolError, UsageError
-from .packets import Packet
-from .tables import CONNECT, Role, Stage, first_byte_fault, length_fault, name, table
+from .packets import Packet, Unfit
+from .parse import publish_head, unfit
+from .tables import CONNECT, PUBLISH, Role, Stage, first_byte_fault, length_fault, name, table
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -24,19 +25,23 @@ class Decoder:
     `max_packet` and `max_connect` are the largest remaining lengths in bytes (section 2.2.3: what
     follows the fixed header), the second for CONNECT alone. With `connect_first` a server takes
     nothing before a CONNECT and no second one, so that a stranger can make it hold no more than
-    `max_connect` bytes.
+    `max_connect` bytes. With `lenient` a PUBLISH that is too large, or whose topic is no topic
+    name, is given as Unfit, as long as where it ends is clear; its payload is held nowhere.
     """
 
     __slots__ = (
         "_fault",
         "_held",
+        "_lenient",
         "_max_connect",
         "_max_packet",
         "_most",
         "_need",
         "_parsers",
         "_role",
+        "_skip",
         "_stage",
+        "_unfit",
     )
 
     def __init__(
@@ -46,6 +51,7 @@ class Decoder:
         *,
         max_connect: int = 16384,
         connect_first: bool = False,
+        lenient: bool = False,
     ) -> None:
         if role not in ("server", "client"):
             raise UsageError(f"role {role!r}; it is 'server' or 'client'")
@@ -61,6 +67,10 @@ class Decoder:
         self._held = bytearray()
         self._need = 0
         self._fault: str | None = None
+        self._lenient = lenient
+        # Of a packet that is too large: bytes that are still to come, and what is said of it then.
+        self._skip = 0
+        self._unfit: Unfit | None = None
 
     @property
     def buffered(self) -> int:
@@ -107,13 +117,19 @@ class Decoder:
         del held
         self._scan(whole, 0, packets)
         del whole
-        self._scan(chunk, missing, packets)
+        if self._held and missing < len(chunk):
+            # Of a packet that is too large: what is needed of it shows step by step.
+            self._resume(chunk[missing:], packets)
+        else:
+            self._scan(chunk, missing, packets)
 
     def _scan(self, data: bytes, pos: int, packets: list[Packet]) -> None:
         """Take complete packets from data[pos:], hold what is left."""
         parsers, most = self._parsers, self._most
         end = len(data)
         need = 0
+        if self._skip:
+            pos = self._skipped(pos, end, packets)
         while pos < end:
             first = data[pos]
             parse = parsers[first]
@@ -127,13 +143,28 @@ class Decoder:
                 remaining, body = _long_length(data, pos, end)
                 if not body:
                     break
-            if remaining > most[first]:
-                raise length_fault(first, remaining, most[first])
             stop = body + remaining
+            if remaining > most[first]:
+                fault = length_fault(first, remaining, most[first])
+                if not self._lenient or first >> 4 != PUBLISH:
+                    raise fault
+                head = publish_head(data, pos, body, stop)
+                if head > end:
+                    need = head - pos
+                    break
+                self._unfit = unfit(data, pos, body, stop, str(fault))
+                self._skip = stop - head
+                pos = self._skipped(head, end, packets)
+                continue
             if stop > end:
                 need = stop - pos
                 break
-            packets.append(parse(data, pos, body, stop))
+            try:
+                packets.append(parse(data, pos, body, stop))
+            except MalformedPacket as error:
+                if not self._lenient or first >> 4 != PUBLISH:
+                    raise
+                packets.append(unfit(data, pos, body, stop, str(error)))
             pos = stop
             if first == CONNECT and self._stage == "opening":
                 self._stage = "open"
@@ -142,6 +173,15 @@ class Decoder:
         if pos < end:
             self._held = bytearray(memoryview(data)[pos:])
             self._need = need
+
+    def _skipped(self, pos: int, end: int, packets: list[Packet]) -> int:
+        """Leaves out what is left of a packet that is too large, as far as it has come."""
+        size = min(self._skip, end - pos)
+        self._skip -= size
+        if not self._skip and self._unfit is not None:
+            packets.append(self._unfit)
+            self._unfit = None
+        return pos + size
 
 
 def _long_length(data: bytes, start: int, end: int) -> tuple[int, int]:

@@ -32,6 +32,17 @@ class Publish(NamedTuple):
         )
 
 
+class Unfit(NamedTuple):
+    """A PUBLISH that is whole, and whose packet id can be read, but that nobody should take: its
+    topic is no topic name, or it is larger than the limit. `topic`: as it came, cut.
+    """
+
+    topic: bytes
+    qos: int
+    packet_id: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Will:
     """The message that the server publishes for a client that vanishes, section 3.1.2.5."""
@@ -144,6 +155,7 @@ class Disconnect:
 
 Packet: TypeAlias = (
     Publish
+    | Unfit
     | Connect
     | Connack
     | Puback

@@ -25,6 +25,7 @@ from .packets import (
     Pubrel,
     Suback,
     Subscribe,
+    Unfit,
     Unsuback,
     Unsubscribe,
     Will,
@@ -63,6 +64,35 @@ def publish(data: bytes, start: int, body: int, stop: int) -> Publish:
         raise MalformedPacket(zero_id("PUBLISH"))
     qos, retain, dup = first >> 1 & 3, first & 1 == 1, first & 8 == 8
     return _new_tuple(Publish, (topic, raw, data[after:stop], qos, retain, dup, packet_id))
+
+
+_SHOWN = 200
+
+
+def publish_head(data: bytes, start: int, body: int, stop: int) -> int:
+    """Where the payload of the PUBLISH whose body is data[body:stop] begins; its topic may be no
+    topic name. What is needed may lie beyond the end of `data`: as much of it is then needed.
+    """
+    needed = body + 2
+    if needed <= len(data):
+        needed += data[body] << 8 | data[body + 1]
+        if data[start] & 6:
+            needed += 2
+    if needed > stop:
+        raise MalformedPacket(short("PUBLISH", "its head", needed - body, stop - body))
+    return needed
+
+
+def unfit(data: bytes, start: int, body: int, stop: int, reason: str) -> Unfit:
+    """What is to be said of a PUBLISH that nobody should take; its head is there."""
+    after = publish_head(data, start, body, stop)
+    qos, packet_id = data[start] >> 1 & 3, 0
+    if qos:
+        after -= 2
+        packet_id = data[after] << 8 | data[after + 1]
+        if not packet_id:
+            raise MalformedPacket(zero_id("PUBLISH"))
+    return Unfit(data[body + 2 : min(after, body + 2 + _SHOWN)], qos, packet_id, reason)
 
 
 def connect(data: bytes, start: int, body: int, stop: int) -> Connect:

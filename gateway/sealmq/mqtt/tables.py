@@ -20,6 +20,8 @@ Stage: TypeAlias = Literal["any", "opening", "open"]
 Table: TypeAlias = tuple[tuple[Parser | None, ...], tuple[int, ...]]
 
 CONNECT = 0x10
+# Type of a packet, whatever its flags.
+PUBLISH = 3
 
 # name, flags of the fixed header, remaining length where it is always the same, parser.
 # PUBLISH (3) is not here: its flags vary.
@@ -60,7 +62,7 @@ def table(role: Role, stage: Stage, max_packet: int, max_connect: int) -> Table:
     parsers: list[Parser | None] = [None] * 256
     most = [0] * 256
     for kind in _admitted(role, stage):
-        if kind == 3:
+        if kind == PUBLISH:
             for flags in range(16):
                 if _publish_flags_fault(flags) is None:
                     parsers[0x30 | flags] = parse.publish
@@ -79,7 +81,7 @@ def table(role: Role, stage: Stage, max_packet: int, max_connect: int) -> Table:
 def name(first: int) -> str:
     """The packet type that a first byte says, for a text."""
     kind = first >> 4
-    return "PUBLISH" if kind == 3 else _KINDS[kind][0] if kind in _KINDS else f"type {kind}"
+    return "PUBLISH" if kind == PUBLISH else _KINDS[kind][0] if kind in _KINDS else f"type {kind}"
 
 
 def _publish_flags_fault(flags: int) -> str | None:
@@ -111,7 +113,7 @@ def first_byte_fault(first: int, role: Role, stage: Stage) -> MalformedPacket:
         return MalformedPacket(
             f"{kind_name}: arrived at a {role}, which takes {names} [section 2.2.1]"
         )
-    if kind == 3:
+    if kind == PUBLISH:
         return MalformedPacket(f"{kind_name}: {_publish_flags_fault(flags)}")
     right = _KINDS[kind][1]
     return MalformedPacket(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, build
+from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, Pubrel, Unfit, build
 from sealmq.unix import connected
 
 from ..core.effects import BrokerAway as BrokerAway
@@ -95,8 +95,15 @@ def _tls(address: BrokerAddress) -> ssl.SSLContext | None:
     return context
 
 
+OnUnfit = Callable[[Unfit], None]
+
+
 def _nothing_overdue() -> str | None:
     return None
+
+
+def nobody_hears(packet: Unfit) -> None:
+    pass
 
 
 def _to_nobody(what: object) -> None:
@@ -109,7 +116,8 @@ class BrokerLink(asyncio.Protocol):
     `on_packet` gets every packet but CONNACK and PINGRESP. `on_lost` is called once, with the
     reason, unless `close` came first or `open` has raised. `on_pressure`: whether the system takes
     no more for now; what is sent all the same waits in memory. `overdue` is asked at each ping: why
-    this broker is to be given up on, or None.
+    this broker is to be given up on, or None. `on_unfit` hears of each PUBLISH that nobody should
+    take: it is acknowledged here, and goes no further.
     """
 
     __slots__ = (
@@ -121,6 +129,7 @@ class BrokerLink(asyncio.Protocol):
         "_on_lost",
         "_on_packet",
         "_on_pressure",
+        "_on_unfit",
         "_out",
         "_overdue",
         "_paused",
@@ -128,6 +137,7 @@ class BrokerLink(asyncio.Protocol):
         "_quiet",
         "_timer",
         "_transport",
+        "_unfit",
     )
 
     def __init__(
@@ -136,10 +146,14 @@ class BrokerLink(asyncio.Protocol):
         on_lost: Callable[[str], None],
         on_pressure: Callable[[bool], None] = lambda full: None,
         overdue: Callable[[], str | None] = _nothing_overdue,
+        on_unfit: OnUnfit = nobody_hears,
     ) -> None:
         self._on_packet, self._on_lost = on_packet, on_lost
         self._on_pressure, self._overdue = on_pressure, overdue
-        self._decoder = Decoder(MAX_PACKET, "client")
+        self._on_unfit = on_unfit
+        self._decoder = Decoder(MAX_PACKET, "client", lenient=True)
+        # Packet ids of those at QoS 2 whose PUBREL is to come.
+        self._unfit: set[int] = set()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._connack: asyncio.Future[Connack] = self._loop.create_future()
@@ -284,6 +298,11 @@ class BrokerLink(asyncio.Protocol):
         for packet in packets:
             if type(packet) is Pingresp or type(packet) is Connack:
                 self._take(packet)
+            elif type(packet) is Unfit:
+                self._leave_out(packet)
+            elif self._unfit and type(packet) is Pubrel and packet.packet_id in self._unfit:
+                self._unfit.discard(packet.packet_id)
+                self.send(build.pubcomp(packet.packet_id))
             else:
                 on_packet(packet)
             if self._closed:
@@ -309,6 +328,15 @@ class BrokerLink(asyncio.Protocol):
             answer = self._pongs.popleft()
             if answer is not None and not answer.done():
                 answer.set_result(None)
+
+    # Whoever published it, the other messages of this connection are nobody's fault.
+    def _leave_out(self, packet: Unfit) -> None:
+        if packet.qos == 1:
+            self.send(build.puback(packet.packet_id))
+        elif packet.qos:
+            self._unfit.add(packet.packet_id)
+            self.send(build.pubrec(packet.packet_id))
+        self._on_unfit(packet)
 
     def _flush(self) -> None:
         out = self._out

@@ -17,7 +17,7 @@ from typing import Any
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
 from .asking import Asking
-from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
 from .credit import Credit
 from .holding import HeldLink
 from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
@@ -52,11 +52,12 @@ class _Line:
         deliver: Callable[[Publish], None],
         ended: Callable[[str], None],
         marked: tuple[str, Callable[[bytes], None]] = ("", lambda payload: None),
+        on_unfit: OnUnfit = nobody_hears,
     ) -> None:
         self._deliver = deliver
         self._mark, self._marked = marked
         self._ended = ended
-        self.link = BrokerLink(self._came, self._lost, overdue=self._overdue)
+        self.link = BrokerLink(self._came, self._lost, overdue=self._overdue, on_unfit=on_unfit)
         self.asking = Asking(self.link.send)
         self._twos = QoS2Receiver()
 
@@ -110,7 +111,7 @@ class _Held:
 class LiveLink(HeldLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns; `lost`, why the link fell:
     then nobody holds a filter any more. `snapshots`: for trying filters. `credit`: the publish
-    link's, too.
+    link's, too. `on_unfit`: as BrokerLink has it.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -125,10 +126,12 @@ class LiveLink(HeldLink):
         changed: Callable[[], None] = lambda: None,
         snapshots: Snapshots | None = None,
         credit: Credit | None = None,
+        on_unfit: OnUnfit = nobody_hears,
     ) -> None:
         super().__init__(address, client_id, changed)
         self._credit = credit if credit is not None and credit.possible else None
         self._deliver, self._lost, self._snapshots = packet, lost, snapshots
+        self._on_unfit = on_unfit
         self._line: _Line | None = None
         self._filters: dict[str, _Held] = {}
         # Filters that nobody holds, the oldest first, and since when.
@@ -244,7 +247,7 @@ class LiveLink(HeldLink):
         return False
 
     async def _own_line(self, filt: str, held: _Held) -> None:
-        line = held.line = _Line(self._deliver, self._give_up)
+        line = held.line = _Line(self._deliver, self._give_up, on_unfit=self._on_unfit)
         self._lines += 1
         await line.link.open(self._address, f"{self._client_id}/{self._lines}")
         [code] = await line.asking.subscribe([(filt, self._address.qos)])
@@ -320,7 +323,7 @@ class LiveLink(HeldLink):
                 line.link.give_up(reason)
 
         mark = (credit.topic, marked) if credit is not None else ("", marked)
-        line = _Line(self._deliver, ended.set_result, mark)
+        line = _Line(self._deliver, ended.set_result, mark, self._on_unfit)
         await line.link.open(self._address, self._client_id)
         if credit is not None:
             try:

@@ -11,7 +11,7 @@ from sealmq.mqtt import Packet, Publish
 
 from ..core.limits import HELD_BYTES, HELD_PACKETS
 from .asking import Asking, Filters
-from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
 
 
 class OwnLink:
@@ -22,9 +22,14 @@ class OwnLink:
     SUBSCRIBE comes through.
     """
 
-    def __init__(self, packet: Callable[[Packet], None], lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        packet: Callable[[Packet], None],
+        lost: Callable[[str], None],
+        on_unfit: OnUnfit = nobody_hears,
+    ) -> None:
         self._packet, self._lost = packet, lost
-        self._link = BrokerLink(self._came, self._ended, overdue=self._overdue)
+        self._link = BrokerLink(self._came, self._ended, overdue=self._overdue, on_unfit=on_unfit)
         self._asking = Asking(self._link.send)
         self._paused = True
         self._held: deque[Packet] = deque()

@@ -15,7 +15,7 @@ from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
 from ..core.limits import LINGER_S, OPENING_S
 from .asking import Asking
-from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
 
 # Snapshots that have a link, and how long one keeps it whose messages nobody takes.
 PLACES = 16
@@ -44,12 +44,20 @@ class _Ended(Exception):
 
 class Snapshots:
     """`sentinel`: the topic of a message that stands retained on the broker at its highest QoS.
+    `on_unfit`: as BrokerLink has it.
 
     One client has one place at a time; clients get places in turn.
     """
 
-    def __init__(self, address: BrokerAddress, client_id: str, sentinel: str) -> None:
+    def __init__(
+        self,
+        address: BrokerAddress,
+        client_id: str,
+        sentinel: str,
+        on_unfit: OnUnfit = nobody_hears,
+    ) -> None:
         self.address, self.sentinel = address, sentinel
+        self._on_unfit = on_unfit
         self._client_id = client_id
         self._places = asyncio.Semaphore(PLACES)
         self._turns: dict[int, tuple[asyncio.Lock, int]] = {}
@@ -111,7 +119,7 @@ class Snapshots:
             if scratch.up:
                 return scratch
         self._opened += 1
-        scratch = _Scratch()
+        scratch = _Scratch(self._on_unfit)
         await scratch.open(self.address, f"{self._client_id}/{self._opened}")
         return scratch
 
@@ -204,8 +212,8 @@ class Snapshot:
 class _Scratch:
     """One link, which asks for one filter at a time."""
 
-    def __init__(self) -> None:
-        self._link = BrokerLink(self._came, self._lost)
+    def __init__(self, on_unfit: OnUnfit) -> None:
+        self._link = BrokerLink(self._came, self._lost, on_unfit=on_unfit)
         self._asking = Asking(self._link.send)
         self._twos = QoS2Receiver()
         self._timer: asyncio.TimerHandle | None = None
