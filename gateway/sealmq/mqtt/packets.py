@@ -32,7 +32,8 @@ class Publish(NamedTuple):
         )
 
 
-class Unfit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unfit:
     """A PUBLISH that is whole, and whose packet id can be read, but that nobody should take: its
     topic is no topic name, or it is larger than the limit. `topic`: as it came, cut.
     """
