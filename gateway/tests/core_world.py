@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from mediator_world import MEDIATOR, NOW_MS, World, sealed
+from mediator_world import MEDIATOR, NOW_MS, SENSOR, World, hello, sealed
 from sealmq.aead import make
 from sealmq.families.api import Family
 from sealmq.families.engine import Engine
@@ -271,19 +271,8 @@ class Peer:
         self, clean: bool = True, will: Will | None = None, low: int = 0, kg_time: bool = False
     ) -> Connect:
         """The CONNECT that `connect` sends."""
-        password = bytes(self.client.begin_connect(kg_time, low)) + bytes(22)
-        raw = bytearray(
-            build.connect(
-                self.client_id,
-                clean_session=clean,
-                keepalive=60,
-                will=will,
-                username="sealmq1",
-                password=password,
-            )
-        )
-        self.client.sign(raw, 0)
-        (packet,) = Decoder(1 << 16, "server").feed(bytes(raw))
+        raw = hello(self.client, self.client_id, clean, will, low, kg_time)
+        (packet,) = Decoder(1 << 16, "server").feed(raw)
         if not isinstance(packet, Connect):
             raise TypeError("a CONNECT is read as something else")
         return packet
@@ -356,3 +345,18 @@ class Peer:
     def ended(self) -> bool:
         """Whether the mediator has ended the connection."""
         return bool(self.shell.of(End, self.session))
+
+
+def open_peer(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
+    """A client that is in."""
+    peer = Peer(shell, number, **more).connect()
+    assert peer.session.state == "open"
+    return peer
+
+
+def opened(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
+    """The same; what it was sent until now is forgotten."""
+    peer = open_peer(shell, number, **more)
+    peer.got.clear()
+    peer.told.clear()
+    return peer

@@ -8,6 +8,7 @@ from typing import Any
 from sealmq.aead import make
 from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.keyring import Keyring
+from sealmq.mqtt import Will, build
 from sealmq_spec.identity import Identity
 from sealmq_spec.keys import topic_key
 from sealmq_spec.records import Roots, make_manifest, make_record
@@ -89,6 +90,29 @@ class World:
         """The mediator's side of it."""
         client = self.ring.clients[session.ident.client]
         return BootSession(self.site, MEDIATOR, client, 1, session.boot, session.salt)
+
+
+def hello(
+    session: Session,
+    client_id: str,
+    clean: bool = True,
+    will: Will | None = None,
+    low: int = 0,
+    kg_time: bool = False,
+) -> bytes:
+    """A CONNECT with a proof."""
+    raw = bytearray(
+        build.connect(
+            client_id,
+            clean_session=clean,
+            keepalive=60,
+            will=will,
+            username="sealmq1",
+            password=bytes(session.begin_connect(kg_time, low)) + bytes(22),
+        )
+    )
+    session.sign(raw, 0)
+    return bytes(raw)
 
 
 def sealed(

@@ -14,7 +14,7 @@ from typing import Any
 
 from core_world import CONFIG, TOPIC
 from links_scene import running
-from mediator_world import World, sealed
+from mediator_world import World, hello, sealed
 from sealmq.aead import make
 from sealmq.audit import Audit
 from sealmq.families.engine import Engine
@@ -81,20 +81,8 @@ class Client:
         """CONNECT with a proof."""
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._worker.port)
         self.over = False
-        password = bytes(self.session.begin_connect(False)) + bytes(22)
-        raw = bytearray(
-            build.connect(
-                self.client_id,
-                clean_session=clean,
-                keepalive=60,
-                will=will,
-                username="sealmq1",
-                password=password,
-            )
-        )
-        self.session.sign(raw, 0)
         self._task = asyncio.create_task(self._read())
-        self.writer.write(bytes(raw))
+        self.writer.write(hello(self.session, self.client_id, clean, will))
 
     def will(self, payload: bytes) -> Will:
         """A will, sealed."""

@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import Any
 
-from sealmq import logs
+from sealmq import logs, loops
 from sealmq.run import secrets
 from sealmq.run.errors import BadHandOver, RunError
 
@@ -103,22 +103,11 @@ def main() -> int:
         handed = secrets.receive()
         credentials = credentials_of(handed)
         sock = listening_socket(_port_of(handed))
-        runner = asyncio.Runner(loop_factory=loop_factory())
-        with runner:
-            runner.run(serve(credentials, sock))
+        loops.run(serve(credentials, sock))
     except (RunError, BrokerError, OSError) as error:
         log.error("%s", error)
         return 1
     return 0
-
-
-def loop_factory() -> Any:
-    """uvloop's event loop where it is installed, else asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ one mediator, started by `sealmq up`. SIGTERM ends it, SIGHUP reloads.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -14,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sealmq import __version__, logs
+from sealmq import __version__, logs, loops
 from sealmq.audit import Audit
 from sealmq.families.api import FamilyError
 from sealmq.run.errors import BadHandOver
@@ -223,13 +222,8 @@ def main(arguments: list[str] | None = None) -> int:
     if len(arguments) != 1:
         print("usage: python -m sealmq.mediator.process SITE", file=sys.stderr)
         return 2
-    run = asyncio.run
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        run = uvloop.run
     try:
-        run(serve(Layout.open(Path(arguments[0])), receive()))
+        loops.run(serve(Layout.open(Path(arguments[0])), receive()))
     except (SiteError, StoreError, NoKeys, BadHandOver, FamilyError, Unfit, KeyError) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1

@@ -7,7 +7,6 @@ connections come on another one. It dies with its owner: nobody would tell it of
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import logging
 import os
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sealmq import logs
+from sealmq import logs, loops
 from sealmq.families.api import FamilyError
 from sealmq.kgtypes import Answer, KgUnavailable
 from sealmq.run.errors import BadHandOver
@@ -333,13 +332,8 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
         from .running import build as build_mediator
 
         build = build_mediator
-    run = asyncio.run
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        run = uvloop.run
     try:
-        run(serve(Layout.open(Path(arguments[0])), receive(), build))
+        loops.run(serve(Layout.open(Path(arguments[0])), receive(), build))
     except (SiteError, StoreError, BadHandOver, FamilyError, Unfit, KeyError, Gone) as error:
         print(str(error), file=sys.stderr)
         return 1

@@ -6,12 +6,10 @@ A peer that fails learns an outcome and nothing else; the audit log holds the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 from sealmq.broker.promises import NotPromised, check_publish, check_session
-from sealmq.families.engine import Conn
 from sealmq.mqtt import Connect
 from sealmq.mqtt import Will as WillPacket
 from sealmq.store.errors import StoreUnavailable
@@ -22,13 +20,11 @@ from sealmq_spec.errors import Denied, SealError, Unavailable
 from sealmq_spec.provision import time_nonce
 from sealmq_spec.tlv import EMPTY, pack
 
-from .boots import BootSession
 from .effects import (
     AskTime,
     BrokerAway,
     Commit,
     Confirmed,
-    Effect,
     End,
     NoPlace,
     Opened,
@@ -37,13 +33,13 @@ from .effects import (
     Will,
 )
 from .inbound import Inbound, label_topic
-from .keyring import Client
 from .proof import Claim, Newest, claim_of, is_behind, verify
 from .refusals import CONNECT, rule_of
 from .ruled import Ruled
 from .site import Site
 from .tasks import Task
-from .wire import ACCEPTED, NOT_AUTHORISED, UNAVAILABLE, Wire
+from .whole import Whole
+from .wire import ACCEPTED, NOT_AUTHORISED, UNAVAILABLE
 
 _CLOSED = "closed"
 
@@ -55,16 +51,11 @@ class Subs(Protocol):
         """Takes over the stored ones of a session that came back."""
 
 
-class Entrant(Protocol):
+class Entrant(Whole, Protocol):
     """What CONNECT takes of a session, and makes of it."""
 
-    site: Site
-    wire: Wire
     peer: str
     state: str
-    client: Client
-    link: BootSession
-    policy: Conn
     known: bool
     client_id: str
     clean: bool
@@ -76,24 +67,10 @@ class Entrant(Protocol):
     inbound: Inbound
     subs: Any
 
-    def write(self, data: bytes) -> None: ...
-    def emit(self, effect: Effect) -> None: ...
-    def audit(self, event: str, **fields: Any) -> None: ...
-    def refuse(
-        self,
-        what: int,
-        error: SealError,
-        rule: str,
-        acknowledge: Callable[[], None] | None = None,
-        qos: int = 0,
-        event: str = "",
-        **about: str | None,
-    ) -> None: ...
     def vouched(self, client: int) -> None: ...
     def quarantined(self) -> None: ...
     def opened(self, welcome: bytes) -> None: ...
     def begun(self) -> None: ...
-    def close(self, reason: str) -> None: ...
 
 
 def identify(s: Entrant, packet: Connect) -> Claim | None:

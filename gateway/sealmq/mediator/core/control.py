@@ -7,11 +7,9 @@ Nothing that arrives here crosses to the broker.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from sealmq.families.api import FamilyRecord, Proposal, Verdict
-from sealmq.families.engine import Conn
 from sealmq.kgtypes import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
 from sealmq.mqtt import Publish
 from sealmq.store.errors import StoreUnavailable
@@ -45,14 +43,11 @@ from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
 from . import refusals
-from .boots import BootSession
-from .effects import AskTime, Commit, Effect, Lock, Provision, Unlock
-from .keyring import Client
+from .effects import AskTime, Commit, Lock, Provision, Unlock
 from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
-from .site import Site
 from .tasks import Task
-from .wire import Wire
+from .whole import Whole
 from .wrap import tag_of
 
 # Header, body of at most 16,384 bytes, tag (SPEC.md 9).
@@ -67,24 +62,12 @@ _ASK = bytes((ASK,))
 Row = tuple[str, str]
 
 
-class Caller(Protocol):
+class Caller(Whole, Protocol):
     """What control packets take of a session."""
 
-    site: Site
-    wire: Wire
     state: str
-    client: Client
-    link: BootSession
-    policy: Conn
     low: int
 
-    def write(self, data: bytes) -> None: ...
-    def emit(self, effect: Effect) -> None: ...
-    def audit(self, event: str, **fields: Any) -> None: ...
-    def down(self, body: bytes) -> None: ...
-    def hold(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
-    def beside(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
-    def refuse(self, what: int, error: SealError, rule: str) -> None: ...
     def vouched(self, client: int) -> None: ...
     def answered(self, gen: int) -> bool: ...
 

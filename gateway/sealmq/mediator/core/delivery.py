@@ -10,19 +10,17 @@ of an own link nothing more is read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple, Protocol
 
-from sealmq.families.engine import Conn, Decision
+from sealmq.families.engine import Decision
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.topics import matches
 
-from .boots import BootSession
 from .effects import (
     Answer,
-    Effect,
     PauseLink,
     Snapshot,
     SnapshotDrop,
@@ -30,13 +28,14 @@ from .effects import (
     Some,
     Yield,
 )
-from .keyring import Client, Keyring
+from .keyring import Keyring
 from .limits import HELD_ALL, HELD_BYTES, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
 from .refusals import SUBSCRIBE
 from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .telling import Telling
+from .whole import Whole
 from .wire import Wire
 from .wrap import Inside, look_m3, open_m3, rewrap
 
@@ -62,46 +61,20 @@ _SAME = 8
 _HEADS = 1024
 
 
-class Reader(Protocol):
+class Reader(Whole, Protocol):
     """What a session is to its outbox and subscriptions."""
 
     @property
-    def site(self) -> Site: ...
-    @property
     def outboxes(self) -> Outboxes: ...
-    @property
-    def wire(self) -> Wire: ...
-    @property
-    def client(self) -> Client: ...
     @property
     def client_id(self) -> str: ...
     @property
-    def link(self) -> BootSession: ...
-    @property
     def token_low(self) -> int: ...
-    @property
-    def policy(self) -> Conn: ...
     @property
     def clean(self) -> bool: ...
     @property
     def delivery(self) -> Delivery: ...
 
-    def write(self, data: bytes) -> None: ...
-    def emit(self, effect: Effect) -> None: ...
-    def audit(self, event: str, **fields: Any) -> None: ...
-    def down(self, body: bytes) -> None: ...
-    def beside(self, task: Task, done: Callable[[], None] | None = None) -> None: ...
-    def refuse(
-        self,
-        what: int,
-        error: SealError,
-        rule: str,
-        acknowledge: Callable[[], None] | None = None,
-        qos: int = 0,
-        event: str = "",
-        **about: str | None,
-    ) -> None: ...
-    def close(self, reason: str) -> None: ...
     def stop(self, reason: str) -> None: ...
 
 

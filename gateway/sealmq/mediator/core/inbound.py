@@ -10,7 +10,6 @@ here: PUBREC says that it moved, and PUBREL is answered whether its id is known 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from sealmq.broker.promises import MESSAGE, NotPromised, check_publish
@@ -27,13 +26,12 @@ from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW
 
 from .boots import BootSession, Sent
-from .effects import Commit, Effect, Forward
-from .keyring import Client
+from .effects import Commit, Forward
 from .limits import PUBLISH_HEAD, UNDERWAY
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .site import Site
 from .tasks import Task
-from .wire import Wire
+from .whole import Whole
 from .wrap import Opened, open_m2, seal_m3, tag_of, verify_m2
 
 # What m3 is longer than m2, where no family adds to it.
@@ -58,36 +56,15 @@ class Asking(Protocol):
     def audit(self, event: str, **fields: Any) -> None: ...
 
 
-class Publisher(Protocol):
+class Publisher(Whole, Protocol):
     """What publishing takes of a session."""
 
-    site: Site
-    wire: Wire
     state: str
-    client: Client
-    link: BootSession
-    policy: Conn
     conn_no: int
     low: int
 
-    def write(self, data: bytes) -> None: ...
-    def emit(self, effect: Effect) -> None: ...
-    def audit(self, event: str, **fields: Any) -> None: ...
-    def down(self, body: bytes) -> None: ...
-    def hold(self, task: Task) -> None: ...
     def block(self) -> None: ...
     def release(self) -> None: ...
-    def close(self, reason: str) -> None: ...
-    def refuse(
-        self,
-        what: int,
-        error: SealError,
-        rule: str,
-        acknowledge: Callable[[], None] | None = None,
-        qos: int = 0,
-        event: str = "",
-        **about: str | None,
-    ) -> None: ...
 
 
 def check_name(topic: str, raw: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core_world import Peer, Shell
+from core_world import Peer, Shell, opened
 from families.gate import Gate
 from families.toy import Toy
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
@@ -27,15 +27,6 @@ from sealmq_spec.const import (
     OP_TIME,
 )
 from sealmq_spec.keys import u24
-
-
-def opened(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
-    """A client that is in; what it was sent until now is forgotten."""
-    peer = Peer(shell, number, **more).connect()
-    assert peer.session.state == "open"
-    peer.got.clear()
-    peer.told.clear()
-    return peer
 
 
 def replies(peer: Peer) -> list[tuple[int, bytes]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core_world import CONFIG, TOPIC, Peer, Shell
+from core_world import CONFIG, TOPIC, Peer, Shell, opened
 from families.toy import Toy
 from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.broker.promises import BrokerTakes
@@ -23,15 +23,6 @@ from sealmq_spec.envelope import nonce_link, put_m2
 from sealmq_spec.window import WIDTH
 
 RAW = TOPIC.encode()
-
-
-def opened(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
-    """A client that is in; what it was sent until now is forgotten."""
-    peer = Peer(shell, number, **more).connect()
-    assert peer.session.state == "open"
-    peer.got.clear()
-    peer.told.clear()
-    return peer
 
 
 def notices(peer: Peer) -> list[tuple[int, str]]:

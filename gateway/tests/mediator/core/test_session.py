@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core_world import TOPIC, Peer, Shell
+from core_world import TOPIC, Peer, Shell, open_peer
 from mediator_world import PANEL, SENSOR, World
 from sealmq.mediator.core.effects import (
     ALL,
@@ -48,13 +48,6 @@ from sealmq.mqtt import (
 from sealmq_spec.const import ASK, OP_RECEIPT, OP_WELCOME
 
 DESIGN = Path(__file__).parents[3] / "DESIGN.md"
-
-
-def open_peer(shell: Shell, number: int = SENSOR, **more: Any) -> Peer:
-    """A client that is in."""
-    peer = Peer(shell, number, **more).connect()
-    assert peer.session.state == "open"
-    return peer
 
 
 # --- states ---

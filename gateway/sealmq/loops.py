@@ -1,0 +1,21 @@
+"""The event loop of what carries messages: uvloop's where it is installed, else asyncio's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """asyncio.run, with that loop."""
+    with asyncio.Runner(loop_factory=_factory()) as runner:
+        runner.run(work)
+
+
+def _factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
