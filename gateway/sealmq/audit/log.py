@@ -114,13 +114,17 @@ class Audit:
 
     def count_accepted(self, client: str, topic: str, label: str) -> None:
         """publish-accepted, one record a minute for each client and topic."""
-        self._count(("publish-accepted", client, topic, label))
+        self._counted.append(("publish-accepted", client, topic, label))
+        if len(self._counted) >= COUNTED:
+            self._look()
 
     def count_delivered(
         self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
     ) -> None:
         """delivered, likewise, and for each purpose and what allowed it."""
-        self._count(("delivered", client, topic, label, purpose, under))
+        self._counted.append(("delivered", client, topic, label, purpose, under))
+        if len(self._counted) >= COUNTED:
+            self._look()
 
     def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
         """deliver-denied, one record a minute for each client, topic and rule."""
@@ -163,11 +167,13 @@ class Audit:
     # Messages are counted several times each: neither clock nor lock is asked for each count. So
     # one may stand in the minute before, by as long as the thread sleeps.
     def _count(self, key: Key) -> None:
-        counted = self._counted
-        counted.append(key)
-        if len(counted) >= COUNTED:
-            with self._lock:
-                self._turn(self._now())
+        self._counted.append(key)
+        if len(self._counted) >= COUNTED:
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            self._turn(self._now())
 
     def _turn(self, now: int) -> None:
         take = self._counted.popleft

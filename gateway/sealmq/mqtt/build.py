@@ -38,12 +38,33 @@ def publish(
     at. A topic in str is checked.
     """
     raw = _topic(topic) if isinstance(topic, str) else topic
+    if type(payload) is not bytes:
+        payload = bytes(memoryview(payload))
+    if qos:
+        return b"".join(
+            (_publish_head(raw, len(payload), qos, retain, dup), _id(packet_id), payload)
+        )
+    if dup or packet_id:
+        raise UsageError("DUP or a packet id with QoS 0 [MQTT-3.3.1-2, MQTT-2.3.1-5]")
+    return _publish_head(raw, len(payload), 0, retain, False) + payload
+
+
+def around_id(
+    topic: bytes, payload: bytes, qos: int, retain: bool = False, dup: bool = False
+) -> tuple[bytes, bytes]:
+    """What stands before and after the packet id (2 bytes) of a PUBLISH of QoS 1 or 2, section 3.3,
+    for the same message to many readers. The topic is taken as already checked.
+    """
+    if not qos:
+        raise UsageError("a PUBLISH of QoS 0 has no packet id [MQTT-2.3.1-5]")
+    return _publish_head(topic, len(payload), qos, retain, dup), payload
+
+
+def _publish_head(raw: bytes, length: int, qos: int, retain: bool, dup: bool) -> bytes:
     size = len(raw)
     if not 0 < size < 65536:
         raise UsageError(f"topic name of {size} bytes; it has 1 to 65535 [section 1.5.3]")
-    if type(payload) is not bytes:
-        payload = bytes(memoryview(payload))
-    remaining = 2 + size + len(payload)
+    remaining = 2 + size + length
     first = 0x31 if retain else 0x30
     if qos:
         if qos not in (1, 2):
@@ -52,18 +73,11 @@ def publish(
         first |= qos << 1
         if dup:
             first |= 8
-        id_field = _id(packet_id)
-    else:
-        if dup or packet_id:
-            raise UsageError("DUP or a packet id with QoS 0 [MQTT-3.3.1-2, MQTT-2.3.1-5]")
-        id_field = b""
     if remaining < 128:
-        head = _SHORT_HEAD(first, remaining, size)
-    elif remaining < 16384:
-        head = _MEDIUM_HEAD(first, remaining & 127 | 128, remaining >> 7, size)
-    else:
-        head = bytes((first,)) + _length(remaining) + _U16(size)
-    return b"".join((head, raw, id_field, payload))
+        return _SHORT_HEAD(first, remaining, size) + raw
+    if remaining < 16384:
+        return _MEDIUM_HEAD(first, remaining & 127 | 128, remaining >> 7, size) + raw
+    return b"".join((bytes((first,)), _length(remaining), _U16(size), raw))
 
 
 def connect(

@@ -45,6 +45,8 @@ PUBLIC = "@sm1/"
 
 # Of one that waits, beside topic and payload.
 _EACH = 200
+# No bound is lower than twice this.
+_LITTLE = min(HELD_BYTES, SLOW_BYTES, SLOW_SURE_BYTES) // 2
 # Written at one go to a client; then others have their turn.
 _CHUNK = 64 * 1024
 # What was sent to nobody yet is sealed anew so long before readers would refuse it.
@@ -90,6 +92,7 @@ class Message:
     """
 
     __slots__ = (
+        "_around",
         "_current",
         "_epoch",
         "_form",
@@ -120,6 +123,7 @@ class Message:
         self._form: _Form | None = None
         self._from_ms = self._until_ms = 0
         self._wire: bytes | None = None
+        self._around: tuple[bytes, tuple[int, bool], bytes, bytes] | None = None
         self._ring = ring = site.ring
         self.label, self.number, self.record = "", 0, False
         if self.topic[0] in "$!@":
@@ -198,6 +202,17 @@ class Message:
         if data is None:
             data = self._wire = wire.publish(self.packet.topic_raw, payload, 0, self.retain)
         return data
+
+    def sure(self, wire: Wire, payload: bytes, qos: int, dup: bool, number: int) -> bytes:
+        """The PUBLISH of QoS 1 or 2; what does not depend on its packet id is encoded once for all
+        its readers.
+        """
+        around, what = self._around, (qos, dup)
+        if around is None or around[0] is not payload or around[1] != what:
+            raw, retain = self.packet.topic_raw, self.retain
+            around = payload, what, *wire.around_id(raw, payload, qos, retain, dup)
+            self._around = around
+        return b"".join((around[2], number.to_bytes(2, "big"), around[3]))
 
 
 def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]:
@@ -417,19 +432,18 @@ class Delivery:
             self._loose += size
             if not waits_on:
                 self._pump()
-            if self._loose > self._most(SLOW_BYTES):
+            if self._loose > _LITTLE and self._loose > self._most(SLOW_BYTES):
                 self._shorten()
         elif by_own:
             self._own += size
-            if not waits_on or self._own > self._most(SLOW_SURE_BYTES):
+            if not waits_on or self._own > _LITTLE:
                 self._pump()
         else:
             self._live += size
-            most = self._most(SLOW_SURE_BYTES)
-            if not waits_on or self._live > most // 2:
+            if not waits_on or self._live > _LITTLE:
                 self._pump()
                 # One comes on top: it may be larger than the bound.
-                if self._live - size > most:
+                if self._live - size > _LITTLE and self._live - size > self._most(SLOW_SURE_BYTES):
                     self._end(message)
 
     # All outboxes together are bounded, too: then the fuller ones give way.
@@ -493,7 +507,8 @@ class Delivery:
             return None
         queue = self._queue
         # A reader that falls behind gets the newer ones first: they are bounded.
-        pressed = self._live > self._most(SLOW_SURE_BYTES) // 2
+        live = self._live
+        pressed = live > _LITTLE and live > self._most(SLOW_SURE_BYTES) // 2
         if self._snapshot and not (queue and pressed):
             queue = self._snapshot
         if not queue:
@@ -518,15 +533,18 @@ class Delivery:
             or self._draining
             or not self._writable
         )
-        most = self._most(SLOW_SURE_BYTES)
-        # PUBREL comes after all that the broker has sent before: where the whole window waits for
-        # it, nothing moves unless the link is read on.
-        full = self._own > (most // 2 if self._paused else most) and not (
-            self._unreleased and len(self._unreleased) >= len(self._under_way)
-        )
+        full = self._own > _LITTLE and self._is_full()
         if full != self._paused and not self._closed:
             self._paused = full
             self._session.emit(PauseLink(full))
+
+    # PUBREL comes after all that the broker has sent before: where the whole window waits for it,
+    # nothing moves unless the link is read on.
+    def _is_full(self) -> bool:
+        most = self._most(SLOW_SURE_BYTES)
+        return self._own > (most // 2 if self._paused else most) and not (
+            self._unreleased and len(self._unreleased) >= len(self._under_way)
+        )
 
     # --- out ---
 
@@ -602,10 +620,7 @@ class Delivery:
             if own:
                 self._of_own[own] = number
         self._under_way[number] = qos, own
-        packet = message.packet
-        self._session.write(
-            self._wire.publish(packet.topic_raw, payload, qos, message.retain, dup, number)
-        )
+        self._session.write(message.sure(self._wire, payload, qos, dup, number))
 
     def _new_id(self) -> int:
         number = self._newest_id

@@ -20,12 +20,14 @@ class Wire(NamedTuple):
 
     `connack(present, outcome)`; `broken(error)`: what a peer is told that broke MQTT before it was
     let in, b"" for nothing; `publish(topic, payload, qos, retain, dup, packet_id)`;
+    `around_id(topic, payload, qos, retain, dup)`: what stands before and after the packet id;
     `suback(packet_id, codes)`: the QoS granted, or 0x80.
     """
 
     connack: Callable[[bool, int], bytes]
     broken: Callable[[ProtocolError], bytes]
     publish: Callable[..., bytes]
+    around_id: Callable[[bytes, bytes, int, bool, bool], tuple[bytes, bytes]]
     puback: Callable[[int], bytes]
     pubrec: Callable[[int], bytes]
     pubrel: Callable[[int], bytes]
@@ -50,6 +52,7 @@ V311 = Wire(
     connack=_connack_311,
     broken=_broken_311,
     publish=build.publish,
+    around_id=build.around_id,
     puback=build.puback,
     pubrec=build.pubrec,
     pubrel=build.pubrel,
