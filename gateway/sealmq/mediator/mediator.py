@@ -108,6 +108,7 @@ class Mediator:
         config, ring, journal = begin.config, begin.ring, begin.journal
         store = self._store = shared.store
         self._begin, self._audit, self._address = begin, audit, address
+        self._shared = shared
         self._clock = Clock()
         face = BrokerFace(address.retained, address.qos, address.shared, address.keeps_sessions)
         self.site = site = Site(
@@ -169,7 +170,12 @@ class Mediator:
         self._messages = MessageConnection(
             address, f"{name}/messages", lambda: self.site.takes, self.control.life
         )
-        credit = Credit(address, name)
+        begin, shared = self._begin, self._shared
+        self._credit = credit = Credit(
+            address, begin.of_all, begin.number, begin.workers, begin.ring.inst, shared.marked,
+            shared.live,
+        )  # fmt: skip
+        self.live, self.marked = credit.live, credit.marked
         self._publish = PublishLink(
             address,
             f"{name}/publish",
@@ -256,6 +262,8 @@ class Mediator:
         self._say_strangers()
         self._follow_clock()
         self.journal.tick()
+        # While the live link is away nobody else asks.
+        self._credit.overdue()
         for session in list(self.events.peers):
             self.events.run(session.tick)
 

@@ -205,6 +205,7 @@ class Owner:
         def leave() -> None:
             free([list(row) for row in held])
             together()
+            live(False)
 
         async def renew() -> list[Any] | None:
             inst = await self.keys.draw()
@@ -216,6 +217,15 @@ class Owner:
         def relay(name: str, *words: Any) -> None:
             for other in self._others(worker):
                 other.tell(name, *words)
+
+        def live(there: bool) -> None:
+            worker.live = there
+            relay("live", worker.index, there)
+
+        def marked(index: int, number: int) -> None:
+            for other in self._others(worker):
+                if other.index == index:
+                    other.tell("marked", worker.index, number)
 
         worker.left = leave
         return {
@@ -230,6 +240,8 @@ class Owner:
             "renew": renew,
             "passed": partial(relay, "passed"),
             "took": partial(relay, "took"),
+            "live": live,
+            "marked": marked,
             "tell": worker.told,
         }
 

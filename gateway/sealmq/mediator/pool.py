@@ -134,6 +134,9 @@ class Pool:
         await worker.open()
         # From here on it is told of all that changes, and does it once it has read the store.
         owner.workers.append(worker)
+        for other in self.workers.values():
+            if other is not worker and other.live:
+                worker.tell("live", other.index, True)
         keys = owner.keys
         try:
             await worker.begin(

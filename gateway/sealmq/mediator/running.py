@@ -45,6 +45,7 @@ class Running:
         self._said: dict[str, Any] = {}
         self.apply, self.passed = mediator.apply, mediator.site.retained.heard
         self.took = mediator.site.retained_bytes.heard
+        self.live, self.marked = mediator.live, mediator.marked
         self.take_ring, self.ended, self.reload = (
             mediator.take_ring, mediator.ended, mediator.reload
         )  # fmt: skip

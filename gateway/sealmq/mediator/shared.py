@@ -42,10 +42,14 @@ class Begin(NamedTuple):
     kg_there: bool
 
     @property
+    def of_all(self) -> str:
+        """Begins what all workers of this mediator have together at the broker."""
+        return f"sealmq/{self.ring.site.hex()}/mediator-{self.config.mediator.number}"
+
+    @property
     def name(self) -> str:
         """Begins the client identifiers of its links at the broker."""
-        name = f"sealmq/{self.ring.site.hex()}/mediator-{self.config.mediator.number}"
-        return f"{name}/w{self.number}" if self.number else name
+        return f"{self.of_all}/w{self.number}" if self.number else self.of_all
 
     @property
     def journal(self) -> Path:
@@ -136,6 +140,12 @@ class Shared(Protocol):
     def took(self, topic: str, client: int, size: int) -> None:
         """So many bytes retained went to the broker: the others are told."""
 
+    def live(self, there: bool) -> None:
+        """Whether marks come over the live link here: the others are told."""
+
+    def marked(self, worker: int, number: int) -> None:
+        """A mark of that worker came over the live link here: it is told."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """What `sealmq status` shows of this worker; `away` None: it lets people in."""
 
@@ -178,6 +188,12 @@ class Mediates(Protocol):
 
     def took(self, topic: str, client: int, size: int) -> None:
         """So many bytes retained went to the broker from another worker."""
+
+    def live(self, worker: int, there: bool) -> None:
+        """Whether marks come over another worker's live link (links/credit.py)."""
+
+    def marked(self, worker: int, number: int) -> None:
+        """A mark of this one came over another worker's live link."""
 
 
 Fresh = list[tuple[int, list[dict[str, Any]]]]

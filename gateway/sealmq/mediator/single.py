@@ -130,6 +130,12 @@ class Single:
     def took(self, topic: str, client: int, size: int) -> None:
         """There is nobody else to tell."""
 
+    def live(self, there: bool) -> None:
+        """There is nobody else to tell."""
+
+    def marked(self, worker: int, number: int) -> None:
+        """There is nobody else to tell."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """As Shared.tell."""
         self._news = news

@@ -140,6 +140,12 @@ class Remote:
     def took(self, topic: str, client: int, size: int) -> None:
         self._peer.tell("took", topic, client, size)
 
+    def live(self, there: bool) -> None:
+        self._peer.tell("live", there)
+
+    def marked(self, worker: int, number: int) -> None:
+        self._peer.tell("marked", worker, number)
+
     def tell(self, news: dict[str, Any]) -> None:
         self._peer.tell("tell", news)
 
@@ -170,6 +176,8 @@ class WorkerEnd:
                 "kg": self._kg,
                 "passed": self._passed,
                 "took": lambda *w: self._do(lambda: self._it().took(*w)),
+                "live": lambda *w: self._do(lambda: self._it().live(*w)),
+                "marked": lambda *w: self._do(lambda: self._it().marked(*w)),
             },
         )
 

@@ -63,6 +63,8 @@ class WorkerProcess:
         self.left: Callable[[], None] = lambda: None
         """Called when it has ended."""
         self.news: dict[str, Any] = {}
+        self.live = False
+        """Whether its live link is there."""
         self.serving = False
         """Whether it has begun: from then on its answers are waited for."""
         self._said = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,50 @@ from sealmq.mqtt import Connect, Packet, Publish, Subscribe, build
 
 
 class Both:
-    """A publish link and a live link that share a credit."""
+    """A publish link and a live link that share a credit: of one worker, or of that of several."""
 
-    def __init__(self, address: BrokerAddress, counts: bool = True) -> None:
+    def __init__(
+        self,
+        address: BrokerAddress,
+        counts: bool = True,
+        worker: int = 0,
+        others: Sequence[Both] = (),
+        workers: int = 1,
+    ) -> None:
+        self.worker, self.others = worker, list(others)
+        for other in others:
+            other.others.append(self)
         self.came: list[Publish] = []
         self.lost: list[str] = []
         self.accepted: list[Any] = []
         self.pressed = True
-        self.credit = Credit(address, "sealmq/worker")
+        self.credit = Credit(
+            address, "sealmq/all", worker, workers, 7, self._marked, self._is_there
+        )
+        name = f"sealmq/{worker}" if worker else "sealmq"
         credit = self.credit if counts else None
         self.live = LiveLink(
-            address, "sealmq/live", self.came.append, self.lost.append, credit=credit
+            address, f"{name}/live", self.came.append, self.lost.append, credit=credit
         )
         self.publish = PublishLink(
             address,
-            "sealmq/publish",
+            f"{name}/publish",
             self._alone,
             self.accepted.append,
             lambda sent, why: None,
             self._press,
             credit=credit,
         )
+
+    # As the owner tells other workers.
+    def _marked(self, worker: int, number: int) -> None:
+        for other in self.others:
+            if other.worker == worker:
+                other.credit.marked(self.worker, number)
+
+    def _is_there(self, there: bool) -> None:
+        for other in self.others:
+            other.credit.live(self.worker, there)
 
     async def _alone(self, item: Item) -> None:
         raise AssertionError("no link falls here but the live one")
@@ -271,3 +294,144 @@ def test_whichever_link_falls_nobody_waits_for_marks_of_before(which: str, tmp_p
                     assert not both.lost
 
     played(story())
+
+
+# --- several workers ---
+
+
+@contextlib.asynccontextmanager
+async def two_workers(address: BrokerAddress) -> AsyncIterator[tuple[Both, Both]]:
+    """The readers are the second one's."""
+    one = Both(address, worker=0, workers=2)
+    two = Both(address, worker=1, others=[one], workers=2)
+    works = [link.run() for both in (one, two) for link in (both.live, both.publish)]
+    async with running(*works):
+        await so(lambda: all(b.live.away is None and b.publish.away is None for b in (one, two)))
+        await two.live.subscribe("reader", ["t"])
+        yield one, two
+
+
+def stalled(both: Both, on: bool) -> None:
+    """Its live link reads nothing for now."""
+    line = both.live._line
+    assert line is not None
+    line.link.pause(on)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_publishers_of_one_worker_wait_for_the_live_link_of_another(
+    qos: int, tmp_path: Path
+) -> None:
+    """Its readers would else lose what a Mosquitto with stock limits drops, and hear nothing."""
+
+    async def story(address: BrokerAddress) -> None:
+        async with two_workers(address) as (one, two):
+            stalled(two, True)
+            flooding = asyncio.create_task(flood(one, 8000, qos))
+            await so(lambda: one.pressed)
+            await asyncio.sleep(0.3)
+            assert len(one.accepted) < 1000
+            stalled(two, False)
+            await flooding
+            await so(lambda: len(one.accepted) == 8000 and len(two.came) == 8000)
+            assert [int(packet.payload) for packet in two.came] == [*range(8000)]
+            assert not one.lost
+            assert not two.lost
+
+    with real_mosquitto(
+        tmp_path, "max_inflight_messages 20", "max_queued_messages 1000"
+    ) as address:
+        played(story(replace(address, inflight=20, queue=1000)))
+
+
+def test_the_parts_of_all_workers_make_half_of_the_queue() -> None:
+    address = BrokerAddress("127.0.0.1", 1, queue=10_000)
+    alone = Credit(address, "x").most
+    assert sum(Credit(address, "x", n, 4).most for n in range(4)) == alone
+
+
+@pytest.mark.parametrize("how", ["its link falls", "its worker is ended", "it hangs"])
+def test_nobody_waits_for_a_live_link_that_is_gone(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(address: BrokerAddress) -> None:
+        async with two_workers(address) as (one, two):
+            stalled(two, True)
+            flooding = asyncio.create_task(flood(one, 400, 1))
+            await so(lambda: one.pressed)
+            if how == "its link falls":
+                two.live._give_up("it fell")
+            elif how == "its worker is ended":
+                one.credit.live(1, False)
+            else:
+                monkeypatch.setattr(module, "OVERDUE_S", 0.3)
+            await flooding
+            await so(lambda: len(one.accepted) == 400 and not one.pressed)
+            assert not one.lost
+
+    with real_mosquitto(tmp_path) as address:
+        played(story(replace(address, queue=200)))
+
+
+def test_a_worker_sees_by_another_ones_marks_what_was_dropped_for_it(tmp_path: Path) -> None:
+    """Though it publishes nothing itself."""
+
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            lose: list[int] = []
+
+            def does(packet: Packet, peer: Peer) -> bool:
+                if not isinstance(packet, Publish) or packet.topic == "t":
+                    return False
+                again = build.publish(packet.topic, packet.payload, 1, packet_id=packet.packet_id)
+                for live in broker.of("sealmq/live"):
+                    live.send(again)
+                if not lose:
+                    for live in broker.of("sealmq/1/live"):
+                        live.send(again)
+                elif lose.pop():
+                    lose.clear()
+                return False
+
+            broker.does = does
+            async with two_workers(replace(broker.address, queue=100)) as (one, two):
+                for number in range(100):
+                    one.send(number)
+                    await asyncio.sleep(0)
+                await so(lambda: len(one.accepted) == 100)
+                assert not two.lost
+                lose.append(1)
+                for number in range(100):
+                    one.send(number)
+                    await asyncio.sleep(0.001)
+                await so(lambda: bool(two.lost))
+                assert "dropped" in two.lost[0]
+                assert not one.lost
+
+    played(story())
+
+
+def test_a_publish_link_that_falls_ends_no_live_link_of_another_worker(tmp_path: Path) -> None:
+    """Marks that were out with it never come; none of a message was dropped."""
+
+    async def story(address: BrokerAddress) -> None:
+        async with two_workers(address) as (one, two):
+
+            async def alone(item: Item) -> None:
+                return
+
+            one.publish._alone = alone
+            for _ in range(3):
+                for number in range(300):
+                    one.send(number)
+                link = one.publish._link
+                assert link is not None
+                link.give_up("it fell")
+                await so(lambda: one.publish.away is None and not one.pressed)
+            await flood(one, 1000, 1)
+            await so(lambda: len(one.accepted) == 1900)
+            assert not two.lost
+            assert not one.lost
+
+    with real_mosquitto(tmp_path) as address:
+        played(story(replace(address, queue=1000)))

@@ -1,10 +1,11 @@
-"""How much of what this mediator publishes may lie in the broker's queue for its live link.
+"""How much of what this mediator publishes may lie in the broker's queues for its live links.
 
 A broker keeps a bounded queue for a connection and drops what exceeds it, without a word; all
-readers share the live link's. So now and then a mark goes out over the publish link, which the live
-link is subscribed to: what was published before it has passed when it comes back. When half of the
-queue may be out, publishers wait. Marks come back in their order; one that does not was dropped,
-and perhaps others' messages with it.
+readers of a worker share its live link's. So now and then a mark goes out over the publish link,
+which the live links of all workers are subscribed to: what was published before it has passed when
+it has come over each of them. When a worker's part of half of the queue may be out, its publishers
+wait. Marks come in their order; one that does not was dropped, and perhaps others' messages with
+it.
 """
 
 from __future__ import annotations
@@ -20,27 +21,62 @@ EACH = 512
 OVERDUE_S = 30.0
 
 
-class Credit:
-    """Shared by one publish link and one live link. `topic` is where marks go."""
+_DROPPED = "the broker dropped messages: more came than it keeps for one connection"
+# Marks are numbered on; after this many, or when some may never come, a new run begins.
+_RUN = 1 << 20
 
-    def __init__(self, address: BrokerAddress, client_id: str) -> None:
-        self.topic = f"@{client_id}/mark"
+
+class _Mark:
+    """One that is out. `sent`: what was published before it; `acked_s`: when the broker had it;
+    `waits`: the workers over whose live links it has not come.
+    """
+
+    __slots__ = ("acked_s", "sent", "waits")
+
+    def __init__(self, sent: int, waits: set[int]) -> None:
+        self.sent, self.waits, self.acked_s = sent, waits, 0.0
+
+
+class Credit:
+    """Shared by one publish link and one live link. `name`: as all workers have it; `worker`: the
+    number of this one of `workers`; `first`: a number that none of them has begun with before.
+
+    `told` hears (worker, number) of each mark of another worker, which is to be told so by `marked`
+    there; `there`, whether marks come over the live link here, which all others are to be told by
+    `live`.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        name: str,
+        worker: int = 0,
+        workers: int = 1,
+        first: int = 0,
+        told: Callable[[int, int], None] = lambda worker, number: None,
+        there: Callable[[bool], None] = lambda there: None,
+    ) -> None:
+        self.topic = f"@{name}/mark"
         # So that there are never more messages than half of the queue: each counts EACH at least.
-        self.most = max(4 * EACH, address.queue * EACH // 2)
+        # What all workers publish may come to each of the queues.
+        self.most = max(4 * EACH, address.queue * EACH // 2 // workers)
         # Without acknowledgements a mark could overtake what it stands for.
         self.possible = address.qos > 0
         # Told that there is room again.
         self.room: Callable[[], None] = lambda: None
-        self._there = False
-        self._number = 0
+        self._worker, self._told, self._tells = worker, told, there
+        self._number = first * _RUN * _RUN
         self._sent = self._passed = 0
-        # Marks that are out: what was published before each, and when it was acknowledged.
-        self._marks: dict[int, tuple[int, float]] = {}
+        self._marks: dict[int, _Mark] = {}
+        # Workers whose live links are there.
+        self._there: set[int] = set()
+        # The newest mark of each other worker that came here.
+        self._newest: dict[int, int] = {}
 
     @property
     def counts(self) -> bool:
-        """Whether the live link is there, and would see a mark."""
-        return self._there
+        """Whether a live link is there that would see a mark."""
+        return bool(self._there)
 
     @property
     def full(self) -> bool:
@@ -53,45 +89,98 @@ class Credit:
         """So much was published since the last mark. What to publish as the next one."""
         self._number += 1
         self._sent += more
-        self._marks[self._number] = self._sent, 0.0
-        return b"%d" % self._number
+        self._marks[self._number] = _Mark(self._sent, set(self._there))
+        return b"%d %d" % (self._worker, self._number)
 
     def acknowledged(self, payload: bytes) -> None:
         """The broker has this mark."""
-        before = self._marks.get(int(payload))
-        if before is not None:
-            self._marks[int(payload)] = before[0], asyncio.get_running_loop().time()
+        mark = self._marks.get(int(payload.split()[1]))
+        if mark is not None:
+            mark.acked_s = asyncio.get_running_loop().time()
 
     def restart(self) -> None:
-        """A link fell: what was out is either lost or comes no more."""
+        """The publish link fell: what was out is either lost or comes no more."""
         self._marks.clear()
+        self._number |= _RUN - 1
         self._passed = self._sent
         self.room()
 
-    # --- the live link ---
+    # --- the live links ---
 
     def begin(self, there: bool) -> None:
         """The live link is up, and subscribed to marks if the broker lets it; or it is lost."""
-        self._there = there
-        self.restart()
+        self._newest.clear()
+        if self.possible:
+            self.live(self._worker, there)
+            self._tells(there)
+
+    def live(self, worker: int, there: bool) -> None:
+        """Marks come over that worker's live link, or do not any more."""
+        if there:
+            self._there.add(worker)
+            return
+        self._there.discard(worker)
+        for mark in self._marks.values():
+            mark.waits.discard(worker)
+        self._go_on()
+
+    def marked(self, worker: int, number: int) -> None:
+        """A mark of this one came over that worker's live link."""
+        mark = self._marks.get(number)
+        if mark is not None:
+            mark.waits.discard(worker)
+            self._go_on()
 
     def came(self, payload: bytes) -> str | None:
-        """A mark came back. Why messages must have been lost before it, or None."""
-        number = int(payload) if payload.isdigit() and len(payload) < 20 else 0
-        if number not in self._marks:
-            return None  # of a link before, or a second copy
-        first = next(iter(self._marks))
-        if first != number:
-            return "the broker dropped messages: more came than it keeps for one connection"
-        self._passed, _ = self._marks.pop(number)
-        if self._sent - self._passed < self.most // 2:
-            self.room()
+        """A mark came over the live link here. Why messages must have been lost before it, or
+        None.
+        """
+        words = payload.split()
+        if len(payload) > 32 or len(words) != 2 or not all(word.isdigit() for word in words):
+            return None
+        worker, number = int(words[0]), int(words[1])
+        if worker == self._worker:
+            waiting = (n for n, mark in self._marks.items() if worker in mark.waits)
+            first = next(waiting, number)
+            if number > first and number in self._marks:
+                return _DROPPED
+            self.marked(worker, number)
+            return None
+        newest = self._newest.get(worker, 0)
+        if number <= newest and number // _RUN == newest // _RUN:
+            return None  # a second copy
+        self._newest[worker] = number
+        if number > newest + 1 and number // _RUN == newest // _RUN:
+            return _DROPPED
+        self._told(worker, number)
         return None
 
     def overdue(self) -> str | None:
-        """Why the live link is to be given up, as a mark has not come back for long."""
-        for _, since in self._marks.values():
-            if since and asyncio.get_running_loop().time() - since > OVERDUE_S:
-                return f"a message that the broker acknowledged has not come for {OVERDUE_S:.0f} s"
-            break
-        return None
+        """Why the live link is to be given up, as a mark has not come back for long. Asked about
+        once a second, whether it is there or not.
+        """
+        before = asyncio.get_running_loop().time() - OVERDUE_S
+        late: set[int] = set()
+        for mark in self._marks.values():
+            if not 0 < mark.acked_s < before:
+                break
+            late |= mark.waits
+        if not late:
+            return None
+        # Another worker sees by the next mark what was dropped; and one that hangs is ended.
+        for mark in self._marks.values():
+            mark.waits -= late - {self._worker}
+        self._go_on()
+        if self._worker not in late:
+            return None
+        return f"a message that the broker acknowledged has not come for {OVERDUE_S:.0f} s"
+
+    def _go_on(self) -> None:
+        marks = self._marks
+        while marks:
+            number = next(iter(marks))
+            if marks[number].waits:
+                break
+            self._passed = marks.pop(number).sent
+        if self._sent - self._passed < self.most // 2:
+            self.room()

@@ -70,6 +70,12 @@ class StandIn:
     def took(self, topic: str, client: int, size: int) -> None:
         self.heard.append(f"took {topic} {client} {size}")
 
+    def live(self, worker: int, there: bool) -> None:
+        self.heard.append(f"live {worker} {there}")
+
+    def marked(self, worker: int, number: int) -> None:
+        self.heard.append(f"marked {worker} {number}")
+
     async def do(self, verb: str, *words: str) -> str:
         store = self.shared.store
         if verb == "flooded":
@@ -108,6 +114,12 @@ class StandIn:
         if verb == "passed":
             self.shared.passed(words[0], 5, 6, (3, 4))
             self.shared.took(words[0], 7, 8)
+            return "done"
+        if verb == "live":
+            self.shared.live(words[0] == "True")
+            return "done"
+        if verb == "marked":
+            self.shared.marked(int(words[0]), int(words[1]))
             return "done"
         if verb == "renew":
             ring = await self.shared.renew()

@@ -320,6 +320,39 @@ def test_a_retained_copy_that_passed_is_told_to_the_others(layout: Layout) -> No
     run(story())
 
 
+def test_a_worker_is_told_whose_live_links_are_there_and_what_came_over_them(
+    layout: Layout,
+) -> None:
+    """Also one that begins later; one that is killed has none."""
+
+    async def story() -> None:
+        async with scene(layout, 3) as it:
+            clients = [await it.client(n) for n in (3, 4, 5)]
+
+            async def hears(client: Client, what: str) -> None:
+                for _ in range(_TRIES):
+                    if what in (await client.ask("heard")).split(","):
+                        return
+                    await asyncio.sleep(_PAUSE_S)
+                raise AssertionError(f"{what}: {await client.ask('heard')}")
+
+            await clients[1].ask("live True")
+            await hears(clients[0], "live 1 True")
+            await hears(clients[2], "live 1 True")
+            await clients[1].ask("marked 2 77")
+            await hears(clients[2], "marked 1 77")
+            assert "marked" not in await clients[0].ask("heard")
+            for killed in (2, 1):
+                os.kill(int(await clients[killed].ask("pid")), signal.SIGKILL)
+                await until(lambda: it.pool.workers[killed].away is not None)  # noqa: B023
+                await until(lambda: it.pool.workers[killed].away is None)  # noqa: B023
+                if killed == 2:
+                    await hears(await it.client(5), "live 1 True")
+            await hears(clients[0], "live 1 False")
+
+    run(story())
+
+
 def test_new_keys_and_policy_are_confirmed_when_all_workers_go_by_them(layout: Layout) -> None:
     async def story() -> None:
         async with scene(layout) as it:
