@@ -506,7 +506,7 @@ def test_when_a_filter_s_own_line_falls_the_live_link_has_fallen(tmp_path: Path)
                 [own] = broker.of("sealmq/live/1")
                 own.kill()
                 await so(lambda: bool(reader.lost))
-                assert broker.of("sealmq/live")[0].gone
+                await so(lambda: broker.of("sealmq/live")[0].gone)
                 await so(lambda: reader.link.away is None)
                 assert await reader.link.subscribe(1, ["many/#", "f"]) == [2, 2]
 
