@@ -114,6 +114,14 @@ def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
     assert all(row["count"] > 20 for row in collected)
 
 
+def test_two_boards_and_eight_power_cuts(tmp_path: Path) -> None:
+    """Every behaviour, and each kind of cut several times."""
+    _, rows = run(tmp_path, "--boards", "2", "--cuts", "8", "--seed", "8")
+    judge(rows, 2, 8)
+    judge_nonces(lines(tmp_path / "results", "nonce"), 2)
+
+
+@pytest.mark.full
 def test_three_boards_and_twenty_power_cuts(tmp_path: Path) -> None:
     said, rows = run(tmp_path, "--boards", "3", "--cuts", "20", "--seed", "20")
     judge(rows, 3, 20)
