@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .journal_file import Entry, Segment, pack, read
+from .journal_file import Entry, Segment, pack, read, retained_elsewhere
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -276,6 +276,10 @@ class Journal:
     def all(self) -> list[Segment]:
         """All that it holds, oldest first."""
         return list(self._segments)
+
+    def retained_elsewhere(self) -> dict[bytes, int]:
+        """As in journal_file; for any thread."""
+        return retained_elsewhere(self._folder) if self._folder is not None else {}
 
     def entries(self, segments: list[Segment]) -> Iterator[Entry]:
         """What these hold; a file that cannot be read is told and left out."""

@@ -7,6 +7,7 @@ is, topic, payload. What a crash left torn at the end is not read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -132,6 +133,20 @@ class Segment:
 def folder_of(state: Path, worker: int) -> Path:
     """The journal of a worker, in the mediator's folder."""
     return state / (f"journal-{worker}" if worker else "journal")
+
+
+def retained_elsewhere(folder: Path) -> dict[bytes, int]:
+    """Of each topic on which the journals of the other workers have a retained message or a clear:
+    when the newest came (Unix ms). `folder`: one worker's journal. They may be written meanwhile.
+    """
+    found: dict[bytes, int] = {}
+    for other in folder.parent.glob("journal*"):
+        for path in other.glob("*.seg") if other != folder else ():
+            with contextlib.suppress(OSError):
+                for entry in read(path):
+                    if entry.retain:
+                        found[entry.topic] = max(found.get(entry.topic, 0), entry.ms)
+    return found
 
 
 def gather(state: Path, workers: int) -> bool:

@@ -52,6 +52,8 @@ class Replay:
         self._known_tlv = tuple(site.engine.tlvs)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent = self._left_out = 0
+        # Of topics that other workers' journals have: when the newest came.
+        self._elsewhere: dict[bytes, int] = {}
         # Topics whose retained message was published here, with its order.
         self._retained: dict[str, tuple[int, int]] = {}
 
@@ -60,6 +62,7 @@ class Replay:
         journal, losses = self._journal, self._control.losses
         segments = journal.lost()
         if segments:
+            self._elsewhere = await asyncio.to_thread(journal.retained_elsewhere)
             await self._pass(segments, None)
             # A client whose own connection the broker did not lose may have come between.
             for _ in range(_RACES):
@@ -79,15 +82,18 @@ class Replay:
     # only: of these topics, their newest retained message and nothing else.
     async def _pass(self, segments: list[Segment], only: set[bytes] | None) -> None:
         journal = self._journal
-        newest: dict[bytes, int] = {}
+        newest: dict[bytes, tuple[int, int]] = {}
         for number, entry in enumerate(journal.entries(segments)):
+            # Of journals that were put together the files may overlap in time.
             if entry.retain:
-                newest[entry.topic] = number
+                newest[entry.topic] = max(newest.get(entry.topic, (0, 0)), (entry.ms, number))
         tasks: set[asyncio.Task[None]] = set()
         twos: set[asyncio.Task[None]] = set()
         try:
             for number, entry in enumerate(journal.entries(segments)):
-                last = entry.retain and newest[entry.topic] == number
+                last = entry.retain and newest[entry.topic] == (entry.ms, number)
+                # Clients of other workers publish there, too: theirs may be the newest.
+                last = last and self._elsewhere.get(entry.topic, 0) <= entry.ms
                 if only is not None and (not last or entry.topic not in only):
                     continue
                 if entry.qos != 2 and twos:

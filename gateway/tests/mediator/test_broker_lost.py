@@ -178,7 +178,12 @@ def test_a_broker_lost_after_the_last_acknowledgement_is_lost() -> None:
         control.losses = 1  # the link falls while the last answers are taken
         return []
 
-    journal = SimpleNamespace(lost=lambda: ["old"], entries=entries, broker_back=done.append)
+    journal = SimpleNamespace(
+        lost=lambda: ["old"],
+        entries=entries,
+        broker_back=done.append,
+        retained_elsewhere=dict,
+    )
     with pytest.raises(BrokerAway):
         asyncio.run(replay(journal, control).run())
     assert not done, "what is to be published again still is"
@@ -198,7 +203,10 @@ def test_nothing_overtakes_qos_2_when_it_is_published_again(
     monkeypatch.setattr(Replay, "_one", one)
     rows = [Entry(n, b"t", b"x", qos, False) for n, qos in enumerate((1, 2, 2, 1, 1, 2, 0, 2))]
     journal = SimpleNamespace(
-        lost=lambda: ["old"], entries=lambda segments: rows, broker_back=lambda done: None
+        lost=lambda: ["old"],
+        entries=lambda segments: rows,
+        broker_back=lambda done: None,
+        retained_elsewhere=dict,
     )
     asyncio.run(replay(journal, SimpleNamespace(losses=0)).run())
     assert order == sorted(order)

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealmq.mediator.journal_file import Entry, Segment, pack, read
+from sealmq.mediator.journal_file import (
+    Entry,
+    Segment,
+    folder_of,
+    pack,
+    read,
+    retained_elsewhere,
+)
 
 ENTRIES = [
     Entry(1_800_000_000_000, b"a/b", b"payload", 1, False),
@@ -69,3 +76,22 @@ def test_a_torn_length_takes_no_memory(tmp_path: Path, size: int) -> None:
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_of_other_workers_journals_the_newest_retained_of_each_topic_is_known(
+    tmp_path: Path,
+) -> None:
+    """A clear counts, what is not retained does not; a torn end, and one's own, is left out."""
+
+    def write(worker: int, *rows: Entry, tail: bytes = b"") -> Path:
+        folder = folder_of(tmp_path, worker)
+        folder.mkdir(exist_ok=True)
+        data = b"".join(pack(*row) for row in rows) + tail
+        (folder / f"{len(list(folder.iterdir())) + 1:08d}.seg").write_bytes(data)
+        return folder
+
+    own = write(0, Entry(99, b"a", b"x", 1, True))
+    write(1, Entry(5, b"a", b"x", 1, True), Entry(7, b"b", b"x", 1, False))
+    write(1, Entry(6, b"a", b"", 1, True), tail=pack(9, b"a", b"x", 1, True)[:-1])
+    write(2, Entry(4, b"a", b"x", 1, True), Entry(8, b"c", b"x", 0, True))
+    assert retained_elsewhere(own) == {b"a": 6, b"c": 8}

@@ -87,7 +87,10 @@ class Replayed:
             engine=SimpleNamespace(tlvs=()),
         )
         journal: Any = SimpleNamespace(
-            lost=lambda: ["old"], entries=lambda segments: entries, broker_back=lambda done: None
+            lost=lambda: ["old"],
+            entries=lambda segments: entries,
+            broker_back=lambda done: None,
+            retained_elsewhere=dict,
         )
         control: Any = SimpleNamespace(losses=0)
         aside: Any = SimpleNamespace(holds=lambda topic, payload: False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 from run.sites import Site, gone, sealmq, until
 from run.test_run_real import RealSite
 from sealmq.client import Client, Options, Will
+from sealmq.client.errors import TimedOut
 
 pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="Mosquitto is not here")
 
@@ -264,3 +266,67 @@ def test_fewer_workers_publish_again_what_others_had_in_their_journals(two: Work
             await hears(reads, b"one worker")
 
     run(again())
+
+
+@pytest.mark.parametrize("killed", ["its worker", "the mediator"])
+@pytest.mark.parametrize("second", [b"new", b""], ids=["newer", "cleared"])
+def test_what_a_worker_publishes_again_sets_no_retained_message_back(
+    two: Workers, second: bytes, killed: str
+) -> None:
+    """The newer one is in another worker's journal, and the broker was not lost."""
+    names = [f"sibling{n}" for n in range(4)]
+    for name in names:
+        two.client(name)
+    older = names[0]
+    newer = next(n for n in names if two.number(n) % 2 != two.number(older) % 2)
+    topic = "machine/2/temperature"
+
+    async def story() -> None:
+        async with two.client(older) as first, two.client(newer) as then:
+            await first.publish(topic, b"old", qos=1, retain=True)
+            await first.publish(topic + "/kept", b"kept", qos=1, retain=True)
+            await asyncio.sleep(2.5)
+            await then.publish(topic, second, qos=1, retain=True)
+            if killed == "its worker":
+                os.kill(two.pid_of(older), signal.SIGKILL)
+            else:
+                os.kill(_parent(two.pid_of(older)), signal.SIGKILL)
+            # Their sessions are back: so what was in the journals has been published again.
+            for client in (first, then):
+                await client.publish(topic + "/done", b"done", qos=1)
+            async with two.client(READER) as reads:
+                await reads.subscribe("machine/2/#", qos=1)
+                found: dict[str, bytes] = {}
+                while topic + "/kept" not in found:
+                    message = await reads.receive(within=WITHIN_S)
+                    found[message.topic] = message.payload
+                with contextlib.suppress(TimedOut):
+                    while True:
+                        message = await reads.receive(within=1.0)
+                        found[message.topic] = message.payload
+        assert found.get(topic, b"") == second
+
+    run(story())
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "kept"])
+def test_what_a_killed_worker_publishes_again_readers_have_once(two: Workers, clean: bool) -> None:
+    """The broker was not lost and hands it out a second time, with another number of m3; readers
+    drop it by its sender's counter. In order, at each QoS.
+    """
+    writer, reader = of_two_workers(two)
+    options = Options(client_id="reads", clean=clean)
+
+    async def story() -> None:
+        async with two.client(writer) as writes, two.client(reader, options) as reads:
+            await reads.subscribe("machine/#", qos=2)
+            for n in range(20):
+                await writes.publish(topic_of(writer), b"%d" % n, qos=1 + n % 2)
+            for n in range(20):
+                assert (await reads.receive(within=WITHIN_S)).payload == b"%d" % n
+            os.kill(two.pid_of(writer), signal.SIGKILL)
+            await writes.publish(topic_of(writer), b"after", qos=1)
+            assert (await reads.receive(within=WITHIN_S)).payload == b"after"
+            assert "20 messages published again" in two.ups[0].err.read_text()
+
+    run(story())
