@@ -19,10 +19,28 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.down()
 
 
+@pytest.fixture
+def closed_site(tmp_path: Path) -> Iterator[Site]:
+    """The factory with purposes, as `sealmq init` has it by itself, running."""
+    made = Site(tmp_path, policy="purposes")
+    made.up()
+    yield made
+    made.down()
+
+
 @pytest.fixture(scope="module")
 def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The factory, running, for all tests of a module."""
     made = Site(tmp_path_factory.mktemp("factory"))
+    made.up()
+    yield made
+    made.down()
+
+
+@pytest.fixture(scope="module")
+def shared_closed_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The factory with purposes, running, for all tests of a module."""
+    made = Site(tmp_path_factory.mktemp("closed"), policy="purposes")
     made.up()
     yield made
     made.down()

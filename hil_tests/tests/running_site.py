@@ -89,6 +89,18 @@ def sealmq(
     )
 
 
+def ran(*words: object) -> str:
+    """What `sealmq …` prints, which must go well."""
+    done = sealmq(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def publish(site: Site, client: str, topic: str, message: str, *flags: object) -> None:
+    """`sealmq pub`."""
+    ran("pub", site.path, "--client", client, "-t", topic, "-m", message, *flags)
+
+
 @functools.cache
 def _made(example: str, policy: str) -> tuple[Path, str]:
     """What `sealmq init` makes, to copy from, and where it listens: a key file and a store cost
@@ -247,6 +259,26 @@ class Site:
         done = sealmq("client", "add", self.path, name, "--label", label, "-o", file, *options)
         assert done.returncode == 0, done.stderr
         return file
+
+
+class Reading:
+    """A `sealmq sub` of the client `monitor`, subscribed; what it prints is below `folder`."""
+
+    def __init__(self, site: Site, folder: Path, *flags: str) -> None:
+        self.out, self.err = folder / f"{len(list(folder.iterdir()))}.out", folder / "sub.err"
+        words = ["sub", str(site.path), "--client", "monitor", "-v", "-d", *flags]
+        with self.out.open("w") as out, self.err.open("w") as err:
+            self.process = subprocess.Popen([str(SEALMQ), *words], stdout=out, stderr=err)
+        until("the subscription", lambda: "subscribed: " in self.err.read_text())
+
+    def lines(self) -> list[str]:
+        """A line a message: topic and payload."""
+        return self.out.read_text().splitlines()
+
+    def end(self) -> None:
+        """As the operator ends it."""
+        self.process.terminate()
+        assert self.process.wait(30) == 0
 
 
 def micropython(script: Path | str, *arguments: object, bits: int = 64) -> subprocess.Popen[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from running_site import SEALMQ, Site, sealmq, until
+from running_site import Reading, Site, publish, ran, sealmq, until
 
 MIB = 1024 * 1024
 TEMPERATURE, OTHER = "machine/1/temperature", "machine/2/temperature"
@@ -72,54 +72,29 @@ def site(disk: Disk) -> Iterator[Site]:
     made.down()
 
 
-class Reading:
-    """A `sealmq sub` that is subscribed."""
-
-    def __init__(self, site: Site, folder: Path) -> None:
-        self._out, self._err = folder / "sub.out", folder / "sub.err"
-        words = ["sub", str(site.path), "--client", "monitor", "-v", "-d", "-t", "machine/#"]
-        with self._out.open("w") as out, self._err.open("w") as err:
-            self.process = subprocess.Popen(
-                [str(SEALMQ), *words, "--purpose", "maintenance"], stdout=out, stderr=err
-            )
-        until("the subscription", lambda: "subscribed: " in self._err.read_text())
-
-    def lines(self) -> list[str]:
-        return self._out.read_text().splitlines()
-
-
-def well(*words: object) -> str:
-    done = sealmq(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def publish(site: Site, client: str, topic: str, message: str) -> None:
-    well("pub", site.path, "--client", client, "-t", topic, "-m", message)
-
-
 def test_with_a_full_disk_consent_is_withdrawn_and_a_client_put_out(
     site: Site, disk: Disk, tmp_path: Path
 ) -> None:
-    reading = Reading(site, tmp_path)
+    (tmp_path / "out").mkdir()
+    reading = Reading(site, tmp_path / "out", "-t", "machine/#", "--purpose", "maintenance")
     try:
         publish(site, "m1-temp-sensor", TEMPERATURE, "1")
         until("the first reading", lambda: reading.lines() == [f"{TEMPERATURE} 1"])
         disk.fill()
 
         withdrawn = ("-t", TEMPERATURE, "--none", "--pip", "service")
-        well("reserve", site.path, "--client", "m1-temp-sensor", *withdrawn)
+        ran("reserve", site.path, "--client", "m1-temp-sensor", *withdrawn)
         publish(site, "m1-temp-sensor", TEMPERATURE, "2")
         publish(site, "m2-temp-sensor", OTHER, "3")
         until("the other machine's", lambda: len(reading.lines()) > 1)
         assert reading.lines()[1:] == [f"{OTHER} 3"]
         until("its record", lambda: site.audit("command", client="m1-temp-sensor"))
         disk.fill()
-        well("reserve", site.path, "--client", "m1-temp-sensor", "-t", TEMPERATURE, "--remove")
+        ran("reserve", site.path, "--client", "m1-temp-sensor", "-t", TEMPERATURE, "--remove")
         until("its record", lambda: len(site.audit("command", client="m1-temp-sensor")) == 2)
 
         disk.fill()
-        well("client", "disable", site.path, "monitor")
+        ran("client", "disable", site.path, "monitor")
         until("its end", lambda: reading.process.poll() is not None)
         until("the record", lambda: site.audit("client-left", client="monitor"))
         assert site.audit("epoch")
@@ -139,7 +114,7 @@ def test_with_a_full_disk_a_client_is_put_out_of_a_site_that_is_down(
 ) -> None:
     assert site.down() == 0
     disk.fill()
-    well("client", "disable", site.path, "monitor")
+    ran("client", "disable", site.path, "monitor")
     disk.free()
     site.up("--broker", "mosquitto")
     told = sealmq("pub", site.path, "--client", "monitor", "-t", "x", "-m", "x")
@@ -162,15 +137,15 @@ def test_with_a_full_disk_what_grows_is_refused_and_goes_on_when_there_is_space(
     until("the reason", lambda: site.audit("store-unavailable"))
     assert "the disk is full" in site.audit("store-unavailable")[0]["reason"]
     disk.free()
-    well(*words, "-q", "1")
-    well("reserve", site.path, "--client", "m1-temp-sensor", *allowed)
+    ran(*words, "-q", "1")
+    ran("reserve", site.path, "--client", "m1-temp-sensor", *allowed)
 
 
 def test_revocation_and_withdrawal_survive_the_end_of_the_processes(site: Site, disk: Disk) -> None:
     disk.fill()
     withdrawn = ("-t", TEMPERATURE, "--none", "--pip", "service")
-    well("reserve", site.path, "--client", "m1-temp-sensor", *withdrawn)
-    well("client", "disable", site.path, "monitor")
+    ran("reserve", site.path, "--client", "m1-temp-sensor", *withdrawn)
+    ran("client", "disable", site.path, "monitor")
     for role in ("mediator", "kg"):
         site.back(role, site.kill(role))
     question = ("explain", site.path, "deliver", "--client", "m1-control-panel", "-t", TEMPERATURE)

@@ -5,7 +5,6 @@ publishes, others read it for a purpose, or do not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,6 @@ from devices import Device, DeviceError, device
 from running_site import Site, micropython, until
 
 AIO = Path(__file__).with_name("aio_purposes.py")
-
-
-@pytest.fixture(scope="module")
-def closed_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The factory, strict, running."""
-    made = Site(tmp_path_factory.mktemp("closed"), policy="purposes")
-    made.up()
-    yield made
-    made.down()
 
 
 _words = itertools.count()
@@ -43,8 +33,8 @@ def heard(board: Device, sensor: Device, topic: str) -> list[str]:
 
 
 @pytest.mark.parametrize("bits", [64, 32])
-def test_a_board_says_what_its_data_is_for(closed_site: Site, bits: int) -> None:
-    site = closed_site
+def test_a_board_says_what_its_data_is_for(shared_closed_site: Site, bits: int) -> None:
+    site = shared_closed_site
     topic = f"bench/{bits}"
     with ExitStack() as stack:
 
@@ -85,10 +75,10 @@ def test_a_board_says_what_its_data_is_for(closed_site: Site, bits: int) -> None
 
 
 @pytest.mark.parametrize("bits", [64, 32])
-def test_what_is_not_a_boards_to_say(closed_site: Site, bits: int) -> None:
+def test_what_is_not_a_boards_to_say(shared_closed_site: Site, bits: int) -> None:
     """Another machine's data; purposes that there are not; others' subscriptions. The session goes
     on."""
-    with device(closed_site.enrol(f"other-{bits}", "m1-temp"), bits) as board:
+    with device(shared_closed_site.enrol(f"other-{bits}", "m1-temp"), bits) as board:
         for fields, rule in (
             ({"op": "reserve", "filter": "machine/2/temperature"}, "entitled.other-label"),
             ({"op": "reserve", "filter": "machine/+/temperature"}, "entitled.no-grant"),
@@ -115,8 +105,8 @@ def test_what_is_not_a_boards_to_say(closed_site: Site, bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [64, 32])
-def test_the_asyncio_client(closed_site: Site, bits: int) -> None:
-    enrolment = closed_site.enrol(f"async-{bits}", "m1-temp")
+def test_the_asyncio_client(shared_closed_site: Site, bits: int) -> None:
+    enrolment = shared_closed_site.enrol(f"async-{bits}", "m1-temp")
     board = micropython(AIO, enrolment, f"async/{bits}", bits=bits)
     try:
         said, _ = board.communicate(timeout=60)
@@ -125,4 +115,6 @@ def test_the_asyncio_client(closed_site: Site, bits: int) -> None:
     assert said.splitlines() == [
         "refused Denied purposes.entitled.other-label", "heard b'1'", "heard b'2' again", "end {}",
     ]  # fmt: skip
-    until("the audit", lambda: len(closed_site.audit("command", client=f"async-{bits}")) >= 2)
+    until(
+        "the audit", lambda: len(shared_closed_site.audit("command", client=f"async-{bits}")) >= 2
+    )

@@ -3,49 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from running_site import SEALMQ, Site, sealmq, until
+from running_site import Reading, Site, publish, ran, sealmq, until
 
 TEMPERATURE = "machine/1/temperature"
 ROOM = "control-room/temperature"
-
-
-class Reading:
-    """A `sealmq sub` that is subscribed."""
-
-    def __init__(self, site: Site, folder: Path, *flags: str) -> None:
-        self.out, self.err = folder / f"{len(list(folder.iterdir()))}.out", folder / "sub.err"
-        words = ["sub", str(site.path), "--client", "monitor", "-v", "-d", *flags]
-        with self.out.open("w") as out, self.err.open("w") as err:
-            self.process = subprocess.Popen([str(SEALMQ), *words], stdout=out, stderr=err)
-        until("the subscription", lambda: "subscribed: " in self.err.read_text())
-
-    def lines(self) -> list[str]:
-        return self.out.read_text().splitlines()
-
-    def end(self) -> None:
-        self.process.terminate()
-        assert self.process.wait(30) == 0
-
-
-@pytest.fixture
-def closed(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path, policy="purposes")
-    site.up()
-    yield site
-    site.down()
-
-
-def well(*words: object) -> str:
-    done = sealmq(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def told(*words: object) -> dict[str, Any]:
@@ -53,17 +17,13 @@ def told(*words: object) -> dict[str, Any]:
     return said
 
 
-def publish(site: Site, client: str, topic: str, message: str) -> None:
-    well("pub", site.path, "--client", client, "-t", topic, "-m", message)
-
-
 def test_consent_from_the_first_reading_to_the_officers_report(
-    closed: Site, tmp_path: Path
+    closed_site: Site, tmp_path: Path
 ) -> None:
-    path, folder = closed.path, tmp_path / "out"
+    path, folder = closed_site.path, tmp_path / "out"
     folder.mkdir()
-    reading = Reading(closed, folder, "-t", "machine/#", "--purpose", "maintenance")
-    publish(closed, "m1-temp-sensor", TEMPERATURE, "1")
+    reading = Reading(closed_site, folder, "-t", "machine/#", "--purpose", "maintenance")
+    publish(closed_site, "m1-temp-sensor", TEMPERATURE, "1")
     until("the first reading", lambda: reading.lines() == [f"{TEMPERATURE} 1"])
 
     # Somebody else's word does not count, its owner's does, at once.
@@ -72,15 +32,15 @@ def test_consent_from_the_first_reading_to_the_officers_report(
     assert done.returncode == 12
     assert "purposes.entitled.other-label" in done.stderr
     assert "[[families.purposes.grant]]" in done.stderr
-    well("reserve", path, "--client", "m1-temp-sensor", *withdrawn)
-    publish(closed, "m1-temp-sensor", TEMPERATURE, "2")
-    publish(closed, "m2-temp-sensor", "machine/2/temperature", "other")
+    ran("reserve", path, "--client", "m1-temp-sensor", *withdrawn)
+    publish(closed_site, "m1-temp-sensor", TEMPERATURE, "2")
+    publish(closed_site, "m2-temp-sensor", "machine/2/temperature", "other")
     until("the other machine's", lambda: len(reading.lines()) == 2)
     question = ("explain", path, "deliver", "--client", "monitor", "-t", TEMPERATURE)
     said = told(*question, "--purpose", "maintenance", "--filter", "machine/#")
     assert (said["allowed"], said["rule"]) == (False, "purposes.deliver.prohibited")
-    well("reserve", path, "--client", "m1-temp-sensor", "-t", TEMPERATURE, "--remove")
-    publish(closed, "m1-temp-sensor", TEMPERATURE, "3")
+    ran("reserve", path, "--client", "m1-temp-sensor", "-t", TEMPERATURE, "--remove")
+    publish(closed_site, "m1-temp-sensor", TEMPERATURE, "3")
     until("the reading behind the consent", lambda: f"{TEMPERATURE} 3" in reading.lines())
     assert f"{TEMPERATURE} 2" not in reading.lines()
     reading.end()
@@ -91,27 +51,27 @@ def test_consent_from_the_first_reading_to_the_officers_report(
     assert "hint: --purpose PURPOSE" in done.stderr
     said_for = ("--for", "monitor", "-t", "control-room/#", "--purpose", "control")
     assert sealmq("presubscribe", path, "--client", "m1-temp-sensor", *said_for).returncode == 12
-    well("presubscribe", path, "--client", "officer", *said_for)
-    reading = Reading(closed, folder, "-t", "control-room/#")
-    publish(closed, "control-room-temp-sensor", ROOM, "20")
+    ran("presubscribe", path, "--client", "officer", *said_for)
+    reading = Reading(closed_site, folder, "-t", "control-room/#")
+    publish(closed_site, "control-room-temp-sensor", ROOM, "20")
     until("the control room's", lambda: reading.lines() == [f"{ROOM} 20"])
     reading.end()
 
     # What only this client allows, is reported as its own.
     own = ("reserve", path, "--client", "m1-temp-sensor", "-t", TEMPERATURE)
-    assert well(*own, "--aip", "analytics") == f"{TEMPERATURE}: for analytics\n"
-    reading = Reading(closed, folder, "-t", TEMPERATURE, "--purpose", "energy")
-    publish(closed, "m1-temp-sensor", TEMPERATURE, "4")
+    assert ran(*own, "--aip", "analytics") == f"{TEMPERATURE}: for analytics\n"
+    reading = Reading(closed_site, folder, "-t", TEMPERATURE, "--purpose", "energy")
+    publish(closed_site, "m1-temp-sensor", TEMPERATURE, "4")
     until("the reading", lambda: bool(reading.lines()))
     reading.end()
-    well(*own, "--remove")
+    ran(*own, "--remove")
 
-    well("purposes", "set", path, "--client", "officer", "--mode", "fop")
+    ran("purposes", "set", path, "--client", "officer", "--mode", "fop")
     mode = told("purposes", "show", path)["mode"]
     assert (mode["value"], mode["by"]) == ("fop", "officer")
 
     # What is counted is written down when its minute is over, or at the end.
-    closed.down()
+    closed_site.down()
     report = told("purposes", "report", path, "--topic", "#", "--since", "1h")
     rows = {(r["client"], r["purpose"], r["under"]): r for r in report["rows"]}
     assert {key: row["count"] for key, row in rows.items()} == {
@@ -122,5 +82,5 @@ def test_consent_from_the_first_reading_to_the_officers_report(
     by = {under: row["reserved_by"] for (_, _, under), row in rows.items()}
     assert by == {"machine/#": "", "control-room/#": "", TEMPERATURE: "m1-temp-sensor"}
     assert report["unreadable"] == 0
-    lines = well("purposes", "report", path, "--topic", "#", "--since", "1h").splitlines()
+    lines = ran("purposes", "report", path, "--topic", "#", "--since", "1h").splitlines()
     assert lines[-1].startswith("5 messages to one client; ")

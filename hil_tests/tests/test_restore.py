@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from running_site import Site, sealmq, until
+from running_site import Site, publish, ran, sealmq, until
 from wire import RawClient
 
 OVEN = "plant/oven"
@@ -40,12 +40,6 @@ def up(site: Site) -> None:
     site.up("--broker", "mosquitto")
 
 
-def ran(*words: object) -> str:
-    done = sealmq(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def refused(*words: object, code: int = 1) -> str:
     done = sealmq(*words)
     assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
@@ -54,7 +48,7 @@ def refused(*words: object, code: int = 1) -> str:
 
 
 def publish_to(site: Site, client: str, message: str, topic: str = OVEN) -> None:
-    ran("pub", site.path, "--client", client, "-t", topic, "-m", message, "-r", "-q", 1)
+    publish(site, client, topic, message, "-r", "-q", 1)
 
 
 def reserve(site: Site, *sets: str) -> None:

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from running_site import Site, sealmq, until
+from running_site import Site, ran, sealmq, until
 
 TEMPERATURE = "machine/1/temperature"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path, policy="purposes")
-    site.up()
-    yield site
-    site.down()
-
-
-def ran(*words: object) -> str:
-    done = sealmq(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def reads_without_a_purpose(site: Site) -> int:
@@ -41,8 +25,9 @@ def shown(site: Site) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("running", [True, False])
 def test_a_new_client_of_a_removed_ones_name_inherits_neither_presubscription_nor_reservation(
-    site: Site, running: bool
+    closed_site: Site, running: bool
 ) -> None:
+    site = closed_site
     site.enrol("nurse", "monitor")
     ran("presubscribe", site.path, "--client", "nurse", "-t", TEMPERATURE, "--purpose", "service")
     # As of the label monitor, on a topic that nobody has published to.

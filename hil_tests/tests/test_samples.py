@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -209,43 +209,36 @@ def board(made: VirtualBoard, module: str, *words: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def closed_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """As `sealmq init` makes it, running."""
-    made = Site(tmp_path_factory.mktemp("closed"), policy="purposes")
-    text = made.toml.read_text()
-    assert 'order = ["labels", "purposes"]' in text
-    assert "strict = true" in text
-    made.up()
-    yield made
-    made.down()
-
-
 @pytest.mark.parametrize("way", [provisioned, by_hand])
 @pytest.mark.parametrize("key", BOARD)
 def test_a_board_s_sample_runs_as_it_stands_whichever_way_it_was_brought_there(
     key: str,
     way: Callable[[VirtualBoard, Path, Path, Path], None],
-    closed_site: Site,
+    shared_closed_site: Site,
     tmp_path: Path,
 ) -> None:
+    said = shared_closed_site.toml.read_text()
+    assert 'order = ["labels", "purposes"]' in said
+    assert "strict = true" in said
     main = tmp_path / "main.py"
     main.write_text(PYTHON[key].text)
     wifi = tmp_path / "wifi.json"
     wifi.write_text(json.dumps(WIFI))
     wifi.chmod(0o600)
     name = f"board-{list(BOARD).index(key)}-{way.__name__}"
-    file = closed_site.enrol(name, ROLES)
+    file = shared_closed_site.enrol(name, ROLES)
     with virtual(tmp_path / "board", 64) as made:
         way(made, main, file, wifi)
         line = Line(lambda: str(made.pty))
         line.open()
         try:
-            BOARD[key](Device(made, line, closed_site, name))
+            BOARD[key](Device(made, line, shared_closed_site, name))
         finally:
             line.close()
 
 
 @pytest.mark.parametrize("key", HOST)
-def test_a_host_s_sample_runs_as_it_stands(key: str, closed_site: Site, tmp_path: Path) -> None:
-    HOST[key](PYTHON[key], closed_site, tmp_path)
+def test_a_host_s_sample_runs_as_it_stands(
+    key: str, shared_closed_site: Site, tmp_path: Path
+) -> None:
+    HOST[key](PYTHON[key], shared_closed_site, tmp_path)

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,15 +109,6 @@ def typed(keys: list[str], folder: Path, **replaced: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     return done.stdout
-
-
-@pytest.fixture
-def closed_site(tmp_path: Path) -> Iterator[Site]:
-    """The factory as `sealmq init` makes it, running."""
-    made = Site(tmp_path, policy="purposes")
-    made.up()
-    yield made
-    made.down()
 
 
 def test_a_board_s_commands(closed_site: Site, tmp_path: Path) -> None:
