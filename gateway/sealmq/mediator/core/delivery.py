@@ -323,8 +323,6 @@ class Delivery:
         # Of the own link, received by the client: the broker's PUBREL comes next.
         self._unreleased: set[int] = set()
         self._newest_id = 0
-        # QoS 2 ids of the own link whose message was withheld.
-        self._ended_here: set[int] = set()
         # Snapshots to fetch, one at a time; and what they brought that may come live as well.
         self._fetches: deque[_Fetch] = deque()
         self._fetching = False
@@ -375,13 +373,12 @@ class Delivery:
             self._send(message, packet.qos, packet.packet_id, False)
 
     def own_released(self, packet: Pubrel) -> None:
-        """The broker's PUBREL."""
+        """The broker's PUBREL. A kept session's client answers it, whatever became of the message:
+        it may hold the id since an earlier connection, and would take the next one for that.
+        """
         own = packet.packet_id
         self._unreleased.discard(own)
-        if own in self._ended_here:
-            self._ended_here.discard(own)
-            self._session.emit(Answer(build.pubcomp(own)))
-        elif self._kept:
+        if self._kept:
             self._session.write(self._wire.pubrel(own))
         elif own in self._of_own:
             self._session.write(self._wire.pubrel(self._of_own[own]))
@@ -641,7 +638,6 @@ class Delivery:
         if qos == 1:
             self._session.emit(Answer(build.puback(own)))
         elif qos == 2:
-            self._ended_here.add(own)
             self._session.emit(Answer(build.pubrec(own)))
 
     # --- subscriptions ---

@@ -614,16 +614,28 @@ def test_what_an_earlier_connection_began_is_passed_on() -> None:
     assert scene.answers == [Pubcomp(77), Puback(78)]
 
 
-def test_what_is_withheld_is_acknowledged_to_the_broker_to_the_end() -> None:
+def test_what_is_withheld_from_a_kept_client_is_acknowledged_and_its_id_is_free_again() -> None:
+    """The client may hold the id from an earlier connection: only PUBREL makes it forget."""
     scene = Scene()
     session, client = kept(scene)
-    scene.own(session, "t/1", b"junk", 2, 5)
+    scene.own(session, "t/1", b"junk", 2, 5, dup=True)
     scene.own(session, "t/1", b"junk", 1, 6)
     assert scene.answers == [Pubrec(5), Puback(6)]
+    assert client.take() == []
+    session.link_packet(Pubrel(5))
+    assert client.take() == [Pubrel(5)]
+    scene.receive(session, Pubcomp(5))
+    assert scene.answers[-1] == Pubcomp(5)
+
+
+def test_what_is_withheld_of_a_share_is_acknowledged_to_the_broker_to_the_end() -> None:
+    scene = Scene()
+    session, client = reader(scene, ("$share/g/s/#", 2))
+    scene.own(session, "s/1", b"junk", 2, 5)
     session.link_packet(Pubrel(5))
     scene.collect()
-    assert scene.answers[-1] == Pubcomp(5)
-    assert client.take() == []
+    assert scene.answers == [Pubrec(5), Pubcomp(5)]
+    assert client.messages == []
 
 
 def test_a_link_whose_pubrels_the_whole_window_waits_for_is_read_on() -> None:

@@ -1,0 +1,164 @@
+"""One text for all states that behave alike: everything that is reachable from some objects counts,
+but for what is named here.
+
+What is left out cannot decide what happens within a world's bounds: keys, policy, configuration,
+counters for people, and the clock, which stands still. Times count by their order alone, sealed
+bytes by the message inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+OPAQUE = frozenset(
+    {
+        "Aside", "Asking", "Audit", "BootSessions", "Broker", "BrokerAddress", "BrokerFace",
+        "BrokerTakes", "Client", "Clock", "Config", "Conn", "Decoder", "Engine", "Events",
+        "Keyring", "Limits", "Link", "Logger", "Order", "PosixPath", "Queue", "Registry",
+        "Retained", "RetainedBytes", "Sessions", "SharedStore", "Snapshots", "Strangers",
+        "SubscriptionTable", "Telling", "Turns", "WillKeeper", "Wire", "World", "module",
+    }
+)  # fmt: skip
+"""Classes of which an object counts as such. What the tables hold is looked at by itself."""
+
+LEFT_OUT = frozenset(
+    {
+        # For people, for measures, for time that does not pass.
+        "name", "heard", "_heard", "_until", "_brought_s", "_asked_ms", "peer", "warned", "pause",
+        # What follows from others that count.
+        "_takes", "_handlers", "_names", "_known", "_known_tlv", "_ring", "_wire", "_form",
+        "_formed_ms", "packet", "policy", "_policy", "ring", "_forms", "heads",
+        # Numbers that only have to differ.
+        "_tokens", "_number", "_fd", "_mtime",
+    }
+)  # fmt: skip
+
+_SIMPLE = (int, str, bool, type(None))
+
+
+class Canon:
+    """`names`: which message is inside some bytes."""
+
+    def __init__(self, names: Callable[[bytes], int]) -> None:
+        self._names = names
+        self._out: list[Any] = []
+        self._seen: dict[int, int] = {}
+        self._floats: list[tuple[int, float]] = []
+        self._keep: list[Any] = []
+
+    def of(self, *roots: Any) -> tuple[Any, ...]:
+        for root in roots:
+            self._walk(root)
+        ranks = {value: n for n, value in enumerate(sorted({f for _, f in self._floats}))}
+        for at, value in self._floats:
+            self._out[at] = ("t", ranks[value])
+        return tuple(self._out)
+
+    def _walk(self, it: Any) -> None:
+        out = self._out
+        if isinstance(it, _SIMPLE):
+            out.append(it)
+            return
+        kind = type(it)
+        if kind is float:
+            self._floats.append((len(out), it))
+            out.append(None)
+            return
+        if kind is bytes or kind is bytearray:
+            out.append(self._names(bytes(it)) if len(it) > 40 else bytes(it))
+            return
+        name = kind.__name__
+        if name in OPAQUE:
+            out.append(name)
+            return
+        number = self._seen.get(id(it))
+        if number is not None:
+            out.append(("again", number))
+            return
+        if isinstance(it, tuple) and not it:
+            out.append(())
+            return
+        self._seen[id(it)] = len(self._seen)
+        self._keep.append(it)
+        if isinstance(it, tuple | list | deque):
+            out.append((name, len(it)))
+            for one in it:
+                self._walk(one)
+        elif isinstance(it, Mapping):
+            out.append((name, len(it)))
+            for key, value in it.items():
+                self._walk(key)
+                self._walk(value)
+        elif isinstance(it, set | frozenset):
+            out.append((name, len(it)))
+            for one in sorted(it, key=repr) if it and isinstance(next(iter(it)), _SIMPLE) else ():
+                self._walk(one)
+        else:
+            self._object(it, name)
+
+    def _object(self, it: Any, name: str) -> None:
+        out = self._out
+        match it:
+            case types.MethodType():
+                out.append(it.__func__.__qualname__)
+                self._walk(it.__self__)
+            case types.FunctionType():
+                out.append(it.__qualname__)
+                for cell in it.__closure__ or ():
+                    self._cell(cell)
+            case partial():
+                out.append("partial")
+                self._walk(it.func)
+                self._walk(it.args)
+            case types.CoroutineType():
+                self._frame(it.__qualname__, it.cr_frame, it.cr_await)
+            case types.GeneratorType():
+                self._frame(it.__qualname__, it.gi_frame, it.gi_yieldfrom)
+            case asyncio.Task():
+                out.append("task")
+                if not it.done():
+                    self._walk(it.get_coro())
+            case asyncio.Future():
+                done = it.done()
+                out.append(("future", done))
+                if done and not it.cancelled():
+                    self._walk(it.exception() or it.result())
+            case BaseException():
+                out.append(name)
+            case type() | types.BuiltinFunctionType():
+                out.append(it.__qualname__)
+            case _:
+                self._fields(it, name)
+
+    def _cell(self, cell: Any) -> None:
+        try:
+            self._walk(cell.cell_contents)
+        except ValueError:
+            self._out.append("empty")
+
+    def _frame(self, name: str, frame: Any, waits: Any) -> None:
+        self._out.append((name, frame.f_lasti if frame is not None else None))
+        # Those of asyncio itself say nothing more, and sets of tasks have no order.
+        if frame is not None and "/asyncio/" not in frame.f_code.co_filename:
+            for key, value in sorted(frame.f_locals.items()):
+                if key not in LEFT_OUT:
+                    self._out.append(key)
+                    self._walk(value)
+        if waits is not None:
+            self._walk(waits)
+
+    def _fields(self, it: Any, name: str) -> None:
+        self._out.append(name)
+        for kind in type(it).__mro__:
+            for field in kind.__dict__.get("__slots__", ()):
+                if field not in LEFT_OUT:
+                    self._walk(getattr(it, field, None))
+        for field, value in getattr(it, "__dict__", {}).items():
+            if field not in LEFT_OUT:
+                self._out.append(field)
+                self._walk(value)

@@ -1,0 +1,59 @@
+"""What stands in for sockets, threads and clocks while a world runs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from mediator_world import NOW_MS
+from sealmq.mediator import control_link, journal, mediator, messages
+from sealmq.mediator.clock import Clock
+from sealmq.mediator.core import delivery
+from sealmq.mediator.links import live, own, publish, snapshots
+
+from .broker import Link
+from .world import Bounds
+
+_WITH_LINKS = (control_link, messages, live, own, publish, snapshots)
+
+
+class Prompt:
+    """An executor whose work is done at once."""
+
+    def __init__(self, *words: Any) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], *words: Any) -> None:
+        call(*words)
+
+    def shutdown(self, wait: bool = True) -> None:
+        """Nothing runs."""
+
+
+def _stands() -> Clock:
+    return Clock(wall=lambda: NOW_MS * 1_000_000, mono=lambda: 0)
+
+
+@contextlib.contextmanager
+def patched(bounds: Bounds) -> Iterator[None]:
+    """Links without sockets, a clock that stands still, and small bounds."""
+    with contextlib.ExitStack() as stack:
+
+        def put(module: Any, name: str, value: Any) -> None:
+            stack.enter_context(mock.patch.object(module, name, value))
+
+        for module in _WITH_LINKS:
+            put(module, "BrokerLink", Link)
+        put(mediator, "Clock", _stands)
+        put(journal, "ThreadPoolExecutor", Prompt)
+        stopped = SimpleNamespace(time_ns=lambda: NOW_MS * 1_000_000, monotonic=time.monotonic)
+        put(journal, "time", stopped)
+        put(live, "_BEAT_S", 1e9)
+        put(delivery, "WINDOW", bounds.window)
+        put(delivery, "SLOW_SURE_BYTES", bounds.room)
+        put(own, "HELD_PACKETS", bounds.held)
+        yield
