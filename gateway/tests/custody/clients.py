@@ -11,8 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from core_world import hello
-from mediator_world import PANEL, SENSOR, SIBLING
+from mediator_world import PANEL, SENSOR, SIBLING, hello
 from mediator_world import World as Keys
 from sealmq.mediator.core.session import Session
 from sealmq.mqtt import (
@@ -94,7 +93,8 @@ class Client:
         session = world.run(Session, world.mediator.site, events.agenda, "192.0.2.7")
         self.socket = events.peers[session] = Socket(session)
         self.welcome = False
-        self.send(hello(self.keys, "id", self.clean, low=1))
+        (packet,) = Decoder(1 << 16, "server").feed(hello(self.keys, "id", self.clean, low=1))
+        self.send(packet)
         self.look()
 
     # It has read CONNACK.

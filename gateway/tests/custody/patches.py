@@ -55,5 +55,6 @@ def patched(bounds: Bounds) -> Iterator[None]:
         put(live, "_BEAT_S", 1e9)
         put(delivery, "WINDOW", bounds.window)
         put(delivery, "SLOW_SURE_BYTES", bounds.room)
+        put(delivery, "_LITTLE", min(delivery._LITTLE, bounds.room // 2))
         put(own, "HELD_PACKETS", bounds.held)
         yield

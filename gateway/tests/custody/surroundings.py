@@ -103,7 +103,7 @@ class Shared:
     def passed(self, *words: Any) -> None:
         """Nobody is told."""
 
-    took = passed
+    took = live = marked = passed
 
 
 class Audit:

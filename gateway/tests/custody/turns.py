@@ -21,8 +21,9 @@ class Timer(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Something for a thread."""
+    """Something for a thread: the journal's own, which `writes`, or any."""
 
+    writes: bool
     answer: asyncio.Future[Any]
     call: Callable[..., Any]
     words: tuple[Any, ...]
@@ -64,9 +65,11 @@ class Turns(_Loop):  # type: ignore[misc]
         if not timer.handle.cancelled():
             timer.handle._run()
 
-    def work(self, before: Callable[[], None]) -> None:
-        """The oldest job is done; `before` is called before anybody hears of it."""
-        answer, call, words = self.jobs.popleft()
+    def work(self, writes: bool, before: Callable[[], None]) -> None:
+        """The oldest of such jobs is done; `before` is called before anybody hears of it."""
+        job = next(job for job in self.jobs if job.writes == writes)
+        self.jobs.remove(job)
+        _, answer, call, words = job
         try:
             result = call(*words)
         except OSError as error:
@@ -127,7 +130,7 @@ class Turns(_Loop):  # type: ignore[misc]
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
         answer = self.create_future()
-        self.jobs.append(Job(answer, func, args))
+        self.jobs.append(Job(executor is not None, answer, func, args))
         return answer
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

@@ -336,8 +336,10 @@ class World:
         steps = []
         if self.broker.up:
             steps += [f"{t.task} tries again" for t in self.loop.timers if self._counts(t)]
-        if self.loop.jobs:
+        if any(job.writes for job in self.loop.jobs):
             steps.append("the disk is done")
+        if any(not job.writes for job in self.loop.jobs):
+            steps.append("a thread is done")
         if self.store.questions:
             steps.append("store answers" if self.store.questions[0].done else "store commits")
         if self.cut:
@@ -457,8 +459,8 @@ class World:
                 self.broker.start(int(step.endswith("before")))
                 # Another machine's mediator has a journal, too.
                 self._injected = 0
-            case "the disk is done":
-                self.run(self.loop.work, self._look_at_disk)
+            case "the disk is done" | "a thread is done":
+                self.run(self.loop.work, step.startswith("the disk"), self._look_at_disk)
             case "store commits" | "store fails" | "store answers":
                 self._store(step)
             case _ if step == _GONE:
@@ -703,7 +705,7 @@ class World:
         return canon.of(
             [task.get_coro() for task in loop.tasks if not task.done()],
             [(t.task, t.call) for t in loop.timers if self._counts(t)],
-            [(job.call, job.words) for job in loop.jobs],
+            [(job.writes, job.call, job.words) for job in loop.jobs],
             mediator.journal,
             mediator._publish,
             mediator._live._filters,
