@@ -179,6 +179,11 @@ class Scene:
         """The keys of this one are the client's from now on."""
         self._first[name] = raw
 
+    def renewed(self, name: str) -> RawClient:
+        """The same with keys of today, where an epoch may have ended since it got the first."""
+        self._first.pop(name, None)
+        return self.client(name)
+
     def enrolment(self, name: str) -> Path:
         """The enrolment file of a client, which is added if it is new."""
         file = self.site.clients / name / "sealmq.json"

@@ -43,11 +43,8 @@ def public(scene: EvilScene) -> Public:
 
 def anew(scene: EvilScene, name: str) -> RawClient:
     """A client with the newest keys, connected."""
-    made = scene.client(name)
-    made.ident.gen, made.ident.own = 0, None
-    made.provision()
+    made = scene.renewed(name)
     made.connect(keepalive=0)
-    scene.keep(name, made)
     return made
 
 

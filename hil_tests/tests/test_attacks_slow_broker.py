@@ -234,7 +234,7 @@ def test_a_shared_subscription_takes_nothing_from_readers_above(stage: Scene) ->
 @pytest.mark.full
 def test_a_quiet_client_stays(stage: Scene) -> None:
     """Longer than Mosquitto lets a silent mediator be (1.5 keep alives of 60 s)."""
-    raw = stage.client("m1-temp-sensor")
+    raw = stage.renewed("m1-temp-sensor")
     raw.connect()
     end = time.monotonic() + 130
     while time.monotonic() < end:
