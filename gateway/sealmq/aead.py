@@ -7,6 +7,8 @@ place, as on the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
 
@@ -18,18 +20,15 @@ Readable = bytes | bytearray | memoryview
 class Aead:
     """One key of one suite (SPEC.md 1.2). Nonces are 12 bytes, tags 16."""
 
-    __slots__ = ("_decrypt", "_encrypt")
+    __slots__ = ("_decrypt", "seal")
 
     def __init__(self, cipher: AESCCM | ChaCha20Poly1305) -> None:
-        self._encrypt = cipher.encrypt
+        self.seal: Callable[[bytes, Readable, bytes], bytes] = cipher.encrypt
+        """Ciphertext and tag of data: (nonce, data, associated data)."""
         self._decrypt = cipher.decrypt
 
     def __repr__(self) -> str:
         return "<Aead>"
-
-    def seal(self, nonce: bytes, data: Readable, aad: bytes) -> bytes:
-        """Ciphertext and tag of `data`."""
-        return self._encrypt(nonce, data, aad)
 
     def open(self, nonce: bytes, data: Readable, aad: bytes) -> bytes | None:
         """Plaintext of ciphertext and tag, or None when they do not verify."""
@@ -43,7 +42,7 @@ class Aead:
     def seal_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> None:
         """Encrypts buf[start:start+n] in place and writes the tag behind it."""
         end = start + n
-        buf[start : end + TAG] = self._encrypt(nonce, bytes(buf[start:end]), aad)
+        buf[start : end + TAG] = self.seal(nonce, bytes(buf[start:end]), aad)
 
     def open_into(self, nonce: bytes, aad: bytes, buf: bytearray, start: int, n: int) -> bool:
         """Decrypts in place; on failure wipes the n bytes and gives False."""

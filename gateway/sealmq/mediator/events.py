@@ -96,19 +96,16 @@ class Events:
                     for session in sessions:
                         effects, session.effects = session.effects, []
                         for effect in effects:
-                            self._execute(executors[type(effect)], session, effect)
+                            try:
+                                executors[type(effect)](session, effect)
+                            except Exception:
+                                log.exception("%s could not be executed", type(effect).__name__)
+                                session.close("internal error")
             finally:
                 self._draining = False
         if agenda.dirty and not self._writing:
             self._writing = True
             self._loop.call_soon(self._write)
-
-    def _execute(self, executor: Executor, session: Session, effect: Effect) -> None:
-        try:
-            executor(session, effect)
-        except Exception:
-            log.exception("%s could not be executed", type(effect).__name__)
-            session.close("internal error")
 
     def _write(self) -> None:
         self._writing = False

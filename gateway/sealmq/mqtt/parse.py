@@ -218,7 +218,9 @@ def unsubscribe(data: bytes, start: int, body: int, stop: int) -> Unsubscribe:
 
 def puback(data: bytes, start: int, body: int, stop: int) -> Puback:
     """PUBACK, section 3.4."""
-    return Puback(_only_id("PUBACK", data, body, stop))
+    if stop - body == 2 and (packet_id := data[body] << 8 | data[body + 1]):
+        return Puback(packet_id)
+    raise _no_id("PUBACK", body, stop)
 
 
 def pubrec(data: bytes, start: int, body: int, stop: int) -> Pubrec:
@@ -261,9 +263,12 @@ def disconnect(data: bytes, start: int, body: int, stop: int) -> Disconnect:
 
 
 def _only_id(kind: str, data: bytes, body: int, stop: int) -> int:
+    if stop - body == 2 and (packet_id := data[body] << 8 | data[body + 1]):
+        return packet_id
+    raise _no_id(kind, body, stop)
+
+
+def _no_id(kind: str, body: int, stop: int) -> MalformedPacket:
     if stop - body != 2:
-        raise MalformedPacket(short(kind, "packet id", 2, stop - body))
-    packet_id = data[body] << 8 | data[body + 1]
-    if not packet_id:
-        raise MalformedPacket(zero_id(kind))
-    return packet_id
+        return MalformedPacket(short(kind, "packet id", 2, stop - body))
+    return MalformedPacket(zero_id(kind))

@@ -76,7 +76,6 @@ class BootSession:
         "_control",
         "_down",
         "_filters",
-        "_publish",
         "_tails",
         "accepted",
         "boot",
@@ -85,6 +84,7 @@ class BootSession:
         "gen",
         "mediator",
         "owed",
+        "publish",
         "salt",
         "seen",
         "site",
@@ -102,7 +102,9 @@ class BootSession:
         def derived(use: int) -> Aead:
             return make(self.suite, link_key(site, use, self.suite, mediator, boot, salt, km))
 
-        self._publish, self._control = derived(USE_PUBLISH), derived(USE_CONTROL)
+        # The cipher of m2.
+        self.publish = derived(USE_PUBLISH)
+        self._control = derived(USE_CONTROL)
         self._down = derived(USE_DOWN)
         # What was let through, against replays; and what the broker has accepted, for receipts.
         self.window = Window()
@@ -128,11 +130,6 @@ class BootSession:
                 self._tails.clear()
             self._tails[topic, flags] = tail
         return tail
-
-    @property
-    def publish(self) -> Aead:
-        """The cipher of m2."""
-        return self._publish
 
     def check_connect(self, conn: int, raw: bytes, tag: bytes) -> None:
         """Verifies a CONNECT's proof; raises Unauthentic."""

@@ -566,7 +566,11 @@ class Delivery:
             self._deny(topic, type(error))
             self._withhold(qos, own)
             return
-        decision = self._ask(message, how, inside, now_ms)
+        # What is inside is opened for policy only where a family looks at it.
+        if inside is None:
+            decision = self._policy.deliver(topic, label, how, now_ms, len(message.payload))
+        else:
+            decision = self._ask_about(message, how, inside, now_ms)
         if not decision.allow:
             self._withhold(qos, own)
             site.counts.count_denied(self.name, topic, decision.rule, label)
@@ -583,17 +587,13 @@ class Delivery:
             size = len(payload)
             self._policy.saw("delivered", topic, now_ms, label=label, qos=qos, how=how, size=size)
 
-    # What is inside is opened for policy only where a family looks at it.
-    def _ask(self, message: Message, how: int, inside: Inside | None, now_ms: int) -> Decision:
-        size = len(message.payload)
-        if inside is None:
-            return self._policy.deliver(message.topic, message.label, how, now_ms, size)
+    def _ask_about(self, message: Message, how: int, inside: Inside, now_ms: int) -> Decision:
         return self._policy.deliver(
             message.topic,
             message.label,
             how,
             now_ms,
-            size,
+            len(message.payload),
             inside.tlv,
             inside.sender,
             (inside.boot, inside.ctr),
@@ -613,19 +613,19 @@ class Delivery:
         if self._kept:
             number, dup = own, message.dup
         else:
-            number = self._new_id()
+            number = self._newest_id % 65_535 + 1
+            if number in self._under_way:
+                number = self._free_id(number)
+            self._newest_id = number
             if own:
                 self._of_own[own] = number
         self._under_way[number] = qos, own
         self._session.write(message.sure(self._wire, payload, qos, dup, number))
 
-    def _new_id(self) -> int:
-        number = self._newest_id
-        while True:
+    def _free_id(self, number: int) -> int:
+        while number in self._under_way:
             number = number % 65_535 + 1
-            if number not in self._under_way:
-                self._newest_id = number
-                return number
+        return number
 
     def _deny(self, topic: str, error: type[SealError]) -> None:
         rule = "mediator.deliver." + error.__name__.lower()
