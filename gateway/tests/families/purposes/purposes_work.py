@@ -15,7 +15,7 @@ def work(call: Callable[[], object]) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    # The garbage collector would call whatever waits for it (hypothesis measures it), and be counted.
+    # What the garbage collector calls (hypothesis measures it) would be counted, too.
     gc.disable()
     sys.setprofile(saw)
     try:
