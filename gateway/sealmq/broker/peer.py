@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -16,6 +17,7 @@ from sealmq.mqtt import (
     Decoder,
     MqttError,
     Packet,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -137,9 +139,31 @@ class Peer:
             self._send(build.pubrel(self._ids))
             await self.wait(Pubcomp)
 
-    async def message(self) -> Publish:
+    async def publish_all(self, topic: str, payloads: Sequence[bytes], qos: int) -> None:
+        """All at once, at QoS 1 or 2; QoS 2 is released when the broker has answered each. Returns
+        when it has acknowledged them.
+        """
+        ids = range(self._ids + 1, self._ids + 1 + len(payloads))
+        self._ids += len(payloads)
+        raw = topic.encode()
+        for number, payload in zip(ids, payloads, strict=True):
+            self._send(build.publish(raw, payload, qos, packet_id=number))
+        for _ in ids:
+            await self.wait(Puback if qos == 1 else Pubrec)
+        if qos == 2:
+            for number in ids:
+                self._send(build.pubrel(number))
+            for _ in ids:
+                await self.wait(Pubcomp)
+
+    async def held(self) -> None:
+        """Reads what there is for now, and acknowledges nothing."""
+        self._send(build.pingreq())
+        await self.wait(Pingresp)
+
+    async def message(self, within_s: float | None = None) -> Publish:
         """The next message, which is acknowledged."""
-        got = await self.wait(Publish)
+        got = await self.wait(Publish, within_s)
         if got.qos == 1:
             self._send(build.puback(got.packet_id))
         elif got.qos == 2:
@@ -148,14 +172,15 @@ class Peer:
             self._send(build.pubcomp(got.packet_id))
         return got
 
-    async def wait(self, kind: type[P]) -> P:
+    async def wait(self, kind: type[P], within_s: float | None = None) -> P:
         """The next packet of a kind; others stay. Unreachable: the connection or the time ended."""
+        within_s = self._timeout_s if within_s is None else within_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(within_s):
                 while (found := self._found(kind)) is None:
                     await self._more()
         except TimeoutError:
-            raise Silent(f"{self._who} does not answer within {self._timeout_s:g} s") from None
+            raise Silent(f"{self._who} does not answer within {within_s:g} s") from None
         except ssl.SSLError as error:
             raise Untrusted(f"{self._who}: TLS: {_words(error)}", _CURE) from None
         except OSError:

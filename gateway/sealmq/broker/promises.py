@@ -43,8 +43,9 @@ class Promises:
     each message to one of the group. retained: the last retained message waits for new subscribers.
     qos: the highest that it takes and grants. inflight: how many messages of QoS 2 one connection
     may have under way; of more, some brokers acknowledge and lose some. queue: how many messages
-    wait for a connection that does not take them; more are dropped. (The last two nobody can ask a
-    broker for. What stands here is what Mosquitto does unless it is told otherwise.)
+    wait for a connection that does not take them, at least; more are dropped. (What stands here is
+    what Mosquitto does unless it is told otherwise.) filters: how many it takes in one SUBSCRIBE.
+    faults: what it does that an operator should know, as sentences.
     """
 
     keeps_sessions: bool = True
@@ -53,10 +54,12 @@ class Promises:
     qos: int = 2
     inflight: int = field(default=20, compare=False)
     queue: int = field(default=1000, compare=False)
+    filters: int = field(default=100, compare=False)
+    faults: tuple[str, ...] = field(default=(), compare=False)
 
     def handed_over(self) -> dict[str, bool | int]:
         """The mediator is told so, beside the address."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "faults"}
 
     def missing(self) -> list[str]:
         """What it does not do, in words."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sealmq.broker import issuing
+from sealmq.broker.asking import QUEUE, SET
 from sealmq.broker.credentials import PROBE_PREFIX
 from sealmq.broker.errors import Closed, Unreachable, Untrusted
 from sealmq.broker.peer import Peer
@@ -23,10 +24,10 @@ REACHES = "whoever reaches it sees topics and ciphertext, and can take messages 
 
 
 class AtBroker:
-    """`at`: where it is; tls: it takes TLS with a certificate of its CA only."""
+    """`at`: where it is; tls: it takes TLS with a certificate of its CA only; queue: see Ready."""
 
-    def __init__(self, at: Target, tls: bool) -> None:
-        self._at, self.tls = at, tls
+    def __init__(self, at: Target, tls: bool, queue: int | None = None) -> None:
+        self._at, self.tls, self._queue = at, tls, queue
 
     async def anonymous(self) -> str:
         """Nobody."""
@@ -41,6 +42,19 @@ class AtBroker:
     async def client(self, password: str) -> str:
         """An enrolled client, with the very proof that opens the mediator to it."""
         return await self._enter(USER.decode(), password)
+
+    async def queue(self) -> str:
+        """What it keeps for the mediator while readers are slow, as `sealmq up` has found out."""
+        kept = self._queue
+        if kept is None:
+            raise Untried("this `sealmq up` has not asked it; start the site again")
+        words = (
+            f"it keeps {kept} messages or more for a connection that takes none; all readers of a "
+            f"worker share one, so publishers wait while {kept // 2} may be out"
+        )
+        if kept < QUEUE:
+            return f"{words}. {SET}"
+        return words
 
     async def plain(self) -> str:
         """The same port without TLS."""

@@ -43,7 +43,8 @@ async def examine(layout: Layout) -> list[Result]:
         )
     with alone(layout):
         async with _canaries(layout, mediator) as canaries:
-            return await _tries(config, canaries, AtBroker(_target(layout, broker), broker.tls))
+            external = broker.kind == "external"
+            return await _tries(config, canaries, _outside(layout, broker), external)
 
 
 def _serving(layout: Layout, role: str) -> Ready:
@@ -99,7 +100,13 @@ def _target(layout: Layout, broker: Ready) -> Target:
     return Target(*address(broker.address, "run/broker/ready.json"))
 
 
-async def _tries(config: Config, canaries: list[Canary], outside: AtBroker) -> list[Result]:
+def _outside(layout: Layout, broker: Ready) -> AtBroker:
+    return AtBroker(_target(layout, broker), broker.tls, broker.queue)
+
+
+async def _tries(
+    config: Config, canaries: list[Canary], outside: AtBroker, external: bool
+) -> list[Result]:
     writer, reader, stranger = canaries
     with_purposes = "purposes" in config.policy.order
     inside = AtMediator(writer, reader, stranger, with_purposes)
@@ -113,6 +120,8 @@ async def _tries(config: Config, canaries: list[Canary], outside: AtBroker) -> l
     }
     if outside.tls:
         at_broker["broker: without TLS"] = outside.plain
+    if external:
+        at_broker["broker: its queue for slow readers"] = outside.queue
     at_mediator = {
         "connect without a proof": inside.no_proof,
         "connect with a replayed proof": inside.replayed_connect,

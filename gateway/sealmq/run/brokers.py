@@ -143,6 +143,7 @@ class ExternalBroker:
     ) -> None:
         self._target, self._layout, self._say, self._asked = target, layout, say, asked
         self._serving = False
+        self._queue: int | None = None
 
     @property
     def serving(self) -> bool:
@@ -167,6 +168,9 @@ class ExternalBroker:
                 f"warning: broker {self._target.address} has " + ", ".join(missing) + "; clients "
                 "that ask for it are refused"
             )
+        for fault in promises.faults:
+            self._say(f"warning: broker {self._target.address}: {fault}")
+        self._queue = promises.queue
         self._tell(True)
         if await lets_anybody_in(self._target):
             self._say(
@@ -195,5 +199,7 @@ class ExternalBroker:
     def _tell(self, serving: bool) -> None:
         self._serving = serving
         tls = self._target.tls is not None
-        told = Ready("broker", None, self._target.address, serving, "external", tls=tls)
+        told = Ready(
+            "broker", None, self._target.address, serving, "external", tls=tls, queue=self._queue
+        )
         ready.write(self._layout, told)

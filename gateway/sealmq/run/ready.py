@@ -21,7 +21,8 @@ _LONGEST = 300
 class Ready:
     """What a role says of itself. pid is None for an external broker; a broker says its kind.
 
-    tls: it takes TLS with a certificate only.
+    tls: it takes TLS with a certificate only. queue: messages that an external broker was seen to
+    keep for a connection that takes none; None: that was not tried.
     """
 
     role: str
@@ -31,6 +32,7 @@ class Ready:
     kind: str | None = None
     version: str | None = None
     tls: bool = False
+    queue: int | None = None
 
 
 def read(layout: Layout, role: str) -> Ready | None:
@@ -47,6 +49,7 @@ def read(layout: Layout, role: str) -> Ready | None:
         plain(x, _LONGEST) if isinstance(x, str) else None
         for x in map(told.get, ("kind", "version"))
     )
+    queue = told.get("queue")
     return Ready(
         role,
         pid,
@@ -55,6 +58,7 @@ def read(layout: Layout, role: str) -> Ready | None:
         kind,
         version,
         told.get("tls") is True,
+        queue if type(queue) is int else None,
     )
 
 
@@ -67,6 +71,7 @@ def write(layout: Layout, ready: Ready, **more: Any) -> None:
         "ready": ready.ready,
         **({} if ready.kind is None else {"kind": ready.kind, "version": ready.version}),
         **({"tls": True} if ready.tls else {}),
+        **({} if ready.queue is None else {"queue": ready.queue}),
         **more,
     }
     write_atomically(layout.ready(ready.role), json.dumps(told).encode() + b"\n", 0o644)

@@ -78,7 +78,7 @@ def test_mosquitto_keeps_them_all_and_nothing_is_left_there(tmp_path: Path) -> N
     [
         ("retain_available false", Promises(retained=False)),
         ("max_qos 1", Promises(qos=1)),
-        ("max_qos 0", Promises(keeps_sessions=False, shared=False, retained=False, qos=0)),
+        ("max_qos 0", Promises(keeps_sessions=False, shared=False, qos=0)),
     ],
 )
 def test_what_a_setting_takes_away_is_noticed(tmp_path: Path, line: str, wanted: Promises) -> None:
@@ -123,8 +123,14 @@ def test_one_silence_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(asking._Asking, name, question)
 
-    for name in ("sessions", "shared", "retained", "qos"):
+    for name in ("sessions", "shared", "retained", "qos", "at_once", "filters"):
         silent_once(name)
+
+    async def all_of_them(self: object, most: int) -> int:
+        return most
+
+    for name in ("window", "queue"):
+        monkeypatch.setattr(asking._Asking, name, all_of_them)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         target = Target("127.0.0.1", nobody.getsockname()[1])
         assert asyncio.run(ask(target, 0.1)) == Promises()

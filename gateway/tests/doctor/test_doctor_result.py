@@ -58,3 +58,16 @@ def test_a_site_is_healthy_only_when_every_try_holds(
 def test_a_broker_that_nobody_reaches_is_no_refusal_whatever_its_name(host: str) -> None:
     with pytest.raises(Untried):
         asyncio.run(AtBroker(Target(host, 1883), tls=False).anonymous())
+
+
+@pytest.mark.parametrize(("kept", "advice"), [(1000, False), (100, True), (None, None)])
+def test_what_an_external_broker_keeps_for_slow_readers_is_told_and_what_to_set(
+    kept: int | None, advice: bool | None
+) -> None:
+    outside = AtBroker(Target("127.0.0.1", 1883), False, kept)
+    result = asyncio.run(attempt("queue", outside.queue))
+    assert result.ok is (None if advice is None else True)
+    assert ("max_queued_messages 100000" in result.reason) is bool(advice)
+    if kept is not None:
+        assert f"keeps {kept} messages" in result.reason
+        assert f"while {kept // 2} may be out" in result.reason

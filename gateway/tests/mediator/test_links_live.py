@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,17 @@ def test_what_a_loop_turn_asks_for_is_one_subscribe_up_to_its_bound(tmp_path: Pa
             long = ["x" * 20_000 + str(n) for n in range(4)]
             assert await reader.link.subscribe(1, long) == [2] * 4
             assert [len(filters) for _, filters in asked(broker)] == [1, 1, 1, 1]
+
+    played(story())
+
+
+def test_no_more_filters_are_asked_for_at_a_time_than_the_broker_takes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            async with reading(replace(broker.address, filters=2)) as reader:
+                works = [reader.link.subscribe(n, [f"f/{n}"]) for n in range(5)]
+                assert await asyncio.gather(*works) == [[2]] * 5
+                assert [len(filters) for _, filters in asked(broker)] == [2, 2, 1]
 
     played(story())
 

@@ -112,6 +112,7 @@ def test_an_external_broker_is_used_and_none_started(
         "qos": 2,
         "inflight": 20,
         "queue": 1000,
+        "filters": 100,
         "autosave_s": 30,
     }
     assert "sealmq/probe/" in guarded.log()

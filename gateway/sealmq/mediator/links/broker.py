@@ -34,6 +34,7 @@ class BrokerAddress:
     retains messages, and the highest QoS that it knows. `inflight`: how many messages of QoS 2 one
     connection may have under way; of more, brokers acknowledge and lose some. `queue`: how many
     messages it keeps for a connection that does not take them; it drops what exceeds that.
+    `filters`: how many it takes in one SUBSCRIBE.
     """
 
     host: str
@@ -52,6 +53,7 @@ class BrokerAddress:
     qos: int = 2
     inflight: int = 20
     queue: int = 1000
+    filters: int = 100
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
@@ -73,6 +75,7 @@ class BrokerAddress:
             qos=int(told.get("qos", 2)),
             inflight=int(told.get("inflight", 20)),
             queue=int(told.get("queue", 1000)),
+            filters=int(told.get("filters", 100)),
             **paths,
         )
 

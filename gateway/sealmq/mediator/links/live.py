@@ -24,7 +24,7 @@ from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
 
 log = logging.getLogger("sealmq.mediator")
 
-# Filters of one SUBSCRIBE or UNSUBSCRIBE.
+# Filters of one SUBSCRIBE or UNSUBSCRIBE, if the broker takes so many.
 FILTERS, FILTER_BYTES = 100, 32 * 1024
 # How long a filter stays that nobody holds any more, and how many such there are: each new
 # SUBSCRIBE makes the broker send all that is retained once more.
@@ -273,12 +273,13 @@ class LiveLink(HeldLink):
 
     def _ask_all(self) -> None:
         queue, self._queue = self._queue, []
+        most = min(FILTERS, self._address.filters)
         some: list[tuple[str, _Held | None]] = []
         size = 0
         for filt, held in queue:
             length = len(filt.encode())
             other = some and (held is None) != (some[0][1] is None)
-            if other or len(some) == FILTERS or size + length > FILTER_BYTES:
+            if other or len(some) == most or size + length > FILTER_BYTES:
                 self._ask_some(some)
                 some, size = [], 0
             some.append((filt, held))
