@@ -59,6 +59,12 @@ class World:
     def put(self, payload: bytes, qos: int = 1, client: int = 1) -> int:
         return self.journal.append(b"t", payload, qos, False, client)
 
+    async def accepted(self, payload: bytes, client: int = 1) -> None:
+        """One is on disk, and the broker has acknowledged it."""
+        seq = self.put(payload, client=client)
+        await self.journal.safe(seq)
+        self.journal.acked(seq)
+
     def saves(self, count: int) -> None:
         """The broker saves that often, some seconds between."""
         for _ in range(count):
@@ -130,9 +136,7 @@ def test_it_goes_at_the_third_save(tmp_path: Path) -> None:
     async def story() -> None:
         async with world(tmp_path) as w:
             w.journal.broker_back([])
-            seq = w.put(b"one")
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"one")
             w.tick(SEGMENT_S + 4)
             w.tick(60)
             assert w.held() == [b"one"]
@@ -161,9 +165,7 @@ def test_a_lost_broker_gets_all_of_it_again_and_its_saves_count_from_then(tmp_pa
     async def story() -> None:
         async with world(tmp_path) as w:
             w.journal.broker_back([])
-            seq = w.put(b"one")
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"one")
             w.journal.broker_lost()
             for _ in range(4):
                 w.save()  # a broker that has forgotten it saves
@@ -199,9 +201,7 @@ def test_a_burst_after_a_quiet_time_is_kept_until_the_broker_has_saved(
         async with world(tmp_path) as w:
             w.journal.broker_back([])
             w.tick(quiet_s)
-            seq = w.put(b"one")
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"one")
             w.tick(SEGMENT_S + 4)
             assert w.held() == [b"one"]
             await w.goes_at_the_third_save()
@@ -228,9 +228,7 @@ def test_a_broker_that_does_not_save_for_long_is_waited_for(tmp_path: Path) -> N
     async def story() -> None:
         async with world(tmp_path) as w:
             w.journal.broker_back([])
-            seq = w.put(b"one")
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"one")
             w.tick(3 * LONGEST_S)
             assert w.held() == [b"one"]
             for _ in range(2):  # out of sight and back: no save either
@@ -274,9 +272,7 @@ def test_with_little_room_a_client_that_releases_nothing_holds_others_up_for_hal
             w.journal.most = 3000
             w.journal.broker_back([])
             await w.journal.safe(w.put(b"never released", qos=2))
-            seq = w.put(b"x" * 1600)
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"x" * 1600)
             w.saves(int(HURRIED_S / 5) - 1)
             assert w.held() != []
             w.saves(4)
@@ -293,9 +289,7 @@ def test_a_client_that_releases_nothing_does_not_use_up_the_part_of_another_one(
             w.journal.most = 8000
             w.journal.broker_back([])
             await w.journal.safe(w.put(b"never released", qos=2, client=7))
-            seq = w.put(b"x" * 2100, client=8)
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"x" * 2100, client=8)
             assert "this client" in str(w.journal.refuses(8))
             w.saves(int(HURRIED_S / 5) + 4)
             await _until(lambda: w.held() == [])
@@ -337,9 +331,7 @@ def test_without_a_file_to_look_at_two_intervals_are_waited_for(tmp_path: Path) 
     async def story() -> None:
         async with world(tmp_path, saved=False) as w:
             w.journal.broker_back([])
-            seq = w.put(b"one")
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"one")
             w.tick(100)
             assert w.held() == [b"one"]
             w.tick(30)
@@ -355,13 +347,9 @@ def test_when_it_is_full_more_is_refused_and_nothing_is_given_up(tmp_path: Path)
             w.journal.broker_back([])
             for n in range(4):
                 assert w.journal.refuses(n) is None
-                seq = w.put(b"%d" % n * 700, client=n)
-                await w.journal.safe(seq)
-                w.journal.acked(seq)
+                await w.accepted(b"%d" % n * 700, client=n)
                 w.tick(SEGMENT_S + 1)
-            seq = w.put(b"4" * 700, client=4)
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"4" * 700, client=4)
             assert "is full" in str(w.journal.refuses(5))
             assert w.told == [w.journal.refuses(5)]
             w.tick(2 * LONGEST_S)
@@ -380,9 +368,7 @@ def test_a_client_that_fills_its_share_is_refused_and_no_other(tmp_path: Path) -
         async with world(tmp_path) as w:
             w.journal.most = 4000
             w.journal.broker_back([])
-            seq = w.put(b"x" * 1000, client=7)
-            await w.journal.safe(seq)
-            w.journal.acked(seq)
+            await w.accepted(b"x" * 1000, client=7)
             assert "this client" in str(w.journal.refuses(7))
             assert w.journal.refuses(8) is None
             assert w.told == []
