@@ -224,12 +224,8 @@ class Session:
         if (self._busy or self._pumping) and self._waits(packet):
             self._held += _size(packet)
             self._queue.append(packet)
-            return
-        handler = self._takes.get(type(packet))
-        if handler is None:
-            self._not_taken(packet)
         else:
-            handler(packet)
+            self._handle(packet)
 
     def _handle(self, packet: Packet) -> None:
         handler = self._takes.get(type(packet))
