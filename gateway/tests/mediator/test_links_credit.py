@@ -85,6 +85,14 @@ async def linked(address: BrokerAddress, counts: bool = True) -> AsyncIterator[B
         yield both
 
 
+def whole(both: Both, count: int) -> bool:
+    """All of a flood came, what one client sent in its order: others' may overtake it."""
+    came = [int(packet.payload) for packet in both.came]
+    return sorted(came) == [*range(count)] and all(
+        [n for n in came if n % 5 == client] == [*range(client, count, 5)] for client in range(5)
+    )
+
+
 async def flood(both: Both, count: int, qos: int) -> None:
     """As much in each turn of the loop as clients might send, who stop when they are told."""
     number = 0
@@ -104,7 +112,7 @@ def test_no_flood_makes_a_mosquitto_with_stock_limits_drop_what_readers_get(
         async with linked(address) as both:
             await flood(both, 20_000, qos)
             await so(lambda: len(both.accepted) == 20_000 and len(both.came) == 20_000)
-            assert [int(packet.payload) for packet in both.came] == [*range(20_000)]
+            assert whole(both, 20_000)
             assert not both.lost
 
     with real_mosquitto(
@@ -334,7 +342,7 @@ def test_publishers_of_one_worker_wait_for_the_live_link_of_another(
             stalled(two, False)
             await flooding
             await so(lambda: len(one.accepted) == 8000 and len(two.came) == 8000)
-            assert [int(packet.payload) for packet in two.came] == [*range(8000)]
+            assert whole(two, 8000)
             assert not one.lost
             assert not two.lost
 
