@@ -32,6 +32,7 @@ __all__ = [
     "Follow",
     "KgPart",
     "LabelTopic",
+    "Later",
     "NotYet",
     "Parsed",
     "Policy",
@@ -162,6 +163,15 @@ class Proposal:
     urgent: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The answer to a command takes longer than others may be held up. `go_on`, called again and
+    again, works on it for a slice of some milliseconds, and gives None until the answer is there.
+    """
+
+    go_on: Callable[[], Proposal | Verdict | None]
+
+
 class ClientPolicy(Protocol):
     """A client as the configuration names it."""
 
@@ -273,12 +283,17 @@ class Family:
     def deliver(self, ask: Ask) -> Verdict:
         raise NotImplementedError
 
-    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:
+    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         """Judge a command (SPEC.md 4.4, op 0x81). Pure: it proposes, it changes nothing."""
         return deny("engine.no-command", f"the family {self.name} takes no commands")
 
     def see(self, what: Seen, ask: Ask) -> Iterable[Dep]:
-        """Something happened, as `ask` says. Overriding it costs a call a message."""
+        """Something happened, as `ask` says. Overriding it costs a call a message.
+
+        Of this worker's clients alone: with `[mediator] workers` above 1 nobody sees what others'
+        do. So nothing that is counted here may decide for the whole site; what all workers are to
+        know goes into a record. Neither `labels` nor `purposes` overrides it.
+        """
         return ()
 
     def tick(self, now_ms: int) -> Iterable[Dep]:

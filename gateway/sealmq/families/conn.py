@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from .api import NEVER, Proposal, Question, Seen, Sub, Verdict
+from .api import NEVER, Later, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Who
 from .cache import Entry, Slot
 from .decision import Decision, Refused
@@ -310,8 +310,10 @@ class Conn:
         )
         self._questions.see(what, self.ask)
 
-    def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
-        """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal."""
+    def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
+        """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal. Later:
+        give others a turn before each `go_on`.
+        """
         return self._questions.command(self.who, family, body, now_ms)
 
     def close(self, now_ms: int) -> None:

@@ -17,6 +17,7 @@ from .api import (
     Dep,
     Family,
     FamilyRecord,
+    Later,
     NotYet,
     Proposal,
     Record,
@@ -105,7 +106,9 @@ class Questions(Generic[K]):
             (dep,), (lambda e: sub_matches(filter, e.decision.topic)) if few else None
         )
 
-    def command(self, who: Who, family: str, body: bytes, now_ms: int) -> Proposal | Verdict:
+    def command(
+        self, who: Who, family: str, body: bytes, now_ms: int
+    ) -> Proposal | Verdict | Later:
         """Conn.command."""
         to = next((f for f in self.order if f.name == family), None)
         if to is None:
@@ -113,11 +116,23 @@ class Questions(Generic[K]):
         if self._judge.has_lost(family):
             # It would be judged by what the store no longer says.
             return deny("engine.exception", f"{family} has lost its state")
+        got = self._commanded(family, lambda: to.command(who, body, now_ms))
+        if isinstance(got, Later):
+            return Later(partial(self._command_on, family, got.go_on))
+        return self._checked(family, got)
+
+    def _command_on(self, family: str, go_on: Callable[[], object]) -> Proposal | Verdict | None:
+        got = self._commanded(family, go_on)
+        return None if got is None else self._checked(family, got)
+
+    def _commanded(self, family: str, work: Callable[[], object]) -> object:
         try:
-            got: object = to.command(who, body, now_ms)
+            return work()
         except Exception as error:  # a defect of one family must not take the mediator down
             self._fault(family, "command", error)
             return deny("engine.exception", f"{family} failed on the command")
+
+    def _checked(self, family: str, got: object) -> Proposal | Verdict:
         if isinstance(got, Proposal):
             if got.records and self.closed:
                 return deny(CLOSED, CLOSED_REASON)

@@ -29,6 +29,7 @@ from sealmq.families.api import (
 )
 from sealmq.families.duties import EXECUTED
 from sealmq.families.engine import Decision, Engine
+from sealmq.families.registry import load
 
 TOPIC = "machine/1/temperature"
 SENSOR = "m1-temp-sensor"
@@ -336,3 +337,9 @@ def test_never_is_never() -> None:
     site.publish(SENSOR, TOPIC)
     site.publish(SENSOR, TOPIC)
     assert len(fake.asked) == 2
+
+
+def test_neither_family_decides_by_what_one_worker_s_clients_do() -> None:
+    """`see` tells of those alone; of several workers each would decide otherwise."""
+    for family in load(["labels", "purposes"]):
+        assert type(family).see is Family.see

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import chain, islice
 from typing import Any
 
 from sealmq.near import near
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
-from ..api import FamilyRecord, Proposal, Verdict, deny
+from ..api import FamilyRecord, Later, Proposal, Verdict, deny
 from ..ask import Who
 from ..topiclabels import NONE
 from . import records, rules
@@ -35,10 +36,13 @@ PURPOSES = 64
 """Purposes of one reservation: else a client's whole share of them were gigabytes."""
 SET_VALUES = {"mode": MODES, "strict": ("true", "false")}
 
+SLICE = 1000
+"""Reservations that are looked at in one go: some milliseconds."""
+
 Answer = Proposal | Verdict
 
 
-def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer:
+def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
     """Read and judge one. What is judged again because others came before counts again."""
     if who.client not in state.settings.stewards:
         wait_ms = state.pace.take(who.client, now_ms)
@@ -192,7 +196,7 @@ def _proposal(
 # Questions
 
 
-def _get(state: State, who: Who, what: str, arg: str) -> Answer:
+def _get(state: State, who: Who, what: str, arg: str) -> Answer | Later:
     steward = who.client in state.settings.stewards
     if what == "mode":
         return _told({"mode": state.mode, "strict": state.strict, "set": dict(state.overrides)})
@@ -216,28 +220,48 @@ def _get(state: State, who: Who, what: str, arg: str) -> Answer:
             return deny(rules.NO_QUESTION, "nobody has published there, nor have you reserved it")
         alone = [own]
     if what == "reservations":
-        found, left_out = _first(state.store.crossing(arg) if alone is None else alone)
-        return _list("reservations", map(as_json, found), {"filter": arg}, left_out)
+        search = _Search(state, who, arg, state.store.steps(arg) if alone is None else iter(alone))
+        answer = search.go_on()
+        return Later(search.go_on) if answer is None else answer
     eip = state.store.eip(arg) if alone is None else Eip(alone)
     found, left_out = _first(eip.of)
     more = {"topic": arg, "aip": sorted(eip.aip), "pip": sorted(eip.pip), "strict": state.strict}
     return _list("of", map(as_json, found), more, left_out)
 
 
+class _Search:
+    """Which reservations share a topic with a filter: a slice at a time."""
+
+    def __init__(
+        self, state: State, who: Who, filt: str, steps: Iterator[Reservation | None]
+    ) -> None:
+        self._state, self._who, self._filter, self._steps = state, who, filt, steps
+        self._first: list[Reservation] = []
+        self._count = 0
+
+    def go_on(self) -> Answer | None:
+        """The answer, or None: there are more to look at."""
+        some = list(islice(self._steps, SLICE))
+        found = [one for one in some if one is not None]
+        self._count += len(found)
+        # Where much changes meanwhile some are met twice (Store.steps).
+        distinct = {in_order(one): one for one in chain(self._first, found)}
+        self._first = [distinct[key] for key in nsmallest(MOST, distinct)]
+        if len(some) == SLICE:
+            return None
+        # Much may be otherwise since it began.
+        right = _right(self._state, self._who, self._filter)
+        if not right.allow:
+            return deny(right.rule, right.reason)
+        left_out = max(0, min(self._count, len(self._state.store)) - len(self._first))
+        return _list("reservations", map(as_json, self._first), {"filter": self._filter}, left_out)
+
+
 def _first(found: Iterable[Reservation]) -> tuple[list[Reservation], int]:
-    """The first ones in order, more than an answer holds, and how many others there are.
-
-    Of a million only these are put in order: nobody else is judged meanwhile.
-    """
-    count = 0
-
-    def counted() -> Iterator[Reservation]:
-        nonlocal count
-        for count, one in enumerate(found, 1):  # noqa: B007
-            yield one
-
-    first = nsmallest(MOST, counted(), key=in_order)
-    return first, count - len(first)
+    """The first ones in order, more than an answer holds, and how many others there are."""
+    all_of_them = list(found)
+    first = nsmallest(MOST, all_of_them, key=in_order)
+    return first, len(all_of_them) - len(first)
 
 
 def presubscriptions(state: State, client: str) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from ..api import (
     Duty,
     Family,
     Follow,
+    Later,
     Parsed,
     Policy,
     Proposal,
@@ -225,7 +226,7 @@ class PurposesFamily(Family):
         rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_SUBSCRIPTION)
         return deny(rule, _REASONS[rule], until=until, deps=tuple(deps))
 
-    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict:
+    def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         return commands.command(self.state, who, body, now_ms)
 
     # Words

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from sealmq.families.api import FamilyRecord, Proposal, Verdict
+from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict
 from sealmq.kgtypes import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
 from sealmq.mqtt import Publish
 from sealmq.store.errors import StoreUnavailable
@@ -43,7 +43,7 @@ from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
 from . import refusals
-from .effects import AskTime, Commit, Lock, Provision, Unlock
+from .effects import AskTime, Commit, Lock, Provision, Unlock, Yield
 from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
 from .tasks import Task
@@ -196,6 +196,14 @@ class Control:
             while s.state == _OPEN:
                 applied = engine.applied
                 answer = s.policy.command(name, body, s.site.now_ms)
+                if isinstance(answer, Later):
+                    found = None
+                    while found is None:
+                        yield Yield(0)
+                        if s.state != _OPEN:
+                            return
+                        found = answer.go_on()
+                    answer = found
                 if isinstance(answer, Verdict):
                     self._refuse(of(Denied(answer.reason), ctr), answer.rule)
                     return

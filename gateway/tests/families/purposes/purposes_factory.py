@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from families.factory import FACTORY, Site
-from sealmq.families.api import FamilyRecord, Proposal, TopicLabel, Verdict
+from sealmq.families.api import FamilyRecord, Later, Proposal, TopicLabel, Verdict
 from sealmq.families.engine import Decision
 from sealmq.families.purposes import PurposesFamily
 from sealmq_spec import purposes as say
@@ -16,6 +16,15 @@ TEMP = "machine/1/temperature"
 ANGLE = "machine/1/arm/angle"
 SENSOR, PANEL, OTHER = "m1-temp-sensor", "m1-control-panel", "m2-temp-sensor"
 DPO, READER = "root", "monitor"
+
+
+def at_last(got: Proposal | Verdict | Later) -> Proposal | Verdict:
+    """The answer to a command, however many slices it takes."""
+    if not isinstance(got, Later):
+        return got
+    while (answer := got.go_on()) is None:
+        pass
+    return answer
 
 
 class House(Site):
@@ -28,7 +37,7 @@ class House(Site):
     def tell(self, client: str, text: str | bytes) -> Proposal | Verdict:
         """A command, committed if it is allowed."""
         body = text if isinstance(text, bytes) else text.encode()
-        got = self.conn(client).command("purposes", body, self.now)
+        got = at_last(self.conn(client).command("purposes", body, self.now))
         if isinstance(got, Proposal):
             self.commit(list(got.records))
         return got

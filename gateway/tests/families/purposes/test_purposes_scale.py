@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from families.purposes.purposes_factory import at_last
 from families.purposes.purposes_work import work
-from sealmq.families.api import Proposal
+from sealmq.families.api import Later, Proposal, Verdict
 from sealmq.families.engine import Engine
-from sealmq.families.purposes import records
+from sealmq.families.purposes import commands, records
 from sealmq.families.purposes.store import Reservation
 from sealmq.families.registry import load
 from sealmq.site.config import loads
@@ -54,7 +55,7 @@ class Fleet:
         return self.reader.deliver(topic, "car", 0, 1).allow
 
     def command(self, text: str) -> Proposal:
-        got = self.dpo.command("purposes", text.encode(), 1)
+        got = at_last(self.dpo.command("purposes", text.encode(), 1))
         assert isinstance(got, Proposal), got
         self.engine.apply(got.records)
         return got
@@ -112,3 +113,54 @@ def test_an_answer_to_a_steward_looks_closely_at_few_of_them() -> None:
     names = [row["filter"] for row in told["reservations"]]
     assert names[:4] == ["fleet/#", "fleet/v0/speed", "fleet/v1/speed", "fleet/v10/speed"]
     assert len(names) + told["left_out"] == COUNTS[-1] + 1
+
+
+def test_it_is_looked_for_in_slices_that_cost_the_same_however_many_there_are() -> None:
+    """Others are served between them; the answer is that of one go."""
+    asked = []
+    for count in (3 * commands.SLICE, 9 * commands.SLICE):
+        fleet = Fleet(count)
+        got = fleet.dpo.command("purposes", b"!PBAC/GET/RESERVATIONS/%23{}", 1)
+        assert isinstance(got, Later)
+        slices, found = [], None
+
+        def go_on(got: Later = got) -> None:
+            nonlocal found
+            found = got.go_on()
+
+        while found is None:
+            slices.append(work(go_on))
+        assert len(slices) == count // commands.SLICE
+        assert isinstance(found, Proposal)
+        told = json.loads(found.reply)
+        names = [row["filter"] for row in told["reservations"]]
+        every = sorted(["fleet/#", *(f"fleet/v{i}/speed" for i in range(count))])
+        assert names == every[: len(names)]
+        assert len(names) + told["left_out"] == count + 1
+        asked.append(max(slices))
+    assert asked[1] <= asked[0] * 2
+
+
+def test_who_may_no_more_ask_gets_no_answer_though_it_was_begun() -> None:
+    fleet = Fleet(2 * commands.SLICE)
+    got = fleet.dpo.command("purposes", b"!PBAC/GET/RESERVATIONS/%23{}", 1)
+    assert isinstance(got, Later)
+    fleet.engine.reload(loads(SITE.replace('["dpo"]', "[]").replace("MODE", "hybrid")))
+    answer = at_last(got)
+    assert isinstance(answer, Verdict)
+    assert answer.rule == "purposes.entitled.no-grant"
+
+
+def test_what_changes_while_it_is_looked_for_harms_nothing() -> None:
+    fleet = Fleet(3 * commands.SLICE)
+    got = fleet.dpo.command("purposes", b"!PBAC/GET/RESERVATIONS/%23{}", 1)
+    assert isinstance(got, Later)
+    for i in range(0, 3 * commands.SLICE, 7):
+        fleet.engine.apply([records.released(f"fleet/v{i}/speed")])
+        fleet.reserve("billing|", f"fleet/new{i}/speed") if i < 700 else None
+    answer = at_last(got)
+    assert isinstance(answer, Proposal)
+    told = json.loads(answer.reply)
+    names = [row["filter"] for row in told["reservations"]]
+    assert names == sorted(set(names))
+    assert len(names) + told["left_out"] <= 3 * commands.SLICE + 101

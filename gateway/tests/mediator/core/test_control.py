@@ -11,9 +11,9 @@ from core_world import Peer, Shell, opened
 from families.gate import Gate
 from families.toy import Toy
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
-from sealmq.families.api import FamilyRecord, Proposal, Verdict, Who
+from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict, Who
 from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
-from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched
+from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched, Yield
 from sealmq.mqtt import Pingreq, Pingresp, Publish
 from sealmq.store.errors import StoreUnavailable
 from sealmq_spec.const import (
@@ -107,6 +107,71 @@ class Rows(Gate):
         if self.rows.get(key, mine) != mine:
             return Verdict(False, "gate.shut", "it is another's")
         return Proposal((FamilyRecord(self.name, key, mine),), {"detail": key}, b"ok")
+
+
+class Slow(Gate):
+    """Its answer takes three slices more, and is `last`."""
+
+    def __init__(self, last: Any) -> None:
+        super().__init__()
+        self.last = last
+        self.slices = 0
+
+    def command(self, who: Who, body: bytes, now_ms: int) -> Any:
+        return Later(self._go_on)
+
+    def _go_on(self) -> Any:
+        self.slices += 1
+        if self.slices < 3:
+            return None
+        if isinstance(self.last, Exception):
+            raise self.last
+        return self.last
+
+
+@pytest.mark.parametrize(
+    ("last", "rule"),
+    [
+        (Proposal((), None, b"ok"), None),
+        (Verdict(False, "gate.shut", "not yours"), "gate.shut"),
+        (ValueError("a defect"), "engine.exception"),
+        (Later(lambda: None), "engine.bad-verdict"),
+        (Proposal((FamilyRecord("other", "x", b""),)), "engine.bad-proposal"),
+    ],
+    ids=["answered", "refused", "failed", "for ever", "what is not its own"],
+)
+def test_a_command_that_takes_long_gives_others_a_turn_between_its_slices(
+    last: Any, rule: str | None
+) -> None:
+    family = Slow(last)
+    shell = Shell(family)
+    slow, other = opened(shell), opened(shell, PANEL)
+    shell.later = {Yield}
+    slow.send(slow.command("gate", b"x"))
+    for done in range(3):
+        assert family.slices == done
+        assert (replies(slow), rules(slow)) == ([], [])
+        other.send(other.up(bytes((OP_FETCH,)) + bytes(3)))
+        assert rules(other), "others are served"
+        shell.answer(shell.asked.pop())
+    assert family.slices == 3
+    slow.take()
+    assert rules(slow) == ([] if rule is None else [rule])
+    assert [reply for _, reply in replies(slow)] == ([b"ok"] if rule is None else [])
+    assert not shell.asked
+
+
+def test_a_command_of_a_session_that_was_closed_is_worked_on_no_more() -> None:
+    family = Slow(Proposal((), None, b"ok"))
+    shell = Shell(family)
+    slow = opened(shell)
+    shell.later = {Yield}
+    slow.send(slow.command("gate", b"x"))
+    slow.session.close("disabled")
+    shell.answer(shell.asked.pop())
+    assert family.slices == 0
+    assert not shell.asked
+    assert shell.locked == set()
 
 
 def test_what_a_command_was_judged_by_still_holds_when_it_is_stored() -> None:
