@@ -351,9 +351,12 @@ class Mediator:
         running = self._spawn(answered(), name)
         if ends:
             client.tasks.add(running)
-        running.add_done_callback(lambda done: self._over(client, done))
+        running.add_done_callback(lambda done: self._over(client, work, done))
 
-    def _over(self, client: _Client, task: asyncio.Task[None]) -> None:
+    def _over(
+        self, client: _Client, work: Coroutine[Any, Any, object], task: asyncio.Task[None]
+    ) -> None:
+        work.close()  # cancelled before its first step it has never begun
         client.tasks.discard(task)
         client.under_way -= 1
         client.look()

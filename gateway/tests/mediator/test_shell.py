@@ -381,6 +381,29 @@ def test_a_session_that_ends_amid_all_that_it_asked_is_freed_at_once(
 
 
 @pytest.mark.usefixtures("uncollected")
+def test_a_session_that_ends_in_the_turn_in_which_it_asked_is_freed_at_once(
+    tmp_path: Path,
+) -> None:
+    """Its question was given up before it was begun."""
+
+    async def story(made: Worker) -> None:
+        mediator = made.mediator
+        before = len(alive())
+        await made.client(SIBLING)
+        session = list(mediator.events.peers)[-1]
+
+        def asks_and_goes(session: Session) -> None:
+            mediator._snapshot(session, fx.Snapshot(0, "machine/#"))
+            session.close("gone")
+
+        mediator.events.run(asks_and_goes, session)
+        del session
+        await so(lambda: len(alive()) == before)
+
+    told(tmp_path, story)
+
+
+@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("what", ["nothing", "no MQTT", "a forgery", "a request", "a stranger"])
 def test_a_session_that_never_opened_is_freed_at_once(what: str, tmp_path: Path) -> None:
     async def story(made: Worker) -> None:
