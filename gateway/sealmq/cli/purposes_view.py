@@ -112,7 +112,12 @@ class PurposesView:
         """All, or those whose filter shares a topic with this one."""
         state = self.state
         found = {key: Presub(*key, ap, "", None) for key, ap in state.settings.presubscribe.items()}
-        for key, (ap, *_) in state.presubs.items():
+        made_by_clients = (
+            ((client, filt), ap)
+            for client, mine in state.presubs.items()
+            for filt, (ap, *_) in mine.items()
+        )
+        for key, ap in made_by_clients:
             made = self._made.get(f"{rows.PRESUBSCRIPTION}{key[0]}/{key[1]}", SITE)
             # sealmq.toml goes first.
             found.setdefault(key, Presub(*key, ap, *made))

@@ -89,7 +89,27 @@ def test_what_a_setting_takes_away_is_noticed(tmp_path: Path, line: str, wanted:
 def test_the_embedded_broker_does_what_is_said_of_it(broker: BrokerProcess) -> None:
     """But for sessions: it has them, until it ends, so they are not promised."""
     target = Target("127.0.0.1", broker.port, broker.credentials.user, broker.credentials.password)
-    assert asked(target) == dataclasses.replace(promises.EMBEDDED, keeps_sessions=True)
+    found = asked(target)
+    assert found == dataclasses.replace(promises.EMBEDDED, keeps_sessions=True)
+    assert (found.inflight, found.queue, found.filters, found.faults) == (64, 1000, 100, ())
+
+
+@pytest.mark.parametrize(
+    ("lines", "inflight", "queue"),
+    [
+        ((), 20, 1000),
+        (("max_inflight_messages 10", "max_queued_messages 100"), 10, 110),
+        (("max_inflight_messages 0", "max_queued_messages 100000"), 64, 1000),
+    ],
+    ids=["stock", "less", "ours"],
+)
+def test_what_a_mosquitto_keeps_for_the_links_that_readers_share_is_found_out(
+    tmp_path: Path, lines: tuple[str, ...], inflight: int, queue: int
+) -> None:
+    with mosquitto(tmp_path, *lines) as target:
+        found = asked(target)
+    assert (found.inflight, found.queue, found.filters) == (inflight, queue, 100)
+    assert [f"keeps {queue} messages" in fault for fault in found.faults] == [True] * (queue < 1000)
 
 
 def test_a_broker_that_falls_silent_promises_nothing() -> None:

@@ -6,9 +6,13 @@ What breaks MQTT so that nobody can say where a packet ends still ends the link.
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from links_scene import Scripted, played, real_amqtt, real_mosquitto, running, so
 from sealmq.mediator.core.limits import MAX_PACKET
@@ -18,6 +22,7 @@ from sealmq.mqtt import (
     MalformedPacket,
     MqttError,
     Packet,
+    ProtocolError,
     Pubcomp,
     Publish,
     Pubrec,
@@ -98,6 +103,34 @@ def test_what_has_no_clear_end_or_no_packet_id_ends_the_stream(broken: bytes) ->
     decoder = Decoder(LIMIT, "client", lenient=True)
     with pytest.raises(MalformedPacket if broken[0] != 0x90 else MqttError):
         decoder.feed(GOOD + broken + GOOD)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    parts=st.lists(
+        st.one_of(st.sampled_from([GOOD, *UNFIT.values()]), st.binary(min_size=1, max_size=40)),
+        max_size=6,
+    ),
+    cuts=st.lists(st.integers(1, 3000), min_size=1, max_size=20),
+)
+def test_however_bytes_come_the_same_packets_or_the_same_fault_come(
+    parts: list[bytes], cuts: list[int]
+) -> None:
+    stream = b"".join(parts)
+
+    def taken(sizes: Iterable[int]) -> tuple[list[Packet], bool]:
+        decoder, came, at = Decoder(LIMIT, "client", lenient=True), list[Packet](), 0
+        for size in sizes:
+            try:
+                came += decoder.feed(stream[at : at + size])
+            except ProtocolError as error:
+                return [*came, *error.packets], True
+            at += size
+            if at >= len(stream):
+                break
+        return came, False
+
+    assert taken(cycle(cuts)) == taken([len(stream)])
 
 
 def test_of_one_that_is_too_large_nothing_is_held() -> None:

@@ -160,7 +160,7 @@ def _presubscribe(state: State, who: Who, client: str, filt: str, ap: str, now_m
     if unknown is not None:
         return unknown
     full = state.held[who.client] >= state.settings.limit
-    if ap and full and not steward and (client, filt) not in state.presubs:
+    if ap and full and not steward and filt not in state.presubs.get(client, ()):
         return deny(rules.FULL, f"at most {state.settings.limit}")
     row = records.presubscription(client, filt, ap, who.client, now_ms)
     rule = rules.BY_ITSELF if client == who.client else rules.BY_STEWARD
@@ -274,9 +274,7 @@ def presubscriptions(state: State, client: str) -> list[dict[str, Any]]:
     ]
     made = [
         {"filter": filt, "purpose": ap, "by": by, "source": "client"}
-        for filt, (ap, by, at) in sorted(
-            (filt, made) for (name, filt), made in state.presubs.items() if name == client
-        )
+        for filt, (ap, by, at) in sorted(state.presubs.get(client, {}).items())
         if at >= state.since.get(client, 0)
     ]
     return site + made

@@ -44,8 +44,8 @@ class State:
         self.store: Store = STORES[self.settings.store]()
         # Clients' reservations that do not count now, by filter.
         self.dormant: dict[str, Reservation] = {}
-        # (client, filter) -> (purpose, who asked for it, when); those of the file are in settings.
-        self.presubs: dict[tuple[str, str], tuple[str, str, int]] = {}
+        # client -> filter -> (purpose, who asked for it, when); those of the file are in settings.
+        self.presubs: dict[str, dict[str, tuple[str, str, int]]] = {}
         # Since when (Unix ms) clients bear their names, and for which of it the rows are right.
         self.since: Mapping[str, int] = {}
         self.settled: dict[str, int] = {}
@@ -73,7 +73,7 @@ class State:
         site = self.settings.presubscribe.get((client, filt))
         if site is not None:
             return site
-        made = self.presubs.get((client, filt))
+        made = self.presubs.get(client, {}).get(filt)
         return "" if made is None or made[2] < self.since.get(client, 0) else made[0]
 
     def meant(self, purpose: str, now_ms: int) -> str:
@@ -188,12 +188,15 @@ class State:
         return self.store.remove(topic, "client")
 
     def _presubscribe(self, client: str, filt: str, ap: str, by: str, at: int) -> Sequence[Dep]:
-        old = self.presubs.pop((client, filt), None)
+        mine = self.presubs.setdefault(client, {})
+        old = mine.pop(filt, None)
         if old is not None:
             self.held[old[1]] -= 1
         if ap:
             self.held[by] += 1
-            self.presubs[client, filt] = (ap, by, at)
+            mine[filt] = ap, by, at
+        elif not mine:
+            del self.presubs[client]
         return (presub_dep(client, filt),)
 
     # Names that went from one client to another

@@ -164,3 +164,21 @@ def test_what_changes_while_it_is_looked_for_harms_nothing() -> None:
     names = [row["filter"] for row in told["reservations"]]
     assert names == sorted(set(names))
     assert len(names) + told["left_out"] <= 3 * commands.SLICE + 101
+
+
+def test_who_asks_for_its_presubscriptions_looks_at_no_others() -> None:
+    """Any client may, often; and others may have very many."""
+
+    def asked(count: int) -> int:
+        fleet = Fleet(1)
+        rows = [
+            records.presubscription(f"other{i}", "fleet/#", "billing", "dpo", 1)
+            for i in range(count)
+        ]
+        fleet.engine.apply([*rows, records.presubscription("reader", "a/b", "billing", "dpo", 1)])
+        question = "!PBAC/GET/PRESUBS/reader{}"
+        told = json.loads(fleet.command(question).reply)
+        assert [row["filter"] for row in told["presubs"]] == ["a/b"]
+        return work(lambda: fleet.command(question))
+
+    assert asked(3_000) <= asked(10) + 20
