@@ -224,6 +224,7 @@ class Scene:
         client_id: str = "id",
         rows: Sequence[KeptSub] = (),
         gen: int = 1,
+        doubtful: int = 0,
     ) -> Session:
         """A session that has proved itself; what it has is judged anew when `settle` is called."""
         self._boots += 1
@@ -232,6 +233,7 @@ class Scene:
         peer = self.world.session(number, boot=self._boots)
         session.client, session.link = client, self.world.link(peer)
         session.client_id, session.clean, session.known = client_id, clean, True
+        session.doubtful = doubtful
         session.policy = self.engine.connection(self.engine.who(client.name, number))
         session._move(OPENING)
         session.opened(b"")

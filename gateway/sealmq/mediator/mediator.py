@@ -145,6 +145,8 @@ class Mediator:
         self._clients: dict[Session, _Client] = {}
         # The newest session of each (client, client id) that the broker was asked for.
         self._newest: dict[tuple[int, str], _Client] = {}
+        # Kept sessions that began at the broker while this runs: in which of its lives.
+        self._lives: dict[tuple[int, str], int] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         # What sessions that the newest keys have ended had begun.
         self._last_of: list[asyncio.Future[None]] = []
@@ -408,12 +410,18 @@ class Mediator:
             # What it began is done first: its rows, its filters at the broker.
             await asyncio.wait({before.done}, timeout=OPENING_S)
         known = await self.sessions.prepare(session.client, effect.gen, client_id, effect.clean)
+        key = number, client_id
         if effect.clean:
+            self._lives.pop(key, None)
             return fx.Opened(False)
         own = await self._own(client, clean=False)
         present = own.present
-        subs = await self.sessions.subscriptions((number, client_id), effect.gen, known, present)
-        return fx.Opened(present, tuple(subs))
+        if not present:
+            self._lives[key] = self.control.losses
+        life, losses = self._lives.get(key), self.control.losses
+        doubtful = fx.MAYBE if life is None else fx.SURE if life == losses else fx.LOST
+        subs = await self.sessions.subscriptions(key, effect.gen, known, present)
+        return fx.Opened(present, tuple(subs), doubtful)
 
     async def _own(self, client: _Client, clean: bool) -> _Own:
         session = client.session

@@ -29,6 +29,23 @@ _ONE = (
     "publisher reads",
 )
 
+_APART = Bounds(
+    (2, 2),
+    {"kept": 2},
+    {"broker": 1},
+    publisher=False,
+    apart=True,
+    begun=(
+        "a message is published",
+        "a message is published",
+        "own brings a packet",
+        "kept reads",
+        "broker falls",
+        "control is heard to have fallen",
+        "broker starts",
+    ),
+)
+
 WORLDS: Mapping[str, Bounds] = {
     # A publisher that comes again while its message is anywhere.
     "publisher": Bounds((2,), _ALL, {"publisher": 1}, away=True),
@@ -37,11 +54,15 @@ WORLDS: Mapping[str, Bounds] = {
     "publish-link": Bounds((1, 2), _ALL, {"publish": 1, "messages": 1}, away=True),
     "control-link": Bounds((1,), _ALL, {"control": 1}, away=True),
     "worker": Bounds((2,), _ALL, {"worker": 1}, away=True),
+    "broker": Bounds((1,), _ALL, {"broker": 1}, away=True),
     # The readers' half; another machine publishes.
     "clean": Bounds((1, 2), {"clean": 2}, {"clean": 1, "live": 1, "worker": 1}, publisher=False),
     "kept": Bounds((1, 2), {"kept": 2}, {"kept": 1, "own": 1, "worker": 1}, publisher=False),
     "paused": Bounds((2, 2, 2), {"kept": 2}, {}, publisher=False, window=1, room=100, held=1),
     "denied": Bounds((2,), {"kept": 2}, {"kept": 1}, publisher=False, denies=1),
+    # Messages of two workers, which publish their journals again in any order; the reader has one
+    # whose id the broker has not released.
+    "apart": _APART,
     # From the publisher to both readers.
     "whole": Bounds((1,), {"clean": 1, "kept": 1}, {}),
 }
@@ -49,7 +70,7 @@ WORLDS: Mapping[str, Bounds] = {
 
 LARGE: Mapping[str, Bounds] = {
     "publisher-2": Bounds((1, 2), _ALL, {"publisher": 2}, falls=2, away=True),
-    "broker": Bounds((1,), _ALL, {"broker": 1}, away=True),
+    "apart-falls": _APART._replace(crashes={"broker": 1, "kept": 1}, falls=2),
     "saves": Bounds((1,), _ALL, {"broker": 1}, saves=3, away=True, begun=_ONE),
     "kept-broker": Bounds((2,), {"kept": 2}, {"broker": 1}, saves=1, publisher=False),
     "whole-2": Bounds((2,), {"clean": 2, "kept": 2}, {"publisher": 1, "kept": 1}),
@@ -188,6 +209,11 @@ DEFENCES: Mapping[str, Defence] = {
         "PUBREL of a withheld message goes to the kept client, which may hold its id",
         WORLDS["denied"],
         _ends_here,
+    ),
+    "ids-forgotten": Defence(
+        "a kept client forgets ids that a broker draws anew",
+        WORLDS["apart"],
+        _instead(Delivery, "_forget", _nothing),
     ),
     "old-journal": Defence(
         "a worker that starts again has the journal of the one before",

@@ -226,7 +226,8 @@ class Reader(Client):
 
     def _gets(self, index: int) -> None:
         world = self.world
-        if len(set(world.bounds.messages)) == 1 and not self.got[index]:
+        one = len(set(world.bounds.messages)) == 1 and not world.bounds.apart
+        if one and not self.got[index]:
             later = [other for other in self.got if other > index and self.got[other]]
             if later:
                 world.bad = f"m{later[0]} has overtaken m{index}"

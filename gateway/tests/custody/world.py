@@ -63,6 +63,7 @@ LINKS = {
 """The end of a client identifier at the broker, and what we call the link."""
 _BY_ITSELF = ("brings a packet", "tries again", "is done")
 _GONE = "a client is heard to have fallen"
+_AGAIN = [f"m{n} is published again" for n in range(4)]
 _LOCAL = frozenset({"clean", "kept", "publisher"})
 
 
@@ -82,7 +83,8 @@ class Bounds(NamedTuple):
     the broker by a mediator of another machine. `denies`: the policy may shut the readers out.
     `window`, `room`, `held`: what a reader has not acknowledged, bytes that wait for it, packets
     that a paused own link holds. `away`: the kept reader comes back when nothing else goes on.
-    `begun`: what has happened before.
+    `begun`: what has happened before. `apart`: each message is of another worker or machine, whose
+    journals are published again in any order.
     """
 
     messages: tuple[int, ...]
@@ -98,6 +100,7 @@ class Bounds(NamedTuple):
     held: int = 64
     away: bool = False
     begun: tuple[str, ...] = ()
+    apart: bool = False
 
 
 class World:
@@ -130,11 +133,17 @@ class World:
         self._inst = 8
         self.shut = False
         self.publisher = Publisher(self) if bounds.publisher else None
+        self._idle = tuple(
+            link
+            for link, used in (("live ", CLEAN in bounds.readers), ("publish ", bounds.publisher))
+            if not used
+        )
         self.readers = {
             name: Reader(self, name == "clean", qos) for name, qos in bounds.readers.items()
         }
         self._outside = KEYS.session(SENSOR, salt=bytes(8))
         self._injected = 0
+        self._again: list[int] = []
         self._order = Order(_OTHER)
         self.mediator: Mediator
         self._start_worker()
@@ -219,9 +228,7 @@ class World:
         return Publish(self.topic, raw, m2, qos, False, False, index + 1 if qos else 0)
 
     # By a mediator of another machine: same keys, other instance.
-    def _inject(self) -> None:
-        index = self._injected
-        self._injected += 1
+    def _inject(self, index: int) -> None:
         qos, raw = self.bounds.messages[index], self.topic.encode()
         m2 = self.sealed(self._outside, index, qos).payload
         link = BootSession(KEYS.site, MEDIATOR, KEYS.ring.clients[SENSOR], 1, 1, bytes(8))
@@ -355,7 +362,9 @@ class World:
         inside = self.worker and self.mediator.site.away is None
         publisher = self.publisher
         if publisher is None:
-            if self._injected < count and self.broker.up:
+            if self.broker.up and self._again:
+                steps += [_AGAIN[n] for n in self._again[: None if self.bounds.apart else 1]]
+            elif self.broker.up and self._injected < count:
                 steps.append("a message is published")
         elif publisher.there:
             if publisher.unread:
@@ -411,13 +420,10 @@ class World:
         return any(c.alive and self._link(c) == who for c in self.broker.conns)
 
     def do(self, step: str) -> None:
-        """One step, and what nobody looks at here: the live link where it has no reader."""
+        """One step, and what happens on links that carry nothing here."""
         self._one(step)
-        while CLEAN not in self.readers and (steps := self._of_live()):
+        while steps := [one for one in self.progress() if one.startswith(self._idle)]:
             self._one(steps[0])
-
-    def _of_live(self) -> list[str]:
-        return [step for step in self.progress() if step.startswith("live ")]
 
     def _one(self, step: str) -> None:
         self.happened[step] += 1
@@ -457,8 +463,8 @@ class World:
                 self._start_worker()
             case "broker starts" | "broker starts with the file before":
                 self.broker.start(int(step.endswith("before")))
-                # Another machine's mediator has a journal, too.
-                self._injected = 0
+                # Others have journals, too.
+                self._again = list(range(self._injected))
             case "the disk is done" | "a thread is done":
                 self.run(self.loop.work, step.startswith("the disk"), self._look_at_disk)
             case "store commits" | "store fails" | "store answers":
@@ -468,7 +474,11 @@ class World:
                 self.run(self.mediator.events.run, socket.session.lost, "it fell")
                 socket.over = True
             case "a message is published":
-                self._inject()
+                self._injected += 1
+                self._inject(self._injected - 1)
+            case _ if step in _AGAIN:
+                self._again.remove(_AGAIN.index(step))
+                self._inject(_AGAIN.index(step))
             case "publisher publishes":
                 self.publisher.publish()  # type: ignore[union-attr]
             case "broker saves":
@@ -675,7 +685,7 @@ class World:
                 for c in broker.conns
             ],
             [self._sessions(rows) for rows in (broker.sessions, *broker.saved)],
-            sorted(self.moved.items()), sorted(self.durable), self._injected,
+            sorted(self.moved.items()), sorted(self.durable), self._injected, self._again,
             sorted(self.store.topics), [q.done for q in self.store.questions],
             sorted(step for step in self.happened if step.endswith((" falls", "shuts", "fails"))),
             self._files, self.worker and self._unseen(),

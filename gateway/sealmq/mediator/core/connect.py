@@ -63,6 +63,7 @@ class Entrant(Whole, Protocol):
     low: int
     token_low: int
     keepalive_s: int
+    doubtful: int
     will: WillRecord | None
     inbound: Inbound
     subs: Any
@@ -135,6 +136,7 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
         _refuse(s, packet, error, rule_of("will", error))
     else:
         welcome = _welcome(s, READY, claim.boot, tlv)
+        s.doubtful = opened.doubtful
         s.opened(s.wire.connack(opened.present, ACCEPTED) + welcome)
         s.audit("connect", client=s.client.name, peer=s.peer, client_id=s.client_id[:100])
         restored = s.subs.restore(opened.subs)

@@ -20,6 +20,7 @@ from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.topics import matches
 
 from .effects import (
+    LOST,
     Answer,
     PauseLink,
     Snapshot,
@@ -42,6 +43,7 @@ from .wrap import Inside, look_m3, open_m3, rewrap
 WINDOW = 20
 """Messages of QoS 1 and 2 that a client has not acknowledged."""
 PUBLIC = "@sm1/"
+_IDS = 65_536
 
 # Of one that waits, beside topic and payload.
 _EACH = 200
@@ -74,6 +76,8 @@ class Reader(Whole, Protocol):
     def token_low(self) -> int: ...
     @property
     def clean(self) -> bool: ...
+    @property
+    def doubtful(self) -> int: ...
     @property
     def delivery(self) -> Delivery: ...
 
@@ -322,6 +326,10 @@ class Delivery:
         self._of_own: dict[int, int] = {}
         # Of the own link, received by the client: the broker's PUBREL comes next.
         self._unreleased: set[int] = set()
+        # Where the client may hold ids for other messages: a bit for each that it was made to
+        # forget; and those of which it has not said so yet.
+        self._told = bytearray(_IDS // 8) if session.doubtful else None
+        self._forgetting: set[int] = set()
         self._newest_id = 0
         # Snapshots to fetch, one at a time; and what they brought that may come live as well.
         self._fetches: deque[_Fetch] = deque()
@@ -390,6 +398,7 @@ class Delivery:
         number = packet.packet_id
         qos, own = self._under_way.get(number, (0, number if self._kept else 0))
         if isinstance(packet, Pubrec):
+            self._forgetting.discard(number)
             if own:
                 self._session.emit(Answer(build.pubrec(own)))
                 if number in self._under_way:
@@ -401,6 +410,9 @@ class Delivery:
             return
         if qos and qos != (1 if isinstance(packet, Puback) else 2):
             return  # no answer to that
+        if number in self._forgetting:
+            self._forgetting.discard(number)
+            return  # the broker did not ask
         if own:
             make = build.puback if isinstance(packet, Puback) else build.pubcomp
             self._session.emit(Answer(make(own)))
@@ -612,6 +624,8 @@ class Delivery:
         dup = False
         if self._kept:
             number, dup = own, message.dup
+            if qos == 2 and self._told is not None:
+                self._forget(number, dup)
         else:
             number = self._newest_id % 65_535 + 1
             if number in self._under_way:
@@ -621,6 +635,17 @@ class Delivery:
                 self._of_own[own] = number
         self._under_way[number] = qos, own
         self._session.write(message.sure(self._wire, payload, qos, dup, number))
+
+    # A broker that lost what it had draws ids anew. DUP says that it has sent this one before, not
+    # that the client has it: of a broker that was lost it may come twice, and windows drop it.
+    def _forget(self, number: int, dup: bool) -> None:
+        told, bit = self._told, 1 << (number & 7)
+        if told is None or told[number >> 3] & bit:
+            return
+        told[number >> 3] |= bit
+        if not dup or self._session.doubtful == LOST:
+            self._forgetting.add(number)
+            self._session.write(self._wire.pubrel(number))
 
     def _free_id(self, number: int) -> int:
         while number in self._under_way:

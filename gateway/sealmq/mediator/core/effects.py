@@ -229,11 +229,18 @@ class Deadline(NamedTuple):
     seconds: float
 
 
+SURE, MAYBE, LOST = range(3)
+
+
 class Opened(NamedTuple):
-    """Not an effect: the answer to OpenSession. `present`: as in CONNACK; `subs`: stored ones."""
+    """Not an effect: the answer to OpenSession. `present`: as in CONNACK; `subs`: stored ones.
+    `doubtful`: whether the broker may give packet ids again that the client holds for other
+    messages: SURE that it does not, MAYBE, or LOST, as it was since the session began.
+    """
 
     present: bool
     subs: tuple[Any, ...] = ()
+    doubtful: int = SURE
 
 
 class Some(NamedTuple):

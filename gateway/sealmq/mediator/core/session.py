@@ -37,7 +37,7 @@ from .boots import BootSession, Sent
 from .connect import enter, identify
 from .control import Control
 from .delivery import Delivery, Outboxes
-from .effects import Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
+from .effects import SURE, Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
 from .inbound import Inbound, accepted, not_taken
 from .keyring import Client, Keyring
 from .limits import OPENING_S, QUARANTINE_BYTES, QUARANTINE_S, QUEUE, QUEUE_BYTES
@@ -140,6 +140,7 @@ class Session:
         self.conn_no = self.low = self.token_low = self.keepalive_s = 0
         self.clean = True
         self.known = False
+        self.doubtful = SURE
         self.will: WillRecord | None = None
         self.heard = site.mono_s
         self.throttled = False

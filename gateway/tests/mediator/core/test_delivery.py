@@ -10,6 +10,7 @@ from mediator_world import HIGH, LOW, PANEL, SENSOR, SIBLING
 from reader_scene import Client, Scene, payloads
 from sealmq.aead import make
 from sealmq.mediator.core.delivery import WINDOW
+from sealmq.mediator.core.effects import LOST, MAYBE
 from sealmq.mediator.core.limits import HELD_ALL, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
 from sealmq.mediator.core.session import Session
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -575,8 +576,8 @@ def test_a_snapshot_of_public_records() -> None:
 # --- a kept session: its own link ---
 
 
-def kept(scene: Scene, *filters: tuple[str, int]) -> tuple[Session, Client]:
-    session = scene.open(clean=False)
+def kept(scene: Scene, *filters: tuple[str, int], doubtful: int = 0) -> tuple[Session, Client]:
+    session = scene.open(clean=False, doubtful=doubtful)
     scene.subscribe(session, 1, *(filters or (("t/#", 2),)))
     scene.settle()
     client = Client(session)
@@ -626,6 +627,40 @@ def test_what_is_withheld_from_a_kept_client_is_acknowledged_and_its_id_is_free_
     assert client.take() == [Pubrel(5)]
     scene.receive(session, Pubcomp(5))
     assert scene.answers[-1] == Pubcomp(5)
+
+
+def test_where_ids_may_be_drawn_anew_a_kept_client_is_made_to_forget_each_before_it_comes() -> None:
+    """A broker that lost what it had gives ids again that the client may hold for others."""
+    scene = Scene()
+    session, client = kept(scene, doubtful=LOST)
+    scene.own(session, "t/1", scene.m3("t/1"), 2, 5)
+    first = client.take()
+    assert [type(packet) for packet in first] == [Pubrel, Publish]
+    assert first[0] == Pubrel(5)
+    scene.receive(session, Pubcomp(5))
+    assert scene.answers == [], "the broker did not ask for that"
+    scene.receive(session, Pubrec(5))
+    session.link_packet(Pubrel(5))
+    scene.receive(session, Pubcomp(5))
+    assert scene.answers == [Pubrec(5), Pubcomp(5)]
+    client.take()
+    scene.own(session, "t/1", scene.m3("t/1"), 2, 5)
+    scene.own(session, "t/1", scene.m3("t/1"), 1, 7)
+    assert [type(packet) for packet in client.take()] == [Publish] * 2
+    scene.own(session, "t/1", scene.m3("t/1"), 2, 6, dup=True)
+    assert [type(packet) for packet in client.take()] == [Pubrel, Publish], "sent, not received"
+
+
+def test_a_client_that_leaves_out_an_answer_to_that_is_not_waited_for() -> None:
+    scene = Scene()
+    session, client = kept(scene, doubtful=MAYBE)
+    scene.own(session, "t/1", scene.m3("t/1"), 2, 6, dup=True)
+    assert [type(packet) for packet in client.take()] == [Publish], "it may be the one that it has"
+    scene.own(session, "t/1", scene.m3("t/1"), 2, 5)
+    scene.receive(session, Pubrec(5))
+    session.link_packet(Pubrel(5))
+    scene.receive(session, Pubcomp(5))
+    assert scene.answers == [Pubrec(5), Pubcomp(5)]
 
 
 def test_what_is_withheld_of_a_share_is_acknowledged_to_the_broker_to_the_end() -> None:
