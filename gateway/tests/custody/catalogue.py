@@ -70,10 +70,26 @@ WORLDS: Mapping[str, Bounds] = {
 
 LARGE: Mapping[str, Bounds] = {
     "publisher-2": Bounds((1, 2), _ALL, {"publisher": 2}, falls=2, away=True),
+    # The broker saves, and falls with the newest file or the one before.
+    "saves": Bounds((1,), _ALL, {"broker": 1}, saves=2, away=True, prompt=True),
+    "saves-4": Bounds(
+        (1,),
+        _ALL,
+        {"broker": 1},
+        saves=4,
+        away=True,
+        prompt=True,
+        begun=(
+            "publisher publishes",
+            "publisher reads",
+            *("broker saves", "the journal looks") * 2,
+        ),
+    ),
     "apart-falls": _APART._replace(crashes={"broker": 1, "kept": 1}, falls=2),
-    "saves": Bounds((1,), _ALL, {"broker": 1}, saves=3, away=True, begun=_ONE),
     "kept-broker": Bounds((2,), {"kept": 2}, {"broker": 1}, saves=1, publisher=False),
-    "whole-2": Bounds((2,), {"clean": 2, "kept": 2}, {"publisher": 1, "kept": 1}),
+    "whole-2": Bounds(
+        (2,), {"clean": 2, "kept": 2}, {"publisher": 1, "kept": 1, "broker": 1}, prompt=True
+    ),
     "paused-falls": Bounds(
         (2, 2, 2), {"kept": 2}, {"own": 1, "kept": 1}, publisher=False, window=1, room=100, held=1
     ),

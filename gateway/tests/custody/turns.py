@@ -73,10 +73,13 @@ class Turns(_Loop):  # type: ignore[misc]
         try:
             result = call(*words)
         except OSError as error:
-            answer.set_exception(error)
+            if not answer.done():
+                answer.set_exception(error)
         else:
             before()
-            answer.set_result(result)
+            # Whoever asked may have been cancelled meanwhile.
+            if not answer.done():
+                answer.set_result(result)
 
     def die(self) -> None:
         """Its process is gone. What its tasks would do at their end is done for nobody."""

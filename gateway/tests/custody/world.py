@@ -61,7 +61,7 @@ LINKS = {
     "/messages/alone": "alone",
 }
 """The end of a client identifier at the broker, and what we call the link."""
-_BY_ITSELF = ("brings a packet", "tries again", "is done")
+_BY_ITSELF = ("brings a packet", "tries again", "is done", "to have fallen")
 _GONE = "a client is heard to have fallen"
 _AGAIN = [f"m{n} is published again" for n in range(4)]
 _LOCAL = frozenset({"clean", "kept", "publisher"})
@@ -84,7 +84,7 @@ class Bounds(NamedTuple):
     `window`, `room`, `held`: what a reader has not acknowledged, bytes that wait for it, packets
     that a paused own link holds. `away`: the kept reader comes back when nothing else goes on.
     `begun`: what has happened before. `apart`: each message is of another worker or machine, whose
-    journals are published again in any order.
+    journals are published again in any order. `prompt`: what goes on by itself does so at once.
     """
 
     messages: tuple[int, ...]
@@ -101,6 +101,7 @@ class Bounds(NamedTuple):
     away: bool = False
     begun: tuple[str, ...] = ()
     apart: bool = False
+    prompt: bool = False
 
 
 class World:
@@ -422,8 +423,11 @@ class World:
     def do(self, step: str) -> None:
         """One step, and what happens on links that carry nothing here."""
         self._one(step)
-        while steps := [one for one in self.progress() if one.startswith(self._idle)]:
+        while steps := [one for one in self.progress() if self._at_once(one)]:
             self._one(steps[0])
+
+    def _at_once(self, step: str) -> bool:
+        return step.startswith(self._idle) or (self.bounds.prompt and step.endswith(_BY_ITSELF))
 
     def _one(self, step: str) -> None:
         self.happened[step] += 1
