@@ -63,6 +63,8 @@ class EvilBroker:
         # (client id, first byte, body) of everything behind CONNECT.
         self.packets: list[tuple[str, int, bytes]] = []
         self.retained: dict[bytes, bytes] = {}
+        # The QoS of those that were published; a test may put in others, whose QoS is 0.
+        self._retained_qos: dict[bytes, int] = {}
         # Filters whose retained messages a mediator has taken.
         self.fetched: list[str] = []
         self.honest()
@@ -262,6 +264,7 @@ class EvilBroker:
                 return
             if first & 1:
                 self.retained[topic] = payload
+                self._retained_qos[topic] = first >> 1 & 3
             for name in self._filters:
                 self._pass_on(name, topic, payload, first >> 1 & 3)
         if pid:
@@ -293,13 +296,14 @@ class EvilBroker:
                 for topic, payload in self.instead:
                     line.send(publish(topic, payload, _PUBLISH | 1))
             endless = snapshot and not self.endless.isdisjoint(filters)
-            for filt in filters:
+            for filt, granted in filters.items():
                 for topic, payload in self.retained.items():
                     ends = topic.startswith(_END)
                     if not payload or not _takes(filt, topic) or (ends and endless):
                         continue
                     if ends or not snapshot or self.instead is None:
-                        line.send(publish(topic, payload, _PUBLISH | 1))
+                        qos = min(granted, self._retained_qos.get(topic, 0))
+                        line.deliver(topic, payload, qos, retain=True)
 
 
 class Line:
@@ -315,10 +319,10 @@ class Line:
         with self._lock, suppress(OSError):
             self._peer.sendall(data)
 
-    def deliver(self, topic: bytes, payload: bytes, qos: int) -> int:
+    def deliver(self, topic: bytes, payload: bytes, qos: int, retain: bool = False) -> int:
         """A message that this client has subscribed to; its packet id."""
         self._pid = self._pid % 30_000 + 1 if qos else self._pid
-        self.send(publish(topic, payload, _PUBLISH | qos << 1, self._pid))
+        self.send(publish(topic, payload, _PUBLISH | qos << 1 | retain, self._pid))
         return self._pid
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ NO_ATTACK = {
     "journal": "the journal could not be written",
     "slow": "the reader did not keep up",
     "quarantine": "only provisioning before there are keys",
+    "unfit": "the broker sent what is too large, or on a topic that is none",
     "refused": "the broker refused a subscription that it had before",
     "qos": "the broker resumed a subscription with less",
 }
