@@ -184,6 +184,10 @@ class Scene:
         self._first.pop(name, None)
         return self.client(name)
 
+    def all_renewed(self) -> None:
+        """Every client gets keys of today: with one that is disabled its labels' epochs end."""
+        self._first.clear()
+
     def enrolment(self, name: str) -> Path:
         """The enrolment file of a client, which is added if it is new."""
         file = self.site.clients / name / "sealmq.json"

@@ -193,3 +193,6 @@ def test_what_a_disabled_client_had_under_way_when_the_link_fell_is_not_publishe
     # What waits goes out before this.
     assert stage.heard() == []
     assert len(stage.evil.seen(TOPIC)) == before
+    # As later tests want it; with it off, the epochs of its labels have ended.
+    assert sealmq("client", "enable", stage.site.path, name).returncode == 0
+    stage.all_renewed()

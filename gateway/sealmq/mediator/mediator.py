@@ -651,10 +651,11 @@ class Mediator:
 
     # If the broker was lost since it had it, it may have been lost with the broker.
     def _durable(self, session: Session, effect: fx.Forward, losses: int) -> None:
-        item = Item((session, effect), *effect[1:], session.link.gen)
         if self.control.losses == losses:
             self.events.run(session.accepted, effect.sent)
-        elif self._may(item):
+            return
+        item = Item((session, effect), *effect[1:], session.link.gen)
+        if self._may(item):
             self._publish.publish(*item[:7])
         else:
             self._not_taken(item.sent, OVER)

@@ -104,9 +104,7 @@ class Channel(asyncio.Protocol):
     def _receive(self, packets: list[object], fault: ProtocolError | None) -> None:
         session = self.session
         session.heard = self._site.mono_s
-        receive = session.receive
-        for packet in packets:
-            receive(packet)  # type: ignore[arg-type]
+        session.receive(*packets)  # type: ignore[arg-type]
         if fault is not None:
             session.broken(fault)
         # Before a proof has verified nobody may make us hold much.

@@ -49,6 +49,8 @@ _IDS = 65_536
 _EACH = 200
 # No bound is lower than twice this.
 _LITTLE = min(HELD_BYTES, SLOW_BYTES, SLOW_SURE_BYTES) // 2
+# What is under way of the live link at QoS 1, as most is.
+_LIVE_1 = (1, 0)
 # Written at one go to a client; then others have their turn.
 _CHUNK = 64 * 1024
 # What was sent to nobody yet is sealed anew so long before readers would refuse it.
@@ -318,8 +320,8 @@ class Delivery:
         self._loose = self._live = self._own = 0
         self._paused = self._draining = False
         self._writable = True
-        # Whether a message cannot just go out.
-        self._busy = False
+        # Whether a message cannot just go out; whether one more may be under way than before.
+        self._busy = self._freed = False
         self._closed = False
         # Packet id -> (QoS, packet id on the own link or 0).
         self._under_way: dict[int, tuple[int, int]] = {}
@@ -394,9 +396,14 @@ class Delivery:
             self._session.emit(Answer(build.pubcomp(own)))
 
     def acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
-        """The client's answer to something delivered."""
+        """The client's answer to something delivered; `go_on` after the last of them."""
         number = packet.packet_id
-        qos, own = self._under_way.get(number, (0, number if self._kept else 0))
+        what = self._under_way.get(number)
+        if what is _LIVE_1 and type(packet) is Puback:
+            del self._under_way[number]
+            self._freed = True
+            return
+        qos, own = what or (0, number if self._kept else 0)
         if isinstance(packet, Pubrec):
             self._forgetting.discard(number)
             if own:
@@ -418,8 +425,15 @@ class Delivery:
             self._session.emit(Answer(make(own)))
             self._of_own.pop(own, None)
             self._unreleased.discard(own)
-        if self._under_way.pop(number, None) is not None and self._busy:
-            self._pump()
+        if self._under_way.pop(number, None) is not None:
+            self._freed = True
+
+    def go_on(self) -> None:
+        """What the client's answers have made room for goes out."""
+        if self._freed:
+            self._freed = False
+            if self._busy:
+                self._pump()
 
     def writable(self, on: bool) -> None:
         """Whether the client's socket takes more."""
@@ -633,7 +647,7 @@ class Delivery:
             self._newest_id = number
             if own:
                 self._of_own[own] = number
-        self._under_way[number] = qos, own
+        self._under_way[number] = _LIVE_1 if qos == 1 and not own else (qos, own)
         self._session.write(message.sure(self._wire, payload, qos, dup, number))
 
     # A broker that lost what it had draws ids anew. DUP says that it has sent this one before, not

@@ -220,13 +220,19 @@ class Session:
 
     # --- the client's packets ---
 
-    def receive(self, packet: Packet) -> None:
-        """One packet of the client; those after one that waits wait in order."""
-        if (self._busy or self._pumping) and self._waits(packet):
-            self._held += _size(packet)
-            self._queue.append(packet)
-        else:
-            self._handle(packet)
+    def receive(self, *packets: Packet) -> None:
+        """Packets of the client, as they came; those after one that waits wait in order."""
+        for packet in packets:
+            if type(packet) is Puback and self.state == OPEN:
+                # Many come at a time; what they make room for goes out after the last of them.
+                self.delivery.acked(packet)
+            elif (self._busy or self._pumping) and self._waits(packet):
+                self._held += _size(packet)
+                self._queue.append(packet)
+            else:
+                self._handle(packet)
+        if self.state == OPEN:
+            self.delivery.go_on()
 
     def _handle(self, packet: Packet) -> None:
         handler = self._takes.get(type(packet))
@@ -328,6 +334,7 @@ class Session:
 
     def _acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
         self.delivery.acked(packet)
+        self.delivery.go_on()
 
     def _released(self, packet: Pubrel) -> None:
         self.inbound.released(packet)
