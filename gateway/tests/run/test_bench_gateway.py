@@ -334,6 +334,7 @@ def test_it_measures_real_sites(tmp_path: Path) -> None:
     assert len(bars(printed["rows"])) == 6
 
 
+@pytest.mark.full
 def test_it_measures_latency_scenarios_and_idle_clients(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     words = ["--quick", "--clients", "4", "--idle", "50", "--allow-misses", "--out", str(out)]

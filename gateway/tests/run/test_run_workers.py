@@ -268,8 +268,15 @@ def test_fewer_workers_publish_again_what_others_had_in_their_journals(two: Work
     run(again())
 
 
-@pytest.mark.parametrize("killed", ["its worker", "the mediator"])
-@pytest.mark.parametrize("second", [b"new", b""], ids=["newer", "cleared"])
+@pytest.mark.parametrize(
+    ("killed", "second"),
+    [
+        pytest.param("its worker", b"new", id="its worker-newer"),
+        pytest.param("the mediator", b"", id="the mediator-cleared"),
+        pytest.param("its worker", b"", id="its worker-cleared", marks=pytest.mark.full),
+        pytest.param("the mediator", b"new", id="the mediator-newer", marks=pytest.mark.full),
+    ],
+)
 def test_what_a_worker_publishes_again_sets_no_retained_message_back(
     two: Workers, second: bytes, killed: str
 ) -> None:
