@@ -20,6 +20,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,7 +33,10 @@ ROOT = Path(__file__).resolve().parents[1]
 DEFENCES = ROOT / "hil_tests/defences"
 RESULTS = DEFENCES / "results.json"
 WORK = ROOT / "build/red"
-PATIENCE_S = 600
+# How long tests may take: this, and so much more for each.
+PATIENCE_S, PATIENCE_A_TEST_S = 300, 60
+# How long fixtures may take to end what they started.
+TEARDOWN_S = 60
 
 
 class Wrong(Exception):
@@ -175,6 +179,9 @@ def _without(tree: Path, one: Defence) -> str:
         for patch in one.patches:
             _write(tree / patch.file, patch.applied((tree / patch.file).read_text()))
         outcomes = _pytest(tree, list(one.tests))
+    except Wrong as wrong:
+        _say(f"{one.name}: {wrong}")
+        return "BROKEN"
     finally:
         for file, text in before.items():
             _write(tree / file, text)
@@ -192,22 +199,24 @@ def _write(file: Path, text: str) -> None:
 
 
 def _pytest(tree: Path, tests: list[str]) -> dict[str, str]:
-    """passed, failed or error for each test; for one with parameters the worst of them."""
+    """passed, failed or error for each test that ended; for one with parameters the worst of them.
+
+    What takes too long is interrupted, and has no outcome.
+    """
     report = WORK / "report.xml"
     report.unlink(missing_ok=True)
     parts = [str(tree / part) for part in ("gateway", "shared_spec", "firmware")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(parts)}
     log = WORK / "output.txt"
     with log.open("w") as out:
-        subprocess.run(  # noqa: S603 - our own interpreter, tests of our own list
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter, tests of our own list
             [tree / "build/venv/bin/python", "-m", "pytest", "-q", f"--junitxml={report}", *tests],
             cwd=tree,
             env=env,
             stdout=out,
             stderr=subprocess.STDOUT,
-            timeout=PATIENCE_S,
-            check=False,
         )
+        _end_in_time(process, PATIENCE_S + PATIENCE_A_TEST_S * len(tests))
     if not report.exists():
         raise Wrong(f"pytest gave no report; see {log}")
     worst: dict[str, str] = {}
@@ -223,6 +232,19 @@ def _pytest(tree: Path, tests: list[str]) -> dict[str, str]:
             if known is None or _worse(outcome, known, order):
                 worst[test] = outcome
     return worst
+
+
+def _end_in_time(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Waits; then interrupts, so that fixtures end what they started; then kills."""
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(TEARDOWN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _worse(a: str, b: str, order: tuple[str, ...]) -> bool:

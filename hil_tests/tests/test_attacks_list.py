@@ -7,10 +7,31 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+import red as red_list
 from running_site import ROOT
 
 RED = ROOT / "hil_tests/red.py"
+
+
+# One test that passes, one that never ends and has started something.
+ENDLESS = """
+import pathlib, pytest, time
+
+@pytest.fixture
+def started():
+    yield
+    pathlib.Path("ended").touch()
+
+def test_short():
+    pass
+
+def test_endless(started):
+    time.sleep(600)
+"""
 
 
 def red(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,3 +60,19 @@ def test_the_table_of_security_md_is_the_last_results() -> None:
     table = done.stdout.strip()
     said = (ROOT / "SECURITY.md").read_text()
     assert table in said, "put what hil_tests/red.py --table prints into SECURITY.md"
+
+
+def test_a_test_that_never_ends_is_interrupted_and_ends_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(red_list, "WORK", tmp_path)
+    monkeypatch.setattr(red_list, "PATIENCE_S", 5)
+    monkeypatch.setattr(red_list, "PATIENCE_A_TEST_S", 0)
+    tree = tmp_path / "tree"
+    (tree / "build").mkdir(parents=True)
+    (tree / "build/venv").symlink_to(ROOT / "build/venv")
+    (tree / "test_it.py").write_text(ENDLESS)
+    outcomes = red_list._pytest(tree, ["test_it.py"])
+    assert outcomes.get("test_it.py::test_short") == "passed"
+    assert "test_it.py::test_endless" not in outcomes
+    assert (tree / "ended").exists()
