@@ -74,7 +74,8 @@ class World:
         self._messages()
         self._consent()
         self._refusals()
-        self._handed()
+        self.extra_streams.append((build.publish(plot.RECORDS + "16/17", b"record"), b""))
+        self.hand_over(records=True)
         for name, events in self.said.items():
             own = {"monitor": {"Replay": 1}, "m1-arm-operator": {"Unauthentic": 1}}
             events.append({"ev": "bye", "refused": own.get(name, {})})
@@ -195,16 +196,18 @@ class World:
             attempt.who, "refused", what=what, topic=attempt.topic, text=text, rule=attempt.rule
         )
 
-    def _handed(self) -> None:
-        self.say(plot.HANDED_TO, "records", labels=[1], refused=5)
-        self.say(plot.HANDED_TO_CONTROL, "records", labels=[1, 16, 17], refused=3)
+    def hand_over(self, *, records: bool) -> None:
+        """Packets of the broker's side, and records, to the lower reader and the control."""
+        control = plot.handed_to_control(records)
+        self.say(plot.HANDED_TO, "records", labels=[1] * records, refused=5 * records)
+        self.say(control, "records", labels=[1, 16, 17] * records, refused=3 * records)
         for client, topic, text in MESSAGES:
             if topic == plot.ANGLE_1:
                 packet = m3(self.policy.label[client], text)
                 assert label_number(packet) == 17
                 self.handed.append((topic, packet))
                 self.say(plot.HANDED_TO, "not-taken", topic=topic, **{"class": "NoKey"})
-                self.say(plot.HANDED_TO_CONTROL, "opened", topic=topic, text=text)
+                self.say(control, "opened", topic=topic, text=text)
 
     def write(self) -> None:
         """The files, once."""

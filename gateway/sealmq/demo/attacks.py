@@ -26,7 +26,6 @@ from .tap import Line, Tap
 
 SEEN_S = 5.0
 _PROOF = 54  # characters of a CONNECT's password that carries a proof (SPEC.md 4.1)
-RECORDS = "@sm1/z/"  # derivation records (SPEC.md 8)
 Result = tuple[str, str]
 
 
@@ -244,7 +243,7 @@ async def change_m3(stage: Stage, attempt: Attempt) -> Result:
 
 
 async def handed(stage: Stage, attempt: Attempt) -> Result:
-    """Packets and records as the broker has them, to a stolen identity; then to one above."""
+    """Packets and records as the broker has them, to a stolen identity; then to the control."""
     packets, records = [], set()
     for line in stage.broker.lines:
         for frame in line.to_server:
@@ -252,11 +251,12 @@ async def handed(stage: Stage, attempt: Attempt) -> Result:
                 for packet in decode([frame], True):
                     if isinstance(packet, Publish) and packet.topic == attempt.topic:
                         packets.append((packet.topic, packet.payload))
-                    elif isinstance(packet, Publish) and packet.topic.startswith(RECORDS):
+                    elif isinstance(packet, Publish) and packet.topic.startswith(plot.RECORDS):
                         records.add(packet.payload.hex())
     packets = packets[-3:]
-    if not packets or not records:
-        raise DemoError(f"the broker has not seen {attempt.topic} and the public records yet")
+    if not packets:
+        raise DemoError(f"the broker has not seen {attempt.topic} yet")
+    control = plot.control(bool(records))
     now_ms = max(int(get_m3(payload)[6]) for _, payload in packets) + 1000
     given = {
         "now_ms": now_ms,
@@ -267,18 +267,18 @@ async def handed(stage: Stage, attempt: Attempt) -> Result:
     opened, refused = {}, 0
     for name, identity in (
         (plot.HANDED_TO, attempt.who),
-        (plot.HANDED_TO_CONTROL, plot.CONTROL),
+        (plot.handed_to_control(bool(records)), control),
     ):
         part = Part(name, "handed.py", ())
         enrolment = stage.places.clients / f"{identity}.json"
         device = await stage.fleet.script(part, [enrolment, stage.places.handed])
         await device.end()
-        opened[name] = sum(event["ev"] == "opened" for event in device.events)
+        opened[identity] = sum(event["ev"] == "opened" for event in device.events)
         if identity == attempt.who:
             refused = sum(event["ev"] == "not-taken" for event in device.events)
     count = len(packets)
-    mine, control = opened[plot.HANDED_TO], opened[plot.HANDED_TO_CONTROL]
-    why = f"opened {mine} of {count}; {plot.CONTROL} opened {control} of the same"
+    mine = opened[attempt.who]
+    why = f"opened {mine} of {count}; {control} opened {opened[control]} of the same"
     if mine == 0 and refused < count:
         return "unseen", f"it refused {refused} of {count}"
     return ("accepted" if mine else "refused"), why

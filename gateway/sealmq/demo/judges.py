@@ -166,7 +166,9 @@ def _change_m3(evidence: Evidence, attempt: Attempt) -> Finding:
 def _handed(evidence: Evidence, attempt: Attempt) -> Finding:
     refused = evidence.events(plot.HANDED_TO, "not-taken")
     opened = evidence.events(plot.HANDED_TO, "opened")
-    control = evidence.events(plot.HANDED_TO_CONTROL, "opened", topic=attempt.topic)
+    public = any(p.topic.startswith(plot.RECORDS) for s in evidence.broker for p in s.published())
+    who = plot.handed_to_control(public)
+    control = evidence.events(who, "opened", topic=attempt.topic)
     finding = Finding("refused by the reader" if refused and not opened else "not refused")
     packets = len(evidence.handed)
     classes = sorted({event["class"] for event in refused})
@@ -190,15 +192,15 @@ def _handed(evidence: Evidence, attempt: Attempt) -> Finding:
     published = {text for _, topic, text in evidence.published() if topic == attempt.topic}
     finding.need(
         len(control) == packets and all(event["text"] in published for event in control),
-        f"{plot.CONTROL} opened {len(control)} of the same {packets} packets",
+        f"{plot.control(public)} opened {len(control)} of the same {packets} packets",
     )
     labels = {label_number(packet) for _, packet in evidence.handed}
-    for name, can in ((plot.HANDED_TO, False), (plot.HANDED_TO_CONTROL, True)):
+    for name, can in ((plot.HANDED_TO, False), (who, public)):
         records = evidence.events(name, "records")
         finding.need(len(records) == 1, f"{name} does not say what became of the public records")
         for event in records:
             finding.need(
-                (labels <= set(event["labels"])) == can and event["refused"] > 0,
+                (labels <= set(event["labels"])) == can and (event["refused"] > 0) == public,
                 f"{name} has derived the labels {event['labels']} from the public records",
             )
     return finding

@@ -151,7 +151,20 @@ ATTEMPTS = (
 # Who says what its topic may be used for, and who may go on when consent is withdrawn from another.
 WEARER, STILL_ALLOWED = "wristband", "safety-officer"
 
-# Who opens what the lower reader cannot, as a proof that the packets were good.
-CONTROL = "m1-arm-operator"
+# Topics of derivation records (SPEC.md 8).
+RECORDS = "@sm1/z/"
 HANDED_TO = "handed-to-m1-temp-sensor"
-HANDED_TO_CONTROL = "handed-to-m1-arm-operator"
+
+
+def control(records: bool) -> str:
+    """Who opens what the lower reader cannot, as a proof that the packets were good.
+
+    By the public records somebody above; the publisher, where the broker has no records: there
+    the mediator sends them to its clients alone.
+    """
+    return "m1-arm-operator" if records else "m1-control-panel"
+
+
+def handed_to_control(records: bool) -> str:
+    """The name of the control's script."""
+    return f"handed-to-{control(records)}"

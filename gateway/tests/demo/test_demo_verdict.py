@@ -159,6 +159,33 @@ def test_the_control_opened_nothing(world: World) -> None:
     failed(world, plot.HANDED.name)
 
 
+def without_records(world: World) -> None:
+    """As with a broker that the mediator gives no records: amqtt."""
+    world.extra_streams.clear()
+    for who in (plot.HANDED_TO, plot.handed_to_control(True)):
+        del world.said[who]
+    world.handed.clear()
+    world.hand_over(records=False)
+
+
+def test_at_a_broker_without_records_the_publisher_is_the_control(world: World) -> None:
+    without_records(world)
+    assert world.verdict().failed == []
+
+
+def test_without_records_the_control_opened_nothing(world: World) -> None:
+    without_records(world)
+    world.forget(lambda row: row.get("ev") == "opened")
+    failed(world, plot.HANDED.name)
+
+
+def test_records_at_the_broker_that_were_not_handed_over_prove_nothing(world: World) -> None:
+    seen = world.extra_streams[0]
+    without_records(world)
+    world.extra_streams.append(seen)
+    failed(world, plot.HANDED.name)
+
+
 def test_packets_that_never_were_at_the_broker_prove_nothing(world: World) -> None:
     world.handed[0] = world.handed[0][0], m3("m1-ctrl", "made up")
     failed(world, plot.HANDED.name)
