@@ -1,32 +1,27 @@
-"""One worker of the mediator: what its sessions share, and what each of their effects means.
+"""One worker of the mediator: the parts that its sessions share, and its policy, configuration and
+keys.
 
-EFFECTS is the table: whatever a session wants is executed by one method here, which knows who does
-it (links, journal, store, audit, key generator, registry) and hands the answer back. Everything
-runs in the event loop's thread; store, journal and audit have threads of their own.
+`Mediator._effects` is the table of what executes each effect of a session. All of it runs in the
+event loop's thread; store, journal and audit log have threads of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from sealmq.audit import Audit
 from sealmq.families.engine import OFF, Conn, Engine
 from sealmq.families.records import Record, TopicReset
-from sealmq.kglink import KgError
 from sealmq.mqtt import Publish, Unfit
 from sealmq.order import Order
 from sealmq.plain import plain
 from sealmq.site.config import Config
-from sealmq.store import StoreError, StoreRecord
+from sealmq.store import StoreRecord
 from sealmq_spec.const import RECORD
-from sealmq_spec.errors import SealError
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
 from .aside import Aside
@@ -36,62 +31,31 @@ from .control_link import ControlLink
 from .core import effects as fx
 from .core.delivery import fan_out
 from .core.keyring import Keyring
-from .core.limits import OPENING_S, TURN_S
 from .core.proof import Newest
 from .core.retained import Retained, RetainedBytes
 from .core.session import Session
 from .core.site import BrokerFace, Site
-from .core.wrap import may_go_out
 from .events import Events, Executor
+from .forwarding import Forwarding
 from .journal import Journal
-from .links import BrokerAddress, Credit, LiveLink, NotTaken, OwnLink, PublishLink
-from .links.publish import OVER, Item
-from .links.snapshots import Snapshot, SnapshotCut, Snapshots
+from .links import BrokerAddress, Credit, LiveLink, Snapshots, end_session
 from .messages import MessageConnection
 from .places import Places
+from .questions import Questions
 from .registry import Registry
 from .replay import Replay
-from .server import Channel, Pressure
+from .server import Channel
+from .session_links import SessionLinks
 from .sessions import Sessions
 from .shared import Begin, Shared
+from .steps import Steps
 from .strangers import Strangers, source_of
 from .trying import try_broker
 from .willkeeper import WillKeeper
-from .wills import over
 
 log = logging.getLogger("sealmq.mediator")
 
 _STRANGERS_SAID_MS = 60_000
-# What is an answer, too.
-_TROUBLE = (SealError, StoreError, KgError, fx.BrokerAway, NotTaken, SnapshotCut)
-
-
-class _Client:
-    """What is under way for one session outside of it. `key`: its session at the broker.
-
-    `done`: it has ended, and so has all that it had begun.
-    """
-
-    __slots__ = ("done", "key", "live", "own", "session", "snapshots", "tasks", "turn", "under_way")
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.key: tuple[int, str] | None = None
-        self.own: OwnLink | None = None
-        # What is asked on the own link keeps its order, also while that is opened.
-        self.turn = asyncio.Lock()
-        # Filters that it holds on the live link, or asks for.
-        self.live: set[str] = set()
-        # Questions without an answer; those that end with the session.
-        self.under_way = 0
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.snapshots: dict[int, Snapshot] = {}
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def look(self) -> None:
-        """Whether it is done."""
-        if self.session.state == "closed" and not self.under_way and not self.done.done():
-            self.done.set_result(None)
 
 
 class Mediator:
@@ -136,34 +100,43 @@ class Mediator:
         self.strangers = Strangers(places.strangers)
         self._strangers_said_ms = 0
         self._locks = shared.locks
-        self._pressure = Pressure()
         self.asking = Asking(site, audit, shared.kg if begin.kg_there else None)
         self.aside = Aside(journal.with_name("aside"), audit, self._name, self._retry)
-        # Subscriptions to ask about again; what goes on when others had a turn.
+        # Subscriptions about which the policy is to be asked again.
         self._due: dict[Conn, dict[str, None]] = {}
-        self._steps: deque[Callable[[], None]] = deque()
-        self._clients: dict[Session, _Client] = {}
-        # The newest session of each (client, client id) that the broker was asked for.
-        self._newest: dict[tuple[int, str], _Client] = {}
-        # Kept sessions that began at the broker while this runs: in which of its lives.
-        self._lives: dict[tuple[int, str], int] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        # What sessions that the newest keys have ended had begun.
+        self._steps = Steps()
+        self._questions = Questions(self.events)
+        # Of sessions that the newest keys have ended: done when all that they asked is answered.
         self._last_of: list[asyncio.Future[None]] = []
-        self._tokens = 0
         self.changed: Callable[[], None] = lambda: None
         """Called when `away` may be another."""
         self._tried = False
-        self._links(address)
+        self._reach(address)
         self.sessions = Sessions(
-            site, store, audit, self._forget_at_broker, lambda: self.control.connected
+            site,
+            store,
+            audit,
+            partial(end_session, address),
+            lambda: self.control.connected,
+            lambda: self.control.losses,
+        )
+        self._links = SessionLinks(
+            address,
+            self.events,
+            self._questions,
+            self._registry,
+            self.sessions,
+            self._live,
+            self._snapshots,
+            self._unfit,
         )
         self._wills = WillKeeper(
-            site, store, audit, self.journal, self.control, self._publish_will, self.aside.put
+            site, store, audit, self.journal, self.control, self._forwarding.will, self.aside.put
         )
         self.events.executed_by(self._effects())
 
-    def _links(self, address: BrokerAddress) -> None:
+    # Makes the links that all sessions share.
+    def _reach(self, address: BrokerAddress) -> None:
         name = self._begin.name
         sentinel = f"@sealmq/end/{self.site.number}"
         self.control = ControlLink(
@@ -178,24 +151,25 @@ class Mediator:
             shared.live,
         )  # fmt: skip
         self.live, self.marked = credit.live, credit.marked
-        self._publish = PublishLink(
+        self._forwarding = Forwarding(
             address,
-            f"{name}/publish",
-            self._alone,
-            self._accepted,
-            self._not_taken,
-            self._pressure.change,
-            self._away,
+            name,
+            self.site,
+            self.events,
+            self._questions,
+            self.journal,
+            self.control,
+            self._messages,
+            self.aside,
             credit,
-            self._may,
-            self._has_all,
+            self._away,
         )
         self._snapshots = Snapshots(address, f"{name}/snapshot", sentinel, self._unfit)
         self._live = LiveLink(
             address,
             f"{name}/live",
             self._live_packet,
-            self._live_lost,
+            lambda reason: self._links.live_lost(reason),
             self._away,
             self._snapshots,
             credit,
@@ -206,20 +180,20 @@ class Mediator:
     def _effects(self) -> dict[Any, Executor]:
         return {
             fx.Commit: self._commit,
-            fx.OpenSession: self._open_session,
-            fx.Subscribe: self._subscribe,
-            fx.Unsubscribe: self._unsubscribe,
-            fx.Snapshot: self._snapshot,
-            fx.SnapshotMore: self._snapshot_more,
-            fx.SnapshotDrop: self._snapshot_drop,
+            fx.OpenSession: self._links.open,
+            fx.Subscribe: self._links.subscribe,
+            fx.Unsubscribe: self._links.unsubscribe,
+            fx.Snapshot: self._links.snapshot,
+            fx.SnapshotMore: self._links.snapshot_more,
+            fx.SnapshotDrop: self._links.snapshot_drop,
             fx.Yield: self._yield,
             fx.AskTime: self._ask_time,
             fx.Provision: self._provision,
             fx.Lock: self._lock,
             fx.Unlock: self._unlock,
-            fx.Forward: self._forward,
-            fx.Answer: self._answer,
-            fx.PauseLink: self._pause_link,
+            fx.Forward: self._forwarding.forward,
+            fx.Answer: self._links.answer,
+            fx.PauseLink: self._links.pause,
             fx.Audit: self._write_audit,
             fx.Will: self._will,
             fx.Returned: self._returned,
@@ -234,7 +208,12 @@ class Mediator:
 
     def run(self) -> list[Coroutine[Any, Any, None]]:
         """What has to run as long as this mediator does."""
-        return [self.control.run(), self._publish.run(), self._live.run(), self._wills.run()]
+        return [
+            self.control.run(),
+            self._forwarding.link.run(),
+            self._live.run(),
+            self._wills.run(),
+        ]
 
     def channel(self, early: bytes) -> Channel:
         """For one more client, of which these bytes have come."""
@@ -247,7 +226,7 @@ class Mediator:
 
     async def settle(self) -> None:
         """Waits, for a moment, for what was still under way: wills of clients that were cut off."""
-        if tasks := self._tasks | self._wills.tasks:
+        if tasks := self._questions.tasks | self._wills.tasks:
             await asyncio.wait(tasks, timeout=2.0)
 
     async def close(self) -> None:
@@ -310,267 +289,40 @@ class Mediator:
         self._clock.take()
         self.events.look(stepped=True)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed: %r", task.get_name(), error)
-
     # --- questions ---
 
-    def _client(self, session: Session) -> _Client:
-        client = self._clients.get(session)
-        if client is None:
-            client = made = self._clients[session] = _Client(session)
-            made.done.add_done_callback(lambda _: self._forget(made))
-        return client
-
-    # `work` gives the answer, or raises it. `ends`: with the session; nobody waits for it then.
-    def _ask(
-        self, session: Session, task: int, work: Coroutine[Any, Any, object], ends: bool = False
-    ) -> None:
-        client = self._client(session)
-        client.under_way += 1
-
-        async def answered() -> None:
-            answer: object
-            try:
-                answer = await work
-            except _TROUBLE as error:
-                # Without its frames: they have the session, and this one has it.
-                answer = error.with_traceback(None)
-            except Exception as error:
-                log.exception("a question of %s could not be answered", session.peer)
-                answer = error.with_traceback(None)
-            self._reply(session, task, answer)
-
-        name = f"client {session.client.name}" if session.known else f"client {session.peer}"
-        running = self._spawn(answered(), name)
-        if ends:
-            client.tasks.add(running)
-        running.add_done_callback(lambda done: self._over(client, work, done))
-
-    def _over(
-        self, client: _Client, work: Coroutine[Any, Any, object], task: asyncio.Task[None]
-    ) -> None:
-        work.close()  # cancelled before its first step it has never begun
-        client.tasks.discard(task)
-        client.under_way -= 1
-        client.look()
-
-    def _reply(self, session: Session, task: int, answer: object) -> None:
-        if task:
-            self.events.run(session.reply, task, answer)
-        peer = self.events.peers.get(session)
-        if peer is not None:
-            peer.settled()
-
     def _commit(self, session: Session, effect: fx.Commit) -> None:
-        self._ask(session, 0, self._committed(session, effect))
+        self._questions.ask(session, 0, self._committed(session, effect))
 
     # The answer comes before others see what follows from the new rows.
     async def _committed(self, session: Session, effect: fx.Commit) -> None:
         try:
             held = await self._store.commit(effect.records, effect.urgent, effect.part)
         except Exception as error:
-            self._reply(session, effect.task, error)
+            self._questions.reply(session, effect.task, error)
             return
         self.site.engine.apply([h.record for h in held if isinstance(h.record, Record)])
-        self._reply(session, effect.task, held)
+        self._questions.reply(session, effect.task, held)
         self.follow()
 
-    def _open_session(self, session: Session, effect: fx.OpenSession) -> None:
-        client = self._client(session)
-        client.key = session.client.number, session.client_id
-        before = self._newest.get(client.key)
-        if before is not None and before.session.state != "closed":
-            if _newer(before.session, session):
-                session.close("its session goes on in a newer connection")
-                self._reply(session, effect.task, fx.Opened(False))
-                return
-            before.session.close("its session goes on in a newer connection")
-        self._newest[client.key] = client
-        self._ask(session, effect.task, self._opened(client, before, effect))
-
-    async def _opened(
-        self, client: _Client, before: _Client | None, effect: fx.OpenSession
-    ) -> fx.Opened:
-        session = client.session
-        number, client_id = session.client.number, session.client_id
-        if self.site.away is not None:
-            raise fx.BrokerAway(self.site.away)
-        self._registry.place(session)
-        self.events.drain()
-        if before is not None and not before.done.done():
-            # What it began is done first: its rows, its filters at the broker.
-            await asyncio.wait({before.done}, timeout=OPENING_S)
-        known = await self.sessions.prepare(session.client, effect.gen, client_id, effect.clean)
-        key = number, client_id
-        if effect.clean:
-            self._lives.pop(key, None)
-            return fx.Opened(False)
-        own = await self._own(client, clean=False)
-        present = own.present
-        if not present:
-            self._lives[key] = self.control.losses
-        life, losses = self._lives.get(key), self.control.losses
-        doubtful = fx.MAYBE if life is None else fx.SURE if life == losses else fx.LOST
-        subs = await self.sessions.subscriptions(key, effect.gen, known, present)
-        return fx.Opened(present, tuple(subs), doubtful)
-
-    async def _own(self, client: _Client, clean: bool) -> _Own:
-        session = client.session
-        run = self.events.run
-        own = _Own(
-            lambda packet: run(session.link_packet, packet),
-            lambda reason: run(session.link_lost, reason),
-            self._unfit,
-        )
-        name = self.site.broker_id(session.client.number, session.client_id)
-        own.present = await own.open(self._address, name, clean)
-        client.own = own
-        return own
-
-    def _subscribe(self, session: Session, effect: fx.Subscribe) -> None:
-        client = self._client(session)
-        if effect.link == fx.OWN:
-            self._ask(session, effect.task, self._subscribed(client, effect))
-            return
-        filters = [filter for filter, _ in effect.filters]
-        client.live.update(filters)
-        # Held from now on: what is left after it is left after it.
-        self._ask(session, effect.task, self._live.subscribe(session, filters))
-
-    async def _subscribed(self, client: _Client, effect: fx.Subscribe) -> object:
-        async with client.turn:
-            if client.own is None and client.session.state != "closed":
-                # The first $share of a clean session.
-                own = await self._own(client, clean=True)
-                own.pause(False)
-                if client.session.state == "closed":
-                    self._leave_own(client)
-        if client.own is None:
-            raise fx.BrokerAway("the session has ended")
-        return await client.own.subscribe(effect.filters)
-
-    async def _unsubscribed(self, client: _Client, effect: fx.Unsubscribe) -> None:
-        async with client.turn:
-            pass
-        if client.own is not None:
-            await client.own.unsubscribe(effect.filters)
-
-    def _leave_own(self, client: _Client) -> None:
-        own, client.own = client.own, None
-        if own is not None:
-            own.close()
-
-    def _unsubscribe(self, session: Session, effect: fx.Unsubscribe) -> None:
-        client = self._client(session)
-        if effect.link == fx.LIVE:
-            client.live.difference_update(effect.filters)
-            self._live.unsubscribe(session, effect.filters)
-            if effect.task:
-                self._reply(session, effect.task, None)
-        else:
-            self._ask(session, effect.task, self._unsubscribed(client, effect))
-
-    def _snapshot(self, session: Session, effect: fx.Snapshot) -> None:
-        self._tokens += 1
-        snapshot = self._snapshots.of(session.client.number, effect.filter)
-        self._client(session).snapshots[self._tokens] = snapshot
-        self._more(session, effect.task, self._tokens)
-
-    def _snapshot_more(self, session: Session, effect: fx.SnapshotMore) -> None:
-        self._more(session, effect.task, effect.token)
-
-    def _more(self, session: Session, task: int, token: int) -> None:
-        client = self._client(session)
-        self._ask(session, task, self._some(client, token), ends=True)
-
-    async def _some(self, client: _Client, token: int) -> fx.Some:
-        snapshot = client.snapshots.get(token)
-        if snapshot is None:
-            return fx.Some((), None)
-        try:
-            messages, more = await snapshot.more()
-        except BaseException:
-            client.snapshots.pop(token, None)
-            raise
-        if not more:
-            client.snapshots.pop(token, None)
-        return fx.Some(messages, token if more else None)
-
-    def _snapshot_drop(self, session: Session, effect: fx.SnapshotDrop) -> None:
-        snapshot = self._client(session).snapshots.pop(effect.token, None)
-        if snapshot is not None:
-            snapshot.close()
-
     def _yield(self, session: Session, effect: fx.Yield) -> None:
-        self._later(partial(self._reply, session, effect.task, None))
-
-    # In each turn of the loop what fits into TURN_S, one at least, whoever they are of.
-    def _later(self, step: Callable[[], None]) -> None:
-        if not self._steps:
-            asyncio.get_running_loop().call_soon(self._next_turn)
-        self._steps.append(step)
-
-    def _next_turn(self) -> None:
-        until = time.monotonic() + TURN_S
-        steps = self._steps
-        while True:
-            # It stands there until it is over: what it wants to do later is after it.
-            steps[0]()
-            steps.popleft()
-            if not steps:
-                return
-            if time.monotonic() >= until:
-                asyncio.get_running_loop().call_soon(self._next_turn)
-                return
+        self._steps.add(partial(self._questions.reply, session, effect.task, None))
 
     def _ask_time(self, session: Session, effect: fx.AskTime) -> None:
         work = self.asking.time(session.client.number, effect.nonce, session.link.suite)
-        self._ask(session, effect.task, work)
+        self._questions.ask(session, effect.task, work)
 
     def _provision(self, session: Session, effect: fx.Provision) -> None:
         work = self.asking.provision(effect.request, source_of(session.peer))
-        self._ask(session, effect.task, work, ends=True)
+        self._questions.ask(session, effect.task, work, ends=True)
 
     def _lock(self, session: Session, effect: fx.Lock) -> None:
-        self._ask(session, effect.task, self._locks.take(effect.rows))
+        self._questions.ask(session, effect.task, self._locks.take(effect.rows))
 
     # --- statements ---
 
     def _unlock(self, session: Session, effect: fx.Unlock) -> None:
         self._locks.free(effect.rows)
-
-    def _forward(self, session: Session, effect: fx.Forward) -> None:
-        sent, topic, payload, qos, retain, client = effect
-        gen = session.link.gen
-        journal = self.journal
-        if sent is not None:
-            sent.seq = journal.append(topic, payload, qos, retain, client, gen)
-        elif retain and journal.refuses(client) is None:
-            journal.append(topic, payload, 0, True, client, gen)
-        self._publish.publish((session, effect), topic, payload, qos, retain, client, gen)
-        if self._pressure.on:
-            peer = self.events.peers.get(session)
-            if peer is not None:
-                self._pressure.stop(peer)
-
-    def _answer(self, session: Session, effect: fx.Answer) -> None:
-        client = self._clients.get(session)
-        if client is not None and client.own is not None:
-            client.own.send(effect.data)
-
-    def _pause_link(self, session: Session, effect: fx.PauseLink) -> None:
-        client = self._clients.get(session)
-        if client is not None and client.own is not None:
-            client.own.pause(effect.on)
 
     def _write_audit(self, session: Session, effect: fx.Audit) -> None:
         if effect.fields.get("parted"):
@@ -589,7 +341,7 @@ class Mediator:
         self._wills.returned(effect.client, effect.client_id)
 
     def _confirmed(self, session: Session, effect: fx.Confirmed) -> None:
-        self._ask(session, effect.task, self.asking.confirm(effect.client, effect.gen))
+        self._questions.ask(session, effect.task, self.asking.confirm(effect.client, effect.gen))
 
     def _vouched(self, session: Session, effect: fx.Vouched) -> None:
         self.strangers.enter(session, effect.client)
@@ -615,95 +367,8 @@ class Mediator:
         if session.known:
             self._registry.leave(session)
         session.let_go()
-        client = self._clients.get(session)
-        if client is None:
-            return
-        for task in list(client.tasks):
-            task.cancel()
-        for snapshot in client.snapshots.values():
-            snapshot.close()
-        client.snapshots.clear()
-        self._leave_own(client)
-        if client.live:
-            self._live.unsubscribe(session, client.live)
-            client.live = set()
-        client.look()
-
-    def _forget(self, client: _Client) -> None:
-        self._clients.pop(client.session, None)
-        if client.key is not None and self._newest.get(client.key) is client:
-            del self._newest[client.key]
-
-    # --- what was forwarded ---
-
-    # The publish link's word for a message: a client's, or whoever waits for a will.
-    def _accepted(self, token: Any) -> None:
-        if isinstance(token, asyncio.Future):
-            if not token.done():
-                token.set_result(None)
-            return
-        session, effect = token
-        sent = effect.sent
-        if sent is None:
-            return
-        self.journal.acked(sent.seq)
-        self.journal.when(sent.seq, self._durable, session, effect, self.control.losses)
-
-    # If the broker was lost since it had it, it may have been lost with the broker.
-    def _durable(self, session: Session, effect: fx.Forward, losses: int) -> None:
-        if self.control.losses == losses:
-            self.events.run(session.accepted, effect.sent)
-            return
-        item = Item((session, effect), *effect[1:], session.link.gen)
-        if self._may(item):
-            self._publish.publish(*item[:7])
-        else:
-            self._not_taken(item.sent, OVER)
-
-    def _not_taken(self, token: Any, why: str) -> None:
-        if isinstance(token, asyncio.Future):
-            if not token.done():
-                token.set_exception(over() if why == OVER else NotTaken(why))
-            return
-        session, effect = token
-        self._spawn(self._refused(session, effect, why), "set aside")
-
-    # On disk before its publisher hears of it: it is not tried again, by the journal either.
-    async def _refused(self, session: Session, effect: fx.Forward, why: str) -> None:
-        sent, topic, payload, qos, retain, client = effect
-        if may_go_out(self.site.ring, client, session.link.gen, payload):
-            await self.aside.put(topic, payload, qos, retain, client, why)
-        if sent is not None:
-            self.journal.acked(sent.seq)
-            self.events.run(session.not_taken, sent, why)
-
-    # Whether the broker has back what it lost. It answers on the control link, now: another link
-    # may have heard sooner that it was lost.
-    async def _has_all(self) -> None:
-        while True:
-            await self.control.ready.wait()
-            with suppress(fx.BrokerAway):
-                await self.control.life()
-                if self.control.ready.is_set():
-                    return
-
-    # After a fall of the publish link; not before what the journal has to bring.
-    async def _alone(self, item: Item) -> None:
-        await self.control.ready.wait()
-        if not self._may(item):
-            raise NotTaken(OVER)
-        await self._messages.publish(item.topic, item.payload, item.qos, item.retain)
-
-    def _may(self, item: Item) -> bool:
-        return may_go_out(self.site.ring, item.client, item.gen, item.payload)
-
-    async def _publish_will(
-        self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int, gen: int
-    ) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._publish.publish(done, topic, payload, qos, retain, client, gen)
-        if qos:
-            await done
+        self._links.end(session)
+        self._questions.end(session)
 
     def _name(self, number: int) -> str:
         client = self.site.ring.clients.get(number)
@@ -719,12 +384,6 @@ class Mediator:
         topic, reason = plain(packet.topic.decode(errors="replace"), 200), packet.reason[:500]
         rule = "mediator.broker.unfit"
         self._audit.write("packet-refused", rule=rule, reason=reason, topic=topic)
-
-    def _live_lost(self, reason: str) -> None:
-        for client in list(self._clients.values()):
-            if client.live:
-                client.live.clear()
-                self.events.run(client.session.link_lost, reason)
 
     def _away(self) -> None:
         self.site.away = self.control.away or self._live.away
@@ -754,11 +413,6 @@ class Mediator:
     # The broker may not be what it was when it was tried.
     def _retry(self) -> None:
         self._tried = False
-
-    async def _forget_at_broker(self, client_id: str) -> None:
-        own = OwnLink(lambda packet: None, lambda reason: None)
-        await own.open(self._address, client_id, True)
-        own.close()
 
     def _journal_says(self, reason: str | None) -> None:
         if reason is None:
@@ -817,7 +471,7 @@ class Mediator:
         for conn, raw in self.site.engine.due():
             self._due.setdefault(conn, {})[raw] = None
         if self._due and not waits:
-            self._later(self._follow_one)
+            self._steps.add(self._follow_one)
 
     # It gives others a turn by itself, after the first.
     def _follow_one(self) -> None:
@@ -827,7 +481,7 @@ class Mediator:
         if session is not None:
             self.events.run(session.subs.due, raws)
         if self._due:
-            self._later(self._follow_one)
+            self._steps.add(self._follow_one)
 
     async def reload(self, config: Config) -> None:
         """Takes a changed sealmq.toml over, live; nothing happens if it says the same as before.
@@ -897,9 +551,8 @@ class Mediator:
         left = [future for future in self._last_of if not future.done()]
         for session in list(self._agenda.by_policy.values()):
             self.events.run(session.keys_changed, before)
-            client = self._clients.get(session)
-            if session.state == "closed" and client is not None:
-                left.append(client.done)
+            if session.state == "closed":
+                left.append(self._questions.done(session))
         self._last_of = left
         if ring.closed != site.engine.closed:
             self._close_site(ring.closed)
@@ -914,7 +567,7 @@ class Mediator:
     # Clients bear names that others had: what these made or left is not theirs.
     def _new_bearers(self, since: dict[str, int]) -> None:
         if self.site.engine.noted(since) and self._begin.first:
-            self._spawn(self._rewrite(since), "rows of clients that are gone")
+            self._questions.spawn(self._rewrite(since), "rows of clients that are gone")
 
     # There may be a million. What is not done is done at the next start.
     async def _rewrite(self, since: dict[str, int]) -> None:
@@ -935,18 +588,3 @@ class Mediator:
             log.warning("the site was reopened")
             self._audit.write("site-reopened")
         self.stop("the site was closed" if reason else "the site was reopened")
-
-
-class _Own(OwnLink):
-    """`present`: whether the broker had this session."""
-
-    present = False
-
-
-def _newer(one: Session, other: Session) -> bool:
-    """Whether `one` was proved later than `other`, of the same client."""
-    return _place(one) > _place(other)
-
-
-def _place(session: Session) -> tuple[int, int, int]:
-    return session.link.gen, session.link.boot, session.conn_no

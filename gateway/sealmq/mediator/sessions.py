@@ -16,7 +16,7 @@ from sealmq.audit import Audit
 from sealmq.plain import plain
 from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
-from .core.effects import BrokerAway
+from .core.effects import LOST, MAYBE, SURE, BrokerAway
 from .core.keyring import Client
 from .core.ruled import Ruled
 from .core.site import Site
@@ -33,7 +33,7 @@ class Sessions:
     """What the store knows of them, and their end.
 
     `forget(broker's client id)` makes the broker forget a session; it raises BrokerAway. `there`:
-    whether the broker is.
+    whether the broker is. `losses`: how often it was lost until now.
     """
 
     def __init__(
@@ -43,10 +43,13 @@ class Sessions:
         audit: Audit,
         forget: Callable[[str], Awaitable[None]],
         there: Callable[[], bool],
+        losses: Callable[[], int],
     ) -> None:
         self._site, self._store, self._audit = site, store, audit
-        self._forget, self._there = forget, there
+        self._forget, self._there, self._losses = forget, there, losses
         self._kept = {(row.client, row.client_id): row.gen for row in store.kept()}
+        # Of those that began at the broker while this runs: how often it had been lost by then.
+        self._began: dict[Key, int] = {}
         self._ending: dict[Key, asyncio.Task[None]] = {}
         # What should have ended at the broker and has not: the client's name.
         self.stuck: dict[Key, str] = {}
@@ -94,6 +97,16 @@ class Sessions:
             records = [KeptGone(*key, gen), KeptSession(*key, gen)]
         held = await self._store.commit(records) if records else []
         return [sub for h in held if isinstance(h.record, KeptSubs) for sub in h.record.subs]
+
+    def doubtful(self, key: Key, present: bool) -> int:
+        """As in effects.Opened. `present`: whether the broker had the session."""
+        losses = self._losses()
+        if not present:
+            self._began[key] = losses
+        began = self._began.get(key)
+        if began is None:
+            return MAYBE
+        return SURE if began == losses else LOST
 
     async def _keep(self, key: Key, gen: int) -> None:
         before = self._kept.get(key)
@@ -175,6 +188,7 @@ class Sessions:
 
     async def _end_at_broker(self, key: Key, gen: int) -> None:
         await self._forget(self._site.broker_id(*key))
+        self._began.pop(key, None)
         await self._store.commit([KeptGone(*key, gen)])
         if self._kept.get(key) == gen:
             del self._kept[key]

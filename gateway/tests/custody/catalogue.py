@@ -12,10 +12,11 @@ from unittest import mock
 from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.delivery import Delivery
 from sealmq.mediator.core.effects import Answer
+from sealmq.mediator.forwarding import Forwarding
 from sealmq.mediator.journal import Journal
 from sealmq.mediator.links.live import _Line
 from sealmq.mediator.links.publish import PublishLink
-from sealmq.mediator.mediator import Mediator
+from sealmq.mediator.session_links import SessionLinks
 from sealmq.mqtt import Publish, build
 
 from .world import Bounds
@@ -177,12 +178,12 @@ def _ends_at_the_first_save(
     return segment.open <= 0 and self._saves[1] is not None
 
 
-async def _goes_on(self: Mediator) -> None:
+async def _goes_on(self: Forwarding) -> None:
     pass
 
 
-def _does_not_count(self: Mediator, session: Any, effect: Any, losses: int) -> None:
-    self.events.run(session.accepted, effect.sent)
+def _does_not_count(self: Forwarding, session: Any, effect: Any, losses: int) -> None:
+    self._events.run(session.accepted, effect.sent)
 
 
 async def _leaves_them(self: PublishLink, reason: str) -> None:
@@ -247,7 +248,7 @@ DEFENCES: Mapping[str, Defence] = {
             messages=(1, 1),
             begun=(*_then("broker"), "publish is heard to have fallen", "publisher publishes"),
         ),
-        _instead(Mediator, "_has_all", _goes_on),
+        _instead(Forwarding, "_has_all", _goes_on),
     ),
     "journal-replayed": Defence(
         "what the journal has is published again after a loss of the broker",
@@ -257,7 +258,7 @@ DEFENCES: Mapping[str, Defence] = {
     "losses-counted": Defence(
         "what the broker had before it was lost is not accepted",
         _ACCEPTED._replace(begun=(*_ONE[:2], "broker falls", "broker starts")),
-        _instead(Mediator, "_durable", _does_not_count),
+        _instead(Forwarding, "_durable", _does_not_count),
     ),
     "resend-known": Defence(
         "a packet that comes again is answered with the one that is under way",
@@ -272,6 +273,6 @@ DEFENCES: Mapping[str, Defence] = {
     "live-gap": Defence(
         "clean sessions end when the live link has fallen",
         Bounds((1,), {"clean": 1}, {"live": 1}, publisher=False),
-        _instead(Mediator, "_live_lost", _nothing),
+        _instead(SessionLinks, "live_lost", _nothing),
     ),
 }

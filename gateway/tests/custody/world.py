@@ -193,7 +193,7 @@ class World:
         mediator = self.mediator
         for name, link in (
             ("control", mediator.control),
-            ("publish", mediator._publish),
+            ("publish", mediator._forwarding.link),
             ("live", mediator._live),
         ):
             self.loop.create_task(link.run(), name=name)
@@ -601,7 +601,7 @@ class World:
 
     # Not yet accepted.
     def _row_before(self, index: int) -> int:
-        link = self.mediator._publish
+        link = self.mediator._forwarding.link
         items = [*link._underway.values(), *link._waiting, *link._suspects]
         if self.worker and any(self.index(item.payload) == index for item in items):
             return 2
@@ -660,7 +660,7 @@ class World:
 
     # What nobody will ever take away.
     def _kept_for_ever(self) -> str:
-        link = self.mediator._publish
+        link = self.mediator._forwarding.link
         if link._underway or link._waiting or link._suspects:
             return "a message stays on the publish link"
         for name, reader in self.readers.items():
@@ -721,11 +721,12 @@ class World:
             [(t.task, t.call) for t in loop.timers if self._counts(t)],
             [(job.writes, job.call, job.words) for job in loop.jobs],
             mediator.journal,
-            mediator._publish,
+            mediator._forwarding.link,
             mediator._live._filters,
             mediator.control.__dict__,
             mediator._messages,
-            list(mediator._clients.values()),
+            list(mediator._questions._asked.values()),
+            list(mediator._links._links.values()),
             [socket.session for socket in self.cut],
             mediator.events.agenda.outboxes.copies,
             list(mediator.events.agenda.outboxes.table._of.values()),

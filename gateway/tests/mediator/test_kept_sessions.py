@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from links_scene import so
 from mediator_world import PANEL
 from reader_scene import Scene
+from sealmq.mediator.core.effects import LOST, MAYBE, SURE
 from sealmq.mediator.sessions import Sessions
 from sealmq.store import KeptGone, KeptSession, KeptSub, Store
 
@@ -25,13 +27,16 @@ class Place:
         self.scene = Scene()
         self.store = store
         self.forgotten: list[str] = []
+        self.losses = 0
         self.sessions = self.restarted()
 
     def restarted(self) -> Sessions:
         """As a mediator that comes back has it."""
         audit: Any = None  # nothing here is told
         store: Any = self.store
-        self.sessions = Sessions(self.scene.site, store, audit, self._forget, lambda: True)
+        self.sessions = Sessions(
+            self.scene.site, store, audit, self._forget, lambda: True, lambda: self.losses
+        )
         return self.sessions
 
     async def _forget(self, broker_id: str) -> None:
@@ -94,5 +99,38 @@ def test_a_clean_session_ends_the_kept_one_before_it_opens_and_not_the_next(plac
         forgotten = len(place.forgotten)
         await place.cleaned()
         assert len(place.forgotten) == forgotten
+
+    asyncio.run(story())
+
+
+def test_packet_ids_are_doubted_of_a_session_whose_beginning_was_not_seen_or_whose_broker_was_lost(
+    place: Place,
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False)
+        assert place.sessions.doubtful(KEY, present=False) == SURE
+        assert place.sessions.doubtful(KEY, present=True) == SURE
+        place.losses = 1
+        assert place.sessions.doubtful(KEY, present=True) == LOST
+        assert place.sessions.doubtful(KEY, present=False) == SURE
+        assert place.restarted().doubtful(KEY, present=True) == MAYBE
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("how", ["clean", "removed"])
+def test_nothing_is_remembered_of_a_session_that_the_broker_was_made_to_forget(
+    how: str, place: Place
+) -> None:
+    async def story() -> None:
+        await place.opened(present=False)
+        assert place.sessions.doubtful(KEY, present=False) == SURE
+        if how == "clean":
+            await place.cleaned()
+        else:
+            del place.scene.site.ring.clients[PANEL]
+            place.sessions.sweep()
+            await so(lambda: not place.store.kept())
+        assert place.sessions.doubtful(KEY, present=True) == MAYBE
 
     asyncio.run(story())

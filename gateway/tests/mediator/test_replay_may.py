@@ -17,9 +17,9 @@ from mediator_world import HIGH, LOW, NOW_MS, SENSOR, World, sealed
 from sealmq.mediator.core.effects import Forward
 from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.core.wrap import may_go_out, open_m2, seal_m3, verify_m2
+from sealmq.mediator.forwarding import Forwarding
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 from sealmq.mediator.links.publish import OVER, Item
-from sealmq.mediator.mediator import Mediator
 from sealmq.mediator.replay import Replay
 from sealmq.order import Order
 from sealmq_spec.const import LIVE
@@ -165,17 +165,17 @@ def test_what_the_broker_may_have_lost_is_published_again_for_who_may_still(
     ran: list[tuple[Any, ...]] = []
     published: list[tuple[Any, ...]] = []
     refused: list[tuple[Any, str]] = []
-    mediator: Any = SimpleNamespace(
-        control=SimpleNamespace(losses=int(lost)),
-        events=SimpleNamespace(run=lambda *what: ran.append(what)),
-        site=SimpleNamespace(ring=world.ring),
-        _publish=SimpleNamespace(publish=lambda *what: published.append(what)),
+    forwarding: Any = SimpleNamespace(
+        _control=SimpleNamespace(losses=int(lost)),
+        _events=SimpleNamespace(run=lambda *what: ran.append(what)),
+        _site=SimpleNamespace(ring=world.ring),
+        link=SimpleNamespace(publish=lambda *what: published.append(what)),
         _not_taken=lambda token, why: refused.append((token, why)),
     )
-    mediator._may = lambda item: Mediator._may(mediator, item)
+    forwarding._may = lambda item: Forwarding._may(forwarding, item)
     if out is not None:
         out(world)
-    Mediator._durable(mediator, session, effect, 0)  # type: ignore[arg-type]
+    Forwarding._durable(forwarding, session, effect, 0)  # type: ignore[arg-type]
     if not lost:
         assert ran == [("accepted", sent)]
     elif out is None:
@@ -188,8 +188,8 @@ def test_what_the_broker_may_have_lost_is_published_again_for_who_may_still(
 @pytest.mark.parametrize("out", OUT)
 def test_what_the_publish_link_has_held_is_asked_about_the_same_way(out: Out) -> None:
     world = World()
-    mediator: Any = SimpleNamespace(site=SimpleNamespace(ring=world.ring))
+    forwarding: Any = SimpleNamespace(_site=SimpleNamespace(ring=world.ring))
     item = Item(None, TOPIC.encode(), message(world), 1, False, SENSOR, 1)
-    assert Mediator._may(mediator, item)
+    assert Forwarding._may(forwarding, item)
     out(world)
-    assert not Mediator._may(mediator, item)
+    assert not Forwarding._may(forwarding, item)

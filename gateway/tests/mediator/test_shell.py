@@ -107,7 +107,7 @@ def test_while_the_broker_takes_no_more_who_publishes_is_not_read_and_others_are
 ) -> None:
     async def story(made: Worker) -> None:
         sensor, sibling = await made.client(SENSOR), await made.client(SIBLING)
-        pressure = made.mediator._pressure
+        pressure = made.mediator._forwarding.pressure
         pressure.change(True)
         sensor.publish(b"one", 1, 1)
         await sensor.came("puback")
@@ -187,7 +187,7 @@ def test_the_publish_link_alone_may_fall_and_nobody_s_session_ends(tmp_path: Pat
     async def story(made: Worker) -> None:
         sibling, sensor = await made.client(SIBLING), await made.client(SENSOR)
         await sibling.subscribe("machine/#", 1)
-        link = made.mediator._publish._link
+        link = made.mediator._forwarding.link._link
         assert link is not None
         link.give_up("as if its connection had broken")
         for n in range(5):
@@ -312,7 +312,7 @@ async def is_too_slow(made: Worker, client: Client) -> None:
 
 async def loses_its_link(made: Worker, client: Client) -> None:
     session = list(made.mediator.events.peers)[-1]
-    own = made.mediator._clients[session].own
+    own = made.mediator._links._links[session].own
     assert own is not None
     own._link.give_up("as if its connection had broken")
 
@@ -393,7 +393,7 @@ def test_a_session_that_ends_in_the_turn_in_which_it_asked_is_freed_at_once(
         session = list(mediator.events.peers)[-1]
 
         def asks_and_goes(session: Session) -> None:
-            mediator._snapshot(session, fx.Snapshot(0, "machine/#"))
+            mediator._links.snapshot(session, fx.Snapshot(0, "machine/#"))
             session.close("gone")
 
         mediator.events.run(asks_and_goes, session)

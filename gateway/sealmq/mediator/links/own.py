@@ -103,5 +103,12 @@ class OwnLink:
         self._asking.lost(reason)
 
 
+async def end_session(address: BrokerAddress, client_id: str) -> None:
+    """Ends a session that the broker keeps, with its queue. Raises BrokerAway."""
+    own = OwnLink(lambda packet: None, lambda reason: None)
+    await own.open(address, client_id, clean=True)
+    own.close()
+
+
 def _size(packet: Packet) -> int:
     return len(packet.payload) if isinstance(packet, Publish) else 0
