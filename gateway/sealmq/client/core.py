@@ -300,8 +300,8 @@ class Core:
 
     def _publish(self, packet: Publish, mono: int, out: list[ev.Event]) -> None:
         known = packet.qos == 2 and not self._received.accept(packet.packet_id)
-        # Without DUP it is another message: of a broker that was killed and counts ids on from its
-        # last save. What came before all the same, the reader's windows drop.
+        # Without DUP it is another message (SPEC.md 6.2). The reader's windows drop it if it came
+        # before all the same.
         if known and packet.dup:
             self._out += ack(packet)
             return
