@@ -45,15 +45,15 @@ class Worker:
         self.clients: list[Client] = []
 
     async def client(self, number: int, client_id: str = "id", **more: Any) -> Client:
-        """One that is in."""
+        """A client whose session is open."""
         made = Client(self, number, client_id)
         await made.connect(**more)
         return made
 
 
 class Client:
-    """`got`: all that came but control packets; `heard`: of messages, what was sealed. `over`: its
-    connection has ended.
+    """`got`: all packets that came, except control packets; `heard`: the payloads of messages,
+    opened. `over`: its connection has ended.
     """
 
     def __init__(self, worker: Worker, number: int, client_id: str) -> None:
@@ -71,14 +71,14 @@ class Client:
         worker.clients.append(self)
 
     async def connect(self, clean: bool = True, will: Will | None = None) -> None:
-        """Returns once it is in."""
+        """Returns once its session is open."""
         await self.begin(clean, will)
         [answer] = await self.came("connack")
         if not isinstance(answer, Connack) or answer.code:
             raise ConnectionError(f"the mediator refuses the connection: {answer}")
 
     async def begin(self, clean: bool = True, will: Will | None = None) -> None:
-        """CONNECT with a proof."""
+        """Sends a CONNECT with a proof."""
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._worker.port)
         self.over = False
         self._task = asyncio.create_task(self._read())
@@ -121,7 +121,7 @@ class Client:
         return some
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Waits until what came makes it so."""
+        """Waits until this holds, after something has come."""
         while not true():
             self._news.clear()
             await self._news.wait()
@@ -135,11 +135,11 @@ class Client:
         self.writer.write_eof()
 
     def cut(self) -> None:
-        """Its network is gone."""
+        """Cuts its connection."""
         self.writer.transport.abort()
 
     async def close(self) -> None:
-        """Returns when all of it has gone."""
+        """Returns when all of it has ended."""
         if self._task is not None:
             self.cut()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -174,7 +174,7 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def worker(folder: Path, address: BrokerAddress) -> AsyncIterator[Worker]:
-    """One that lets clients in."""
+    """A worker that lets clients in."""
     world = World()
     engine = Engine([Labels()])
     layout = Layout.of(folder / "site")

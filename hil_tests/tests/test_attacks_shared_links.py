@@ -66,7 +66,7 @@ def _ends(evil: EvilScene, client: str) -> int:
 def test_filters_on_which_the_broker_hangs_up_end_the_live_link_once_at_most(
     stage: EvilScene, form: str
 ) -> None:
-    """Another filter each time: whatever comes after the first is tried where it ends nobody."""
+    """With a new filter each time: after the first, all are tried where they end nobody else."""
     stage.evil.ends = lambda first, body: first == 0x82 and b"poison" in body
     raw = _connected(stage, "m1-control-panel")
     if _asks(raw, form % 0) is None:
@@ -80,7 +80,7 @@ def test_filters_on_which_the_broker_hangs_up_end_the_live_link_once_at_most(
     sensor = _connected(stage, "m1-temp-sensor")
     sensor.publish(TOPIC, b"21.5")
     assert stage.heard() == [(TOPIC, b"21.5", LIVE)]
-    # While this one is not answered every new filter is tried first, in later tests too.
+    # Until this one is answered every new filter is tried first, in later tests too.
     stage.evil.honest()
     _connected(stage, "m1-control-panel").subscribe(form % 0)
 
@@ -104,7 +104,7 @@ def test_messages_on_which_the_broker_hangs_up_end_nobody_s_session(
 
 
 def test_a_reader_that_never_reads_stalls_nobody(stage: EvilScene) -> None:
-    """It is ended when so much waits for it. Every message reaches everybody else."""
+    """It is ended when too much waits for it. All others get every message."""
     deaf = _connected(stage, "m1-control-panel")
     deaf.subscribe(TOPIC.decode(), 1)
     sensor = _connected(stage, "m1-temp-sensor")
@@ -169,7 +169,7 @@ def test_what_a_disabled_client_had_under_way_when_the_link_fell_is_not_publishe
     stage: EvilScene, how: str
 ) -> None:
     """The command is answered: nothing of that client reaches the broker after it."""
-    # Each its own: one that is enabled again has new keys.
+    # A client for each case: one that is enabled again has new keys.
     name = {"under way": "m1-device", "waits": "m1-temp-sibling"}[how]
     raw = _connected(stage, name)
     if how == "waits":
@@ -178,7 +178,7 @@ def test_what_a_disabled_client_had_under_way_when_the_link_fell_is_not_publishe
         until("its end", lambda: _links(stage) == 1)
     else:
         stage.evil.holds = lambda came: came.topic == TOPIC
-    # At one go: while the link is away nothing more is read from who has published.
+    # All at once: while the link is away nothing more is read from a client that has published.
     raw.wire.send(publish(TOPIC, raw.seal(TOPIC, b"too late"), QOS1, 1) + b"\xc0\0")
     assert answer(raw)[0] == 0xD0
     if how == "under way":
@@ -190,9 +190,9 @@ def test_what_a_disabled_client_had_under_way_when_the_link_fell_is_not_publishe
     if how == "under way":
         stage.evil.shared(PUBLISH_LINK).close()
     until("the publish link", lambda: _links(stage) == 2)
-    # What waits goes out before this.
+    # Messages that wait go out before this one.
     assert stage.heard() == []
     assert len(stage.evil.seen(TOPIC)) == before
-    # As later tests want it; with it off, the epochs of its labels have ended.
+    # Later tests need it enabled. When it was disabled, its labels got new epochs.
     assert sealmq("client", "enable", stage.site.path, name).returncode == 0
     stage.all_renewed()

@@ -124,7 +124,7 @@ def test_receipt_and_welcome_leave_out_what_the_broker_has_not_acknowledged(stag
 
 
 def test_two_connects_of_one_boot_session_share_one_window(stage: Scene) -> None:
-    """Of two sessions that the broker keeps: each waits for a link of its own."""
+    """Both sessions are kept by the broker, and each waits for its own link."""
     raw = stage.client("m1-temp-sensor")
     name = raw.client_id
     calls = []
@@ -157,7 +157,7 @@ def test_two_connects_of_one_boot_session_share_one_window(stage: Scene) -> None
 
 
 def test_a_refusal_under_an_id_that_is_under_way_ends_the_connection(stage: Scene) -> None:
-    """Its answer would be taken for one to the message that the broker has not acknowledged."""
+    """The client would take its acknowledgement for that of the message that is under way."""
     raw = stage.client("m1-temp-sensor")
     raw.connect()
     foreign = b"machine/2/temperature"

@@ -22,7 +22,7 @@ FIELDS = {
     "unenforced": ("client", "topic", "rule", "question"),
     "folded": ("of", "client", "rule"),
 }
-"""What a key holds behind the event; "" where the event has none."""
+"""What a key holds after the event; "" where the event has no such field."""
 
 _OF_READERS = ("delivered", "deliver-denied", "unenforced")
 

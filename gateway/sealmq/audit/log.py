@@ -1,7 +1,7 @@
 """The audit log of one process. Writing is cheap; a thread of its own serialises and fsyncs.
 
-A disk in trouble makes lines wait (up to a bound, beyond which they are counted as lost), never the
-process. `synced` is for what may not go on before its record is on disk.
+If the disk fails, lines wait (up to a bound, above which they are counted as lost), and the process
+does not. `synced` is for what may not go on before its record is on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("sealmq.audit")
 
 WAITING = 100_000
 BATCH = 1000
-# What is counted until the table is looked at.
+# So many counts are collected before the table is updated.
 COUNTED = 256
 RETRY_S = 1.0
 
@@ -72,12 +72,12 @@ class Audit:
         self._began = _unused(dir, f"{role}-{inst:08d}", now())
         self._lines = self._files = self._lost = 0
         self._done = 0
-        # Written before others that had come before them.
+        # Lines that were written before others that had come earlier.
         self._early = 0
         self._reserve = None if spare is None else Reserve(spare)
         self._waiting: deque[Line] = deque()
         self._counts = Counts(now())
-        # What was counted since the table was last looked at.
+        # Counts since the table was last updated.
         self._counted: deque[Key] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -135,8 +135,9 @@ class Audit:
         self._count(("unenforced", client, topic, rule, question))
 
     def part(self, filter: str) -> None:
-        """Writes what was counted of readers of these topics until now: in the log it then stands
-        before what changes for them, and not mixed with what comes after."""
+        """Writes what was counted so far of readers of these topics. So the log has it before the
+        change that follows, and not together with what is counted after that.
+        """
         now = self._now()
         with self._lock:
             self._turn(now)
@@ -164,8 +165,9 @@ class Audit:
 
     # Lines
 
-    # Messages are counted several times each: neither clock nor lock is asked for each count. So
-    # one may stand in the minute before, by as long as the thread sleeps.
+    # Each message is counted several times, so a count takes neither the clock nor the lock: it is
+    # only collected. A count may therefore fall into the minute before its own, if it came while
+    # the thread slept.
     def _count(self, key: Key) -> None:
         self._counted.append(key)
         if len(self._counted) >= COUNTED:
@@ -255,7 +257,8 @@ class Audit:
             self._segment_began = self._now()
         elif self._torn:
             self._segment.undo()
-        # ASCII: no reader splits at a line separator of Unicode, no terminal is written to.
+        # ASCII: readers may split at line separators of Unicode, and terminals obey control
+        # characters.
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in batch)
         self._torn = True
         self._segment.append(text.encode())
@@ -295,7 +298,7 @@ class Audit:
             self._wake.wait_for(lambda: self._closing, RETRY_S)
 
     def _store_urgent(self) -> None:
-        """What must not wait until there is space again."""
+        """Writes what must not wait until there is space again."""
         if self._reserve is None:
             return
         with self._lock:
@@ -326,7 +329,7 @@ class Audit:
 
 
 def _unused(folder: Path, stem: str, began: int) -> int:
-    """A start that no segment of the folder has: names and line ids rest on it, clocks jump."""
+    """A start time that no segment of the folder has: names and ids rest on it, and clocks jump."""
     while any(folder.glob(f"{stem}-{began:013d}-*")):
         began += 1
     return began

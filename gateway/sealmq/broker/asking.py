@@ -109,10 +109,10 @@ class _Asking:
         self._name = PROBE_PREFIX + os.urandom(8).hex()
         self._topic = "@" + self._name
         self.faults: list[str] = []
-        # What was retained there.
+        # Topics on which it retained messages, to be cleared.
         self._left: list[str] = []
         self.settle_s = 0.0
-        """Until a subscription holds."""
+        """Seconds from SUBACK until a subscription is taken to hold."""
 
     def _peer(self, who: str, clean: bool = True) -> Peer:
         return Peer(self._target, f"{self._name}-{who}", clean=clean, timeout_s=self._answer_s)

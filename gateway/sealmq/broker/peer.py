@@ -157,7 +157,7 @@ class Peer:
                 await self.wait(Pubcomp)
 
     async def held(self) -> None:
-        """Reads what there is for now, and acknowledges nothing."""
+        """Reads what has come by now, without acknowledging any of it."""
         self._send(build.pingreq())
         await self.wait(Pingresp)
 

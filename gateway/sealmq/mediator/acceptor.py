@@ -1,7 +1,7 @@
 """Takes connections, reads each one's CONNECT, and gives it to the worker of its client.
 
-Nothing is judged here: the client number is what the CONNECT claims. Who sends no whole CONNECT in
-time, or too much of one, or whose place is needed, is cut off.
+Nothing is judged here: the client number is what the CONNECT claims. A connection is cut off if it
+brings no whole CONNECT in time, or too large a one, or if its place is needed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .core.limits import BACKLOG, MAX_CONNECT_BODY, MAX_PACKET, OPENING_S
 from .core.proof import claim_of
 from .strangers import Strangers, source_of
 
-# Of one read: what follows a CONNECT at once goes along with it, the rest stays in the system.
+# Bytes of one read. What follows a CONNECT at once goes along with it.
 CHUNK = 16 * 1024
-# After a worker that was killed: nothing goes out that the system still holds for its clients.
+# SO_LINGER: when a worker is killed, the system sends nothing more of what the worker had written.
 _CUT = struct.pack("ii", 1, 0)
 _ORDERLY = struct.pack("ii", 0, 0)
 
@@ -29,7 +29,7 @@ Give = Callable[["Caller", bytes, int], None]
 
 
 class Acceptor:
-    """Gives connections away by `give`; `strangers` has those that are not given yet."""
+    """Hands each connection over by `give`; until then `strangers` has it."""
 
     def __init__(self, strangers: Strangers, give: Give) -> None:
         self.strangers, self.give = strangers, give
@@ -116,9 +116,9 @@ class Caller(asyncio.BufferedProtocol):
         self.transport.close()
 
     def become(self, protocol: asyncio.Protocol) -> None:
-        """It goes on as another protocol of this process."""
+        """The connection goes on with another protocol, in this process."""
         self._end()
-        # Which of a protocol's methods takes what is read is looked up when reading begins.
+        # asyncio chooses the method that takes what is read when reading begins.
         self.transport.pause_reading()
         self.transport.set_protocol(protocol)
         self.transport.resume_reading()

@@ -32,7 +32,7 @@ _APART_NS = 1_000_000_000
 
 class Aside:
     """The files in `folder`, which is made when there is one to write. `name` gives a client's
-    name; `came` hears of each message: the broker may not be what it was when it was tried.
+    name; `came` is called for each message: the broker's limits may have changed since its trial.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Aside:
         came: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._audit, self._name, self._came = folder, audit, name, came
-        # What `state` gave last, and when the folder had changed by then.
+        # The last answer of `state`, and the time of the folder's last change by then.
         self._state: dict[str, Any] | None = None
         self._changed_ns = 0
 
@@ -77,8 +77,8 @@ class Aside:
     ) -> None:
         """Keeps a message that the broker does not take: it is not published, now nor later.
 
-        `client`: the number of the one that made it. A disk that takes nothing is said in the log;
-        the message is then lost.
+        `client`: the number of the one that made it. If it cannot be written, the log says so and
+        the message is lost.
         """
         name = None if client is None else self._name(client)
         text = topic.decode()
@@ -111,7 +111,7 @@ def _name(topic: bytes, payload: bytes) -> str:
     )
 
 
-# One after the other, of whatever worker: so the folder never has more than its bound.
+# Workers write one after the other, so that the folder never exceeds its bound.
 def _write(folder: Path, name: str, data: bytes) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,9 +1,9 @@
 """The key generator, as the mediator's sessions need it: provisioning requests (SPEC.md 7.2), its
 time, confirmations.
 
-Anybody may send provisioning requests, and the key generator takes one after the other: so few are
-under way at a time, and those who wait get their turns by where they come from, not by how many
-they are.
+Anybody may send provisioning requests, and the key generator takes one after the other. So few are
+under way at a time, and the sources that wait (an address or network) take turns, however many
+requests each of them has.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _TIME_S = 1.0
 
 
 class Turns:
-    """At most `most` at a time. Who waits is bounded by who may ask: each waits once."""
+    """At most `most` have a turn. No more can wait than there are connections: each waits once."""
 
     def __init__(self, most: int) -> None:
         self._free = most
-        # Of each source who waits, oldest first; the source whose turn is next comes first.
+        # Those that wait, by source, oldest first. The first source is the next that gets a turn.
         self._waiting: dict[Source, deque[asyncio.Future[None]]] = {}
 
     async def take(self, source: Source) -> None:
-        """Returns when it is this one's turn, which ends with `give`."""
+        """Returns when the caller has a turn, which ends with `give`."""
         if self._free:
             self._free -= 1
             return
@@ -76,13 +76,13 @@ class Turns:
 
 
 class Asking:
-    """Of one mediator. `kg`: None while the key generator is away."""
+    """`kg`: None while the key generator is away."""
 
     def __init__(self, site: Site, audit: Audit, kg: SharedKg | None = None) -> None:
         self._site, self._audit, self.kg = site, audit, kg
         site.kg_there = kg is not None
         self._turns = Turns(ASKED_AT_ONCE)
-        # Set, and replaced, when keys or the key generator have come or gone.
+        # Set, and replaced by a new one, when keys or the key generator have come or gone.
         self._news = asyncio.Event()
 
     # --- what comes and goes ---
@@ -106,7 +106,7 @@ class Asking:
     # --- what is asked ---
 
     async def time(self, client: int, nonce: bytes, suite: int) -> bytes | None:
-        """Its time for a client; None while it is away, and the client sees that it has ours."""
+        """The key generator's time for a client; None while it is away."""
         if self.kg is None:
             return None
         try:
@@ -124,8 +124,8 @@ class Asking:
                 log.warning("confirming generation %d of client %d: %s", gen, client, error)
 
     async def provision(self, packet: bytes, source: Source) -> Answer:
-        """Its answer to a provisioning request from there; while it is away, it is waited for, but
-        not for long. Raises KgError.
+        """The key generator's answer to a request from that source. While it is away, this waits
+        for it, for PROVISION_S at most. Raises KgError.
         """
         try:
             async with asyncio.timeout(PROVISION_S):
@@ -147,8 +147,8 @@ class Asking:
             if self.kg is kg:
                 await news.wait()
 
-    # A turn lasts until the key generator has answered, also when nobody waits for it any more:
-    # what was sent to it is its work.
+    # A turn lasts until the key generator has answered, even if nobody waits for the answer any
+    # more: the key generator works on it all the same.
     async def _in_turn(self, kg: SharedKg, packet: bytes, source: Source) -> Answer:
         await self._turns.take(source)
         call = asyncio.ensure_future(kg.answer(packet))
@@ -160,7 +160,7 @@ class Asking:
         if not call.cancelled():
             call.exception()  # seen, though the asker may be gone
 
-    # Who holds an epoch before we know of it would be refused with it.
+    # A client that used an epoch of which this mediator does not know yet would be refused.
     async def _catch_up(self, answer: Answer) -> None:
         while True:
             news, ring = self._news, self._site.ring

@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# What an NTP daemon slews stays far below that, between two looks.
+# Between two calls of `look` an NTP daemon slews the clock by far less.
 STEP_MS = 5_000
 
 
 class Clock:
-    """Unix time that only `take` lets step. wall, mono: nanoseconds."""
+    """Unix time, which steps only by `take`. wall, mono: nanoseconds."""
 
     def __init__(
         self,
@@ -41,5 +41,5 @@ class Clock:
         return 0
 
     def take(self) -> None:
-        """The wall clock is right."""
+        """Takes the wall clock's time over, steps included."""
         self._offset = self._wall() - self._mono()

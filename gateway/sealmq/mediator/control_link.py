@@ -22,9 +22,9 @@ log = logging.getLogger("sealmq.mediator")
 
 class ControlLink(HeldLink):
     """`retained` gives (topic, payload) of all that has to stand on the broker; `sentinel` is the
-    topic that ends snapshots. `seen` hears None when the broker is there, and the reason at once
-    when it is lost. `back` is awaited after the first, before the broker counts as there (`away` is
-    None).
+    topic that ends snapshots. `seen` is called with None when the broker is there, and with the
+    reason at once when it is lost. When it is there, `back` is awaited before the broker counts as
+    such (`away` is None).
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ControlLink(HeldLink):
 
     @property
     def connected(self) -> bool:
-        """Whether the broker is there, though it may not have back what it lost."""
+        """Whether the broker is there. It may still lack what it lost."""
         return self._link is not None and self._link.up
 
     def republish(self) -> None:
@@ -57,8 +57,8 @@ class ControlLink(HeldLink):
         self._stale.set()
 
     async def life(self) -> int:
-        """Which life of the broker this is: it answers here, now. Another link may hear sooner that
-        it was lost. Raises BrokerAway.
+        """How often the broker was lost until now. It has to answer on this link first: another
+        link may hear sooner that it was lost. Raises BrokerAway.
         """
         if self._link is None:
             raise BrokerAway(self.away or "the broker is away")
@@ -84,7 +84,7 @@ class ControlLink(HeldLink):
                 try:
                     work.result()
                 except BrokerAway as error:
-                    # Given up on while connected: whether it is killed next, nobody would hear.
+                    # It counts as lost: nobody would hear of it if it were killed now.
                     link.give_up(str(error))
             raise BrokerAway(await ended)
         finally:
@@ -98,7 +98,7 @@ class ControlLink(HeldLink):
         await self._back()
         while True:
             self._stale.clear()
-            # A broker that retains nothing may hang up on who tries; clients get records by op 5.
+            # A broker that retains nothing may hang up on RETAIN; clients ask for records by op 5.
             if self._address.retained:
                 await self._publish(link, self._sentinel, b"end", self._address.qos)
                 for topic, payload in list(self._retained()):

@@ -1,5 +1,5 @@
-"""Whatever happens to a session happens here: the site's clock is set before it, and what sessions
-want after it is done at once; bytes for clients go out once a turn of the loop.
+"""Every event of a session goes through here: the site's clock is set before it, and the effects
+that it has are executed at once. Bytes for clients are written once a turn of the loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Unfit(Exception):
 
 
 class Peer(Protocol):
-    """A session's client, as its effects need it (server.Channel)."""
+    """A session's connection, as its effects need it (server.Channel)."""
 
     def write(self, data: bytes) -> None:
         """Towards the client."""
@@ -39,11 +39,13 @@ class Peer(Protocol):
         """Closes the session unless it has moved on by then; 0 for no deadline."""
 
     def end(self, cut: bool) -> None:
-        """Closes; `cut`: what was not sent never is."""
+        """Closes; `cut`: what was not sent yet is thrown away."""
 
 
 class Events:
-    """`peers`: the client of each session that has not ended; `agenda`: what all of them want."""
+    """`peers`: the connection of each session that has not ended; `agenda`: those that have effects
+    or bytes.
+    """
 
     def __init__(self, site: Site, clock: Clock) -> None:
         self._site, self._clock = site, clock
@@ -63,8 +65,8 @@ class Events:
         self._executors = executors
 
     def look(self, stepped: bool = False) -> None:
-        """Sets the site's clock: once a turn of the loop, for which the loop's own time may stand
-        still. stepped: the clock was set.
+        """Sets the site's clock, once for each time that the loop's own clock shows. stepped: the
+        wall clock was set.
         """
         site, mono_s = self._site, self._loop.time()
         if mono_s != site.mono_s or stepped:
@@ -72,7 +74,7 @@ class Events:
             site.now_ms = self._clock.now_ms()
 
     def run(self, event: Callable[..., object], *words: Any) -> None:
-        """One event; a fault in it is logged, and ends nobody else."""
+        """Handles one event. A fault in it is logged, and ends that session alone."""
         self.look()
         try:
             event(*words)
@@ -84,7 +86,7 @@ class Events:
         self.drain()
 
     def drain(self) -> None:
-        """Does what sessions want. What comes of it meanwhile is done, too, in its order."""
+        """Executes the effects of sessions, and then those that come of these, in their order."""
         agenda = self.agenda
         if not self._draining:
             self._draining = True
@@ -117,7 +119,7 @@ class Events:
             peer = self.peers.get(session)
             if not out or peer is None:
                 continue
-            # Writing may fill the socket, of which the session hears at once.
+            # Writing may fill the socket: then the session is called at once, and may write.
             session.out = []
             peer.write(out[0] if len(out) == 1 else b"".join(out))
         if agenda.pending:

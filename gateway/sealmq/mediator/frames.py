@@ -1,10 +1,10 @@
-"""What passes between the processes of one mediator: calls, their answers, and words that want
-none.
+"""What passes between the processes of one mediator: calls, their answers, and notices, which have
+no answer.
 
 A frame is a u32 length and that many bytes of JSON, `[kind, number, name, words]`. Bytes stand as
 `{"%b": hex}`, a record as `{"%r": [its type, its fields]}`; only the types of RECORDS exist, and
-each field is checked. Both ends are ours and run as one user; what is wrong all the same ends the
-connection, and with it the worker.
+each field is checked. Both ends are ours and run as one user; a frame that is wrong all the same
+ends the connection, and with it the worker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger("sealmq.mediator")
 
 # The largest is a whole snapshot of the key generator's.
 MAX_FRAME = 256 * 1024 * 1024
-# What the other end has not read: it hangs, and is ended for it.
+# The other end has left so much unread: it hangs, and the connection is ended.
 MAX_UNREAD = 2 * MAX_FRAME
 
 _TYPES = (
@@ -83,7 +83,7 @@ def unpack(body: bytes) -> Any:
     try:
         return json.loads(body, object_hook=_hook)
     except (ValueError, TypeError, RecursionError) as error:
-        # Its text could quote keys.
+        # The error's text could quote keys.
         raise BadFrame(f"{len(body)} bytes that are no frame: {type(error).__name__}") from None
 
 
@@ -121,8 +121,9 @@ Handler = Callable[..., Any]
 class Peer:
     """One end of a connection between two processes.
 
-    `handlers`: by name, what a call or a word does, in the order in which they come. One that gives
-    an awaitable is answered when that is done, and holds up nothing that comes after it.
+    `handlers`: by name, what a call or a notice does; they run in the order in which frames come. A
+    call whose handler returns an awaitable is answered when that is done, and holds up nothing
+    that comes after it.
     """
 
     def __init__(self, sock: socket.socket, handlers: Mapping[str, Handler]) -> None:
@@ -139,7 +140,7 @@ class Peer:
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._sock)
 
     async def run(self) -> str:
-        """Reads until the other end is gone; why. What was called then fails with Gone."""
+        """Reads until the other end is gone, and returns why. Open calls then fail with Gone."""
         reason = "the other process has closed the connection"
         reader = self._reader
         try:
@@ -157,7 +158,7 @@ class Peer:
         return reason
 
     async def call(self, name: str, *words: Any) -> Any:
-        """The answer. Raises Gone, and StoreError or KgError as the other end did."""
+        """Calls the other end; its answer. Raises Gone, and StoreError or KgError as it did."""
         self._number += 1
         number = self._number
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -169,7 +170,7 @@ class Peer:
             self._calls.pop(number, None)
 
     def tell(self, name: str, *words: Any) -> None:
-        """Says something that wants no answer. Nothing if the other end is gone."""
+        """Sends a notice. Does nothing if the other end is gone."""
         if self._gone is None:
             self._send([TELL, 0, name, words])
 
@@ -200,8 +201,8 @@ class Peer:
                 done.set_result(words)
             else:
                 done.set_exception(_error(words))
-            # Whoever asked goes on before the next frame is looked at: what a commit made hold is
-            # applied in the order in which it was said.
+            # The caller goes on before the next frame is looked at, so that commits are applied in
+            # the order in which they were answered.
             await asyncio.sleep(0)
         else:
             raise BadFrame("a frame of no known kind")
@@ -230,12 +231,12 @@ class Peer:
 
     def _fault(self, kind: str, number: int, error: Exception) -> None:
         if not isinstance(error, StoreError | KgError | Gone):
-            # Its text could quote what it worked on.
+            # The error's text could quote what the call worked on.
             log.error("a call of another process failed: %s", type(error).__name__)
         if kind == CALL:
             self._reply([FAULT, number, "", _told(error)])
 
-    # The other end may be gone by now: then nobody waits.
+    # The other end may be gone by now, and waits for nothing.
     def _reply(self, frame: list[Any]) -> None:
         if self._gone is None:
             self._send(frame)

@@ -1,9 +1,8 @@
 """Where the keyring comes from: the key generator, or, while it is away, the sealed copy of the
 last snapshot.
 
-A mediator's restart is no outage (SPEC.md 5, point 4): instance numbers are drawn ahead while the
-key generator is there,
-and one is crossed off durably before it is used, so none serves twice.
+A mediator can restart without the key generator (SPEC.md 5, point 4): instance numbers are drawn
+ahead while that is there, and each is crossed off durably before it is used, so none serves twice.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ log = logging.getLogger("sealmq.mediator")
 
 _CACHE = "keys"
 _AAD = b"sealmq mediator cache 1"
-# So many starts there are numbers for while the key generator is away.
+# Instance numbers in reserve: for so many starts while the key generator is away.
 _STARTS = 4
 _KG_WAIT_S = 5.0
 
@@ -38,7 +37,7 @@ class NoKeys(Exception):
     """Neither the key generator nor a usable copy of its last snapshot is there."""
 
 
-# A copy may be older than the command that put somebody out. That has changed sealmq.toml too.
+# A copy may be older than a command that disabled a client; that command has changed sealmq.toml.
 def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
     labels = {row["number"]: row["name"] for row in snapshot["labels"]}
 
@@ -74,7 +73,7 @@ class KeySource:
         """The newest one, as Keyring takes it."""
         self._greeted: KgClient | None = None
         self._reserve: list[int] = []
-        # Told before each snapshot is asked for: what changes from then on may not be in it.
+        # Called before each snapshot is asked for: later changes may not be in it.
         self.before_fetch: Callable[[], None] = lambda: None
 
     def ring(self, inst: int) -> Keyring:
@@ -84,7 +83,7 @@ class KeySource:
     async def start(self, config: Config) -> tuple[list[int], KgClient | None]:
         """`need` instance numbers, and the key generator if it answers within a few seconds.
 
-        Of a copy only those clients count whom sealmq.toml still knows so. Raises NoKeys.
+        Of a copy only clients count that stand in sealmq.toml as they do there. Raises NoKeys.
         """
         deadline = asyncio.get_running_loop().time() + _KG_WAIT_S
         while True:
@@ -114,7 +113,7 @@ class KeySource:
         try:
             await self._keep()
         except StoreError as error:
-            # The copy is for a key generator that is away. New keys, and who is out, count now.
+            # The copy is for times without the key generator. New and disabled clients count now.
             log.error("the copy of the key generator's snapshot is an old one: %s", error)
 
     async def draw(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Rows that commands are changing just now: whoever wants the same ones waits."""
+"""Rows that commands are changing just now: another command that changes one of them waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RowLocks:
         self._alone: asyncio.Future[None] | None = None
 
     async def take(self, rows: frozenset[Row]) -> bool:
-        """Holds them; whether there was nothing to wait for. No row: waits for `alone` only."""
+        """Locks the rows; whether it could at once. No row: waits for `alone` only."""
         at_once = True
         while busy := self._busy(rows):
             at_once = False

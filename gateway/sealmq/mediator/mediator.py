@@ -59,7 +59,7 @@ _STRANGERS_SAID_MS = 60_000
 
 
 class Mediator:
-    """`begin` and `shared` are what it has of the world outside of this worker (shared.py)."""
+    """`begin` and `shared`: what it gets from outside of this worker (shared.py)."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Mediator:
         # Of sessions that the newest keys have ended: done when all that they asked is answered.
         self._last_of: list[asyncio.Future[None]] = []
         self.changed: Callable[[], None] = lambda: None
-        """Called when `away` may be another."""
+        """Called when `away` may have changed."""
         self._tried = False
         self._reach(address)
         self.sessions = Sessions(
@@ -230,7 +230,7 @@ class Mediator:
             await asyncio.wait(tasks, timeout=2.0)
 
     async def close(self) -> None:
-        """The journal is written to its end."""
+        """Closes the links that may still be open, and writes the journal to its end."""
         self._messages.close()
         self._snapshots.close()
         await self.journal.close()
@@ -243,7 +243,7 @@ class Mediator:
         self._say_strangers()
         self._follow_clock()
         self.journal.tick()
-        # While the live link is away nobody else asks.
+        # The live link asks as well, but not while it is away.
         self._credit.overdue()
         for session in list(self.events.peers):
             self.events.run(session.tick)
@@ -254,8 +254,8 @@ class Mediator:
         return self.site.away
 
     def handover(self) -> dict[str, object]:
-        """For `sealmq status`: label -> Unix time at which its hand-over ends, of those that run;
-        and how many sessions wait for a new epoch.
+        """For `sealmq status`: of each label with a hand-over, when that ends (Unix time); and how
+        many sessions wait for a new epoch.
         """
         now = self.site.now_ms // 1000
         labels = {
@@ -275,7 +275,7 @@ class Mediator:
             )
             self.strangers.ended, self._strangers_said_ms = 0, now_ms
 
-    # A wall clock that stepped ends all connections, which begin anew with its time.
+    # If the wall clock was set, all connections end, and begin anew with its time.
     def _follow_clock(self) -> None:
         step = self._clock.look()
         if not step:
@@ -284,7 +284,7 @@ class Mediator:
         log.warning("%s: clients connect anew", reason)
         self.stop(reason)
         if step < 0:
-            # What is published from now on is older than what was published before.
+            # By its stamps, what is published from now on is older than what was before.
             self.site.retained.forget()
         self._clock.take()
         self.events.look(stepped=True)
@@ -294,7 +294,7 @@ class Mediator:
     def _commit(self, session: Session, effect: fx.Commit) -> None:
         self._questions.ask(session, 0, self._committed(session, effect))
 
-    # The answer comes before others see what follows from the new rows.
+    # The session is answered before other sessions' subscriptions follow the new rows.
     async def _committed(self, session: Session, effect: fx.Commit) -> None:
         try:
             held = await self._store.commit(effect.records, effect.urgent, effect.part)
@@ -379,7 +379,7 @@ class Mediator:
     def _live_packet(self, packet: Publish) -> None:
         self.events.run(fan_out, self.site, self._agenda.outboxes, packet)
 
-    # A foreign publisher made it, or the broker spoilt it: our own are checked before they go out.
+    # Another publisher made it, or the broker spoilt it: our own are checked before they go out.
     def _unfit(self, packet: Unfit) -> None:
         topic, reason = plain(packet.topic.decode(errors="replace"), 200), packet.reason[:500]
         rule = "mediator.broker.unfit"
@@ -410,7 +410,7 @@ class Mediator:
         await replay.run()
         self.sessions.sweep()
 
-    # The broker may not be what it was when it was tried.
+    # The broker's limits may have changed: they are tried again when it is back the next time.
     def _retry(self) -> None:
         self._tried = False
 
@@ -453,8 +453,8 @@ class Mediator:
         self.follow()
 
     def apply(self, records: list[Record], part: str = "") -> None:
-        """Goes by what another worker has committed. `part`: of readers of these topics, what was
-        counted until now is written down before.
+        """Applies what another worker has committed. `part`: a topic filter; what was counted of
+        readers there is written to the audit log first.
         """
         if part:
             self._audit.part(part)
@@ -462,10 +462,10 @@ class Mediator:
         self.follow()
 
     def follow(self) -> None:
-        """Subscriptions that the policy may see otherwise now are paused, or resumed.
+        """Pauses or resumes subscriptions that the policy may judge otherwise now.
 
-        One command may reach very many: a slice at a time, and others are served between. No
-        delivery depends on when, each is judged by what holds then.
+        One command may concern very many: they are judged in steps, and others are served
+        between. No delivery depends on when, since each is judged by what is in force then.
         """
         waits = bool(self._due)
         for conn, raw in self.site.engine.due():
@@ -473,7 +473,7 @@ class Mediator:
         if self._due and not waits:
             self._steps.add(self._follow_one)
 
-    # It gives others a turn by itself, after the first.
+    # One session at a time; a session gives others turns between its filters.
     def _follow_one(self) -> None:
         conn = next(iter(self._due))
         raws = self._due.pop(conn)
@@ -486,7 +486,7 @@ class Mediator:
     async def reload(self, config: Config) -> None:
         """Takes a changed sealmq.toml over, live; nothing happens if it says the same as before.
 
-        Raises StoreUnavailable: then what a family wanted to keep is not kept, and asked again.
+        Raises StoreUnavailable: then what a family wanted to store is asked of it again.
         """
         site = self.site
         if config == site.config:
@@ -515,7 +515,7 @@ class Mediator:
                 self.events.run(session.policy_changed)
         self.follow()
 
-    # What counts from the next start on only.
+    # Says what is in force only from the next start on.
     def _say_later(self, config: Config) -> None:
         before = self.site.config
         if not self._begin.first:
@@ -564,12 +564,12 @@ class Mediator:
         if self._last_of:
             await asyncio.wait(self._last_of)
 
-    # Clients bear names that others had: what these made or left is not theirs.
+    # Clients have names that others had before: what those made or left is not theirs.
     def _new_bearers(self, since: dict[str, int]) -> None:
         if self.site.engine.noted(since) and self._begin.first:
             self._questions.spawn(self._rewrite(since), "rows of clients that are gone")
 
-    # There may be a million. What is not done is done at the next start.
+    # There may be a million rows. What is not done now is done at the next start.
     async def _rewrite(self, since: dict[str, int]) -> None:
         await self._locks.alone()
         try:
@@ -579,7 +579,7 @@ class Mediator:
         finally:
             self._locks.together()
 
-    # Whoever is connected begins anew: what was refused, or delivered, is asked for once more.
+    # All clients connect anew, since their connections and subscriptions were judged otherwise.
     def _close_site(self, reason: str) -> None:
         self.site.engine.close_site(reason)
         if reason:

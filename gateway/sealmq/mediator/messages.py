@@ -1,11 +1,11 @@
-"""A scratch connection for messages that may be to blame for its end: what the journal publishes
+"""A scratch connection for messages on which the broker may hang up: what the journal publishes
 again, and what was under way when the publish link fell.
 
-One serves both: what was under way waits until the journal is done, and no client can hold it up.
-Nothing that others need goes over it: what the broker hangs up on ends this connection alone. Then
-all that was under way goes out once more, one message at a time. One that ends its connection twice
-in a row, while the broker lets us in before and after and has kept the control link, is to blame
-and is not tried again.
+One connection serves both: what was under way waits until the journal is done. Nothing that others
+need goes over it, so that a message on which the broker hangs up ends this connection alone. Then
+all that was under way on it goes out once more, one message at a time. One that ends its connection
+twice in a row, while the broker lets us in before and after and has kept the control link, is to
+blame and is not tried again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class _Ended(Exception):
 
 
 class MessageConnection:
-    """`takes` gives what the broker takes. `life` gives which of its lives this is, once it has
-    answered elsewhere, or raises BrokerAway: what was meant for one life is not published in
-    another, where other messages have to come first.
+    """`takes` gives the broker's limits. `life` is ControlLink.life: a message is published only
+    in the life of the broker for which it was meant, since in another one the journal's messages
+    have to come first.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class MessageConnection:
         self._wire: _Wire | None = None
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(_IN_FLIGHT)
-        # One at a time goes what was under way when the connection ended.
+        # What was under way when the connection ended goes out one message at a time.
         self._alone = asyncio.Lock()
         self._suspects = 0
         self._calm = asyncio.Event()
@@ -95,7 +95,7 @@ class MessageConnection:
                     self._wire = await self._open(self._client_id)
                 return self._wire
 
-    # The broker's life is asked for when the connection is there: so it is this one's.
+    # The life is asked for once the connection is there: so it is the life of this connection.
     async def _open(self, client_id: str, life: int | None = None) -> _Wire:
         wire = await _Wire.open(self._address, client_id, self._fell)
         try:
@@ -164,7 +164,7 @@ class _Wire:
 
     @classmethod
     async def open(cls, address: BrokerAddress, client_id: str, fell: Callable[[], None]) -> _Wire:
-        """`fell` is called when what was under way has been told. Raises BrokerAway."""
+        """`fell` is called after those who wait for messages under way. Raises BrokerAway."""
         wire = cls(fell)
         await wire._link.open(address, client_id)
         return wire
@@ -202,7 +202,7 @@ class _Wire:
             async with asyncio.timeout(OPENING_S):
                 await answer
         except TimeoutError:
-            # Whatever else is under way here waits for nothing, too.
+            # The other messages that are under way here would wait for nothing, too.
             self._lost(f"the broker did not answer for {OPENING_S} s")
             self.close()
             raise _Ended(f"the broker did not answer for {OPENING_S} s") from None

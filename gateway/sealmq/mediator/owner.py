@@ -1,8 +1,8 @@
 """The process that owns a mediator's store, its way to the key generator, and its configuration.
 
 With one worker that is in the same process; with more, each is a process of its own (workers.py).
-What one of them commits, and new keys and a new configuration, are applied by all of them before
-whoever waits for it is answered; one that does not answer is ended first.
+What one worker commits, new keys and a new configuration are applied by all workers before the
+command that waits for it is answered; a worker that does not answer is ended first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .workers import WorkerProcess
 log = logging.getLogger("sealmq.mediator")
 
 _RETRY_S = 1.0
-# Commits that are told at one go.
+# Commits that the other workers are told at a time.
 _ROUND = 256
 
 
@@ -43,20 +43,20 @@ class Owner:
     ) -> None:
         self.layout, self.config, self.store, self.keys = layout, config, store, keys
         self.newest = config
-        """What a worker begins with, though others may not have taken it over yet."""
+        """What a new worker begins with. The others may not have taken it over yet."""
         self.workers: list[Worker] = []
-        # What all workers go by.
+        # The serial number of the keys that all workers have.
         self._kseq = int(keys.snapshot["kseq"])
         self.kg: KgClient | None = None
         self.locks = RowLocks()
         self.reload = asyncio.Event()
         self.told: Callable[[], None] = lambda: None
-        """Called when a worker has said something of itself, has ended or begun."""
+        """Called when a worker has reported its state, has ended or begun."""
         self._audit = audit
-        # What is gone by may be other than what the key generator was told last.
+        # Set when keys or policy may differ from what the key generator was told last.
         self._news = asyncio.Event()
         self._news.set()
-        # Link slots that answers brought since the last snapshot was asked for.
+        # Link slots that came with answers since the last snapshot was asked for.
         self._fresh: dict[int, list[dict[str, Any]]] = {}
         self._rounds = Rounds(self._others)
         keys.before_fetch = self._fresh.clear
@@ -90,7 +90,7 @@ class Owner:
         for worker in self.workers:
             worker.set_kg(kg is not None)
 
-    # The key generator is told what this goes by, for commands that must not end before it does.
+    # Tells the key generator which keys and policy are in force: its commands wait for that.
     async def _confirm(self) -> None:
         while True:
             await self._news.wait()
@@ -129,7 +129,7 @@ class Owner:
         log.error("sealmq.toml is not taken over: %s%s", error, f"; {hint}" if hint else "")
         self._audit.write("config-refused", reason=str(error)[:500])
 
-    # All of them are waited for, whichever fails.
+    # Waits for all of them, even if one fails.
     async def _all(self, asked: Iterable[Any]) -> None:
         for result in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(result, BaseException):
@@ -247,8 +247,8 @@ class Owner:
 
 
 class Rounds:
-    """Tells all workers but the one that has committed it what holds, commit by commit, in the
-    order of the store; commits that share no row go together.
+    """Tells each commit to all workers but its own, in the order of the store; commits that share
+    no row are told together.
     """
 
     def __init__(self, others: Callable[[WorkerProcess | None], list[WorkerProcess]]) -> None:
@@ -257,7 +257,7 @@ class Rounds:
         self._task: asyncio.Task[None] | None = None
 
     async def passed(self, by: WorkerProcess | None, rows: list[Record], part: str) -> None:
-        """Returns when each other one goes by it, or has ended."""
+        """Returns when each other worker has applied the commit, or has ended."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Passed(by, rows, part, done))
         if self._task is None:

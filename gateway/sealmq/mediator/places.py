@@ -16,8 +16,8 @@ class Places(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> Places:
-        """Never more than the process may have files: who comes then could not be taken, nor
-        refused. A client may need two, its own and one to the broker.
+        """No more than the process may have files: one more connection could neither be accepted
+        nor refused. A client may need two files, its own and one for a link to the broker.
         """
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if files == resource.RLIM_INFINITY:

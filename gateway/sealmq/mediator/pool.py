@@ -42,7 +42,7 @@ class Crew(Protocol):
         """Clients can connect."""
 
     def news(self) -> list[dict[str, Any]]:
-        """What each said last of itself."""
+        """The last report of each."""
 
     async def stop(self) -> None:
         """Ends all sessions, and workers that are processes."""
@@ -52,7 +52,7 @@ class Crew(Protocol):
 
 
 BACKOFF_S = 0.5, 30.0
-# One that has lived so long is started again at once, as after the first end.
+# A worker that has run for so long is started again as quickly as after its first end.
 _WELL_S = 10.0
 
 
@@ -81,8 +81,8 @@ class Pool:
         moved = await asyncio.to_thread(gather, state, self._count)
         await self._begin(0, self._insts.pop())
         if moved:
-            # Clients belong to other workers than before: what of theirs is published again comes
-            # before what is new of them.
+            # Clients belong to other workers than before: worker 0 publishes again what the
+            # journals have of them before they can publish anything new.
             first = self.workers[0]
             await first.until(lambda: first.away is None)
         await asyncio.gather(*(self._begin(n, self._insts.pop()) for n in range(1, self._count)))
@@ -108,17 +108,17 @@ class Pool:
         await asyncio.gather(*(worker.stop() for worker in self.workers.values()))
 
     def begun(self) -> None:
-        """They have said so themselves."""
+        """Nothing: the workers have said so themselves."""
 
     def news(self) -> list[dict[str, Any]]:
-        """What each said last; of one that is not there, that it is starting."""
+        """The last report of each; of a worker that is not there, that it is starting."""
         return [
             {**worker.news, "away": worker.away, "pid": worker.pid}
             for _, worker in sorted(self.workers.items())
         ]
 
     async def close(self) -> None:
-        """They have written all to its end themselves."""
+        """Nothing: the workers have closed their files themselves."""
 
     def _lost(self, index: int, how: str) -> None:
         log.error("worker %d %s; starting it again", index, how)
@@ -132,7 +132,7 @@ class Pool:
         )
         self.workers[index] = worker
         await worker.open()
-        # From here on it is told of all that changes, and does it once it has read the store.
+        # From here on it is told all changes, and applies them once it has read the store.
         owner.workers.append(worker)
         for other in self.workers.values():
             if other is not worker and other.live:

@@ -33,7 +33,7 @@ from .single import Single
 
 log = logging.getLogger("sealmq.mediator")
 
-# For the broker, and all that is published again, before this serves without it.
+# How long to wait for the broker and the journal before this serves without a broker.
 _BROKER_S = 10.0
 
 
@@ -135,7 +135,7 @@ class Process:
                 log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
 
 
-# Of all workers what `sealmq status` shows of a mediator.
+# One report for `sealmq status`, of those of all workers.
 def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
     def of(name: str) -> list[Any]:
         return [found for one in news if (found := one.get(name)) is not None]
@@ -159,7 +159,7 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
             "held": sum(one["held"] for one in handover),
         },
         "away": away[0] if away else None,
-        # Of one folder, which all share.
+        # All workers share one folder.
         "aside": max(aside, key=lambda one: int(one["count"]), default=None),
         "stuck": {
             "count": sum(one["count"] for one in stuck),
@@ -182,7 +182,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
     try:
         cache_key = bytes.fromhex(str(secrets["cache_key"]))
         count = config.mediator.workers
-        # Of several workers each has one, and the owner's audit log.
+        # One for each worker; with several, one more for the owner's audit log.
         keys = KeySource(
             layout.kg_socket, config.mediator.number, store, cache_key, count + (count > 1)
         )
@@ -208,7 +208,7 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         store.close()
 
 
-# The system's words: a loop puts its own around them.
+# The system's own text; asyncio adds text of its own to it.
 def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 

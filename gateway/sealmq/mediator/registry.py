@@ -30,8 +30,9 @@ class Registry:
         self._count = 0
 
     def place(self, session: Entrant) -> None:
-        """Sees to a place for one more of its client: where there is none, the oldest session ends
-        of the client that has most, if it has more than this one would have. NoPlace if not.
+        """Makes room for one more session of its client. Where all places are taken, the client
+        with the most sessions loses its oldest, if it has more than this client would have; else
+        NoPlace is raised.
         """
         self._make(session)
         if self._count < self._places:
@@ -59,7 +60,7 @@ class Registry:
         if not row:
             del self._open[session.client.number]
 
-    # Ends older ones of its client: of the same session, and the oldest where there are too many.
+    # Ends the older connection of the same session, and its client's oldest where it has too many.
     def _make(self, session: Entrant) -> None:
         for other in list(self._open.get(session.client.number, ())):
             if other.client_id == session.client_id:

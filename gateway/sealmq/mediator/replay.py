@@ -1,8 +1,8 @@
 """The broker is back after it was lost: what may not have been on its disk is published again
 (GATEWAY.md G4), before any client is let in.
 
-Sealed again as queued, oldest first, at the QoS it had. Readers' windows drop what they had. RETAIN
-stays on the newest of each topic alone.
+Messages are sealed again as queued and go out oldest first, at the QoS they had. Readers' windows
+drop those that they had. RETAIN stays on the newest of each topic alone.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class Replay:
         self._known_tlv = tuple(site.engine.tlvs)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent = self._left_out = 0
-        # Of topics that other workers' journals have: when the newest came.
+        # Topics of which other workers' journals have a retained message: when the newest came.
         self._elsewhere: dict[bytes, int] = {}
         # Topics whose retained message was published here, with its order.
         self._retained: dict[str, tuple[int, int]] = {}
 
     async def run(self) -> None:
-        """Raises BrokerAway; then all is to be done again."""
+        """Raises BrokerAway; then all of it has to be published once more."""
         journal, losses = self._journal, self._control.losses
         segments = journal.lost()
         if segments:
             self._elsewhere = await asyncio.to_thread(journal.retained_elsewhere)
             await self._pass(segments, None)
-            # A client whose own connection the broker did not lose may have come between.
+            # A message of a worker whose links the broker did not lose may have come between.
             for _ in range(_RACES):
                 newer = self._site.retained.newer
                 raced = {t.encode() for t, order in self._retained.items() if newer(t, *order)}
@@ -79,12 +79,12 @@ class Replay:
             raise BrokerAway("the broker was lost after its last acknowledgement")
         journal.broker_back(segments)
 
-    # only: of these topics, their newest retained message and nothing else.
+    # only: publishes nothing but the newest retained message of each of these topics.
     async def _pass(self, segments: list[Segment], only: set[bytes] | None) -> None:
         journal = self._journal
         newest: dict[bytes, tuple[int, int]] = {}
         for number, entry in enumerate(journal.entries(segments)):
-            # Of journals that were put together the files may overlap in time.
+            # The files of journals that were put together may overlap in time.
             if entry.retain:
                 newest[entry.topic] = max(newest.get(entry.topic, (0, 0)), (entry.ms, number))
         tasks: set[asyncio.Task[None]] = set()
@@ -125,7 +125,7 @@ class Replay:
             self._left_out += 1
             return
         if not entry.payload:
-            # Whose a clear is nothing else says.
+            # A clear has no payload that says whose it is.
             if not self._may(entry, entry.client):
                 return
             if last and not site.retained.newer(topic, entry.ms + 1, 0):
@@ -151,7 +151,7 @@ class Replay:
             return
         await self._again(entry, payload, entry.qos, retain, inside.sender)
 
-    # What was accepted of a client is not published anew once it is out: as of all that waits.
+    # What was accepted of a client that has been put out since is not published again.
     def _may(self, entry: Entry, sender: int) -> bool:
         ring = self._site.ring
         if not sender or may_go_out(ring, sender, entry.gen, entry.payload):
@@ -174,7 +174,7 @@ class Replay:
             await self._publish(entry.topic, payload, qos, retain)
         except NotTaken as error:
             self._left_out += 1
-            # As it stands in the journal, so that it is known when it comes again.
+            # As it stands in the journal, so that it is recognised at the next replay.
             await self._aside.put(entry.topic, entry.payload, qos, entry.retain, sender, str(error))
             return
         self._sent += 1

@@ -1,6 +1,6 @@
-"""A mediator that runs: built of its parts, with the tasks and the beat that keep it going.
+"""A worker's mediator that runs: built of its parts, with its tasks and its timer.
 
-One of each worker, whether in the owner's process or in one of its own.
+It is the same whether the worker is in the owner's process or in one of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .shared import Begin, Shared
 from .strangers import Strangers
 
 _TELL_S = 3
-# What is so for all workers, or is each one's view of the same: one of them writes it.
+# Events that concern all workers alike: the first one writes them for all.
 _OF_ALL = frozenset(
     {"broker-away", "broker-back", "config-reloaded", "kg-away", "kg-back", "policy-off",
      "site-closed", "site-reopened", "topic-reset"}
@@ -56,8 +56,8 @@ class Running:
         return self.mediator.strangers
 
     async def run(self) -> None:
-        """Until it is cancelled. Raises what a part of it fails by."""
-        # What lets people in, or keeps them out, is told at once.
+        """Until it is cancelled. Raises the error of a part that fails."""
+        # Whether clients can connect is reported at once.
         self.mediator.changed = self._tell
         self._tell()
         tasks = [asyncio.create_task(work, name="mediator") for work in self.mediator.run()]
@@ -104,7 +104,7 @@ class Running:
             if round(loop.time()) % _TELL_S == 0:
                 self._tell()
 
-    # The clock was set back: stamps of our own past would lead it for long (SPEC.md 5, point 4).
+    # If the clock was set back, our stamps would be ahead of it for long (SPEC.md 5, point 4).
     async def _follow_clock(self) -> None:
         try:
             ring = await self._shared.renew()

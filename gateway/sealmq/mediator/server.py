@@ -1,7 +1,8 @@
 """Clients' sockets: bytes to packets, each to its session, and back.
 
-Whoever does not read what we send is not read either, and what is held for one client is bounded.
-While the broker takes no more, those who publish are not read, and nobody else waits.
+From a client that does not read what we send nothing is read either, and what is held for one
+client is bounded. While the broker takes no more, clients that publish are not read; no others
+wait.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from .core.site import Site
 from .events import Events, Peer
 from .strangers import Strangers, source_of
 
-# Packets for a client that do not wait for the end of a turn: a loop may read megabytes in one.
+# With so many packets for a client they are written at once: one turn may read megabytes.
 _MOST_OUT = 256
 
 
 class Pressure:
-    """Whether the broker takes more for now. `stop` whoever publishes meanwhile."""
+    """`on`: the broker takes no more for now. Clients that publish meanwhile are to be stopped."""
 
     def __init__(self) -> None:
         self.on = False
@@ -93,7 +94,7 @@ class Channel(asyncio.Protocol):
         try:
             packets = self._decoder.feed(data)
         except ProtocolError as error:
-            # A traceback has this frame, which would have it.
+            # Its traceback refers to this frame, which would refer to it: a cycle.
             packets, fault = list(error.packets), error.with_traceback(None)
         events.run(self._receive, packets, fault)
         if session.crowded:
@@ -130,7 +131,7 @@ class Channel(asyncio.Protocol):
         """Stops or goes on reading, for a reason of its own: it goes on when none is left."""
         before = bool(self._paused)
         (self._paused.add if on else self._paused.discard)(why)
-        # What it does not read is its own; what we do not read is ours.
+        # If the client does not read, that is its own fault; every other reason is ours.
         self.session.throttled = bool(self._paused - {"unread"})
         if before != bool(self._paused) and not self._transport.is_closing():
             (self._transport.resume_reading if before else self._transport.pause_reading)()
@@ -161,18 +162,19 @@ class Channel(asyncio.Protocol):
         self.deadline(0)
         self._events.peers.pop(self.session, None)
         if self._gone:
-            # The session may end later than its connection, whose descriptor is another's by then.
+            # The connection ended before the session: its descriptor may be another's by now.
             self.session.out.clear()
             return
         if cut:
             self._cut()
             return
         self._flush()
-        # It came so that nothing of it goes out after this process has been killed.
+        # The socket was set to lose what it holds if this process is killed; now all of it goes
+        # out.
         self._linger(False)
         self._transport.close()
         if self._transport.get_write_buffer_size():
-            # Only then: what waits here keeps all of the connection in memory.
+            # Only if something is left: the timer keeps all of the connection in memory.
             asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def _flush(self) -> None:
@@ -184,7 +186,7 @@ class Channel(asyncio.Protocol):
         self._linger(True)
         self._transport.abort()
 
-    # Whether what the system holds for the peer is thrown away when the socket closes.
+    # `away`: what the system holds for the peer is thrown away when the socket closes.
     def _linger(self, away: bool) -> None:
         sock = self._transport.get_extra_info("socket")
         if sock is not None:

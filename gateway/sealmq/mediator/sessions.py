@@ -51,16 +51,16 @@ class Sessions:
         # Of those that began at the broker while this runs: how often it had been lost by then.
         self._began: dict[Key, int] = {}
         self._ending: dict[Key, asyncio.Task[None]] = {}
-        # What should have ended at the broker and has not: the client's name.
+        # Sessions that should have ended at the broker and have not, with the client's name.
         self.stuck: dict[Key, str] = {}
         self._later: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
     async def prepare(self, client: Client, gen: int, client_id: str, clean: bool) -> bool:
-        """Before the broker is reached: an older secret's session has ended there, one that a clean
-        session takes the place of, too; and the store knows that there will be one to end some day.
-        Whether it knew this one already. Raises BrokerAway, StoreUnavailable; Ruled for one more
-        than [limits] lets a client have.
+        """Before the session's own link is opened: ends a session there that belongs to an older
+        secret, or in whose place a clean one comes; and has the store note a kept one, so that it
+        can be ended some day. Whether the store knew it already. Raises BrokerAway,
+        StoreUnavailable; Ruled for one more than [limits] lets a client have.
         """
         key = client.number, client_id
         held = self._kept.get(key)
@@ -69,7 +69,7 @@ class Sessions:
                 await self._end(key, held)
             return False
         if held is None or held <= client.ended:
-            # None: the broker has none, but where the store was lost, or is an older one again.
+            # The store knows of none. The broker may have one, if the store was lost or restored.
             await self._end(key, held or 0)
         known = key in self._kept
         if not known:
@@ -89,8 +89,8 @@ class Sessions:
             )
 
     async def subscriptions(self, key: Key, gen: int, known: bool, present: bool) -> list[KeptSub]:
-        """Once the broker has it: the session's subscriptions. Those that the broker has forgotten
-        go from the store. Raises StoreUnavailable.
+        """The subscriptions of a session that the broker has opened. If it had forgotten the
+        session, they go from the store. Raises StoreUnavailable.
         """
         records: list[StoreRecord] = [KeptSubs(*key)] if known and present else []
         if known and not present:
@@ -138,10 +138,10 @@ class Sessions:
 
     async def _sweep(self) -> None:
         if not self._site.kg_there:
-            return  # an old copy of the keys does not know of everybody
+            return  # an old copy of the keys may lack clients
         for key, gen in list(self._kept.items()):
             if not self._there():
-                return  # begun anew when the broker is back
+                return  # this begins anew when the broker is back
             if self._kept.get(key) != gen or not self._is_over(key, gen):
                 continue
             try:
@@ -177,7 +177,7 @@ class Sessions:
         if self.stuck:
             self._later = asyncio.get_running_loop().call_later(_AGAIN_S, self.sweep)
 
-    # Once at a time for each session: a second connection would throw the first one out.
+    # One attempt at a time for each session: a second connection would end the first one.
     async def _end(self, key: Key, gen: int) -> None:
         task = self._ending.get(key)
         if task is None:

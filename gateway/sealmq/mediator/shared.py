@@ -1,8 +1,8 @@
 """What a worker is told when it begins, and what it asks of the process that owns store, keys and
 configuration (gateway/DESIGN.md, Workers).
 
-With one worker that process is its own, and nothing stands between (`Alone`, in owner.py); with
-more it is the acceptor's, over a socket (worker.py).
+With one worker that is the same process (single.py); with more it is the acceptor's, over a socket
+(worker.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .keysource import KeySource
 
 Row = tuple[str, str]
 
-# A publish link that waits for the broker is behind others by less.
+# How late a publish link that waits for the broker may be, compared with others.
 _APART_MS = 2000
 
 
@@ -43,12 +43,12 @@ class Begin(NamedTuple):
 
     @property
     def of_all(self) -> str:
-        """Begins what all workers of this mediator have together at the broker."""
+        """The beginning of names at the broker that all workers of this mediator share."""
         return f"sealmq/{self.ring.site.hex()}/mediator-{self.config.mediator.number}"
 
     @property
     def name(self) -> str:
-        """Begins the client identifiers of its links at the broker."""
+        """The beginning of the client identifiers of its links at the broker."""
         return f"{self.of_all}/w{self.number}" if self.number else self.of_all
 
     @property
@@ -57,12 +57,12 @@ class Begin(NamedTuple):
         return folder_of(self.layout.state_of("mediator"), self.number)
 
     def journal_most(self, config: Config) -> int:
-        """Bytes that its journal may have: its part of what is for all clients."""
+        """Bytes that its journal may have: this worker's part of the mediator's."""
         return (config.limits.journal_mib << 20) // self.workers
 
     @property
     def first(self) -> bool:
-        """Whether it does what is done once for all of them."""
+        """Whether it is the worker that does what is done once for all of them."""
         return self.number == 0
 
     @property
@@ -109,7 +109,7 @@ class SharedKg(Protocol):
         """Its time for a client. Raises KgError."""
 
     async def confirm(self, client: int, gen: int) -> None:
-        """The client has proved that it holds `gen`. Raises KgError."""
+        """Tells it that a client has proved that it holds `gen`. Raises KgError."""
 
 
 class SharedLocks(Protocol):
@@ -122,7 +122,7 @@ class SharedLocks(Protocol):
 
 
 class Shared(Protocol):
-    """What all workers of a mediator have together. `kg`: whether it is there is told otherwise."""
+    """What all workers of a mediator share. Whether `kg` is there is said by Mediates.set_kg."""
 
     @property
     def store(self) -> SharedStore: ...
@@ -135,19 +135,19 @@ class Shared(Protocol):
         """The same keys under another instance number; None if none is in reserve. StoreError."""
 
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
-        """A retained copy has passed here: the others are told."""
+        """Tells the other workers that a retained copy has passed here."""
 
     def took(self, topic: str, client: int, size: int) -> None:
-        """So many bytes retained went to the broker: the others are told."""
+        """Tells the other workers that so many retained bytes went to the broker."""
 
     def live(self, there: bool) -> None:
-        """Whether marks come over the live link here: the others are told."""
+        """Tells the other workers whether marks come over the live link here."""
 
     def marked(self, worker: int, number: int) -> None:
-        """A mark of that worker came over the live link here: it is told."""
+        """Tells that worker that a mark of its own came over the live link here."""
 
     def tell(self, news: dict[str, Any]) -> None:
-        """What `sealmq status` shows of this worker; `away` None: it lets people in."""
+        """Reports what `sealmq status` shows of this worker; `away` None: clients can connect."""
 
 
 class Mediates(Protocol):
@@ -166,16 +166,16 @@ class Mediates(Protocol):
         """For a connection of which these bytes have come; it begins with them."""
 
     def apply(self, records: list[Record], part: str = "") -> None:
-        """Goes by what another worker has committed."""
+        """Applies what another worker has committed."""
 
     def take_ring(self, ring: Keyring) -> None:
-        """Goes by these keys."""
+        """Takes these keys over."""
 
     async def ended(self) -> None:
-        """What sessions had begun that the newest keys have ended is over."""
+        """Returns when what those sessions had begun is over that the newest keys have ended."""
 
     async def reload(self, config: Config) -> None:
-        """Goes by this sealmq.toml. Raises StoreError: not yet."""
+        """Takes this sealmq.toml over. Raises StoreError: not yet."""
 
     def set_kg(self, there: bool) -> None:
         """The key generator came or went."""
@@ -193,7 +193,7 @@ class Mediates(Protocol):
         """Whether marks come over another worker's live link (links/credit.py)."""
 
     def marked(self, worker: int, number: int) -> None:
-        """A mark of this one came over another worker's live link."""
+        """A mark of this worker came over another worker's live link."""
 
 
 Fresh = list[tuple[int, list[dict[str, Any]]]]
@@ -206,16 +206,16 @@ class Worker(Protocol):
     index: int
 
     async def ring(self, keys: KeySource, fresh: Fresh) -> None:
-        """It goes by these keys, or is ended."""
+        """Returns when it has taken these keys over, or was ended."""
 
     async def ended(self) -> None:
-        """What sessions had begun that the newest keys have ended is over."""
+        """Returns when what those sessions had begun is over that the newest keys have ended."""
 
     async def config(self, config: Config) -> None:
-        """It goes by this sealmq.toml, or is ended. Raises StoreError: not yet."""
+        """Returns when it has taken sealmq.toml over, or was ended. Raises StoreError: not yet."""
 
     async def links(self, client: int, links: list[dict[str, Any]]) -> None:
-        """It knows a client's link slots, or is ended."""
+        """Returns when it knows a client's link slots, or was ended."""
 
     def set_kg(self, there: bool) -> None:
         """The key generator came or went."""

@@ -1,8 +1,8 @@
-"""Connections that have proved nothing yet: so many may wait, whoever they are.
+"""Connections that have proved nothing yet: a bounded number of them may wait.
 
-When one more comes than there are places, the oldest one of whoever has most of them ends. So a
-peer that proves itself promptly gets in, whatever others hold open: they push out their own
-connections first, and from one address the oldest, which have had the longest to prove themselves.
+When all places are taken, the source with the most of them loses its oldest. So a peer that proves
+itself promptly gets in, however many connections others hold open: they push out their own first,
+and of these the oldest, which had the most time to prove themselves.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Source = str | int
 
 
 class Stranger(Protocol):
-    """What is ended for want of a place."""
+    """A connection that may be ended because its place is needed."""
 
     def close(self, reason: str) -> None:
         """Ends it."""
 
 
 def source_of(address: str) -> str:
-    """Who is behind an address: an IPv6 host has a /64 of them, or more."""
+    """What counts as one source: an address, of IPv6 a network, since a host has a /64 or more."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -35,14 +35,14 @@ def source_of(address: str) -> str:
 
 
 class Strangers:
-    """At most `places` of them; each costs the same few steps, however many there are."""
+    """At most `places` of them. What one more costs does not depend on how many there are."""
 
     def __init__(self, places: int) -> None:
         self.places = places
-        # How many were ended for want of a place, since somebody last asked.
+        # How many were ended because places were needed, since this was last set to 0.
         self.ended = 0
         self._source: dict[Stranger, Source] = {}
-        # Of each source its connections, oldest first; and the sources that have so many.
+        # The connections of each source, oldest first; and by number the sources that have so many.
         self._held: dict[Source, dict[Stranger, None]] = {}
         self._having: dict[int, dict[Source, None]] = {}
         self._most = 0
@@ -51,8 +51,8 @@ class Strangers:
         return len(self._source)
 
     def enter(self, stranger: Stranger, source: Source) -> None:
-        """One more, from an address; or one that is here is from now on one of a client's, since
-        something in that client's name has verified. Ends another one where there is no place.
+        """One more, from an address; or one that is here counts as the client's from now on, since
+        something in that client's name has verified. Ends another one if all places are taken.
         """
         self.leave(stranger)
         held = self._held.setdefault(source, {})

@@ -1,4 +1,4 @@
-"""What the broker takes, found out by trying it at the mediator's start: levels, lengths, sizes.
+"""The broker's limits (levels, lengths, sizes), found out by trying them at the mediator's start.
 
 Each attempt is made on a connection that nobody else uses, with topics below `@`, which no client
 can name. A message counts as taken when the broker gives it back; hanging up, silence and dropping
@@ -22,10 +22,10 @@ from .links.broker import BrokerAddress, BrokerAway, BrokerLink
 
 log = logging.getLogger("sealmq.mediator")
 
-# For an answer that may never come: in all, and a second more for so many bytes.
+# How long an answer is waited for, and for how many bytes a second more.
 ANSWER_S = 4.0
 BYTES_A_S = 64 * 1024
-# One of each kind that MQTT advises against.
+# One of each kind of character that MQTT advises against.
 _CHARACTERS = "\x01\x1f\x7f\x9f\ufdd0\ufdef\ufffe\uffff\U0001ffff\U0010ffff"
 _MOST_PACKET = MAX_PACKET + 5
 # Brokers have limits for the whole CONNECT, too.
@@ -37,7 +37,7 @@ _ROUNDS = 3
 
 
 async def try_broker(address: BrokerAddress) -> BrokerTakes:
-    """What it takes; of a broker that cannot be tried, what nearly all take. Raises BrokerAway."""
+    """Its limits; of a broker that cannot be tried, what nearly all take. Raises BrokerAway."""
     for _ in range(_ROUNDS):
         trying = _Trying(address)
         try:
@@ -68,13 +68,13 @@ class _Trying:
         self._came: list[str] = []
         self._codes: list[int] = []
         self._some = asyncio.Event()
-        # The length that topics and filters may have, once it is known.
+        # The longest topic or filter that it takes, once that is known.
         self._length = MAX_TOPIC
 
     # --- what is tried ---
 
     async def plain(self) -> bool:
-        """Whether it gives back a plain message; twice, for a moment may be a busy one."""
+        """Whether it gives back a plain message. Tried twice: it may be busy just then."""
         return await self._topic_taken(self._topic) or await self._topic_taken(self._topic)
 
     async def all(self) -> BrokerTakes:

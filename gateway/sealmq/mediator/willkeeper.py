@@ -1,9 +1,9 @@
-"""When wills fire. One that a client left by its own end fires at once; one that it left because
-mediator or broker ended fires unless (client, client id) returns within a grace.
+"""When wills fire. If the client itself ended, its will fires at once; if mediator or broker ended
+the connection, it fires unless (client, client id) returns within a grace.
 
-A will is on disk from its CONNECT until the broker has it, so it outlives this process. Fired twice
-(killed between PUBACK and the store) it has one counter, and readers take it once. It goes the way
-of its client's messages, so it overtakes none of them.
+A will is on disk from its CONNECT until the broker has it, so it outlives this process. One that
+fires twice (this process was killed between PUBACK and the store) has the same counter both times,
+so readers take it once. It goes the way of its client's messages, so it overtakes none of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Aside = Callable[[bytes, bytes, int, bool, int, str], Awaitable[None]]
 
 
 class WillKeeper:
-    """All wills of connections that have ended and have not fired.
+    """The wills of connections that have ended, as long as they have not fired.
 
     `publish`: topic, payload, QoS, RETAIN, client and its generation; returns when the broker has
     it, raises NotTaken, and SealError if the client may not any more. `aside`: topic, payload, QoS,
@@ -93,7 +93,7 @@ class WillKeeper:
         task.add_done_callback(ended)
 
     async def run(self) -> None:
-        """Fires what was left, a grace after the broker is there. For ever."""
+        """For ever: fires what was left, a grace after the broker is there."""
         ready, engine = self._control.ready, self._site.engine
         while True:
             await self._some.wait()
@@ -134,8 +134,8 @@ class WillKeeper:
                 self._audit.count_accepted(name, it.topic, label)
         await self._forget(will)
 
-    # The broker may be away, for long: sealed anew for each try, as long as its life lasts.
-    # Whether it took it.
+    # Whether the broker took it. It may be away for long: the will is sealed anew for each try,
+    # until its life is over.
     async def _deliver(self, will: WillRecord, it: Fired) -> bool:
         site, journal, control = self._site, self._journal, self._control
         topic = it.topic.encode()
@@ -148,7 +148,7 @@ class WillKeeper:
                 site.retained.published(it.topic, will.client, place)
             losses = control.losses
             seq = 0
-            # A will is acknowledged to nobody: where there is no room it goes without the journal.
+            # Nobody waits for a will to be accepted: it may go without the journal.
             if will.qos and journal.refuses(will.client) is None:
                 seq = journal.append(topic, payload, will.qos, will.retain, will.client, will.gen)
             try:

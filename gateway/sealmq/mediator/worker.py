@@ -1,7 +1,7 @@
 """`python -m sealmq.mediator.worker SITE`: one worker of a mediator, started by its owner.
 
-It has no store and no way to the key generator: what it wants of them goes over one socket, and
-connections come on another one. It dies with its owner: nobody would tell it of new keys.
+It has no store and no connection to the key generator: it asks its owner for both over one socket,
+and connections come on another one. It dies with its owner, since nobody else tells it of new keys.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .workers import own_sockets
 log = logging.getLogger("sealmq.mediator")
 
 _PR_SET_PDEATHSIG = 1
-# Taken at one go, before others have a turn.
+# Connections that are taken before others have a turn.
 _AT_ONCE = 64
 
 
@@ -151,7 +151,7 @@ class Remote:
 
 
 class WorkerEnd:
-    """Does what the owner says, once its mediator has been built; before that it is kept."""
+    """Does what the owner says. What comes before its mediator has been built waits for that."""
 
     def __init__(self, layout: Layout, broker: dict[str, Any], calls: socket.socket,
                  hand: socket.socket, build: Build) -> None:  # fmt: skip
@@ -182,7 +182,7 @@ class WorkerEnd:
         )
 
     async def run(self) -> None:
-        """Until the owner says so, or is gone. Raises what its mediator fails by."""
+        """Until the owner ends it, or is gone. Raises the error of a mediator that fails."""
         await self._peer.open()
         try:
             await self._peer.run()
@@ -309,7 +309,7 @@ def _ring_of(site: bytes, inst: int, snapshot: dict[str, Any], fresh: list[Any])
 
 
 def die_with_owner() -> None:
-    """Whatever this process is doing, even stopped: without its owner it must not serve."""
+    """Has the system kill this process with its owner, even while it is stopped."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
@@ -320,7 +320,7 @@ async def serve(layout: Layout, secrets: dict[str, Any], build: Build) -> None:
         raise BadHandOver("the hand-over names no broker")
     calls, hand = own_sockets()
     loop = asyncio.get_running_loop()
-    # The owner says when; the supervisor's signals are for it.
+    # The owner ends it; the supervisor's signals are for the owner.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: None)
     await WorkerEnd(layout, broker, calls, hand, build).run()

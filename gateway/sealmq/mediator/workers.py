@@ -1,7 +1,7 @@
 """A worker process as its owner has it: started, given connections, called, ended.
 
-What it is asked and does not answer in ANSWER_S ends it (SIGKILL): nobody waits for a process that
-hangs, and what it would go on by is not in force any more. Its clients connect anew.
+One that does not answer a call in ANSWER_S is ended (SIGKILL): nobody waits for a process that
+hangs, and it must not go on by keys or rows that are no longer in force. Its clients connect anew.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ MODULE = "sealmq.mediator.worker"
 CALLS_FD, HAND_FD = "SEALMQ_WORKER_CALLS", "SEALMQ_WORKER_HAND"
 
 ANSWER_S = 5.0
-# While it takes a whole configuration over, it may hold its loop for longer.
+# Taking a whole configuration over may hold its loop for longer.
 RELOAD_S = 60.0
-# Between two looks whether it still answers, and how long it may think then.
+# How often it is asked whether it still answers, and how long that may take.
 ALIVE_S, THINK_S = 5.0, 15.0
 STOP_S = 8.0
 # Connections that wait for a worker to take them.
@@ -47,7 +47,7 @@ _OWN_FILE = re.compile(r"/proc/self/fd/(\d+)")
 
 
 class WorkerProcess:
-    """One process. `news` is what it said last; `changed` is called when it has."""
+    """One process. `news` is its last report; `changed` is called when there is a new one."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class WorkerProcess:
 
     @property
     def away(self) -> str | None:
-        """Why it lets nobody in; None while it does."""
+        """Why no client can connect; None while clients can."""
         if not self.serving or not self._child.alive:
             return "a worker of the mediator is starting"
         away = self.news.get("away", "a worker of the mediator is starting")
@@ -125,7 +125,7 @@ class WorkerProcess:
         self._reading = asyncio.create_task(self._peer.run(), name=f"worker {self.index}")
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Returns when this holds after something that it said, or when it has ended."""
+        """Returns when this holds after one of its reports, or when it has ended."""
         while not holds() and self._child.alive:
             said = asyncio.ensure_future(self._said.wait())
             waits: set[asyncio.Future[Any]] = {said, self._child.exited}
@@ -141,7 +141,7 @@ class WorkerProcess:
         self._peer.close()
         if self._reading is not None:
             await asyncio.gather(self._reading, return_exceptions=True)
-        # After its last call: none of them takes anything any more.
+        # After its last call: what it asked has no effect from now on.
         self.left()
         if self._watch is not None:
             self._watch.cancel()
@@ -170,9 +170,9 @@ class WorkerProcess:
     # --- what it is asked ---
 
     async def ask(self, name: str, *words: Any, patience: float | None = None) -> None:
-        """Returns when it has done that, or has ended, for want of an answer or by itself.
+        """Returns when it has done that, or has ended, because it did not answer or by itself.
 
-        One that has not begun does it before it serves anybody: that is not waited for.
+        One that has not begun does it before it serves anybody; nobody waits for that.
         """
         if not self._child.alive:
             return
@@ -197,12 +197,12 @@ class WorkerProcess:
             if self._child.exited not in done:
                 self.kill(f"it did not answer '{name}', or end, in {most:g} s")
             call.add_done_callback(_seen)
-            # Its sockets are closed when this is done: whatever it went by, nobody is served by it.
+            # Its sockets are closed when this is done: it serves nobody any more.
             await asyncio.wait([self._child.exited])
             return
 
     async def apply(self, groups: list[tuple[str, list[Record]]]) -> None:
-        """It goes by these records of other workers, or is ended."""
+        """Returns when it has applied these records of other workers, or was ended."""
         await self.ask("apply", groups)
 
     async def ring(self, keys: KeySource, fresh: Fresh) -> None:
@@ -232,13 +232,13 @@ class WorkerProcess:
         self.tell("kg", there)
 
     def tell(self, name: str, *words: Any) -> None:
-        """Says something that wants no answer."""
+        """Sends a notice, which has no answer."""
         if self._child.alive:
             with contextlib.suppress(Gone):
                 self._peer.tell(name, *words)
 
     def told(self, news: dict[str, Any]) -> None:
-        """It has said something of itself."""
+        """It has sent a report."""
         self.news = news
         self._said.set()
         self._changed()
@@ -284,7 +284,7 @@ class WorkerProcess:
         self._hand.close()
 
 
-# What the broker's certificates stand in was inherited; so it is here.
+# Files with the broker's certificates were inherited by the owner, and are by the worker.
 def _own_files(broker: Mapping[str, Any]) -> list[int]:
     found = (_OWN_FILE.fullmatch(word) for word in broker.values() if isinstance(word, str))
     return [int(match.group(1)) for match in found if match is not None]

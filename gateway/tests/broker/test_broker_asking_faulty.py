@@ -1,6 +1,5 @@
-"""What is asked of a broker for the links that readers share: made-up brokers break one thing each.
-
-Each is found, what it breaks is refused or lowered, and an operator is told in a sentence.
+"""What `sealmq up` tries of a broker for the links that readers share. Each model here breaks one
+promise: that is found, the broker is refused or a limit lowered, and the operator is told why.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ class Routing:
 
 
 def asked(folder: Path, **broken: Any) -> Promises:
-    """What one says of itself."""
+    """What is found out about such a broker."""
     found: list[Promises] = []
 
     async def story() -> None:
@@ -169,7 +168,7 @@ def test_what_readers_could_lose_or_mistake_is_refused_or_said(
 
 
 def test_of_qos_2_no_more_is_under_way_than_it_keeps(tmp_path: Path) -> None:
-    """Beyond it, it acknowledges and loses them."""
+    """Above its limit this broker acknowledges messages and loses them."""
     assert asked(tmp_path, fault="window").inflight == 10
 
 

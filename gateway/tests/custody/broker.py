@@ -1,10 +1,11 @@
-"""A broker as Mosquitto is one (gateway/tests/broker/test_broker_links.py holds those facts), and
-links to it: links.broker.BrokerLink without a socket.
+"""A broker that behaves as Mosquitto does (gateway/tests/broker/test_broker_links.py tests that it
+does), and links to it: links.broker.BrokerLink without a socket.
 
 Modelled: QoS 0 to 2 both ways, clean and kept sessions with their queues and packet ids, saves to
-disk, a loss of all that was not saved. Not modelled: bounds of queues, and what retained messages
-are but the sentinel of snapshots. What a link sends is read at once: a packet that its end would
-have kept from the broker is one that was never sent. What the broker sends waits in `down`.
+disk, a loss of all that was not saved. Not modelled: bounds of queues, and retained
+messages other than the sentinel of snapshots. The broker reads at once what a link sends: a packet
+that was lost with its link is the same as one that was never sent. What the broker sends waits in
+`down`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from sealmq_spec.topics import matches
 
 @dataclass
 class Out:
-    """A message on its way to a subscriber. `number`: which of all that the broker handed on."""
+    """A message on its way to a subscriber. `number` counts all that the broker handed on."""
 
     number: int
     topic: str
@@ -57,7 +58,7 @@ class Kept:
 
 
 class Conn:
-    """One connection. `alive`: the broker has it; `heard`: the mediator knows if not."""
+    """One connection. `alive`: it has not fallen; `heard`: the mediator knows that it has."""
 
     def __init__(self, link: Link, client_id: str, session: Kept) -> None:
         self.link, self.client_id, self.session = link, client_id, session
@@ -74,7 +75,7 @@ class Broker:
         self.sessions: dict[str, Kept] = {}
         self.conns: list[Conn] = []
         self.numbers = 0
-        # What the file holds, the newest first.
+        # What the saved files hold, the newest first.
         self.saved: list[dict[str, Kept]] = [{}, {}]
         self.sentinel: Publish | None = None
         self.routed: Callable[[Publish, int], None] = lambda packet, number: None
@@ -90,7 +91,7 @@ class Broker:
         self.saved = [kept, self.saved[0]]
 
     def die(self) -> None:
-        """It is gone; links hear of it one after the other."""
+        """The broker is gone; links hear of it one after the other."""
         self.up = False
         for conn in self.conns:
             conn.alive = False
@@ -98,7 +99,7 @@ class Broker:
         self.sessions = {}
 
     def start(self, back: int) -> None:
-        """With the newest file, or the one before."""
+        """Starts with the newest file, or with the one before."""
         self.up = True
         self.saved = [self.saved[back], self.saved[back]]
         self.sessions = copy.deepcopy(self.saved[0])
@@ -216,7 +217,7 @@ class Broker:
 
 
 class Link:
-    """BrokerLink's face. `net`: the broker of the world that runs."""
+    """Stands in for BrokerLink. `net`: the broker of the world that runs."""
 
     net: ClassVar[Broker]
 
@@ -258,7 +259,7 @@ class Link:
         self.prompt()
 
     def prompt(self) -> None:
-        """What comes over connections that are not explored is read at once."""
+        """Reads at once what comes over connections that are not explored."""
         conn = self._conn
         if conn is not None and conn.down and not conn.explored:
             self._loop.call_soon(self.read)

@@ -1,9 +1,9 @@
-"""One text for all states that behave alike: everything that is reachable from some objects counts,
-but for what is named here.
+"""One text for all states that behave alike. Everything that is reachable from some objects counts,
+except what is named here.
 
 What is left out cannot decide what happens within a world's bounds: keys, policy, configuration,
-counters for people, and the clock, which stands still. Times count by their order alone, sealed
-bytes by the message inside.
+statistics, and the clock, which stands still. Of times only their order counts, of sealed bytes
+only the message inside.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ OPAQUE = frozenset(
         "SubscriptionTable", "Telling", "Turns", "WillKeeper", "Wire", "World", "module",
     }
 )  # fmt: skip
-"""Classes of which an object counts as such. What the tables hold is looked at by itself."""
+"""Classes of which only the name counts. What the tables hold is compared by itself."""
 
 LEFT_OUT = frozenset(
     {
-        # For people, for measures, for time that does not pass.
+        # Names, statistics, and times that do not pass.
         "name", "heard", "_heard", "_until", "_brought_s", "_asked_ms", "peer", "warned", "pause",
-        # What follows from others that count.
+        # These follow from other fields.
         "_takes", "_handlers", "_names", "_known", "_known_tlv", "_ring", "_wire", "_form",
         "_formed_ms", "packet", "policy", "_policy", "ring", "_forms", "heads",
-        # Numbers that only have to differ.
+        # Numbers that need only be different.
         "_tokens", "_number", "_fd", "_mtime",
     }
 )  # fmt: skip
@@ -42,7 +42,7 @@ _SIMPLE = (int, str, bool, type(None))
 
 
 class Canon:
-    """`names`: which message is inside some bytes."""
+    """`names(bytes)`: which message is inside."""
 
     def __init__(self, names: Callable[[bytes], int]) -> None:
         self._names = names
@@ -143,7 +143,7 @@ class Canon:
 
     def _frame(self, name: str, frame: Any, waits: Any) -> None:
         self._out.append((name, frame.f_lasti if frame is not None else None))
-        # Those of asyncio itself say nothing more, and sets of tasks have no order.
+        # Frames of asyncio itself add nothing, and their sets of tasks have no order.
         if frame is not None and "/asyncio/" not in frame.f_code.co_filename:
             for key, value in sorted(frame.f_locals.items()):
                 if key not in LEFT_OUT:

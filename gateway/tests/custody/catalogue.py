@@ -1,5 +1,5 @@
-"""The worlds, and the defences that can be taken out of the code: without one, a world finds that
-something is lost, doubled or stands still for ever.
+"""The worlds, and the defences that can be taken out of the code: without a defence, its world
+shows that something is lost, doubled or never goes on.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ WORLDS: Mapping[str, Bounds] = {
     "control-link": Bounds((1,), _ALL, {"control": 1}, away=True),
     "worker": Bounds((2,), _ALL, {"worker": 1}, away=True),
     "broker": Bounds((1,), _ALL, {"broker": 1}, away=True),
-    # The readers' half; another machine publishes.
+    # Only readers here; another machine publishes.
     "clean": Bounds((1, 2), {"clean": 2}, {"clean": 1, "live": 1, "worker": 1}, publisher=False),
     "kept": Bounds((1, 2), {"kept": 2}, {"kept": 1, "own": 1, "worker": 1}, publisher=False),
     "paused": Bounds((2, 2, 2), {"kept": 2}, {}, publisher=False, window=1, room=100, held=1),
@@ -101,7 +101,7 @@ LARGE: Mapping[str, Bounds] = {
 
 
 class Defence(NamedTuple):
-    """`world`: where its lack shows. `out`: takes it out."""
+    """`world`: shows that it is missing. `out`: takes it out of the code."""
 
     text: str
     world: Bounds

@@ -30,8 +30,8 @@ KEYS = Keys()
 
 
 class Socket:
-    """A client's end: events.Peer. `down`: what was written and not read. `cut`: it has fallen, and
-    the mediator has not heard of it.
+    """A client's connection: events.Peer. `down`: what was written and is not read yet. `cut`: it
+    has fallen, and the mediator has not heard of that.
     """
 
     def __init__(self, session: Session) -> None:
@@ -52,13 +52,13 @@ class Socket:
                 self.down.append(packet)
 
     def throttle(self, why: str, on: bool) -> None:
-        """It is read whenever it sends."""
+        """Does nothing: whatever a client sends is read."""
 
     def settled(self) -> None:
-        """Nothing waits here."""
+        """Does nothing: nothing waits here."""
 
     def deadline(self, seconds: float) -> None:
-        """No time passes."""
+        """Does nothing: no time passes."""
 
     def end(self, cut: bool) -> None:
         out, self.session.out = self.session.out, []
@@ -68,7 +68,7 @@ class Socket:
 
 
 class Client:
-    """What every client has."""
+    """What all clients have in common."""
 
     def __init__(self, world: Any, number: int, clean: bool) -> None:
         self.world, self.number, self.clean = world, number, clean
@@ -83,11 +83,11 @@ class Client:
 
     @property
     def unread(self) -> bool:
-        """Whether something is there to be read."""
+        """Whether it has something to read."""
         return self.socket is not None and bool(self.socket.down)
 
     def connect(self) -> None:
-        """A new connection, which is let in at once or later."""
+        """Makes a new connection, which the mediator accepts at once or later."""
         world = self.world
         events = world.mediator.events
         session = world.run(Session, world.mediator.site, events.agenda, "192.0.2.7")
@@ -108,7 +108,7 @@ class Client:
             world.run(world.mediator.events.run, socket.session.receive, packet)
 
     def fall(self) -> None:
-        """It is gone, and the mediator does not know."""
+        """Its connection falls, and the mediator has not heard of it yet."""
         if self.socket is not None:
             self.socket.cut = True
             self.socket.down.clear()
@@ -116,7 +116,7 @@ class Client:
             self.socket = None
 
     def look(self) -> None:
-        """Whether the mediator has let it in, or ended it, once it has read all."""
+        """Reads CONNACK if it has come, and the end once everything else is read."""
         socket = self.socket
         if socket is not None and not self.welcome and socket.down:
             answer = socket.down.popleft()
@@ -126,12 +126,13 @@ class Client:
             self.socket = None
 
     def state(self) -> Any:
+        """Equal for states that behave alike. Each kind of client has its own."""
         raise NotImplementedError
 
 
 class Publisher(Client):
-    """`out`: by packet id, what is to be sent again, and whether it waits for PUBCOMP. `acked`: the
-    messages of which it was told that they are accepted; `refused`: that they are not.
+    """`out`: by packet id, what it will send again, and whether it waits for PUBCOMP. `acked`,
+    `refused`: the messages of which it was told that they were accepted, or refused.
     """
 
     def __init__(self, world: Any) -> None:
@@ -186,8 +187,8 @@ class Publisher(Client):
 
 
 class Reader(Client):
-    """`got`: how often each message came. `ids`: of QoS 2 that the broker has not released. `owed`:
-    acknowledgements that it has not sent. `said`: those that it has. `ended`: its session did.
+    """`got`: how often each message came. `ids`: packet ids of QoS 2 that are not released. `owed`,
+    `said`: acknowledgements that it has not sent yet, and has sent. `ended`: its session has ended.
     """
 
     def __init__(self, world: Any, clean: bool, qos: int) -> None:

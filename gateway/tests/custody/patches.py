@@ -22,7 +22,7 @@ _WITH_LINKS = (control_link, messages, live, own, publish, snapshots)
 
 
 class Prompt:
-    """An executor whose work is done at once."""
+    """A thread pool that does its work at once."""
 
     def __init__(self, *words: Any) -> None:
         pass

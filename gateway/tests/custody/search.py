@@ -1,8 +1,8 @@
 """The search: every state of a world within its bounds, breadth first, so that traces are short.
 
-A world cannot be copied (tasks run in it), so a state is a list of steps, and its world is made
-anew by doing them. From each state there must be a way, without more trouble, to one where nothing
-is left to do and nothing is missing.
+A world cannot be copied (tasks run in it), so a state is a list of steps, and a new world is
+brought into it by doing them. From each state there must be a way, without further faults, to one
+in which nothing is left to do and nothing is missing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from .patches import patched
 from .world import Bounds, World
 
-# Worlds are full of circles: between two collections there are so many, and so many stand ready.
+# Worlds have reference cycles: so many are made between two collections, and so many kept ready.
 _COLLECT, _READY = 200, 200
-# In memory, where there is such a place.
+# A folder in memory, where there is one.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 
 
@@ -37,7 +37,7 @@ class Outcome:
 class _State:
     before: int
     step: str
-    # To which states its steps lead; trouble is not among them.
+    # To which states its steps lead, those of faults aside.
     ways: list[int] = field(default_factory=list)
     well: bool = False
 
@@ -49,7 +49,7 @@ class _Search:
         self._numbers: dict[int, int] = {}
         self._steps = self._worlds = 0
         self._queue: deque[int] = deque()
-        # Worlds that stand at a state that was not looked at yet: they need not be made anew.
+        # Worlds in a state that was not looked at yet: these need not be made again.
         self._ready: dict[int, World] = {}
 
     def run(self) -> Outcome:
@@ -130,7 +130,7 @@ class _Search:
     def _found(self, bad: str, steps: list[str]) -> Outcome:
         return Outcome(len(self._states), self._steps, bad, steps)
 
-    # The first state from which no way leads to one that is well.
+    # The first state from which no way leads to one with nothing missing.
     def _stuck(self) -> Outcome | None:
         into: list[list[int]] = [[] for _ in self._states]
         for number, state in enumerate(self._states):

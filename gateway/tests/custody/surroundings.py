@@ -1,4 +1,4 @@
-"""What a mediator has around it beside clients and broker: the store, a policy that changes."""
+"""Models of what else a mediator uses: the store, a policy that changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sealmq.store.records import Held, KeptSession, KeptSub, KeptSubs, SessionMa
 
 
 class Shut(Family):
-    """A policy that changes its mind about readers."""
+    """A policy that may shut readers out."""
 
     name: ClassVar[str] = "shut"
     rules: ClassVar[dict[str, str]] = {"shut.open": "It is open.", "shut.shut": "It is shut."}
@@ -101,13 +101,13 @@ class Shared:
         self.locks = RowLocks()
 
     def passed(self, *words: Any) -> None:
-        """Nobody is told."""
+        """Does nothing: there is no other worker."""
 
     took = live = marked = passed
 
 
 class Audit:
-    """Nobody reads it."""
+    """An audit log that keeps nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return _nothing

@@ -1,5 +1,5 @@
-"""An event loop without sockets, threads and time: what is ready runs until nothing is; what waits
-for time or for a thread waits until a world lets it happen.
+"""An event loop without sockets, threads and time. What is ready runs until nothing is; timers and
+threads' work wait until the world has them happen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Loop: Any = asyncio.AbstractEventLoop
 
 
 class Turns(_Loop):  # type: ignore[misc]
-    """`timers`, `jobs`: what waits. `gone`: it has ended."""
+    """`timers`, `jobs`: what waits. `gone`: the loop has ended."""
 
     def __init__(self) -> None:
         self._ready: deque[asyncio.Handle] = deque()
@@ -60,13 +60,13 @@ class Turns(_Loop):  # type: ignore[misc]
         return result
 
     def fire(self, timer: Timer) -> None:
-        """Its time has come. To be called by `run`, as `work` is."""
+        """Lets a timer fire. To be called by `run`, as `work` is."""
         self.timers.remove(timer)
         if not timer.handle.cancelled():
             timer.handle._run()
 
     def work(self, writes: bool, before: Callable[[], None]) -> None:
-        """The oldest of such jobs is done; `before` is called before anybody hears of it."""
+        """Does the oldest such job; `before` is called before anybody is told that it is done."""
         job = next(job for job in self.jobs if job.writes == writes)
         self.jobs.remove(job)
         _, answer, call, words = job
@@ -82,7 +82,7 @@ class Turns(_Loop):  # type: ignore[misc]
                 answer.set_result(result)
 
     def die(self) -> None:
-        """Its process is gone. What its tasks would do at their end is done for nobody."""
+        """Its process is killed. What tasks do when they are cancelled has no effect."""
         self.gone = True
         self.timers.clear()
         self.jobs.clear()

@@ -4,8 +4,8 @@ Real: `Mediator` with its sessions, links, journal (files, too) and replay, its 
 Modelled: sockets, the broker (broker.py), the store (surroundings.py), clients (clients.py), time
 and threads (turns.py).
 
-A step is what one of them does next: so a crash can come between any two, and what was written
-before a crash has arrived or not. `Bounds` says what there is of everything.
+A step is what one of them does next, so that a crash can come between any two steps, and what was
+written before it may have arrived or not. `Bounds` says how much of everything there is.
 """
 
 from __future__ import annotations
@@ -78,13 +78,14 @@ def _name(client_id: str) -> str:
 
 class Bounds(NamedTuple):
     """`messages`: the QoS of each, in their order. `readers`: "clean", "kept", with their QoS.
-    `crashes`: how often who may fall; `falls`: how often in all. `saves`: of the broker. `new`: the
-    topic has no label yet, and the store may fail. `publisher`: else the messages are published at
-    the broker by a mediator of another machine. `denies`: the policy may shut the readers out.
-    `window`, `room`, `held`: what a reader has not acknowledged, bytes that wait for it, packets
-    that a paused own link holds. `away`: the kept reader comes back when nothing else goes on.
-    `begun`: what has happened before. `apart`: each message is of another worker or machine, whose
-    journals are published again in any order. `prompt`: what goes on by itself does so at once.
+    `crashes`: who may fall how often; `falls`: how often in all. `saves`: how often the broker may
+    save. `new`: the topic has no label yet, and the store may fail. `publisher`: without it the
+    messages are published at the broker by a mediator of another machine. `denies`: how often the
+    policy may shut the readers out. `window`, `room`, `held`: bounds of a reader's unacknowledged
+    messages, of bytes that wait for it, of packets that a paused own link holds. `away`: the kept
+    reader comes back only when nothing else goes on. `begun`: steps that are done before the
+    search. `apart`: each message comes from another worker or machine, and their journals are
+    published again in any order. `prompt`: what needs no outside event happens at once.
     """
 
     messages: tuple[int, ...]
@@ -116,7 +117,7 @@ class World:
         self.falls, self.saves, self.denies = bounds.falls, bounds.saves, bounds.denies
         self.clock = 0.0
         self.cut: list[Socket] = []
-        # Of each message, what the broker has handed on; what is on the journal's disk.
+        # Which messages the broker has handed on; which are on the journal's disk.
         self.moved: Counter[int] = Counter()
         self.durable: set[int] = set()
         self._entries: set[int] = set()
@@ -204,11 +205,11 @@ class World:
         return self.loop.run(call, *words)
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Ends it, so that nothing of it is left."""
         if self.worker:
             self._worker_falls()
 
-    # All that happens by itself, until nothing does.
+    # Does the steps that happen by themselves until there are none.
     def _calm(self) -> None:
         while steps := [s for s in self.progress() if s.endswith(_BY_ITSELF)]:
             self.do(steps[0])
@@ -265,7 +266,7 @@ class World:
             return packet
         return "Publish", self.index(packet.payload), packet.qos, packet.dup, packet.packet_id
 
-    # --- what is to hold at once ---
+    # --- what is checked at once ---
 
     def _routed(self, packet: Publish, number: int) -> None:
         self.moved[self.index(packet.payload)] += 1
@@ -296,7 +297,7 @@ class World:
             if (what, packet.packet_id) not in said and not self.happened["policy shuts"]:
                 self.bad = f"{what} on the own link for m{index}, which the kept reader never sent"
 
-    # What its outbox, its socket or itself has, or needs no more.
+    # Whether the message is in its outbox, on its socket or with it, or it needs it no longer.
     def _lies_at(self, reader: Reader, index: int) -> bool:
         socket = reader.socket
         if reader.ended or socket is None or socket.over or reader.got[index]:
@@ -317,11 +318,11 @@ class World:
         return _name(conn.client_id)
 
     def steps(self) -> list[str]:
-        """All that can happen now; what makes things go on comes first."""
+        """All that can happen now; first what is not a fault."""
         return self.progress() + self._trouble()
 
     def progress(self) -> list[str]:
-        """What makes things go on. Where there is none, all is over."""
+        """What can happen but faults. If there is none, everything has come to rest."""
         steps: list[str] = []
         if not self.worker:
             steps.append("worker starts")
@@ -400,8 +401,8 @@ class World:
             steps.append("store fails")
         return steps
 
-    # Only a broker on this machine has a file that is looked at: that it fell is heard before it
-    # has saved again.
+    # A file of the broker's is looked at only if the broker is on this machine. Then its fall is
+    # heard before it can have saved again.
     def _heard(self) -> bool:
         return all(conn.alive for conn in self.broker.conns if self._link(conn) == "control")
 
@@ -553,9 +554,9 @@ class World:
         self._entries = {index for rows in self._files for index, _ in rows}
         self.durable |= self._entries
 
-    # --- what is to hold ---
+    # --- what is checked after each step ---
 
-    # Nobody's session ends for the fault of somebody on whom it does not depend.
+    # A session may end only by the fall of something on which it depends.
     def _ends(self) -> None:
         for name, reader in self.readers.items():
             if reader.there and reader.socket.over:  # type: ignore[union-attr]
@@ -575,7 +576,7 @@ class World:
                         if count > self.moved[index]:
                             self.bad = f"m{index} of QoS 2 came to the {name} reader twice"
 
-    # Each message of QoS 1 or 2 stands in one row for each reader, and that row's owner has it.
+    # For each reader, each message of QoS 1 or 2 is in one row, and the owner in that row has it.
     def _owned(self) -> None:
         publisher = self.publisher
         count = self._injected if publisher is None else publisher.next
@@ -638,7 +639,7 @@ class World:
         )
 
     def over(self) -> str:
-        """Nothing goes on any more: what is missing."""
+        """Everything has come to rest: what is missing."""
         publisher = self.publisher
         accepted = set(range(len(self.bounds.messages)))
         if publisher is not None:
@@ -658,7 +659,7 @@ class World:
         """Whether the policy has ever denied the readers."""
         return self.happened["policy shuts"] > 0
 
-    # What nobody will ever take away.
+    # What would be kept for ever.
     def _kept_for_ever(self) -> str:
         link = self.mediator._forwarding.link
         if link._underway or link._waiting or link._suspects:

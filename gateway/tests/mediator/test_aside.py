@@ -1,4 +1,4 @@
-"""Messages set aside: workers share one folder, one bound, and what they know of it."""
+"""Messages that are set aside: all workers share one folder, its bound and its report."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_their_bytes_are_bounded_and_the_oldest_go(
 
 
 def test_a_message_that_another_worker_set_aside_is_not_tried_again(tmp_path: Path) -> None:
-    """And is again when the operator has removed its file."""
+    """It is tried again once the operator has removed its file."""
     folder, audit = tmp_path / "aside", Heard()
     one, two = aside(folder, audit), aside(folder)
     assert one.state() is None

@@ -1,4 +1,4 @@
-"""The garbage collector of a mediator's process; in processes of their own, which it changes."""
+"""The garbage collector of a mediator's process. Each test has a process of its own to change."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_links_acknowledge_and_leave_it_out(tmp_path: Path) -> None:
 def test_what_a_stranger_publishes_at_the_broker_ends_no_link_of_ours(
     kind: str, tmp_path: Path
 ) -> None:
-    """More than we take, live and retained: both subscribing and all other deliveries go on."""
+    """Larger than we take, live and retained: subscriptions and all other deliveries go on."""
 
     async def story(address: BrokerAddress) -> None:
         came: list[Publish] = []

@@ -1,6 +1,6 @@
-"""What was let through and waits is asked about once more before it goes out: its client may have
-been disabled, rotated, relabelled or removed since. The journal, what the broker may have lost, and
-what the publish link has held ask the same.
+"""A message that was let through and then waited goes out only if its client may still publish: it
+may have been disabled, rotated, relabelled or removed since. That is asked of messages from the
+journal, of those that the broker may have lost, and of those that the publish link held.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def test_the_journal_publishes_nothing_again_of_a_client_that_was_put_out(out: O
 
 @pytest.mark.parametrize("out", OUT)
 def test_an_entry_that_does_not_say_whose_it_is_is_judged_by_its_sender(out: Out) -> None:
-    """An older version's journal. That of a rotated client's keys shows by nothing there."""
+    """A journal of an older version. It does not show that a client was rotated since."""
     world = World()
     before = entry(message(world))._replace(client=0, gen=None)
     assert len(Replayed(world, [before]).published) == 1
@@ -186,7 +186,7 @@ def test_what_the_broker_may_have_lost_is_published_again_for_who_may_still(
 
 
 @pytest.mark.parametrize("out", OUT)
-def test_what_the_publish_link_has_held_is_asked_about_the_same_way(out: Out) -> None:
+def test_what_the_publish_link_has_held_goes_out_for_who_may_still(out: Out) -> None:
     world = World()
     forwarding: Any = SimpleNamespace(_site=SimpleNamespace(ring=world.ring))
     item = Item(None, TOPIC.encode(), message(world), 1, False, SENSOR, 1)

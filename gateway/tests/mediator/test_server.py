@@ -18,7 +18,7 @@ from sealmq.mqtt import build
 
 
 class Transport(asyncio.Transport):
-    """A socket whose descriptor is another's as soon as the connection is lost."""
+    """A socket whose descriptor belongs to another connection as soon as its own is lost."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.7", 1883)})
@@ -56,7 +56,7 @@ def test_a_session_that_outlives_its_connection_ends_wholly(how: str) -> None:
             ended.append(effect)
 
         ignored = {kind: lambda *words: None for kind in fx.ALL}
-        # OpenSession stays without an answer: what CONNECT has begun holds the session.
+        # OpenSession is not answered, so the task of CONNECT keeps the session.
         events.executed_by({**ignored, fx.End: end})
         channel = Channel(shell.site, events, Strangers(10))
         transport = Transport()

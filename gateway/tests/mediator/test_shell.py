@@ -35,7 +35,7 @@ Story = Callable[[Worker], Awaitable[None]]
 
 
 def told(folder: Path, story: Story, kind: str = "mosquitto") -> None:
-    """Plays it with a worker and a broker of this kind."""
+    """Plays a story with a worker and a broker of this kind."""
 
     async def play(address: Any) -> None:
         async with worker(folder, address) as made:
@@ -46,7 +46,7 @@ def told(folder: Path, story: Story, kind: str = "mosquitto") -> None:
 
 
 async def hears(reader: Client, *payloads: bytes) -> None:
-    """Waits for as many messages; they are these."""
+    """Waits for as many messages, which must be these."""
     await reader.until(lambda: len(reader.heard) >= len(payloads))
     assert reader.heard == list(payloads)
 
@@ -263,7 +263,7 @@ KINDS = Session, Channel, Delivery, Subscriptions, Inbound, Control, Conn, OwnLi
 
 
 def alive() -> list[object]:
-    """What sessions consist of, without what is empty."""
+    """All living objects that belong to sessions, without empty ones."""
     found = [one for one in gc.get_objects() if isinstance(one, KINDS)]
     return [one for one in found if not hasattr(one, "__dict__") or vars(one)]
 
@@ -384,7 +384,7 @@ def test_a_session_that_ends_amid_all_that_it_asked_is_freed_at_once(
 def test_a_session_that_ends_in_the_turn_in_which_it_asked_is_freed_at_once(
     tmp_path: Path,
 ) -> None:
-    """Its question was given up before it was begun."""
+    """Its question was cancelled before the first step of its task."""
 
     async def story(made: Worker) -> None:
         mediator = made.mediator

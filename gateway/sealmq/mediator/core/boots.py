@@ -43,16 +43,16 @@ class Asker(Protocol):
         """A newer connection of its boot session has brought what waits here."""
 
     def answer(self, sent: Sent, topic: str, packet_id: int, qos: int) -> None:
-        """It is done, or refused."""
+        """The message is accepted, or refused."""
 
 
 class Sent:
     """A packet that was let through, or that was refused for good.
 
-    It is the boot session's, not a connection's: it moves once, however often it comes. `refused`:
-    by what and by which rule, None if it was let through. `done`: broker and journal have it.
-    `waiting`: who is answered then: (connection, topic, packet id, QoS). `seq`: its number in the
-    journal; the shell's.
+    It belongs to the boot session, not to a connection: it is forwarded once, however often it
+    comes. `refused`: by what and by which rule, None if it was let through. `done`: broker and
+    journal have it. `waiting`: who is answered then: (connection, topic, packet id, QoS). `seq`:
+    its number in the journal, set by the shell.
     """
 
     __slots__ = ("ctr", "done", "refused", "seq", "tag", "waiting")
@@ -106,10 +106,11 @@ class BootSession:
         self.publish = derived(USE_PUBLISH)
         self._control = derived(USE_CONTROL)
         self._down = derived(USE_DOWN)
-        # What was let through, against replays; and what the broker has accepted, for receipts.
+        # Counters that were let through, against replays; and that the broker accepted, for
+        # receipts.
         self.window = Window()
         self.accepted = Window()
-        # By ctr; as many as the window is wide.
+        # The newest packets by ctr, as many as the window is wide.
         self.seen: OrderedDict[int, Sent] = OrderedDict()
         # filter -> (op, ctr, tag) of its newest token.
         self._filters: dict[str, tuple[int, int, bytes]] = {}
@@ -120,7 +121,7 @@ class BootSession:
         self._tails: dict[tuple[bytes, int], bytes] = {}
 
     def tail(self, topic: bytes, flags: int) -> bytes:
-        """What stands behind m2's header in its associated data."""
+        """What follows m2's header in its associated data."""
         tail = self._tails.get((topic, flags))
         if tail is None:
             tail = tail_m2(self.site, self.client, self.mediator, flags, topic)
@@ -136,14 +137,14 @@ class BootSession:
         control.check_connect(self._control, self.site, self.mediator, self.salt, conn, raw, tag)
 
     def again(self, ctr: int, tag: bytes) -> Sent | None:
-        """The same packet, which came before. Ask only behind a verified tag: it covers what this
-        does not compare, topic and flags.
+        """The same packet, if it came before. To be asked only after the tag was verified: that
+        covers topic and flags, which are not compared here.
         """
         sent = self.seen.get(ctr)
         return sent if sent is not None and compare_digest(sent.tag, tag) else None
 
     def look(self, ctr: int, low: int) -> None:
-        """Raises Repeated unless ctr is new (SPEC.md 6.1, step 2). Only behind a verified tag."""
+        """Raises Repeated unless ctr is new (SPEC.md 6.1, step 2). Only after a verified tag."""
         if ctr < low:
             text = f"counter {ctr} is below {low}, the lowest that this connection announced"
             raise of(Repeated(text), ctr)
@@ -162,7 +163,7 @@ class BootSession:
         self.commanded = ctr
 
     def mark(self, ctr: int, tag: bytes) -> Sent:
-        """ctr is used up. Only behind a verified tag, once the packet is judged."""
+        """ctr is used up. Only after a verified tag, once the packet is judged."""
         self.window.mark(ctr)
         sent = Sent(ctr, tag)
         self.seen[ctr] = sent
@@ -187,7 +188,7 @@ class BootSession:
         return self.accepted.look(sent.ctr) != NEW
 
     def token(self, op: int, qos: int, filt: str, low: int) -> tuple[str, int]:
-        """Verifies a filter's token: the filter behind it and its ctr. Raises SealError.
+        """Verifies a filter's token; gives the filter without it, and its ctr. Raises SealError.
 
         `low` is 0 where the client did not say that it seals every token anew (SPEC.md 4.1).
         """
@@ -257,7 +258,7 @@ class BootSessions:
     def keep(self, link: BootSession) -> BootSession:
         """Remembers a boot session whose proof has verified; the oldest of the client goes.
 
-        Gives the one to work with: two CONNECTs of a boot session at once share one window.
+        Returns the one to use: two CONNECTs of a boot session at once share one window.
         """
         row = self._links.setdefault(link.client, OrderedDict())
         kept = row.setdefault((link.gen, link.boot, link.salt), link)

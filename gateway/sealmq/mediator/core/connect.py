@@ -1,7 +1,7 @@
 """CONNECT (SPEC.md 4.1): verify, compare with the store, store, and only then touch a session or
 the broker.
 
-A peer that fails learns an outcome and nothing else; the audit log holds the reason.
+A peer that is refused learns the outcome and nothing else; the reason is in the audit log.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Subs(Protocol):
     """The session's subscriptions."""
 
     def restore(self, rows: tuple[Any, ...]) -> Task | None:
-        """Takes over the stored ones of a session that came back."""
+        """Takes over the stored subscriptions of a session that came back."""
 
 
 class Entrant(Whole, Protocol):
-    """What CONNECT takes of a session, and makes of it."""
+    """What CONNECT uses of a session, and sets in it."""
 
     peer: str
     state: str
@@ -75,8 +75,8 @@ class Entrant(Whole, Protocol):
 
 
 def identify(s: Entrant, packet: Connect) -> Claim | None:
-    """Who it is, by its proof: `client` and `link` are set. None where nothing more is to be done:
-    it was refused, or is behind.
+    """Verifies who it is by its proof, and sets `client` and `link`. None if nothing more is to be
+    done: it was refused, or is behind.
     """
     try:
         claim = claim_of(packet)
@@ -96,7 +96,7 @@ def identify(s: Entrant, packet: Connect) -> Claim | None:
 
 
 def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
-    """From a proof that has verified to welcome, or to a refusal and one audit record."""
+    """From a verified proof to welcome, or to a refusal and one audit record."""
     site = s.site
     s.vouched(s.client.number)
     s.policy = site.engine.connection(site.engine.who(s.client.name, s.client.number))
@@ -118,9 +118,9 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
             if blob is not None:
                 tlv = pack([(TLV_KG_TIME, blob)])
         if s.state == _CLOSED:
-            s.emit(End())  # what was opened meanwhile
+            s.emit(End())  # for the link that was opened meanwhile
             return
-        # Lost meanwhile: what the broker forgot is published again before anybody is let in.
+        # If the broker was lost meanwhile, the journal is published before anybody is let in.
         _check_up(site)
         _still_welcome(s, claim)
     except (Ruled, NotPromised) as error:
@@ -145,7 +145,7 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
         s.begun()
 
 
-# What the broker would not keep is refused, not lost without a word; what it would hang up on too.
+# Refuses what the broker would drop without a word, or would hang up on.
 def _check_promises(s: Entrant, packet: Connect) -> None:
     broker = s.site.broker
     check_session(broker.keeps_sessions, packet.clean_session)
@@ -167,7 +167,7 @@ def _check_up(site: Site) -> None:
         raise BrokerAway(site.away)
 
 
-# Whether it rises above the newest CONNECT of this client, durably.
+# Whether it is newer than the newest CONNECT of this client, which it durably replaces.
 def _commit(s: Entrant, claim: Claim) -> Any:
     site = s.site
     _check_up(site)
@@ -187,7 +187,7 @@ def _commit(s: Entrant, claim: Claim) -> Any:
     return True
 
 
-# Judged with its CONNECT, its topic labelled, and on disk.
+# Judges the will, labels its topic, and stores it.
 def _accept_will(s: Entrant, will: WillPacket) -> Any:
     opened, decision = s.inbound.judge_will(will)
     if decision.allow and decision.label is not None:

@@ -1,7 +1,7 @@
 """The control topic !c1 (SPEC.md 4.3, 4.4, 7.2): provisioning requests, time, records, the
 families' commands.
 
-Nothing that arrives here crosses to the broker.
+Nothing that arrives here goes to the broker.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .wrap import tag_of
 
 # Header, body of at most 16,384 bytes, tag (SPEC.md 9).
 _MAX_UP = M2_HEAD + 16_384 + TAG
-# Provisioning requests of one connection, and in how many seconds (SPEC.md 7.2).
+# How many provisioning requests a connection may send in how many seconds (SPEC.md 7.2).
 _ASKS, _ASKS_S = 5, 60
 # Lengths of a question for names: 1 to 32 pairs of label and client.
 _PAIRS = range(7, 1 + 6 * 32 + 1, 6)
@@ -63,7 +63,7 @@ Row = tuple[str, str]
 
 
 class Caller(Whole, Protocol):
-    """What control packets take of a session."""
+    """What control packets use of a session."""
 
     state: str
     low: int
@@ -77,7 +77,7 @@ class Control:
 
     def __init__(self, session: Caller) -> None:
         self._s = session
-        # What waits for a control packet that waits for the shell.
+        # Control packets after one that waits for the shell.
         self._queue: deque[Publish] = deque()
         self._held = 0
         self._busy = False
@@ -105,7 +105,7 @@ class Control:
         else:
             self.provision(packet)
 
-    # It holds back what comes after it on other topics too.
+    # The task holds back later packets on other topics too.
     def _hold(self, task: Task) -> None:
         self._busy = True
         self._s.hold(task, self._go_on)
@@ -181,8 +181,8 @@ class Control:
         tlv = pack([(TLV_KG_TIME, blob)]) if blob is not None else EMPTY
         s.down(bytes((OP_TIME,)) + nonce_c + s.site.now_ms.to_bytes(6, "big") + tlv)
 
-    # What it was judged by still holds when it is stored: else a reservation could replace another
-    # one that it must not, which came just before and was still on its way to the disk.
+    # Rows are locked from the judgement to the store: else a reservation could replace another one
+    # that came just before, was still on its way to the disk, and must not be replaced.
     def _command(self, ctr: int, family: bytes, body: bytes) -> Task:
         s = self._s
         try:
@@ -192,7 +192,7 @@ class Control:
             return
         engine, held = s.site.engine, frozenset[Row]()
         try:
-            yield Lock(0, held)  # nothing is judged by rows of clients that are gone
+            yield Lock(0, held)  # waits until rows of clients that are gone are put right
             while s.state == _OPEN:
                 applied = engine.applied
                 answer = s.policy.command(name, body, s.site.now_ms)
@@ -231,7 +231,7 @@ class Control:
         except StoreUnavailable as error:
             self._refuse(of(Unavailable(str(error)), ctr), "mediator.command.unavailable")
             return
-        # It holds from now on, whether the client hears of it or not.
+        # It is in force from now on, whether the client is told or not.
         if said is not None:
             parted = "topic" in said or None
             s.audit("command", client=client, family=family, parted=parted, **said)
@@ -243,7 +243,7 @@ class Control:
     def provision(self, packet: Publish) -> None:
         """A provisioning request, in quarantine or in a session: the key generator judges it.
 
-        In a session it keeps nothing waiting that comes after it.
+        In a session later packets do not wait for it.
         """
         s = self._s
         now = s.site.mono_s
@@ -282,10 +282,11 @@ class Control:
         s.write(s.wire.publish(CONTROL, answer.packet))
         if s.state == _OPEN and answer.gen and answer.client == s.client.number:
             if s.answered(answer.gen):
-                # It was due: however often labels are rekeyed, their clients may follow.
+                # A request that brought a new epoch does not count: labels may be rekeyed at any
+                # rate.
                 self._asks.clear()
 
-    # An enrolment of before `client rotate` asks under a secret that nobody has any more.
+    # An enrolment from before `client rotate` asks under a secret that is no longer known.
     def _old(self, error: KgError, request: bytes) -> bool:
         _, number, held, _, _ = get_ask(request)
         client = self._s.site.ring.clients.get(number)

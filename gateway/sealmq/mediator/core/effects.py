@@ -1,10 +1,10 @@
-"""All that a session can want of the shell: this set is closed (gateway/DESIGN.md).
+"""All that a session can ask of the shell: this set is closed (gateway/DESIGN.md).
 
 Bytes for the client are not in it: they collect in `Session.out`. An effect that is a question
-suspends the task that asked until the shell has given `Session.reply(task, answer)`; an exception
-is an answer, too. `tasks.Tasks` fills in `task`; 0: the answer is not wanted, and `reply` is not
-called. A question is answered when its session has closed meanwhile, too: what was committed has to
-be said.
+suspends the task that asked it until the shell calls `Session.reply(task, answer)`; the answer may
+be an exception. `tasks.Tasks` fills in `task`; with 0 no answer is wanted, and `reply` is not
+called. A question is answered even if its session has closed meanwhile: its audit records still
+have to say what was committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BrokerAway(Exception):
 
 
 class NoPlace(Unavailable):
-    """An answer: as many connections are open as there may be, and none of them is one too many."""
+    """An answer: all places are taken, and no client has a connection to give up (registry.py)."""
 
 
 # --- questions: each gets exactly one reply ---
@@ -38,7 +38,7 @@ class NoPlace(Unavailable):
 
 class Commit(NamedTuple):
     """Make records durable, then let the policy engine index what holds. Answer: list[Held], or
-    StoreUnavailable. `urgent`: with a full disk too, as far as space kept back reaches.
+    StoreUnavailable. `urgent`: on a full disk too, as far as the reserved space reaches.
 
     The answer, and the audit records that it brings, come before what follows from the new rows
     (subscriptions that pause) is looked at. `part`: a topic filter; what other workers counted of
@@ -55,8 +55,8 @@ class OpenSession(NamedTuple):
     """A place for this session, and its session at the broker. `clean` as in CONNECT; `gen` is the
     proof's.
 
-    Its client identifier at the broker is the shell's to make. Its own link is not read before the
-    first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace, Ruled.
+    The shell chooses the client identifier at the broker. The session's own link is not read before
+    the first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace, Ruled.
     """
 
     task: int
@@ -67,7 +67,7 @@ class OpenSession(NamedTuple):
 class Subscribe(NamedTuple):
     """Filters with their QoS onto a link. Answer: the codes, one a filter (0x80: refused).
 
-    An own link that is not there yet is opened (a clean session's first `$share`).
+    If there is no own link yet, it is opened (a clean session's first `$share`).
     """
 
     task: int
@@ -86,7 +86,7 @@ class Unsubscribe(NamedTuple):
 class Snapshot(NamedTuple):
     """The retained messages that match a filter, as they stand at the broker.
 
-    Answer: Retained chunk `Some`, or BrokerAway, NotTaken.
+    Answer: Some, or BrokerAway, NotTaken, SnapshotCut.
     """
 
     task: int
@@ -101,7 +101,7 @@ class SnapshotMore(NamedTuple):
 
 
 class Yield(NamedTuple):
-    """Gives others a turn: what follows would hold the loop for long. Answer: None."""
+    """Gives others a turn, since what follows may take long. Answer: None."""
 
     task: int
 
@@ -121,11 +121,11 @@ class Provision(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """Wait until no other session's command changes any of these rows, (family, key), and rows of
-    clients that are gone are put right; then hold them. No row: wait for the latter alone.
+    """Wait until no other session's command holds any of these rows, (family, key), and until rows
+    of clients that are gone are put right; then lock them. No row: wait for the latter alone.
 
-    Answer: whatever; what was judged before is judged again if rows were applied since. A task
-    holds none while it waits for some.
+    The answer does not matter: what was judged before is judged again if rows were applied since.
+    A task holds no locks while it waits for others.
     """
 
     task: int
@@ -133,8 +133,8 @@ class Lock(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The first proof under a pending generation came: older ones end. The keyring here has it;
-    other workers and the key generator do not know yet. Answer: None, when they do, or are away.
+    """The first proof under a pending generation came: older generations end. The keyring here says
+    so already. Answer: None, when other workers and the key generator know, or are away.
     """
 
     task: int
@@ -146,13 +146,13 @@ class Confirmed(NamedTuple):
 
 
 class SnapshotDrop(NamedTuple):
-    """The rest of a snapshot is not wanted any more."""
+    """The rest of a snapshot is no longer wanted."""
 
     token: int
 
 
 class Unlock(NamedTuple):
-    """The rows of a Lock are free."""
+    """Unlock the rows of a Lock."""
 
     rows: frozenset[tuple[str, str]]
 
@@ -161,8 +161,9 @@ class Forward(NamedTuple):
     """Publish for this client: into the journal (QoS above 0, or retained), then over the publish
     link.
 
-    Of QoS above 0, `Session.accepted(sent)` follows once the broker and the journal have it, or
-    `Session.not_taken(sent, why)`, whether the session is still open or not. `sent`: None of QoS 0.
+    With QoS above 0, `Session.accepted(sent)` follows once broker and journal have it, or
+    `Session.not_taken(sent, why)`, whether the session is still open or not. `sent`: None with QoS
+    0.
     """
 
     sent: Sent | None
@@ -186,8 +187,8 @@ class PauseLink(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """One audit record. `parted` among its fields: what was counted of readers of its `topic` until
-    now is written before it (Audit.part).
+    """One audit record. With a field `parted`, what was counted so far of readers of its `topic` is
+    written before it (Audit.part).
     """
 
     event: str
@@ -197,7 +198,7 @@ class Audit(NamedTuple):
 class Will(NamedTuple):
     """What becomes of this session's stored will: `drop`, `fire`, or `leave` it for its grace.
 
-    One that fires is judged with `Session.policy`, which the shell closes then.
+    A will that fires is judged with `Session.policy`, which the shell closes then.
     """
 
     what: str
@@ -205,7 +206,7 @@ class Will(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """(client, client id) is back: what it left behind does not fire."""
+    """(client, client id) is back: the wills that it left do not fire."""
 
     client: int
     client_id: str
@@ -224,7 +225,7 @@ class Entered(NamedTuple):
 
 
 class Deadline(NamedTuple):
-    """`close("too slow")` after so many seconds; it takes the place of an earlier one."""
+    """`Session.close("too slow")` after so many seconds; it replaces an earlier deadline."""
 
     seconds: float
 
@@ -233,9 +234,10 @@ SURE, MAYBE, LOST = range(3)
 
 
 class Opened(NamedTuple):
-    """Not an effect: the answer to OpenSession. `present`: as in CONNACK; `subs`: stored ones.
-    `doubtful`: whether the broker may give packet ids again that the client holds for other
-    messages: SURE that it does not, MAYBE, or LOST, as it was since the session began.
+    """Not an effect: the answer to OpenSession. `present`: as in CONNACK. `subs`: the session's
+    subscriptions as the store has them. `doubtful`: whether the broker may use packet ids again
+    that the client still holds for other messages. SURE: it does not; MAYBE; LOST: it may, since
+    the broker was lost after the session began.
     """
 
     present: bool
@@ -251,11 +253,12 @@ class Some(NamedTuple):
 
 
 class End(NamedTuple):
-    """The connection is over; `cut`: what the system still holds for the peer never goes out.
+    """The connection is over; `cut`: what the system has not sent yet is thrown away.
 
     The shell writes what is in `out`, closes socket and own link, gives up what it asked of the key
     generator and the broker for it (answers to the latter may be BrokerAway), and forgets the
-    session. The session is `closed` already. It may come again, for a link that was opened late.
+    session. The session is `closed` already. This may come twice: again for a link that was opened
+    late.
     """
 
     cut: bool = False

@@ -19,7 +19,7 @@ from sealmq_spec.records import get_manifest, get_record
 
 _OPENERS = 256
 _TAILS = 16_384
-# Back-links that a fetch brings; the mediator does not know which epoch is missing.
+# Back-links that one fetch brings: the mediator does not know which epoch the client lacks.
 _OLD = 64
 
 
@@ -123,7 +123,7 @@ class Keyring:
         self._heads: dict[tuple[int, int], bytes] = {}
         self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
-        # What the first bytes of an m3 say: (how, label, epoch, its name, whether that is current).
+        # By the first bytes of an m3: (how, label, epoch, the label's name, whether it is current).
         self.heads: dict[bytes, tuple[int, int, int, str, bool]] = {}
 
     def bearers(self) -> dict[str, int]:
@@ -172,7 +172,7 @@ class Keyring:
         return aead
 
     def head(self, label: Label, how: int) -> bytes:
-        """The first 8 bytes of an m3 under the label's current epoch: all that its nonce is not."""
+        """The first 8 bytes of an m3 under the label's current epoch; its nonce follows."""
         head = self._heads.get((label.number, how))
         if head is None:
             whole = bytearray(M3_HEAD)
@@ -181,7 +181,7 @@ class Keyring:
         return head
 
     def tail(self, topic: bytes) -> bytes:
-        """What stands behind m3's header in its associated data."""
+        """What follows m3's header in its associated data."""
         tail = self._tails.get(topic)
         if tail is None:
             if len(self._tails) >= _TAILS:

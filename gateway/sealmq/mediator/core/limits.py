@@ -27,7 +27,7 @@ OPENING_S = 10
 QUARANTINE_S = 30
 KEEPALIVE_UPSTREAM_S = 30
 
-# Packets of one client that may wait behind one that has to wait for the store.
+# Packets of one client that may wait after one that waits for the store.
 QUEUE = 64
 # PUBLISHes of one connection that are forwarded and not accepted; more wait.
 UNDERWAY = 64
@@ -36,27 +36,27 @@ CONNECTIONS = 16_384
 STRANGERS = 1024
 # Connections that the kernel holds for us until we take them.
 BACKLOG = 1024
-# Files that are open whoever connects: store, journal, audit log, the broker, the key generator,
-# and what is taken at one go before the places of others are free.
+# Files that are open beside connections: store, journal, audit log, links, the key generator; and
+# connections that are accepted before the places of others are free.
 OTHER_FILES = 256
 # What may be held for one client, in bytes of payload, while something is waited for.
 QUEUE_BYTES = 2 * MAX_PAYLOAD
 # The largest packet before a proof has verified, beside CONNECT itself.
 QUARANTINE_BYTES = 256
-# Between our end of a connection and the end of a peer that does not read.
+# From our end of a connection until a peer that does not read is cut off.
 LINGER_S = 5
 
 # How long deliveries are held back during an epoch's hand-over.
 HOLD_S = 60
-# What an own link that is paused still takes off the wire.
+# What a paused own link still reads.
 HELD_PACKETS = 64
 HELD_BYTES = 256 * 1024
 # What waits in all outboxes; above it none may have more than HELD_BYTES.
 HELD_ALL = 64 * 1024 * 1024
 # Subscriptions of one session that the broker keeps.
 SUBSCRIPTIONS = 1024
-# Seconds in one turn of the loop for what can wait: one more step, of some milliseconds, comes on
-# top. Others' packets are not held up for longer.
+# Seconds of one turn of the loop for work that can wait. Its last step, of some milliseconds, may
+# exceed them; others' packets wait no longer than that.
 TURN_S = 0.0005
 # Connections of one client; one more ends the oldest.
 CONNECTIONS_A_CLIENT = 16
@@ -64,7 +64,7 @@ CONNECTIONS_A_CLIENT = 16
 PROVISION_S = 8
 # Provisioning requests that the key generator has at a time.
 ASKED_AT_ONCE = 4
-# What may wait in an outbox: QoS 0, of which the oldest is dropped then; QoS 1 and 2, after which a
-# live reader ends, and nothing more is read from an own link.
+# Bytes that may wait in an outbox: of QoS 0, whose oldest is dropped then; of QoS 1 and 2, above
+# which a live reader is ended, and nothing more is read from an own link.
 SLOW_BYTES = 256 * 1024
 SLOW_SURE_BYTES = 1024 * 1024

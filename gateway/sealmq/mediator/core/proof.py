@@ -1,5 +1,5 @@
-"""Who is at the door:
-a CONNECT's user name and password judged before anything is touched (SPEC.md 4.1). Sans-IO.
+"""Who connects: a CONNECT's user name and password, judged before anything else (SPEC.md 4.1).
+Sans-IO.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .ruled import Ruled
 
 
 class Claim(NamedTuple):
-    """What a password says; nothing of it is verified yet."""
+    """What a password claims; nothing of it is verified yet."""
 
     suite: int
     flags: int

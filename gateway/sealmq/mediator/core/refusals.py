@@ -1,4 +1,4 @@
-"""What a refused packet is answered with: the table of GATEWAY.md G10, and nothing beside it.
+"""How a refused packet is answered: by the table of GATEWAY.md G10, and in no other way.
 
 A notice names a counter only when that packet's own tag has verified and the counter was not used
 before: else an injector without a key could make what was delivered look refused.
@@ -48,7 +48,7 @@ TABLE: dict[tuple[int, bool], dict[Proof, Row]] = {
     (CONNECT, False): dict.fromkeys(Proof, Row(named=False, acknowledged=True, ends=True)),
     (QUARANTINE, False): dict.fromkeys(Proof, _HANG_UP),
     (PUBLISH, False): _USUAL,
-    # MQTT knows acknowledgement or end. It may be an injection, or the client's own that was
+    # MQTT knows acknowledgement or end. It may be forged, or the client's own packet that was
     # changed on its way, which can be sent again in the next connection.
     (PUBLISH, True): {Proof.NONE: _HANG_UP, Proof.REPEATED: _NAMED, Proof.FIRST: _NAMED},
     (SUBSCRIBE, False): _USUAL,

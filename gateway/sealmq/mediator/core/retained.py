@@ -1,9 +1,8 @@
-"""What a mediator remembers of retained messages, so that nobody sets one back.
+"""What a mediator remembers of retained messages, so that nobody replaces one by an older one.
 
 By topic: the newest copy that passed, so that a broker's older one shows. By topic and sender: the
-newest that the sender published, so that a network cannot let an older one overtake it. In memory
-alone, and for MOST of each, the oldest forgotten first: after a restart it begins anew with what
-passes.
+newest that the sender published, so that a network cannot let an older one overtake it. Only
+in memory, and at most MOST of each, the oldest forgotten first. After a restart it begins empty.
 """
 
 from __future__ import annotations
@@ -26,16 +25,17 @@ Told = Callable[[str, int, int, Order | None], None]
 class Retained:
     """Times: (ms, seq) of m3; (t_pub, boot, ctr) of m1.
 
-    `told` hears what passes here towards the broker, for other workers, which say so by `heard`.
-    `apart_ms`: copies no further apart count as published at once, and the broker says which is the
-    last: those of several workers reach it each on a link of its own.
+    `told` is called with what passes here towards the broker; another worker takes it by `heard`.
+    `apart_ms`: copies that are no further apart count as published at once, and the last is that
+    which the broker has: workers reach it over different links.
     """
 
     def __init__(
         self, most: int = MOST, told: Told = lambda topic, ms, seq, origin: None, apart_ms: int = 0
     ) -> None:
         self._most, self._told, self._apart_ms = most, told, apart_ms
-        # With what the newest was sealed anew from (GATEWAY.md G4): that one is no older message.
+        # By topic, the newest, and the order of what it was sealed anew from, which is the same
+        # message.
         self._copies: OrderedDict[str, tuple[Order, Order | None]] = OrderedDict()
         self._published: OrderedDict[tuple[str, int], Place] = OrderedDict()
 
@@ -48,8 +48,8 @@ class Retained:
         self._published.clear()
 
     def passed(self, topic: str, ms: int, seq: int, origin: Order | None = None) -> None:
-        """A retained copy passed here towards the broker. origin: of the entry in the journal that
-        it was sealed anew from.
+        """A retained copy passed here towards the broker. origin: the order of the entry in the
+        journal that it was sealed anew from.
         """
         self._newest(topic, ms, seq, origin)
         self._told(topic, ms, seq, origin)
@@ -95,10 +95,11 @@ class Retained:
 
 
 class RetainedBytes:
-    """How many bytes of retained messages at the broker are whose: the last publisher's.
+    """How many bytes of retained messages each client has at the broker; a message is its last
+    publisher's.
 
-    Those that passed since this mediator started; topics are bounded, and so is this. `told` hears
-    of each, for other workers, which say so by `heard`.
+    It counts what passed since this mediator started; topics are bounded, and so is this. `told` is
+    called with each; another worker takes it by `heard`.
     """
 
     def __init__(self, most: int, told: Took = lambda topic, client, size: None) -> None:
@@ -107,8 +108,8 @@ class RetainedBytes:
         self._clients: Counter[int] = Counter()
 
     def check(self, topic: str, client: int, size: int) -> None:
-        """Before a client publishes with RETAIN. Raises Ruled when that is more than it may have
-        there; what frees some is always let through.
+        """Before a client publishes with RETAIN. Raises Ruled if it would have more there than it
+        may; what makes it less is always let through.
         """
         owner, before = self._topics.get(topic, (client, 0))
         more = size - before if owner == client else size

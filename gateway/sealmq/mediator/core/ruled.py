@@ -1,4 +1,4 @@
-"""A refusal that names its rule: a family's, or one of the mediator's own."""
+"""A refusal that names its rule: one of a family, or of the mediator itself."""
 
 from __future__ import annotations
 

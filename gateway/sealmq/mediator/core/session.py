@@ -1,9 +1,10 @@
 """One client's session: a state machine from packets, answers and time to bytes and effects.
 
-STATES says where a session can go, TAKES which packets it takes where, and by what, and WILLS what
-becomes of a will. A packet that has to wait for the shell (a task, tasks.py) holds back those of
-WAIT after it, so their order stays what the client sent; all others pass, since what is waited for
-may need them. Nothing reaches the broker before `open`, and nothing the client after `closed`.
+STATES says from which state a session can go to which, TAKES which packets it takes in each state
+and by which method, and WILLS what becomes of a will. A packet that has to wait for the shell (a
+task, tasks.py) holds back later packets of the types in WAIT, so that these stay in the order in
+which the client sent them; all others pass, since the task may need them. Nothing goes to the
+broker before `open`, and nothing to the client after `closed`.
 """
 
 from __future__ import annotations
@@ -79,17 +80,18 @@ TAKES: Mapping[str, Mapping[type[Packet], str]] = {
     },
     CLOSED: {},
 }
-"""What is taken in each state, by which method. Any other packet breaks MQTT; in `quarantine` it is
-refused. While a session opens, its CONNECT is the task that holds everything back."""
+"""Which packets are taken in each state, by which method. Any other packet breaks MQTT; in
+`quarantine` it is refused. While a session opens, the task of its CONNECT holds back everything."""
 
 WAIT = frozenset({Publish, Subscribe, Unsubscribe, Disconnect})
-"""What a task holds back in an open session, but for control packets (PUBLISH on !c1): those wait
-for one another alone."""
+"""What a task holds back in an open session. Control packets (PUBLISH on !c1) wait only for one
+another."""
 
 LEFT, GONE, OURS = "left", "gone", "ours"
 WILLS: Mapping[str, str] = {LEFT: "drop", GONE: "fire", OURS: "leave"}
-"""Who ended an open session, and what becomes of its will: the client with DISCONNECT; the client
-or its fault otherwise; this mediator or the broker. In a session that never opened it is dropped.
+"""What becomes of the will of an open session, by who ended it: the client with DISCONNECT; the
+client otherwise, or through its fault; this mediator or the broker. In a session that never opened
+it is dropped.
 """
 
 _CONTROL = CONTROL.decode()
@@ -121,9 +123,8 @@ class Session:
     """`client`, `link`, `policy` and what CONNECT said are there from `opening` on, `delivery` and
     `subs` while it is `open`.
 
-    For the shell: `out` and `effects` are emptied by it (Agenda). `heard`: it
-    sets this to `site.mono_s` with all bytes that come. `throttled`: it reads nothing from this
-    client for reasons of its own.
+    For the shell: it empties `out` and `effects` (Agenda), sets `heard` to `site.mono_s` whenever
+    bytes come, and sets `throttled` while it does not read what this client sends.
     """
 
     client: Client
@@ -169,7 +170,7 @@ class Session:
         self.out.append(data)
 
     def emit(self, effect: Effect) -> None:
-        """Something for the shell."""
+        """Asks the shell for an effect."""
         if not self.effects:
             self._agenda.pending.append(self)
         self.effects.append(effect)
@@ -210,7 +211,7 @@ class Session:
         )
         if self.state == OPEN:
             ctr = error.ctr if row.named else 0
-            # What goes wrong inside the gateway is for its log: reasons name files.
+            # The reason of a fault inside the gateway is only for its log: it may name files.
             said = _UNAVAILABLE if isinstance(error, Unavailable) else str(error)
             self.down(control.notice(what, ctr, error.code, rule, said))
         if row.acknowledged and acknowledge is not None:
@@ -221,10 +222,10 @@ class Session:
     # --- the client's packets ---
 
     def receive(self, *packets: Packet) -> None:
-        """Packets of the client, as they came; those after one that waits wait in order."""
+        """Packets of the client, in their order; one that has to wait holds back others (WAIT)."""
         for packet in packets:
             if type(packet) is Puback and self.state == OPEN:
-                # Many come at a time; what they make room for goes out after the last of them.
+                # Many may come at a time: what they make room for goes out after the last.
                 self.delivery.acked(packet)
             elif (self._busy or self._pumping) and self._waits(packet):
                 self._held += _size(packet)
@@ -249,7 +250,7 @@ class Session:
 
     @property
     def crowded(self) -> bool:
-        """Whether the shell has to stop reading: enough waits. To be looked at after `receive`,
+        """Whether so much waits that the shell has to stop reading. To be asked after `receive`,
         `reply` and `accepted`.
         """
         if self.state == CLOSED:
@@ -257,8 +258,8 @@ class Session:
         return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES or self.control.crowded
 
     def hold(self, task: Task, done: Callable[[], None] | None = None) -> None:
-        """Runs a task that holds back what comes after it. It is answered after the end of the
-        session, too, and looks at `state` when it has waited.
+        """Runs a task that holds back later packets. Its questions are answered even after the
+        session has ended, so it looks at `state` after each.
         """
         self._busy += 1
 
@@ -270,17 +271,17 @@ class Session:
         self._tasks.run(task, over)
 
     def block(self) -> None:
-        """Holds back what comes now, until `release`."""
+        """Holds back later packets until `release`."""
         self._busy += 1
 
     def release(self) -> None:
-        """One less that holds back."""
+        """Ends one `block` or task that held packets back."""
         self._busy -= 1
         if self._queue or self._lost is not None:
             self._pump()
 
     def beside(self, task: Task, done: Callable[[], None] | None = None) -> None:
-        """Runs a task beside the packets; it ends with the session, where it stands."""
+        """Runs a task that holds nothing back; it is ended with the session."""
         self._tasks.run(task, done, ends=True)
 
     def _pump(self) -> None:
@@ -357,8 +358,8 @@ class Session:
         self._end("DISCONNECT", LEFT)
 
     def broken(self, error: ProtocolError) -> None:
-        """The client broke MQTT, after what it sent before: one record, what MQTT has for it, the
-        end.
+        """The client broke MQTT: one audit record, the answer that MQTT has for it, and the end.
+        What it sent before that was handled.
         """
         if self.state == CLOSED:
             return
@@ -374,7 +375,7 @@ class Session:
         self.close("malformed MQTT")
 
     def lost(self, reason: str) -> None:
-        """The client's socket is gone; what it sent before is still handled."""
+        """The client's connection is gone; what it sent before is still handled."""
         if self.state == CLOSED:
             return
         self._lost = reason
@@ -391,11 +392,11 @@ class Session:
             self.let_go()
 
     def accepted(self, sent: Sent) -> None:
-        """Broker and journal have what this session, open or not, forwarded."""
+        """Broker and journal have what this session forwarded; it may have ended since."""
         accepted(self.link, sent)
 
     def not_taken(self, sent: Sent, why: str) -> None:
-        """The broker does not take it: it is refused, now and whenever it comes again."""
+        """The broker does not take the message: it is refused, now and whenever it comes again."""
         not_taken(sent, why)
 
     def link_packet(self, packet: Packet) -> None:
@@ -415,7 +416,7 @@ class Session:
         self.stop("broker lost")
 
     def writable(self, on: bool) -> None:
-        """Whether the client takes more of what is written to it."""
+        """Whether the client's socket takes more."""
         if self.state == OPEN:
             self.delivery.writable(on)
         elif not on:
@@ -430,14 +431,14 @@ class Session:
             return
         now = self.site.mono_s
         if self.throttled or self.crowded:
-            self.heard = now  # what it sends waits for us
+            self.heard = now  # we do not read what it sends
         if self.keepalive_s and now - self.heard > 1.5 * self.keepalive_s:
             self.close("keep alive ran out")
             return
         self.delivery.tick()
 
     def keys_changed(self, before: Keyring) -> None:
-        """The site has a new keyring: take over what concerns this client, or end."""
+        """The site has a new keyring: takes over what concerns this client, or ends."""
         if self.state != OPEN:
             return
         ring = self.site.ring
@@ -453,7 +454,7 @@ class Session:
         self.delivery.keys_changed(before)
 
     def policy_changed(self) -> None:
-        """The policy sees this client otherwise: one that may not connect any more ends."""
+        """The policy may judge this client otherwise: the session ends if it may not connect."""
         if self.state != OPEN:
             return
         decision = self.policy.connect(self.site.now_ms)
@@ -470,7 +471,7 @@ class Session:
     # --- life ---
 
     def vouched(self, client: int) -> None:
-        """Something in this client's name has verified; it may have been recorded."""
+        """A proof of this client has verified; it may be a recorded one."""
         if self.state in (OPENING, QUARANTINED):
             self.emit(Vouched(client))
 
@@ -481,7 +482,7 @@ class Session:
         self.write(self.wire.connack(False, 0))
 
     def opened(self, welcome: bytes) -> None:
-        """It is in: the broker is there, and nothing was said against it."""
+        """The session is open: the broker has it, and policy and keys allow it."""
         self.delivery = Delivery(self)
         self.subs = Subscriptions(self)
         self._move(OPEN)
@@ -491,8 +492,8 @@ class Session:
         self.write(welcome)
 
     def begun(self) -> None:
-        """The stored subscriptions are judged anew: what the own link has for it comes, and what
-        need not wait of what the client has sent.
+        """The stored subscriptions have been judged again: what the client sent meanwhile and need
+        not wait is handled, and then what the own link brought.
         """
         queue, self._queue = self._queue, deque()
         for packet in queue:
@@ -515,14 +516,14 @@ class Session:
         self._end(reason, OURS)
 
     def let_go(self) -> None:
-        """After its End, once its last task is over: its parts point to it, and now it no longer to
-        them, so that all of it is freed without the garbage collector.
+        """After its End, once its last task is over: drops its parts, which refer to it, so that
+        all of it is freed without the garbage collector.
         """
         if self._tasks:
             return
         own = vars(self)
         if "delivery" in own:
-            # The table's answers name it until their topics are asked for again.
+            # The table's answers refer to it until their topics are looked up again.
             vars(self.delivery).clear()
         for part in ("inbound", "control", "delivery", "subs", "_tasks"):
             own.pop(part, None)
@@ -534,7 +535,7 @@ class Session:
         self.state = state
         self._takes = self._handlers()
 
-    # `cut`: once the operator's command says that nothing is delivered any more, nothing must be.
+    # `cut`: once an operator's command says that nothing more is delivered, nothing must be.
     def _end(self, reason: str, by: str, cut: bool = False) -> None:
         if self.state == CLOSED:
             return
@@ -561,7 +562,7 @@ class Session:
 
 
 def _to_nobody(effect: Effect) -> None:
-    """Nothing is asked after the end."""
+    """After the end nothing is asked."""
 
 
 def _size(packet: Packet) -> int:

@@ -1,4 +1,4 @@
-"""What all sessions of one worker share; it knows of none. No I/O: the shell sets what changes."""
+"""What all sessions of one worker share. It knows no session, and the shell sets what changes."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Site:
     newest: dict[int, Newest] = field(default_factory=dict)
     retained: Retained = field(default_factory=Retained)
     retained_bytes: RetainedBytes = field(default_factory=lambda: RetainedBytes(1 << 62))
-    # Filters that take more than a slice to judge, one after the other: each takes long, and
-    # together they would only take longer.
+    # Filters that take more than one slice to judge: one at a time, since together each would
+    # only take longer.
     searches: Queue = field(default_factory=Queue)
 
     def broker_id(self, client: int, client_id: str) -> str:
@@ -68,7 +68,7 @@ class Site:
         return f"sealmq/{self.ring.site.hex()}/{client}/{client_id}"
 
     def clock_fell(self) -> bool:
-        """Whether our stamps are so far ahead of the clock that readers would refuse them."""
+        """Whether our timestamps are so far ahead of the clock that readers would refuse them."""
         return self.order.ms - self.now_ms > WINDOW_S * 500
 
     def next_order(self) -> bytes:

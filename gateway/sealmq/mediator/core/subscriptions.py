@@ -1,16 +1,16 @@
-"""SUBSCRIBE and UNSUBSCRIBE (SPEC.md 4.2), and what becomes of a subscription while the policy, the
-store and the broker change their minds.
+"""SUBSCRIBE and UNSUBSCRIBE (SPEC.md 4.2), and what becomes of a subscription when policy, store or
+broker change.
 
-Each filter's token is verified, the policy asked, what stays goes to the broker. A refused filter
-gets 0x80 at its place and a notice; the others go on. A kept session's filters are on its own link,
-and in the store before SUBACK says so; `$share` is on the own link too, everything else on the live
-one, whose retained messages are fetched after SUBACK.
+Each filter's token is verified and the policy asked; filters that it allows go to the broker. A
+refused filter gets 0x80 in SUBACK and a notice; the others go on. A kept session's filters are on
+its own link, and in the store before SUBACK says so; `$share` is on the own link, too, and
+everything else on the live link, whose retained messages are fetched after SUBACK.
 
-Several filters of a client may be one at the broker: a purpose stands in front of it, or it is
-written otherwise. The broker then has it once, at the highest QoS that any of those which are
-allowed was granted; each keeps its own QoS. One that the policy no longer allows is paused, and
-resumed with its QoS when it does again. The client is told of neither (it could do nothing about
-it); what a paused one still gets is judged as always, so that pausing never has to be in time.
+Several filters of a client may be the same one at the broker, say with different purposes before
+it. The broker then has it once, at the highest QoS that was granted to any of those which are
+allowed; each keeps its own QoS. A filter that the policy no longer allows is paused, and resumed
+with its QoS when it is allowed again. The client is told of neither (it could do nothing about it).
+What a paused one still gets is judged as always, so a pause need not come in time.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ NONE = -1
 """The QoS of no subscription."""
 
 _TOKEN = TOKEN.decode().rstrip("/")
-# Filters in one packet: each costs a verification.
+# The most filters in one packet: each costs a verification.
 _MOST = 512
-# Filters that are left at one go, some 100 us each. What is judged takes up to some milliseconds.
+# Filters of an UNSUBSCRIBE between two turns for others: some 100 us each.
 _AT_ONCE = 16
-# Pauses and resumes of one session that may be under way.
+# The most pauses and resumes of one session under way.
 _ORDERS = 64
 
 
 @dataclass(slots=True)
 class Held:
-    """A filter as it stood after the token: the QoS granted, what the policy says now, and whether
-    the broker has ever taken it.
+    """A filter of the client's, without its token: the QoS granted, what the policy says now, and
+    whether the broker has ever taken it.
     """
 
     qos: int
@@ -66,11 +66,11 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """One filter at the broker, and those of the client's that are it.
+    """One filter at the broker, and the client's filters for which it is there.
 
-    `have`: at which QoS the broker has it, once it has done all that was sent; `turn` counts what
-    was sent, and `real` is what it has answered. `busy`: a pause or resume is under way. `refused`:
-    the broker did not take it back; not asked again until the policy changes.
+    `have`: the QoS at which the broker has it once all that was sent is done; `turn` counts what
+    was sent, and `real` is the QoS by its last answer. `busy`: a pause or resume is under way.
+    `refused`: the broker refused to resume it, and is not asked again until the policy changes.
     """
 
     filter: str
@@ -89,22 +89,22 @@ class Place:
 
     @property
     def asked(self) -> int:
-        """At which QoS a SUBSCRIBE asks for it. What was shut while others of the packet were
-        judged is asked for, too, and paused once that is answered: as if it were shut then.
+        """At which QoS a SUBSCRIBE asks for it. A filter that the policy stopped allowing while
+        others of the packet were judged is asked for, too, and paused after the answer.
         """
         qos = (held.qos for held in self.held.values())
         return max(qos) if self.wanted == NONE else self.wanted
 
     @property
     def missed(self) -> int:
-        """The same of what was granted once: what is asked for just now is asked by its task."""
+        """`wanted`, but only of filters that were granted once: others have a task that asks."""
         qos = (held.qos for held in self.held.values() if held.allowed and held.taken)
         return max(qos, default=NONE)
 
     @property
     def rows(self) -> list[tuple[str, int, str]]:
-        """For the store: the filters that the broker has taken, and where they stand there, ""
-        while they do not.
+        """For the store: the filters that the broker has taken, with their filter at the broker, ""
+        while they are paused.
         """
         at = "" if self.have == NONE else self.filter
         return [(raw, held.qos, at) for raw, held in self.held.items() if held.taken]
@@ -140,7 +140,7 @@ class _Asked(NamedTuple):
 
 
 class Subscriptions:
-    """Of one session; made after its outbox."""
+    """The subscriptions of one session; made after its outbox."""
 
     def __init__(self, session: Reader) -> None:
         self._session, self._delivery = session, session.delivery
@@ -150,7 +150,7 @@ class Subscriptions:
         # By the broker's filter, and by the client's.
         self._places: dict[str, Place] = {}
         self._of: dict[str, Place] = {}
-        # What is stored, or will be when the commits under way are done.
+        # The rows in the store, once the commits under way are done.
         self._rows: dict[str, KeptSub] = {}
         self._orders = 0
         self._waiting: dict[Place, None] = {}
@@ -163,8 +163,8 @@ class Subscriptions:
     # --- SUBSCRIBE ---
 
     def subscribe(self, packet: SubscribePacket) -> Task:
-        """Handles one SUBSCRIBE. A packet may have many filters, each dear to judge: others have
-        their turn between, and while one is judged that takes long.
+        """Handles one SUBSCRIBE. It may have many filters, each costly to judge: others have their
+        turn between them, and during one that takes long.
         """
         session = self._session
         if len(packet.filters) > _MOST:
@@ -184,7 +184,7 @@ class Subscriptions:
             if one is None:
                 return
             asked.append(one)
-        # Meanwhile the policy may have put it elsewhere.
+        # Meanwhile the policy may have given it another filter at the broker.
         asked = [one._replace(place=self._of[one.raw]) for one in asked]
         places = list(dict.fromkeys(one.place for one in asked))
         turns = [(place, place.sent(place.asked)) for place in places]
@@ -200,14 +200,15 @@ class Subscriptions:
             some = [place for place in places if place.link == link]
             if some and not self._closed:
                 filters = tuple((place.filter, place.have) for place in some)
-                # What is lost with its link is told there; here it was not taken.
+                # If the link falls, the session hears of it otherwise; here the filters count as
+                # refused.
                 with suppress(Exception):
                     got = yield Subscribe(0, link, filters)
                     codes.update(zip(some, got, strict=False))
         return codes
 
-    # The policy, and the table, know of it from now on: the broker may send before it answers.
-    # None: the session has ended meanwhile.
+    # Enters the filter with policy and table at once: the broker may send before it answers. None:
+    # the session has ended meanwhile.
     def _allowed(self, at: int, text: str, qos: int) -> Generator[Any, Any, _Asked | None]:
         session, site = self._session, self._site
         raw, ctr = session.link.token(SUBSCRIBE, qos, text, session.token_low)
@@ -218,7 +219,7 @@ class Subscriptions:
                 site.takes.check_filter(raw)
                 check_publish(site.broker.retained, 0, retain=True, qos=0)
                 return self._hold(at, raw, qos, raw)
-            # ! is the families' own: what none of them claims stays refused.
+            # ! is reserved for families: a filter that none of them parses is refused.
             if raw[0] == "@" or self._policy.parse("subscribe", raw)[:1] == "!":
                 raise Denied(f"filters that begin with {raw[0]} are reserved")
             decision = yield from self._judged(raw, qos)
@@ -238,21 +239,21 @@ class Subscriptions:
     # None: the session has ended meanwhile.
     def _judged(self, raw: str, qos: int) -> Generator[Any, Any, Decision | None]:
         policy, site = self._policy, self._site
-        # What is asked after its end would be kept for nobody.
+        # After the session's end the policy must not keep anything for it.
         return (
             yield from self._in_slices(
                 lambda: policy.subscribe_soon(raw, qos, site.now_ms), lambda: not self._closed
             )
         )
 
-    # Asks until there is an answer, with turns for others between: what takes more than one slice
-    # only while no other such thing is judged. None: it is not wanted any more.
+    # Asks until there is an answer, with turns for others between. What takes more than one slice
+    # goes on only while nothing else does that takes so long. None: it is no longer wanted.
     def _in_slices(
         self, ask: Callable[[], Decision | None], wanted: Callable[[], bool]
     ) -> Generator[Any, Any, Decision | None]:
         searches = self._site.searches
         if searches:
-            # There is one in each turn already, and this may be another.
+            # Each turn has the slice of a search already, and this may become one, too.
             yield Yield(0)
         if not wanted():
             return None
@@ -272,8 +273,8 @@ class Subscriptions:
         if self._kept and len(self._rows) >= SUBSCRIPTIONS and raw not in self._rows:
             raise TooLarge(f"{SUBSCRIPTIONS} subscriptions in one session; no more are kept")
 
-    # What a family made of the client's filter goes to the broker, so it is checked as if a client
-    # had sent it.
+    # What a family made of the client's filter goes to the broker, so it is checked like a
+    # client's.
     def _filter(self, decision: Decision) -> str:
         check_filter(decision.topic)
         self._site.takes.check_filter(decision.topic)
@@ -281,8 +282,8 @@ class Subscriptions:
             raise Denied(f"filters that begin with {decision.topic[0]} are reserved")
         return self._grouped(decision.topic)
 
-    # A group is one of readers at one label (and purpose, which a family puts into its name): a
-    # member that must not read would swallow its share.
+    # The group's name at the broker has the label (and a family adds the purpose): a member that
+    # must not read would otherwise swallow its share.
     def _grouped(self, filter: str) -> str:
         if not filter.startswith(GROUP):
             return filter
@@ -326,7 +327,7 @@ class Subscriptions:
                 self._policy.unsubscribed(one.raw)
                 yield from self._store_left([one.raw])
             else:
-                # It has what it had.
+                # It goes on as it was before.
                 one.held.qos, one.held.taken = one.before.qos, True
                 self._policy.granted(one.raw, one.held.qos)
         for place in touched:
@@ -382,8 +383,8 @@ class Subscriptions:
         for place in touched:
             self._settle(place)
 
-    # Nothing goes from the broker while the same filter is held with another encoding, say for
-    # another purpose. What was recorded counts, not what the policy would make of it now.
+    # The broker is told nothing while another of the client's filters stands for the same one
+    # there. What was recorded counts, not what the policy would make of the filter now.
     def _leave(
         self, raw: str, onward: dict[str, dict[str, None]], touched: dict[Place, None]
     ) -> None:
@@ -397,7 +398,7 @@ class Subscriptions:
             place.sent(NONE)
             onward[place.link][place.filter] = None
 
-    # A kept session of before the store may have it at the broker.
+    # The broker may have it for a kept session that is older than the store.
     def _leave_unknown(self, raw: str, onward: dict[str, dict[str, None]]) -> None:
         plain = raw if raw.startswith(PUBLIC) else self._policy.parse("subscribe", raw)
         self._site.takes.check_filter(plain or "")
@@ -416,7 +417,7 @@ class Subscriptions:
     def _link(self, filter: str) -> str:
         return OWN if self._kept or filter.startswith(GROUP) else LIVE
 
-    # The client holds it, under this filter at the broker.
+    # Enters the client's filter under this filter at the broker.
     def _put(self, raw: str, filter: str, held: Held) -> Place:
         place = self._places.get(filter)
         if place is None:
@@ -430,7 +431,7 @@ class Subscriptions:
             self._settle(old)
         return place
 
-    # The client has left it: where it was.
+    # The client has left it. Gives the filter at the broker under which it was.
     def _drop(self, raw: str) -> Place | None:
         place = self._of.pop(raw, None)
         if place is not None:
@@ -438,8 +439,8 @@ class Subscriptions:
             self._enter(place)
         return place
 
-    # What comes is matched by what is wanted, whatever the broker has. `waits`: for a snapshot, if
-    # it is not there yet. After the end nobody would take it out.
+    # The table has what is wanted, whatever the broker has. `waits`: a new filter waits for its
+    # snapshot. After the session's end nobody would take it out again.
     def _enter(self, place: Place, waits: bool = False) -> None:
         if self._closed:
             return
@@ -466,7 +467,7 @@ class Subscriptions:
         if value >= 0 and self._site.broker.retained:
             self._delivery.fetch(place.filter, value & 3, opens=value > 3)
 
-    # Forgets it when there is nothing left of it, here nor, in the end, at the broker.
+    # Forgets it when the client holds nothing of it, and the broker has it no longer.
     def _tidy(self, place: Place) -> None:
         over = not place.held and place.have == NONE and not place.busy
         if over and self._places.get(place.filter) is place:
@@ -475,8 +476,8 @@ class Subscriptions:
     # --- what the policy says ---
 
     def restore(self, rows: Iterable[KeptSub]) -> Task:
-        """What the session that the broker has kept is subscribed to: judged anew, before the first
-        message that waited.
+        """Judges the stored subscriptions of a session that the broker has kept again, before the
+        first message that waited there.
         """
         self._rows = {row.filter: row for row in rows}
         for n, row in enumerate(list(self._rows.values())):
@@ -511,7 +512,7 @@ class Subscriptions:
         self._enter(place)
 
     def due(self, raws: Iterable[str]) -> None:
-        """What these rest on has changed, as they arrived: pauses and resumes."""
+        """The policy may judge these filters, as they arrived, otherwise now: pauses or resumes."""
         self._session.beside(self._judge_all(tuple(raws)))
 
     def _judge_all(self, raws: Sequence[str]) -> Task:
@@ -533,9 +534,9 @@ class Subscriptions:
         held.allowed = at is not None
         place.refused = False
         if at is not None and at != place.filter:
-            # Rewritten otherwise than before, say into the group of another purpose.
+            # It has another filter at the broker now, say in the group of another purpose.
             place = self._put(raw, at, held)
-        # One that comes back waits for its snapshot again.
+        # One that is resumed waits for its snapshot again.
         self._enter(place, waits=True)
         if not held.allowed:
             self._delivery.left()
@@ -551,8 +552,8 @@ class Subscriptions:
 
     # --- pauses and resumes ---
 
-    # Orders what the broker lacks, or has and should not. Policy and broker may both change while
-    # an order is under way: an answer only ends it, and then both are compared anew.
+    # Pauses or resumes the filter if the broker has it otherwise than wanted. Policy and broker may
+    # change while that is under way: after each answer both are compared again.
     def _settle(self, place: Place) -> None:
         self._tidy(place)
         pauses = place.wanted == NONE and place.have != NONE
@@ -577,14 +578,14 @@ class Subscriptions:
             del self._waiting[waiting]
             self._settle(waiting)
 
-    # On disk before the broker hears of it: else it could be lost for ever.
+    # Stored before the broker is told: else the subscription could be lost for ever.
     def _pause(self, place: Place) -> Task:
         while any(self._stands(raw) for raw in place.held):
             rows = [(raw, self._rows[raw].qos, "") for raw in place.held if raw in self._rows]
             if not (yield from self._store(rows)):
                 return
         if place.wanted != NONE or place.have == NONE:
-            # Granted meanwhile.
+            # It was granted again meanwhile.
             yield from self._store(place.rows)
             return
         turn = place.sent(NONE)
@@ -613,7 +614,7 @@ class Subscriptions:
         self._enter(place)
         if place.link == LIVE and place.wanted != NONE:
             self._fetch(place)
-        # What the broker has is what the store says, so that a returning client finds it.
+        # The store has what the broker has, for a client that comes back.
         yield from self._store(place.rows)
 
     def _lower(self, place: Place, code: int) -> None:
@@ -627,9 +628,9 @@ class Subscriptions:
         for raw in place.held:
             self._session.refuse(refusals.SUBSCRIBE, Unavailable(words), rule, topic=raw)
 
-    # --- the store, for a kept session: on disk before the client hears of it ---
+    # --- the store, for a kept session: it is on disk before the client is told ---
 
-    # Whether it is stored; else the session has ended.
+    # Whether it was stored; if not, the session has ended.
     def _store(self, subs: Iterable[tuple[str, int, str]]) -> Generator[Any, Any, bool]:
         if not self._kept:
             return True
@@ -651,7 +652,7 @@ class Subscriptions:
         try:
             yield Commit(0, tuple(records))
         except Exception as error:
-            # The client was told nothing: it subscribes again when it is back.
+            # The client has no answer: it subscribes again after it has reconnected.
             if not self._closed:
                 name = session.client.name
                 session.audit("store-unavailable", client=name, reason=str(error)[:500])
@@ -660,7 +661,7 @@ class Subscriptions:
         return True
 
     def close(self) -> None:
-        """The session is over: nobody holds its filters on the live link for it any more."""
+        """The session is over."""
         if self._closed:
             return
         self._closed = True

@@ -1,9 +1,9 @@
 """The subscription table: a topic's readers, each once, with the highest QoS of its filters.
 
-A trie of filters by level (MQTT 3.1.1, 4.7; SPEC.md 4.3: wildcards do not reach reserved topics
-from the first level), and the answers for topics that were asked about. An answer goes when a
-filter that matches its topic changes, and for no other reason but room. No subscription is looked
-at that neither changes nor matches.
+A trie of filters by level (MQTT 3.1.1, 4.7; SPEC.md 4.3: a wildcard at the first level does not
+match reserved topics), and a cache of answers by topic. A cached answer is dropped when a filter
+that matches its topic changes, or for want of room. Subscriptions that neither change nor match are
+never looked at.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Generic, TypeVar
 from sealmq_spec.topics import is_reserved, matches
 
 WAITS = 4
-"""Beside the QoS: all of this reader's filters that match still wait for their snapshot."""
+"""A bit beside the QoS: all filters of this reader that match still wait for their snapshots."""
 
 TOPICS = 16_384
-# Copies of a message lie close together: as many as a broker has under way.
+# Copies of a message come close together: a broker has no more than so many under way.
 _COPIES, _COPIES_BYTES = 4096, 4 * 1024 * 1024
-# With more changes of filters with wildcards since an answer than these it is made anew: a look at
-# each costs more.
+# After more changes of filters with wildcards than these an answer is made anew, which costs less
+# than to compare each of them with its topic.
 _LOOKED_AT = 4
 
 R = TypeVar("R", bound=Hashable)
@@ -47,14 +47,14 @@ class _Answer(Generic[R]):
 
 
 class SubscriptionTable(Generic[R]):
-    """`topics`: so many answers are kept, the oldest given up first."""
+    """`topics`: how many answers are cached; the oldest goes first."""
 
     def __init__(self, topics: int = TOPICS) -> None:
         self._root: _Node[R] = _Node()
         self._of: dict[R, dict[str, int]] = {}
         self._topics = topics
         self._answers: dict[str, _Answer[R]] = {}
-        # Filters with wildcards that changed: how many, and the newest.
+        # How many filters with wildcards have changed, and the newest of them.
         self._seq = 0
         self._changed: deque[str] = deque(maxlen=_LOOKED_AT)
 
@@ -67,7 +67,7 @@ class SubscriptionTable(Generic[R]):
         return tuple(self._of.get(reader, ()))
 
     def value(self, reader: R, filter: str) -> int:
-        """What was entered for it; -1: nothing."""
+        """QoS and WAITS that were entered for it; -1: it is not there."""
         return self._of.get(reader, {}).get(filter, -1)
 
     def enter(self, reader: R, filter: str, qos: int, waits: bool = False) -> None:
@@ -129,7 +129,7 @@ class SubscriptionTable(Generic[R]):
                 if other is not None:
                     value = max(value & 3, other & 3) | value & other & WAITS
                 found[reader] = value
-        # Made anew, it is the youngest.
+        # An answer that is made anew is the youngest.
         self._answers.pop(topic, None)
         if len(self._answers) >= self._topics:
             del self._answers[next(iter(self._answers))]
@@ -180,18 +180,18 @@ class SubscriptionTable(Generic[R]):
 
 
 class Copies:
-    """The newest messages of a link, so that each goes on once: topic and payload, byte for byte.
-    `most` of them, or as many as have `most_bytes` bytes, and up to as many more.
+    """The newest messages of a link, by topic and whole payload, so that each is delivered once. It
+    has the last `most` of them, or the last `most_bytes` bytes, and up to twice as many.
 
-    No part of a payload would do: whoever can publish at the broker could make a message that has
-    it, and the real one would be taken for the copy.
+    A part of the payload would not do: whoever can publish at the broker could forge a message with
+    the same part, and the real one would be taken for its copy.
     """
 
     __slots__ = ("_before", "_bytes", "_most", "_most_bytes", "_seen")
 
     def __init__(self, most: int = _COPIES, most_bytes: int = _COPIES_BYTES) -> None:
         self._most, self._most_bytes = most, most_bytes
-        # The newest, and those before; all of these go at once, which costs nothing for each.
+        # The newest, and those before them, which are dropped all at once.
         self._seen: set[tuple[str, bytes]] = set()
         self._before: set[tuple[str, bytes]] = set()
         self._bytes = 0
@@ -203,7 +203,7 @@ class Copies:
         return len(self._seen) + len(self._before)
 
     def again(self, key: tuple[str, bytes]) -> bool:
-        """Whether it came before; from now on it has."""
+        """Whether it came before. Notes that it has."""
         seen = self._seen
         if key in seen or key in self._before:
             return True

@@ -18,8 +18,8 @@ Task = Generator[Any, Any, None]
 
 
 class Turn:
-    """A task's place in a Queue: `yield turn` goes on when it is the first, and after a turn of
-    others.
+    """A task's place in a Queue: `yield turn` goes on when the task is the first, and others have
+    had a turn.
     """
 
     __slots__ = ("_queue", "_wake")
@@ -41,7 +41,7 @@ class Turn:
 
 
 class Queue:
-    """Tasks of all sessions that go on one after the other."""
+    """Tasks of all sessions, of which one at a time goes on."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[Turn, None] = OrderedDict()
@@ -50,13 +50,13 @@ class Queue:
         return len(self._turns)
 
     def join(self) -> Turn:
-        """The last place; whoever takes it leaves it, whatever happens."""
+        """Takes the last place, which has to be given up with `leave`."""
         turn = Turn(self)
         self._turns[turn] = None
         return turn
 
     def leave(self, turn: Turn) -> None:
-        """It is over, or not wanted any more."""
+        """Gives the place up: its task is over, or no longer wanted."""
         del self._turns[turn]
         self.look()
 
@@ -67,7 +67,7 @@ class Queue:
 
 
 class Tasks:
-    """Of one session. `emit` takes each question, with its task's number."""
+    """The tasks of one session. `emit` takes each question, with its task's number."""
 
     def __init__(self, emit: Callable[[Effect], None]) -> None:
         self._emit = emit
@@ -78,19 +78,19 @@ class Tasks:
         return len(self._waiting)
 
     def run(self, task: Task, done: Callable[[], None] | None = None, ends: bool = False) -> bool:
-        """Runs it to its first question, or to its end; `done` is called at its end. Whether it
-        ended at once. `ends`: `close` ends it; else it gets its answers after that, too.
+        """Runs a task to its first question, or to its end, at which `done` is called. Whether it
+        has ended already. `ends`: `close` ends it; else it is answered even after `close`.
         """
         return self._step(task, done, ends, None)
 
     def reply(self, number: int, answer: object) -> None:
-        """The answer to a question; one that nobody waits for any more is dropped."""
+        """The answer to a question; it is dropped if the task has ended."""
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             self._step(*waiting, answer)
 
     def close(self) -> None:
-        """The session has closed: ends, where they stand, those that end with it."""
+        """The session has closed: ends the tasks that end with it."""
         for number, (task, _, ends) in list(self._waiting.items()):
             if ends:
                 del self._waiting[number]
@@ -111,7 +111,7 @@ class Tasks:
         self._number += 1
         self._waiting[self._number] = task, done, ends
         if isinstance(question, Turn):
-            # Not at once: what the one before did, and the first that this does, is enough at a go.
+            # Others have a turn first: the task before this one has just taken a slice.
             question.wait(partial(self._emit, Yield(self._number)))
         else:
             self._emit(question._replace(task=self._number))

@@ -1,7 +1,7 @@
-"""What the core says to a client, without the version of MQTT that says it.
+"""Packets to a client, independent of the version of MQTT.
 
-A version is one table of encoders; the core takes no other way to bytes. A client's packets come
-as those of `sealmq.mqtt`, whatever version decoded them.
+A version is one table of encoders; the core makes bytes in no other way. A client's packets come as
+those of `sealmq.mqtt`, whatever version they were decoded from.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ACCEPTED, NOT_AUTHORISED, UNAVAILABLE = range(3)
 class Wire(NamedTuple):
     """Encoders: from checked values to the bytes of a packet.
 
-    `connack(present, outcome)`; `broken(error)`: what a peer is told that broke MQTT before it was
-    let in, b"" for nothing; `publish(topic, payload, qos, retain, dup, packet_id)`;
-    `around_id(topic, payload, qos, retain, dup)`: what stands before and after the packet id;
+    `connack(present, outcome)`; `broken(error)`: the answer to a peer that broke MQTT before its
+    session was open, or b""; `publish(topic, payload, qos, retain, dup, packet_id)`;
+    `around_id(topic, payload, qos, retain, dup)`: the bytes before and after the packet id;
     `suback(packet_id, codes)`: the QoS granted, or 0x80.
     """
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE of one connection, and the broker's answers to them."""
+"""SUBSCRIBE and UNSUBSCRIBE on one connection to the broker, and its answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Filters = Sequence[tuple[str, int]]
 
 
 class Asking:
-    """Has packet ids of its own: a client's ids for what it sends are others than the broker's."""
+    """Uses packet ids of its own, which are independent of those of the broker's PUBLISHes."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self._send = send
@@ -28,7 +28,7 @@ class Asking:
         return answer
 
     def unsubscribe(self, filters: Iterable[str]) -> asyncio.Future[tuple[int, ...]]:
-        """Done when the broker has; BrokerAway."""
+        """Done when the broker has answered; BrokerAway."""
         packet_id, answer = self._asks(0)
         self._send(build.unsubscribe(packet_id, filters))
         return answer
@@ -45,12 +45,12 @@ class Asking:
         if answer is not None:
             self._ids.release(packet.packet_id)
             if not answer.done():
-                # Too few codes: what has none was not granted.
+                # If there are too few codes, the filters without one were not granted.
                 answer.set_result((*codes, *(0x80,) * count)[:count])
         return True
 
     def overdue(self) -> str | None:
-        """Asked at each ping: why to give the broker up, as it has left one unanswered since."""
+        """Asked at each ping. Why to give the broker up: it has left a packet unanswered since."""
         oldest = next(iter(self._waiting), 0)
         if oldest and oldest == self._before:
             return "the broker does not answer SUBSCRIBE or UNSUBSCRIBE"

@@ -1,7 +1,7 @@
 """One connection to the broker: an MQTT 3.1.1 client at packet level, asyncio around the codec.
 
 It judges nothing. What is sent in one turn of the loop goes out in one write. It pings by itself,
-and gives up on a broker that is silent, or that `overdue` has a complaint about.
+and gives up on a broker that is silent, or for which `overdue` has a reason to.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class BrokerAddress:
     """Where the broker is, as whom a mediator speaks to it, and what it promises.
 
     `shared`: it may know shared subscriptions ($share/GROUP/FILTER). `keeps_sessions`: it keeps
-    sessions and their queues while a client is away, so it is worth a journal. `saved`: the file
-    that it writes all it holds to, whose change tells that it has; None where nobody can see it:
-    then it is believed to save every `autosave_s` seconds. `unix`: its socket, instead of host and
-    port. `ca`, `cert`, `key`: files for mutual TLS; none: no TLS. `retained`, `qos`: whether it
+    sessions and their queues while a client is away, so it is worth a journal. `saved`: the file to
+    which it saves all that it holds, and whose change shows that it has; None where that cannot be
+    seen: then it is assumed to save every `autosave_s` seconds. `unix`: its socket, instead of host
+    and port. `ca`, `cert`, `key`: files for mutual TLS; none: no TLS. `retained`, `qos`: whether it
     retains messages, and the highest QoS that it knows. `inflight`: how many messages of QoS 2 one
     connection may have under way; of more, brokers acknowledge and lose some. `queue`: how many
     messages it keeps for a connection that does not take them; it drops what exceeds that.
@@ -85,8 +85,8 @@ class BrokerAddress:
         return str(self.unix) if self.unix else f"{self.host}:{self.port}"
 
 
-# Raises OSError (ssl.SSLError is one), also for what the files hold. Made once: they do not change
-# under a mediator.
+# Raises OSError (ssl.SSLError is one), also if the files hold nothing usable. Made once: the files
+# do not change while a mediator runs.
 @functools.lru_cache(maxsize=2)
 def _tls(address: BrokerAddress) -> ssl.SSLContext | None:
     if address.ca is None:
@@ -117,9 +117,9 @@ class BrokerLink(asyncio.Protocol):
     """One connection; `open` it, `send` packets, `close` it.
 
     `on_packet` gets every packet but CONNACK and PINGRESP. `on_lost` is called once, with the
-    reason, unless `close` came first or `open` has raised. `on_pressure`: whether the system takes
-    no more for now; what is sent all the same waits in memory. `overdue` is asked at each ping: why
-    this broker is to be given up on, or None. `on_unfit` hears of each PUBLISH that nobody should
+    reason, unless `close` came first or `open` has raised. `on_pressure` is told whether the system
+    takes no more for now; what is sent all the same waits in memory. `overdue` is asked at each
+    ping: why to give up on this broker, or None. `on_unfit` gets each PUBLISH that nobody should
     take: it is acknowledged here, and goes no further.
     """
 
@@ -155,14 +155,14 @@ class BrokerLink(asyncio.Protocol):
         self._on_pressure, self._overdue = on_pressure, overdue
         self._on_unfit = on_unfit
         self._decoder = Decoder(MAX_PACKET, "client", lenient=True)
-        # Packet ids of those at QoS 2 whose PUBREL is to come.
+        # Packet ids of unfit PUBLISHes of QoS 2 whose PUBREL is to come.
         self._unfit: set[int] = set()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._connack: asyncio.Future[Connack] = self._loop.create_future()
-        # What the next write takes.
+        # What the next write sends.
         self._out: list[bytes] = []
-        # Who waits for which PINGRESP; None: nobody does.
+        # In order, who waits for each PINGRESP; None: nobody does.
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = self._quiet = self._heard = self._paused = False
@@ -214,8 +214,8 @@ class BrokerLink(asyncio.Protocol):
         return connack.session_present
 
     def send(self, data: bytes) -> None:
-        """Writes a packet, together with all that is sent in this turn of the loop; silently
-        nothing once the connection is lost, which `on_lost` has told.
+        """Writes a packet, together with all that is sent in this turn of the loop. Does nothing
+        once the connection is lost, of which `on_lost` has told.
         """
         out = self._out
         if not out:
@@ -244,7 +244,7 @@ class BrokerLink(asyncio.Protocol):
             raise BrokerAway(f"the broker did not answer for {OPENING_S} s") from None
 
     def pause(self, on: bool) -> None:
-        """Reads nothing more, or goes on."""
+        """Stops reading, or goes on."""
         if self._transport is None or self._closed or on == self._paused:
             return
         self._paused = on
@@ -332,7 +332,7 @@ class BrokerLink(asyncio.Protocol):
             if answer is not None and not answer.done():
                 answer.set_result(None)
 
-    # Whoever published it, the other messages of this connection are nobody's fault.
+    # The other messages of this connection are not to blame, whoever published this one.
     def _leave_out(self, packet: Unfit) -> None:
         if packet.qos == 1:
             self.send(build.puback(packet.packet_id))
@@ -370,7 +370,7 @@ class BrokerLink(asyncio.Protocol):
         self._pongs.clear()
         if self._timer is not None:
             self._timer.cancel()
-        # They are its owner's, which it would keep in memory.
+        # The callbacks are methods of the owner: this connection would keep it in memory.
         self._on_packet = self._on_lost = self._on_pressure = _to_nobody
         self._overdue = _nothing_overdue
 

@@ -2,10 +2,10 @@
 
 A broker keeps a bounded queue for a connection and drops what exceeds it, without a word; all
 readers of a worker share its live link's. So now and then a mark goes out over the publish link,
-which the live links of all workers are subscribed to: what was published before it has passed when
-it has come over each of them. When a worker's part of half of the queue may be out, its publishers
-wait. Marks come in their order; one that does not was dropped, and perhaps others' messages with
-it.
+and the live links of all workers are subscribed to marks: what was published before a mark has
+passed when the mark has come over each of them. When as much may be out as this worker's part of
+half of a queue, its publishers wait. Marks come in their order; if one does not, it was dropped,
+and perhaps messages with it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Callable
 
 from .broker import BrokerAddress
 
-# What one message counts beside its payload.
+# Bytes that one message counts beside its payload.
 EACH = 512
-# How long a mark may take that the broker has acknowledged.
+# How long a mark may take after the broker has acknowledged it.
 OVERDUE_S = 30.0
 
 
 _DROPPED = "the broker dropped messages: more came than it keeps for one connection"
-# Marks are numbered on; after this many, or when some may never come, a new run begins.
+# Marks have rising numbers; a new run of numbers begins after so many, or if some may be lost.
 _RUN = 1 << 20
 
 
 class _Mark:
-    """One that is out. `sent`: what was published before it; `acked_s`: when the broker had it;
+    """A mark that is out. `sent`: bytes published before it; `acked_s`: when the broker had it;
     `waits`: the workers over whose live links it has not come.
     """
 
@@ -41,9 +41,9 @@ class Credit:
     """Shared by one publish link and one live link. `name`: as all workers have it; `worker`: the
     number of this one of `workers`; `first`: a number that none of them has begun with before.
 
-    `told` hears (worker, number) of each mark of another worker, which is to be told so by `marked`
-    there; `there`, whether marks come over the live link here, which all others are to be told by
-    `live`.
+    `told(worker, number)`: a mark of that worker came here; its Credit is to be told by `marked`.
+    `there(on)`: whether marks come over the live link here; the Credits of all other workers are to
+    be told by `live`.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Credit:
         there: Callable[[bool], None] = lambda there: None,
     ) -> None:
         self.topic = f"@{name}/mark"
-        # So that there are never more messages than half of the queue: each counts EACH at least.
-        # What all workers publish may come to each of the queues.
+        # Each message counts EACH at least: so there are never more of them than half of the queue
+        # holds. Each queue may get what all workers publish.
         self.most = max(4 * EACH, address.queue * EACH // 2 // workers)
-        # Without acknowledgements a mark could overtake what it stands for.
+        # Without acknowledgements a mark could overtake messages that were published before it.
         self.possible = address.qos > 0
-        # Told that there is room again.
+        # Called when there is room again.
         self.room: Callable[[], None] = lambda: None
         self._worker, self._told, self._tells = worker, told, there
         self._number = first * _RUN * _RUN
@@ -86,7 +86,7 @@ class Credit:
     # --- the publish link ---
 
     def mark(self, more: int) -> bytes:
-        """So much was published since the last mark. What to publish as the next one."""
+        """`more` bytes were published since the last mark. The payload of the next one."""
         self._number += 1
         self._sent += more
         self._marks[self._number] = _Mark(self._sent, set(self._there))
@@ -99,7 +99,7 @@ class Credit:
             mark.acked_s = asyncio.get_running_loop().time()
 
     def restart(self) -> None:
-        """The publish link fell: what was out is either lost or comes no more."""
+        """The publish link fell: marks that are out may never come."""
         self._marks.clear()
         self._number |= _RUN - 1
         self._passed = self._sent
@@ -125,7 +125,7 @@ class Credit:
         self._go_on()
 
     def marked(self, worker: int, number: int) -> None:
-        """A mark of this one came over that worker's live link."""
+        """A mark of this worker came over that worker's live link."""
         mark = self._marks.get(number)
         if mark is not None:
             mark.waits.discard(worker)
@@ -156,8 +156,8 @@ class Credit:
         return None
 
     def overdue(self) -> str | None:
-        """Why the live link is to be given up, as a mark has not come back for long. Asked about
-        once a second, whether it is there or not.
+        """Why to give the live link up: a mark has not come back for long. To be asked about once a
+        second, whether the link is there or not.
         """
         before = asyncio.get_running_loop().time() - OVERDUE_S
         late: set[int] = set()
@@ -167,7 +167,7 @@ class Credit:
             late |= mark.waits
         if not late:
             return None
-        # Another worker sees by the next mark what was dropped; and one that hangs is ended.
+        # Another worker sees by itself, by the next mark, what was dropped.
         for mark in self._marks.values():
             mark.waits -= late - {self._worker}
         self._go_on()

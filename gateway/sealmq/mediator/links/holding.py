@@ -1,4 +1,4 @@
-"""What keeps a link to the broker up: it connects again, ever more slowly, until cancelled."""
+"""A link to the broker that is kept up: it connects again, ever more slowly, until cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST_S, MOST_S = 0.1, 5.0
 
 
 class HeldLink(ABC):
-    """`away`: why it is not there, None while it is; `changed` hears of each change."""
+    """`away`: why it is not there, None while it is; `changed` is called at each change."""
 
     def __init__(
         self, address: BrokerAddress, client_id: str, changed: Callable[[], None] = lambda: None

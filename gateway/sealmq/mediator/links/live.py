@@ -3,8 +3,9 @@ any of them holds.
 
 The broker keeps one bounded queue for it, and drops what exceeds that. A SUBSCRIBE makes it put all
 that is retained there. So a filter with wildcards that nobody holds yet is tried on a scratch link
-first, and has a line of its own if too much is retained for it. So is each filter after the link
-has fallen before one was answered, until that one has been: the broker may hang up on others, too.
+first, and gets a connection of its own (a line) if too much is retained for it. If the link falls
+before a filter was answered, every new filter is tried first until that one has been answered: the
+broker may hang up on others, too.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
 
 log = logging.getLogger("sealmq.mediator")
 
-# Filters of one SUBSCRIBE or UNSUBSCRIBE, if the broker takes so many.
+# The most filters of one SUBSCRIBE or UNSUBSCRIBE; a broker may take fewer.
 FILTERS, FILTER_BYTES = 100, 32 * 1024
-# How long a filter stays that nobody holds any more, and how many such there are: each new
-# SUBSCRIBE makes the broker send all that is retained once more.
+# How long a filter stays subscribed that nobody holds any more, and how many such filters there may
+# be: each new SUBSCRIBE makes the broker send all that is retained once more.
 LINGER_S = 60.0
 LINGERING = 1024
-# More than this is not to come over the line that all share.
+# A filter for which more than this is retained does not get onto the line that all share.
 RETAINED, RETAINED_BYTES = 256, 1024 * 1024
 # Filters that are remembered because the link fell before they were answered.
 SUSPECTS = 1024
@@ -44,7 +45,7 @@ _REFUSED = 0x80
 class _Line:
     """One connection: what comes goes to `deliver`, and is acknowledged when that returns.
 
-    `marked`: where marks come, and who hears of them.
+    `marked`: the topic of marks, and what is called with each of them.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class _Line:
                     self._deliver(packet)
                 self.link.send(build.puback(packet.packet_id))
             else:
-                # One that comes again before its PUBREL is not another one.
+                # The same packet id again before its PUBREL: the same message.
                 if self._twos.accept(packet.packet_id):
                     self._deliver(packet)
                 self.link.send(build.pubrec(packet.packet_id))
@@ -109,9 +110,9 @@ class _Held:
 
 
 class LiveLink(HeldLink):
-    """`packet` gets each PUBLISH, which is acknowledged when it returns; `lost`, why the link fell:
-    then nobody holds a filter any more. `snapshots`: for trying filters. `credit`: the publish
-    link's, too. `on_unfit`: as BrokerLink has it.
+    """`packet` gets each PUBLISH, which is acknowledged when it returns. `lost` is called with the
+    reason when the link falls: then nobody holds a filter any more. `snapshots`: for trying
+    filters. `credit`: shared with the publish link. `on_unfit`: as BrokerLink has it.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -147,8 +148,8 @@ class LiveLink(HeldLink):
     def subscribe(
         self, holder: object, filters: Iterable[str]
     ) -> Coroutine[Any, Any, Sequence[int]]:
-        """Holds them from now on. Gives the broker's codes, one a filter; what it refuses is not
-        held. Raises BrokerAway, when it is awaited.
+        """Holds the filters from now on. Awaited, it gives the broker's codes, one a filter, or
+        raises BrokerAway; filters that the broker refuses are not held.
         """
         if self._line is None:
             return self._answers(None)
@@ -157,13 +158,11 @@ class LiveLink(HeldLink):
     async def _answers(self, codes: list[asyncio.Future[int]] | None) -> Sequence[int]:
         if codes is None:
             raise BrokerAway(self.away or "the live link is lost")
-        # Shared with others, so that nobody's end may cancel it.
+        # Others wait for the same answer: the end of one of them must not cancel it.
         return [await asyncio.shield(code) for code in codes]
 
     def unsubscribe(self, holder: object, filters: Iterable[str]) -> None:
-        """This one does not want them any more. The broker is told when nobody has wanted them for
-        a while.
-        """
+        """The holder leaves these; the broker is told when nobody has held them for a while."""
         now = asyncio.get_running_loop().time()
         for filt in filters:
             held = self._filters.get(filt)
@@ -178,7 +177,7 @@ class LiveLink(HeldLink):
         held = self._filters.get(filt)
         if held is None:
             held = self._filters[filt] = _Held(asyncio.get_running_loop().create_future())
-            # While there is one on which the link may have fallen there may be others like it.
+            # While there is a filter on which the link may have fallen, there may be more like it.
             doubtful = "+" in filt or "#" in filt or bool(self._suspects)
             if doubtful and self._snapshots is not None:
                 self._spawn(self._try(filt, held, self._snapshots))
@@ -216,7 +215,8 @@ class LiveLink(HeldLink):
                 else:
                     self._ask(filt, held)
         except SnapshotEnded as error:
-            # The live link is there still, so it is not the broker that went away.
+            # The live link is still there, so the broker did not go away: it hangs up on this
+            # filter.
             log.warning("a filter is refused: %s", error)
             self._answer(filt, held, _REFUSED)
         except BrokerAway as error:
@@ -257,7 +257,7 @@ class LiveLink(HeldLink):
             line.close()
             self._answer(filt, held, _REFUSED)
 
-    # Whichever line falls, messages are missing.
+    # Messages are missing, whichever line falls.
     def _give_up(self, reason: str) -> None:
         if self._line is not None:
             self._line.link.give_up(reason)

@@ -1,4 +1,4 @@
-"""A session's own link: what the broker keeps or shares among a group comes over it, with the
+"""A session's own link: all messages of a kept session and those of `$share` come over it, with the
 broker's packet ids, which a kept session's client remembers.
 """
 
@@ -15,8 +15,8 @@ from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
 
 
 class OwnLink:
-    """`packet` gets PUBLISH, PUBREL and whatever else the broker sends; none before the first
-    `pause(False)`, and none while paused. `lost` is called once, with the reason.
+    """`packet` gets PUBLISH, PUBREL and whatever else the broker sends, but nothing before the
+    first `pause(False)` or while paused. `lost` is called once, with the reason.
 
     While paused it reads on until HELD_PACKETS or HELD_BYTES wait, so that the answer to a
     SUBSCRIBE comes through.
@@ -51,7 +51,7 @@ class OwnLink:
         return list(await self._asking.subscribe(filters))
 
     async def unsubscribe(self, filters: Sequence[str]) -> None:
-        """Returns when the broker has. Raises BrokerAway."""
+        """Returns when the broker has answered. Raises BrokerAway."""
         if not self._link.up:
             raise BrokerAway("the session's link to the broker is lost")
         await self._asking.unsubscribe(filters)
@@ -61,7 +61,7 @@ class OwnLink:
         self._link.send(data)
 
     def pause(self, on: bool) -> None:
-        """Hand on nothing, or go on."""
+        """Stops handing packets on, or goes on."""
         self._paused = on
         while self._held and not self._paused:
             packet = self._held.popleft()
@@ -89,7 +89,7 @@ class OwnLink:
     def _full(self) -> bool:
         return len(self._held) >= HELD_PACKETS or self._bytes >= HELD_BYTES
 
-    # Behind what waits here an answer may wait, too.
+    # While nothing is read, the broker's answer may wait unread.
     def _overdue(self) -> str | None:
         return None if self._full() else self._asking.overdue()
 

@@ -1,7 +1,7 @@
 """The publish link: all that clients publish, pipelined over one connection.
 
-When it falls while the broker is there, one of the messages that the broker had not answered may
-be why: each is tried anew by `alone`, which finds out, and publishing waits meanwhile.
+If it falls while the broker is there, one of the messages that the broker had not answered may be
+the cause: each is tried again by `alone`, which finds that out, and publishing waits meanwhile.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .holding import FIRST_S, MOST_S, HeldLink
 
 log = logging.getLogger("sealmq.mediator")
 
-# The most of QoS 2 that is under way: brokers walk over all of it for each.
+# The most messages of QoS 2 under way: brokers walk over all of them for each.
 TWOS = 500
 PACKET_IDS = 65_535
-# Bytes that are under way or wait here, above which nobody should publish, and below which again.
+# Above so many bytes under way or waiting nobody should publish, until they are half as many.
 MOST_BYTES = 32 * 1024 * 1024
-# So much of QoS 0 goes out between two questions whether the broker is still there; four times as
-# much is remembered at most.
+# Bytes that go out between two questions how far the broker is. Of QoS 0, four times as many are
+# remembered at most.
 ASK_BYTES = 256 * 1024
-# Messages that are tried anew at a time.
+# Messages that are tried again at a time.
 AT_ONCE = 64
 
 
-# Whose messages marks are.
+# Stands for a client's number in marks (credit.py).
 _MARKS = -1
 
 
@@ -91,7 +91,7 @@ class PublishLink(HeldLink):
         self._alone, self._credit, self._may, self._ready = alone, credit, may, ready
         if credit is not None:
             credit.room = lambda: self._gate(False)
-        # What goes out between two questions how far the broker is.
+        # Bytes that go out between two questions how far the broker is.
         self._step = ASK_BYTES if credit is None else min(ASK_BYTES, credit.most // 4)
         self._accepted, self._not_taken, self._pressure = accepted, not_taken, pressure
         self._link: BrokerLink | None = None
@@ -100,14 +100,14 @@ class PublishLink(HeldLink):
         # By packet id, in the order in which they were sent.
         self._underway: dict[int, Item] = {}
         self._twos = 0
-        # Fewer than it could be: what the broker counts may lag.
+        # Fewer than the broker allows: its count may lag behind ours.
         self._most_twos = max(1, min(TWOS, address.inflight * 4 // 5))
-        # Sent at QoS 0 since the broker last answered something that was sent later.
+        # Messages of QoS 0 of which nothing that was sent later has been answered.
         self._zeros: deque[Item] = deque()
         self._zeros_gone = 0
         self._unasked = self._unanswered = 0
         self._asked = False
-        # What waits for the link, or for a packet id; then so does what its client sends later.
+        # What waits for the link or a packet id. What its client publishes after it waits, too.
         self._waiting: deque[Item] = deque()
         self._held_back: dict[int, int] = {}
         self._suspects: list[Item] = []
@@ -126,7 +126,7 @@ class PublishLink(HeldLink):
         client: int,
         gen: int = 0,
     ) -> None:
-        """Topic and payload are checked already. `client`: whose order is to be kept."""
+        """Topic and payload are checked already. Messages of one `client` keep their order."""
         send = self._send
         if send is None or (self._held_back and client in self._held_back):
             self._wait(Item(sent, topic, payload, qos, retain, client, gen))
@@ -185,7 +185,7 @@ class PublishLink(HeldLink):
             if left:
                 self._held_back[item.client] = left
 
-    # The broker's queue for the live link may be half full: what comes waits here.
+    # `on`: the broker's queue for the live link may be half full, and what comes waits here.
     def _gate(self, on: bool) -> None:
         if on == ("credit" in self._why):
             return
@@ -228,13 +228,13 @@ class PublishLink(HeldLink):
         if self._why and self._bytes < MOST_BYTES // 2:
             self._press("bytes", False)
 
-    # The broker has dealt with so many of QoS 0.
+    # The broker has dealt with the first `zeros` messages of QoS 0.
     def _answered(self, zeros: int) -> None:
         while self._zeros_gone < zeros and self._zeros:
             self._zeros.popleft()
             self._zeros_gone += 1
 
-    # Where the broker is: of QoS 0 by a ping, of what its queue for the live link holds by a mark.
+    # Asks how far the broker is: by a ping what it has read, by a mark what its queues hold.
     def _ask(self) -> None:
         link, credit = self._link, self._credit
         if link is None:
@@ -262,7 +262,8 @@ class PublishLink(HeldLink):
         self._asked, self._unanswered = True, 0
         link.ping().add_done_callback(answered)
 
-    # A message that the broker neither acknowledges nor hangs up on: it is found as the others are.
+    # If the broker neither acknowledges a message nor hangs up on it, the link is given up, and the
+    # message found as others are.
     def _overdue(self) -> str | None:
         oldest = next(iter(self._underway), 0)
         if oldest and oldest == self._oldest:
@@ -276,7 +277,7 @@ class PublishLink(HeldLink):
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def lost(reason: str) -> None:
-            # Not in the next turn of the loop: what is published until then would be lost.
+            # At once: what is published until the next turn of the loop would be lost.
             self._send = None
             if not ended.done():
                 ended.set_result(reason)
@@ -333,7 +334,7 @@ class PublishLink(HeldLink):
             if len(self._suspects) < before:
                 pause = FIRST_S
                 continue
-            # It was lost altogether. It comes back, or does not.
+            # The broker was lost altogether. It may come back.
             await asyncio.sleep(pause)
             pause = min(pause * 2, MOST_S)
 
@@ -345,7 +346,7 @@ class PublishLink(HeldLink):
         self._suspects = [i for i, t in zip(some, tries, strict=True) if not t.result()]
         self._suspects += suspects[AT_ONCE:]
 
-    # Whether it is done with.
+    # Whether nothing more is to be done for it.
     async def _try(self, item: Item) -> bool:
         why = None
         try:

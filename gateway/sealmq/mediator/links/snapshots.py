@@ -1,8 +1,8 @@
 """Retained messages of a filter, over scratch links, as fast as they are taken.
 
-MQTT 3.1.1 does not say where they end. A retained message of our own does, the sentinel: filter and
-sentinel are asked for in one SUBSCRIBE, in this order and at the highest QoS, so that a broker that
-drops what it has no room for drops the sentinel with it. Then the snapshot is cut, and says so.
+MQTT 3.1.1 does not mark their end. A retained message of our own does, the sentinel: filter and
+sentinel are subscribed to in one SUBSCRIBE, in this order and at the highest QoS. A broker that
+drops messages for want of room drops the sentinel as well: then the snapshot raises SnapshotCut.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..core.limits import LINGER_S, OPENING_S
 from .asking import Asking
 from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
 
-# Snapshots that have a link, and how long one keeps it whose messages nobody takes.
+# Snapshots that have a link at a time, and how long one keeps it if nobody takes its messages.
 PLACES = 16
 STALL_S = 10.0
-# What is handed out at a time, and what waits on a link before it reads no more.
+# Messages handed out at a time; and how much may wait on a link before it stops reading.
 CHUNK = 64
 WAITING, WAITING_BYTES = 256, 1024 * 1024
 # Of one filter in all.
@@ -35,7 +35,7 @@ class SnapshotCut(Exception):
 
 
 class SnapshotEnded(BrokerAway):
-    """The broker let us in and ended the link, twice in a row."""
+    """The broker accepted the link and then ended it, twice in a row."""
 
 
 class _Ended(Exception):
@@ -69,7 +69,7 @@ class Snapshots:
         return Snapshot(self, client, filt)
 
     def close(self) -> None:
-        """Ends the links that nobody uses just now."""
+        """Closes the links that nobody uses just now."""
         for scratch in self._idle:
             scratch.close()
         self._idle.clear()
@@ -196,7 +196,7 @@ class Snapshot:
                 if self._over or self._falls > 1:
                     raise SnapshotEnded(f"the broker ended a snapshot twice: {error}") from None
 
-    # Its place goes to others; if more is wanted later, it begins anew with what was not taken.
+    # Gives its place to others. If more is wanted later, it begins again, without what was taken.
     def _detach(self, clean: bool) -> None:
         self._stop_timer()
         if self._scratch is not None:
@@ -323,7 +323,7 @@ class _Scratch:
         elif topic in self._seen:
             self._repeats -= 1
             if self._repeats < 0:
-                return  # a broker that repeats itself is no nearer to the end
+                return  # repeats beyond those that are expected are no progress
         elif topic in self._waiting:
             return
         else:

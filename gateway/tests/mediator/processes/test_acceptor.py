@@ -1,4 +1,4 @@
-"""Connections before their CONNECT is whole: which are given away, and which are cut off."""
+"""Connections before their CONNECT is whole: which are handed over, and which are cut off."""
 
 from __future__ import annotations
 

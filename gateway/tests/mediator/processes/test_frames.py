@@ -1,4 +1,4 @@
-"""What passes between the processes of a mediator: records whole, and nothing else."""
+"""Frames between the processes of a mediator: known records pass whole, and nothing else does."""
 
 from __future__ import annotations
 
