@@ -201,7 +201,8 @@ def set_aside(site: Site, client: str) -> None:
     until("it to be set aside", lambda: site.audit("message-set-aside", client=client))
     [row] = site.audit("message-set-aside")
     assert row["topic"] == POISON.decode()
-    [file] = (site.path / "state/mediator/aside").glob("*.json")
+    folder = site.path / "state/mediator/aside"
+    [file] = until("its file", lambda: list(folder.glob("*.json")))
     told = json.loads(file.read_text())
     assert (told["client"], told["topic"]) == (client, POISON.decode())
 
