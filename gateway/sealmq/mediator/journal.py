@@ -64,6 +64,8 @@ class Journal:
         self.most = most
         self.seq = 0
         self.durable = 0
+        # The newest stamp here and in other workers' journals, and how far stamps lead the clock.
+        self._stamped = self._elsewhere = self._ahead_ms = 0
         # Why QoS 1 and 2 cannot be taken now, from anybody.
         self._failing: str | None = None
         self._broken: str | None = None
@@ -136,7 +138,7 @@ class Journal:
         if self._folder is None:
             return 0
         segment = self._segments[-1]
-        data = pack(time.time_ns() // 1_000_000, topic, payload, qos, retain, client, gen)
+        data = pack(self._stamp(), topic, payload, qos, retain, client, gen)
         self.seq += 1
         if not segment.size:
             segment.opened = self._clock()
@@ -160,6 +162,17 @@ class Journal:
             self._full = f"the journal is full: the broker has not saved the last {mib} MiB yet"
             self._tell()
         return self.seq
+
+    # Stamps go on rising when the clock is set back: else an older retained message would be the
+    # newest of its topic, and take its place when it is published again.
+    def _stamp(self) -> int:
+        ms = time.time_ns() // 1_000_000 + self._ahead_ms
+        last = max(self._stamped, self._elsewhere)
+        if ms < last:
+            self._ahead_ms += last - ms
+            ms = last
+        self._stamped = ms
+        return ms
 
     def acked(self, seq: int) -> None:
         """The broker has acknowledged this entry, or never will."""
@@ -279,13 +292,19 @@ class Journal:
 
     def retained_elsewhere(self) -> dict[bytes, int]:
         """As in journal_file; for any thread."""
-        return retained_elsewhere(self._folder) if self._folder is not None else {}
+        if self._folder is None:
+            return {}
+        found = retained_elsewhere(self._folder)
+        self._elsewhere = max(found.values(), default=0)
+        return found
 
     def entries(self, segments: list[Segment]) -> Iterator[Entry]:
         """What these hold; a file that cannot be read is told and left out."""
         for segment in segments:
             try:
-                yield from read(segment.path)
+                for entry in read(segment.path):
+                    self._stamped = max(self._stamped, entry.ms)
+                    yield entry
             except FileNotFoundError:
                 continue  # nothing was written to it yet
             except OSError as error:

@@ -1,8 +1,9 @@
 """One file of the journal: m3 as they went to the broker, with checksums, appended and synced.
 
-An entry: u32 length, u32 CRC-32 of the rest, then u64 Unix ms, u8 flags (QoS, RETAIN at bit 2, at
-bit 3 whether it is said whose it is), u16 length of the topic, u32 client and u32 generation if it
-is, topic, payload. What a crash left torn at the end is not read.
+An entry: u32 length, u32 CRC-32 of the rest, then u64 stamp (Unix ms, ahead of a clock that was set
+back), u8 flags (QoS, RETAIN at bit 2, at bit 3 whether it is said whose it is), u16 length of the
+topic, u32 client and u32 generation if it is, topic, payload. What a crash left torn at the end is
+not read.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def folder_of(state: Path, worker: int) -> Path:
 
 def retained_elsewhere(folder: Path) -> dict[bytes, int]:
     """Of each topic on which the journals of the other workers have a retained message or a clear:
-    when the newest came (Unix ms). `folder`: one worker's journal. They may be written meanwhile.
+    the newest one's stamp. `folder`: one worker's journal. They may be written meanwhile.
     """
     found: dict[bytes, int] = {}
     for other in folder.parent.glob("journal*"):

@@ -8,11 +8,16 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from sealmq.mediator import journal as journal_module
+from sealmq.mediator.core.retained import Retained
 from sealmq.mediator.journal import HURRIED_S, LONGEST_S, SEGMENT_S, Journal
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
+from sealmq.mediator.replay import Replay
 
 
 class Clock:
@@ -472,3 +477,78 @@ async def _until(look: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("waited in vain")
+
+
+# --- a clock that is set back ---
+
+
+def wall(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the clock on the wall, in ms; what only rises stays."""
+    now = SimpleNamespace(ms=0)
+    clock = SimpleNamespace(time_ns=lambda: now.ms * 1_000_000, monotonic=lambda: 0.0)
+    monkeypatch.setattr(journal_module, "time", clock)
+    return lambda ms: setattr(now, "ms", ms)
+
+
+async def retained(journal: Journal, payload: bytes) -> None:
+    await journal.safe(journal.append(b"t", payload, 1, True, 1))
+
+
+async def kept(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is published again with RETAIN."""
+    found: list[bytes] = []
+
+    async def one(self: Replay, entry: Entry, last: bool) -> None:
+        if last:
+            found.append(entry.payload)
+
+    monkeypatch.setattr(Replay, "_one", one)
+    site: Any = SimpleNamespace(engine=SimpleNamespace(tlvs=()), retained=Retained())
+    control: Any = SimpleNamespace(losses=0)
+    nobody: Any = None
+    await Replay(site, journal, control, nobody, nobody, nobody).run()
+    return found
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_retained_after_the_clock_was_set_back_is_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """Whether the mediator went on meanwhile, or began anew under the new time."""
+
+    async def story() -> None:
+        set_wall = wall(monkeypatch)
+        set_wall(100_000)
+        async with world(tmp_path) as w:
+            await retained(w.journal, b"older")
+            set_wall(92_000)
+            if restarted:
+                await w.journal.close()
+                w.journal = w.open()
+                assert await kept(w.journal, monkeypatch) == [b"older"]
+            await retained(w.journal, b"newer")
+            w.journal.broker_lost()
+            assert await kept(w.journal, monkeypatch) == [b"newer"]
+
+    run(story)
+
+
+def test_what_one_worker_retains_after_a_start_is_newer_than_what_others_had_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        set_wall = wall(monkeypatch)
+        set_wall(92_000)
+        (tmp_path / "journal-1").mkdir()
+        other = Segment(tmp_path / "journal-1/00000001.seg", 1)
+        other.write(pack(100_000, b"t", b"older", 1, True))
+        other.end(unlink=False)
+        async with world(tmp_path) as w:
+            await w.accepted(b"something")
+            w.journal.broker_lost()
+            assert await kept(w.journal, monkeypatch) == []
+            await retained(w.journal, b"newer")
+            w.journal.broker_lost()
+            assert await kept(w.journal, monkeypatch) == [b"newer"]
+
+    run(story)
