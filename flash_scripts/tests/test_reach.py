@@ -39,6 +39,17 @@ def board(tmp_path: Path) -> Iterator[Living]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def measuring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
+    """A client that publishes what an operator's app.py measures. Shared: each test puts its own
+    there, and a board that could not take it would be what these tests look for.
+    """
+    folder = tmp_path_factory.mktemp("measuring")
+    with living_board(folder / "board") as made:
+        provisioned(made, folder, "--topic", "a/b", "--every", "0.3")
+        yield made
+
+
 def provisioned(board: Living, folder: Path, *words: object) -> None:
     """A client whose mediator is nowhere; it is left at its REPL."""
     file = board_things.enrolment(folder, 7, NOWHERE)
@@ -76,9 +87,9 @@ def put(board: Living, folder: Path, name: str, text: str) -> None:
     ],
 )
 def test_what_a_program_does_wrong_is_told_and_does_not_end_it(
-    app: str, says: str, board: Living, tmp_path: Path
+    app: str, says: str, measuring: Living, tmp_path: Path
 ) -> None:
-    provisioned(board, tmp_path, "--topic", "a/b", "--every", "0.3")
+    board = measuring
     put(board, tmp_path, "app.py", app)
     board.says(says, "--reset")
     boots = board.status()["boots"]
@@ -98,9 +109,9 @@ def test_what_a_program_does_wrong_is_told_and_does_not_end_it(
     ],
 )
 def test_a_board_whose_program_hangs_is_reached_by_mpremote_and_by_sealmq_board(
-    app: str, board: Living, tmp_path: Path
+    app: str, measuring: Living, tmp_path: Path
 ) -> None:
-    provisioned(board, tmp_path, "--topic", "a/b", "--every", "0.3")
+    board = measuring
     put(board, tmp_path, "app.py", app)
     board.says("sealmq: boot", "--reset")
     put(board, tmp_path, "app.py", MENDED)
