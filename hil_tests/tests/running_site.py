@@ -151,13 +151,16 @@ class Site:
         self.edit('order = ["labels"]\n', 'order = ["labels", "purposes"]\n')
         self.toml.write_text(self.toml.read_text() + tables)
 
-    def up(self, *options: object, under: tuple[str, ...] = ()) -> None:
-        """Starts `sealmq up` and waits until everything is ready. under: a tracer's command."""
+    def up(self, *options: object, under: tuple[str, ...] = (), forked: bool = True) -> None:
+        """Starts `sealmq up` and waits until everything is ready. under: a tracer's command.
+        forked: False for processes with a command line, environment and memory that nobody else
+        has had (sealmq_forks.py).
+        """
         self._traced = bool(under)
         before = len(self.log())
         words = ["up", str(self.path), *map(str, options)]
         with self._log.open("a") as log:
-            self._up = None if under else sealmq_forks.start(words, log)
+            self._up = None if under else sealmq_forks.start(words, log, forked)
             if self._up is None:
                 command = [*under, str(SEALMQ), *words]
                 self._up = subprocess.Popen(

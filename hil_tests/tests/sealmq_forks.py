@@ -2,14 +2,18 @@
 
 Loading takes ten times as long as most commands do. A call is a process of its own as ever, with
 its arguments, environment, streams, exit code and end; only variables that an interpreter reads at
-its start cannot be given (`fits`). Run as a program, this file is the process that forks.
+its start cannot be given (`fits`). So are the processes of a site that was started (`start`), of
+which only the command line and the environment that others see in /proc are not their own. Run as a
+program, this file is the process that forks.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -20,21 +24,29 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 _MAIN = "sealmq.cli.main"
-# What commands load when they run, beside what their parsers load.
+# The programs that `sealmq up` starts.
+_PROGRAMS = frozenset({"sealmq.broker.process", "sealmq.kg.process", "sealmq.mediator.process"})
+# What commands load when they run, beside what their parsers load, and what the programs load.
 _LATER = (
+    "rich._emoji_codes",
     "rich.console",
     "rich.table",
     "sealmq.broker.deploy",
+    "sealmq.broker.embedded",
+    "sealmq.broker.gate",
     "sealmq.client",
     "sealmq.doctor.checkup",
     "sealmq.run.status",
     "sealmq.run.up",
+    *_PROGRAMS,
 )
 _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENSSL_")
 # An answer to stdin has to fit into the pipe.
@@ -90,11 +102,16 @@ class Forks:
             return subprocess.CompletedProcess(list(words), code, out.read(), err.read())
 
     def start(
-        self, words: Sequence[str], streams: tuple[int, int, int], env: Mapping[str, str]
+        self,
+        words: Sequence[str],
+        streams: tuple[int, int, int],
+        env: Mapping[str, str],
+        programs: bool = False,
     ) -> Running:
-        """As subprocess.Popen with these."""
+        """As subprocess.Popen with these. programs: those that it starts are forked, too."""
         ours, theirs = os.pipe()
-        request = json.dumps({"words": words, "env": dict(env), "cwd": os.getcwd()}).encode()
+        told = {"words": words, "env": dict(env), "cwd": os.getcwd(), "programs": programs}
+        request = json.dumps(told).encode()
         socket.send_fds(self._socket, [request], [*streams, theirs])
         os.close(theirs)
         return Running(words, ours)
@@ -163,14 +180,16 @@ def run(
     return forks.run(words, stdin, env, timeout) if forks.fits(env, stdin) else None
 
 
-def start(words: Sequence[str], output: IO[Any]) -> Running | None:
-    """`sealmq` with these words, both streams into a file; None as above."""
+def start(words: Sequence[str], output: IO[Any], programs: bool = True) -> Running | None:
+    """`sealmq` with these words, both streams into a file; None as above. programs: those that it
+    starts as its own user are forked as well.
+    """
     forks = _forks()
     if not forks.fits(os.environ, None):
         return None
     with open(os.devnull, "rb") as nothing:
         streams = (nothing.fileno(), output.fileno(), output.fileno())
-        return forks.start(words, streams, os.environ)
+        return forks.start(words, streams, os.environ, programs)
 
 
 # --- the process that forks -----------------------------------------------------------------------
@@ -205,6 +224,8 @@ def _next(ours: socket.socket) -> list[str] | None:
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
+        if request["programs"]:
+            subprocess.Popen = _popen  # type: ignore[assignment, misc]
         words: list[str] = request["words"]
         return words
 
@@ -218,15 +239,114 @@ def _reap() -> None:
         return
 
 
+_start_from_nothing = subprocess.Popen
+
+
+class _Program:
+    """What a supervisor asks of a program that it has started as its child."""
+
+    def __init__(self, pid: int, stderr: IO[bytes]) -> None:
+        self.pid, self.stderr = pid, stderr
+
+    def wait(self) -> int:
+        """The exit code."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _popen(command: Sequence[str], **options: Any) -> Any:
+    """As subprocess.Popen. The programs of a site are forked, as our user; the rest is started."""
+    known = command[:3] == [sys.executable, "-P", "-m"] and command[3] in _PROGRAMS
+    if not known or (options["user"], options["group"], options["extra_groups"]) != (None,) * 3:
+        return _start_from_nothing(command, **options)
+    streams = options["stdin"], options["stdout"], options["stderr"]
+    if streams != (subprocess.DEVNULL, subprocess.DEVNULL, subprocess.PIPE):
+        raise ValueError(f"{command[3]} has other streams than it is forked with: {streams}")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return _Program(pid, os.fdopen(reading, "rb"))
+    try:
+        # What was there belongs to whoever started us. It must not be taken for garbage: files
+        # would be closed by numbers that are ours by then.
+        gc.freeze()
+        _as_started(writing, options)
+        _run(command[3], command[4:])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _as_started(stderr: int, options: Mapping[str, Any]) -> None:
+    """This process is as subprocess.Popen has a program with these."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream, fd in enumerate((null, null, stderr)):
+        os.dup2(fd, stream)
+    kept = sorted({2, *options["pass_fds"]})
+    for fd, following in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
+        os.set_inheritable(fd, True)
+        os.closerange(fd + 1, following)
+    os.umask(options["umask"])
+    if options["start_new_session"]:
+        os.setsid()
+    if options["preexec_fn"] is not None:
+        options["preexec_fn"]()
+    os.environ.clear()
+    os.environ.update(options["env"])
+    atexit._clear()
+    asyncio._set_running_loop(None)
+    asyncio.set_event_loop(None)
+
+
+def _run(program: str, words: Sequence[str]) -> NoReturn:
+    """A module or a file as the program of this process, which ends with it."""
+    sys.argv = [program, *words]
+    try:
+        if program in _PROGRAMS:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, int) and threading.active_count() == 1:
+            _leave(end.code)
+        raise
+    raise AssertionError(f"{program} came back")
+
+
+def _leave(code: int) -> None:
+    """The end of the process, but for taking down module after module: each page that they share
+    with the process that forks would be copied, which takes longer than most commands. Returns when
+    the output cannot be written: that is for the interpreter.
+    """
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return
+    os._exit(code)
+
+
 def _serve(fd: int) -> None:
     importlib.import_module(_MAIN).build()
     for name in _LATER:
         importlib.import_module(name)
+    for name in _PROGRAMS:
+        del sys.modules[name]  # it is run, not imported
+    # What is loaded stays: whoever goes through it copies each page of it.
+    gc.collect()
+    gc.freeze()
     words = _next(socket.socket(fileno=fd))
     if words is not None:
-        program = Path(sys.executable).with_name("sealmq")
-        sys.argv = [str(program), *words]
-        runpy.run_path(str(program), run_name="__main__")
+        _run(str(Path(sys.executable).with_name("sealmq")), words)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def outside() -> Iterator[Outside]:
     folder.chmod(0o711)
     made = Outside(folder)
     try:
-        made.site.up()
+        made.site.up(forked=False)
         yield made
     finally:
         made.stop()

@@ -76,7 +76,7 @@ def provisioned(enrolment: Path) -> Identity:
 
 
 def test_mediator_and_broker_hold_no_plaintext_and_no_root(site: Site) -> None:
-    site.up()
+    site.up(forked=False)
     marker = secrets.token_hex(16)
     monitor_file = site.enrol("monitor", "monitor")
     sensor_file = site.enrol("m1-temp-sensor", "m1-temp")

@@ -21,7 +21,7 @@ MORE_MIB = 32
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = Site(tmp_path_factory.mktemp("slow"))
-    made.up("--broker", "mosquitto")
+    made.up("--broker", "mosquitto", forked=False)
     yield made
     made.down()
 

@@ -199,10 +199,11 @@ def test_the_log_has_refusals_with_their_reasons_and_follows(site: Site) -> None
     rows = [json.loads(text) for text in sealmq("log", site.path, "--json").stdout.splitlines()]
     assert "labels.publish.other-label" in {row.get("rule") for row in rows}
 
-    command = [str(SEALMQ), "log", str(site.path), "-f", "-n", "0"]
+    command = [str(SEALMQ), "log", str(site.path), "-f", "-n", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
         try:
             assert follower.stdout is not None
+            follower.stdout.readline()  # from here on it follows
             os.kill(site.pid("mediator"), signal.SIGKILL)  # restarted: a new segment of the audit
             found: set[str] = set()
             for text in follower.stdout:
