@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from mediator_world import NOW_MS
 from sealmq.mediator import control_link, journal, mediator, messages
 from sealmq.mediator.clock import Clock
 from sealmq.mediator.core import delivery
+from sealmq.mediator.core.limits import Room
 from sealmq.mediator.links import live, own, publish, snapshots
 
 from .broker import Link
@@ -54,7 +56,6 @@ def patched(bounds: Bounds) -> Iterator[None]:
         put(journal, "time", stopped)
         put(live, "_BEAT_S", 1e9)
         put(delivery, "WINDOW", bounds.window)
-        put(delivery, "SLOW_SURE_BYTES", bounds.room)
-        put(delivery, "_LITTLE", min(delivery._LITTLE, bounds.room // 2))
+        put(delivery, "Room", functools.partial(Room, sure=bounds.room))
         put(own, "HELD_PACKETS", bounds.held)
         yield

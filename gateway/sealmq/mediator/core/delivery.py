@@ -30,7 +30,7 @@ from .effects import (
     Yield,
 )
 from .keyring import Keyring
-from .limits import HELD_ALL, HELD_BYTES, HOLD_S, SLOW_BYTES, SLOW_SURE_BYTES
+from .limits import HOLD_S, Room
 from .refusals import SUBSCRIBE
 from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
@@ -47,8 +47,6 @@ _IDS = 65_536
 
 # Of one that waits, beside topic and payload.
 _EACH = 200
-# No bound is lower than twice this.
-_LITTLE = min(HELD_BYTES, SLOW_BYTES, SLOW_SURE_BYTES) // 2
 # What is under way of the live link at QoS 1, as most is.
 _LIVE_1 = (1, 0)
 # Written at one go to a client; then others have their turn.
@@ -236,15 +234,16 @@ def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]
 
 class Outboxes:
     """What those of one worker share. `table`: who reads what of the live link; `copies`: what that
-    brought; `held`: bytes that wait in all of them.
+    brought; `held`: bytes that wait in all of them; `room`: how many may.
     """
 
-    __slots__ = ("copies", "held", "table")
+    __slots__ = ("copies", "held", "room", "table")
 
     def __init__(self) -> None:
         self.table: SubscriptionTable[Delivery] = SubscriptionTable()
         self.copies = Copies()
         self.held = 0
+        self.room = Room()
 
 
 def fan_out(site: Site, outboxes: Outboxes, packet: Publish) -> None:
@@ -307,6 +306,7 @@ class Delivery:
     def __init__(self, session: Reader) -> None:
         self._session = session
         self._site, self._outboxes = session.site, session.outboxes
+        self._room = session.outboxes.room
         self._wire = session.wire
         self._policy = session.policy
         self.name = session.client.name
@@ -336,7 +336,7 @@ class Delivery:
         # Snapshots to fetch, one at a time; and what they brought that may come live as well.
         self._fetches: deque[_Fetch] = deque()
         self._fetching = False
-        self._brought = Copies(_BROUGHT, SLOW_BYTES // 2)
+        self._brought = Copies(_BROUGHT, self._room.loose // 2)
         self._brought_s = 0.0
         self.holds = False
         self._wanted = 0
@@ -446,7 +446,7 @@ class Delivery:
         if not by_own and message.key in self._brought:
             return  # the snapshot had it
         size = len(message.payload) + len(message.topic) + _EACH
-        queue = self._queue
+        queue, room = self._queue, self._room
         queue.append(_Item(message, qos, own, by_own, waits, size))
         self._outboxes.held += size
         # What is first could not go out before, and cannot now.
@@ -455,23 +455,25 @@ class Delivery:
             self._loose += size
             if not waits_on:
                 self._pump()
-            if self._loose > _LITTLE and self._loose > self._most(SLOW_BYTES):
+            if self._loose > room.little and self._loose > self._most(room.loose):
                 self._shorten()
         elif by_own:
             self._own += size
-            if not waits_on or self._own > _LITTLE:
+            if not waits_on or self._own > room.little:
                 self._pump()
         else:
             self._live += size
-            if not waits_on or self._live > _LITTLE:
+            if not waits_on or self._live > room.little:
                 self._pump()
                 # One comes on top: it may be larger than the bound.
-                if self._live - size > _LITTLE and self._live - size > self._most(SLOW_SURE_BYTES):
+                before = self._live - size
+                if before > room.little and before > self._most(room.sure):
                     self._end(message)
 
     # All outboxes together are bounded, too: then the fuller ones give way.
     def _most(self, most: int) -> int:
-        return most if self._outboxes.held <= HELD_ALL else min(most, HELD_BYTES)
+        room = self._room
+        return most if self._outboxes.held <= room.together else min(most, room.each)
 
     # A silent gap would break what QoS 1 and 2 promise; whoever comes again begins anew.
     def _end(self, message: Message) -> None:
@@ -482,7 +484,7 @@ class Delivery:
     # The oldest of QoS 0 go, those of QoS 1 and 2 keep their places.
     def _shorten(self) -> None:
         # To a half: else each further message would walk the queue.
-        most = self._most(SLOW_BYTES) // 2
+        most = self._most(self._room.loose) // 2
         kept: deque[_Item] = deque()
         newest = self._queue[-1] if self._queue else None
         for item in self._queue:
@@ -530,8 +532,8 @@ class Delivery:
             return None
         queue = self._queue
         # A reader that falls behind gets the newer ones first: they are bounded.
-        live = self._live
-        pressed = live > _LITTLE and live > self._most(SLOW_SURE_BYTES) // 2
+        live, room = self._live, self._room
+        pressed = live > room.little and live > self._most(room.sure) // 2
         if self._snapshot and not (queue and pressed):
             queue = self._snapshot
         if not queue:
@@ -556,7 +558,7 @@ class Delivery:
             or self._draining
             or not self._writable
         )
-        full = self._own > _LITTLE and self._is_full()
+        full = self._own > self._room.little and self._is_full()
         if full != self._paused and not self._closed:
             self._paused = full
             self._session.emit(PauseLink(full))
@@ -564,7 +566,7 @@ class Delivery:
     # PUBREL comes after all that the broker has sent before: where the whole window waits for it,
     # nothing moves unless the link is read on.
     def _is_full(self) -> bool:
-        most = self._most(SLOW_SURE_BYTES)
+        most = self._most(self._room.sure)
         return self._own > (most // 2 if self._paused else most) and not (
             self._unreleased and len(self._unreleased) >= len(self._under_way)
         )

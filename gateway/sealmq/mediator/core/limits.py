@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from sealmq_spec.const import (
     M2_HEAD,
     M2_MIN,
@@ -68,3 +70,21 @@ ASKED_AT_ONCE = 4
 # which a live reader is ended, and nothing more is read from an own link.
 SLOW_BYTES = 256 * 1024
 SLOW_SURE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The bounds of a worker's outboxes, in bytes: of one for QoS 0 (`loose`) and for QoS 1 and 2
+    (`sure`), of all together, and of one (`each`) once these have more. Nothing below `little` can
+    be too much.
+    """
+
+    loose: int = SLOW_BYTES
+    sure: int = SLOW_SURE_BYTES
+    each: int = HELD_BYTES
+    together: int = HELD_ALL
+    little: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        # A half: a link that was paused goes on at half of its bound.
+        object.__setattr__(self, "little", min(self.loose, self.sure, self.each) // 2)
