@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,7 +94,7 @@ class Listener:
         # Of each message that opened: what families said of it.
         self.items: list[dict[int, bytes]] = []
         raw.connect(keepalive=0, flags=flags)
-        raw.subscribe(filt)
+        self._came = deque(raw.subscribe(filt))
 
     def until(self, last: bytes) -> list[tuple[bytes, bytes, int]]:
         """(topic, payload, how) of all before the payload `last`; b"again" for a repeated one,
@@ -101,7 +102,7 @@ class Listener:
         """
         heard: list[tuple[bytes, bytes, int]] = []
         while True:
-            got = self.raw.next(f"{last!r}")
+            got = self._came.popleft() if self._came else self.raw.next(f"{last!r}")
             if got[0] & 0xF0 != 0x30:
                 continue
             if got[1][2:5] == CONTROL:

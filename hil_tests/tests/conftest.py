@@ -55,10 +55,11 @@ def evil_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EvilScene]:
 
 @pytest.fixture
 def evil(evil_site: EvilScene, request: pytest.FixtureRequest) -> EvilScene:
-    """The same, and nothing left to hear of the test before. As a parameter: "own", that the broker
-    reaches the reader above everything over a link of its own.
+    """The same, and nothing left of the test before, to hear or retained. As a parameter: "own",
+    that the broker reaches the reader above everything over a link of its own.
     """
     evil_site.evil.honest()
+    evil_site.evil.forget()
     evil_site.reached_over(own=getattr(request, "param", "live") == "own")
     evil_site.heard()
     return evil_site

@@ -19,9 +19,10 @@ from running_site import free_port, until
 from wire import packet, publish, split
 
 # What identifiers of shared links end with; what those for retained messages have in them; the
-# message that says where these end.
+# message that says where these end; what topics of marks end with, by which a mediator sees what
+# has passed: one comes after every hundred messages or so.
 PUBLISH_LINK, LIVE_LINK = "/publish", "/live"
-_SNAPSHOT_LINK, _END = "/snapshot/", b"@sealmq/end/"
+_SNAPSHOT_LINK, _END, _MARK = "/snapshot/", b"@sealmq/end/", b"/mark"
 
 _PUBLISH, _PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x30, 0x40, 0x50, 0x60, 0x70
 
@@ -59,6 +60,7 @@ class EvilBroker:
         self.port = free_port()
         self.url = f"mqtt://127.0.0.1:{self.port}"
         self.calls: list[Call] = []
+        # But for marks.
         self.published: list[Published] = []
         # (client id, first byte, body) of everything behind CONNECT.
         self.packets: list[tuple[str, int, bytes]] = []
@@ -98,6 +100,12 @@ class EvilBroker:
         self.refuses: Callable[[str], bool] = lambda client_id: False
         # Asked before a PUBLISH is passed on and acknowledged.
         self.holds: Callable[[Published], bool] = lambda p: False
+
+    def forget(self) -> None:
+        """Nothing is retained that a client published."""
+        with self._lock:
+            for topic in [topic for topic in self.retained if not topic.startswith(b"@")]:
+                del self.retained[topic]
 
     def tell(
         self, client_id: str, topic: bytes, payload: bytes, first: int = _PUBLISH, pid: int = 0
@@ -259,7 +267,8 @@ class EvilBroker:
         pid, payload = (rest[:2], rest[2:]) if first & 6 else (b"", rest)
         came = Published(line.client_id, first, topic, payload)
         with self._lock:
-            self.published.append(came)
+            if not (topic.startswith(b"@") and topic.endswith(_MARK)):
+                self.published.append(came)
             if self.holds(came):
                 return
             if first & 1:

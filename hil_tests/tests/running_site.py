@@ -223,7 +223,7 @@ class Site:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def back(self, role: str, killed: int) -> None:
+    def back(self, role: str, killed: int, patience_s: float = PATIENCE_S) -> None:
         """Waits until the supervisor has started a role again and all is ready."""
 
         def again() -> bool:
@@ -231,7 +231,7 @@ class Site:
             ready = all(p["ready"] for p in answer["processes"])
             return ready and self.pid(role) != killed
 
-        until(f"{role} to be back", again)
+        until(f"{role} to be back", again, patience_s)
 
     def audit(self, event: str = "", **fields: object) -> list[dict[str, Any]]:
         """Audit records so far, closed segments and open ones, filtered."""

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from attack_scene import Scene, scene
-from running_site import Site, sealmq, until
+from running_site import PATIENCE_S, Site, sealmq, until
 
 ESCAPES = "\x1b]0;taken over\x07\x1b[2J\n sealmq: all is well \u202e"
 
@@ -154,4 +154,5 @@ def test_a_role_s_own_folder_is_all_that_it_has_of_run(site: Site) -> None:
         until("the supervisor to see it", lambda: "was ended by SIGKILL" in site.log())
         assert sealmq("status", site.path, timeout=30).returncode == 1
         path.rmdir()
-        site.back(role, killed)
+        # One that found the folder still there counts as not ready after 30 s, and is started anew.
+        site.back(role, killed, 3 * PATIENCE_S)

@@ -173,9 +173,18 @@ def test_what_a_disabled_client_had_under_way_when_the_link_fell_is_not_publishe
     name = {"under way": "m1-device", "waits": "m1-temp-sibling"}[how]
     raw = _connected(stage, name)
     if how == "waits":
-        stage.evil.refuses = lambda client_id: client_id.endswith(PUBLISH_LINK)
+        refused: list[str] = []
+
+        def refuses(client_id: str) -> bool:
+            if client_id.endswith(PUBLISH_LINK):
+                refused.append(client_id)
+            return client_id.endswith(PUBLISH_LINK)
+
+        stage.evil.refuses = refuses
         stage.evil.shared(PUBLISH_LINK).close()
-        until("its end", lambda: _links(stage) == 1)
+        # Before the mediator has heard of it, it would send the message there, and again on another
+        # connection, all while the client may.
+        until("the mediator to call again", lambda: refused)
     else:
         stage.evil.holds = lambda came: came.topic == TOPIC
     # All at once: while the link is away nothing more is read from a client that has published.

@@ -275,15 +275,17 @@ class RawClient:
         self.wire.send(publish(topic, self.seal(topic, payload), 0x32, pid))
         return self.acknowledged()
 
-    def subscribe(self, filt: str, qos: int = 0) -> None:
-        """SUBSCRIBE with its token; SUBACK awaited."""
+    def subscribe(self, filt: str, qos: int = 0) -> list[tuple[int, bytes]]:
+        """SUBSCRIBE with its token; everything that came before SUBACK. In a session that is kept
+        that may be messages already, and the records that open them.
+        """
         with_token, _ = self.session.token(filt, qos)
         self.wire.send(packet(0x82, b"\0\x09" + text(with_token.encode()) + bytes((qos,))))
-        while True:
-            got = self.next("SUBACK")
-            if got[0] == 0x90:
-                assert got[1][2] == qos, "the subscription was refused"
-                return
+        before: list[tuple[int, bytes]] = []
+        while (got := self.next("SUBACK"))[0] != 0x90:
+            before.append(got)
+        assert got[1][2] == qos, "the subscription was refused"
+        return before
 
     def close(self) -> None:
         self.wire.close()

@@ -83,6 +83,7 @@ class Aside:
         name = None if client is None else self._name(client)
         text = topic.decode()
         whose = name or "a client"
+        # Said first: whatever ends this process, nothing lies there that the audit does not name.
         log.error("set aside: a message of %s on %s: %s", whose, plain(text, 200), reason)
         self._audit.write("message-set-aside", client=name, topic=text, reason=reason[:500])
         self._came()
