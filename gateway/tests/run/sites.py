@@ -131,6 +131,17 @@ def sealmq(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
 
 
+def command(*words: str) -> str:
+    """What `sealmq …` prints, which must go well; in this process, as its start costs more than its
+    work. For what a test needs and does not look at.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(words))
+    assert code == 0, err.getvalue()
+    return out.getvalue()
+
+
 def gone(pid: int) -> bool:
     """Whether there is no such process."""
     try:
