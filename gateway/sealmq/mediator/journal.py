@@ -2,10 +2,11 @@
 
 Brokers keep queues in memory between two saves. So a message of QoS 1 or 2 counts as accepted only
 when it is on this disk too, and is published again when the broker was lost. One fdatasync serves
-all that waits, in a thread, and it waits a little for company; entries lie in short segments, and a
-segment goes as a whole once the broker has saved. Nothing else ends what was acknowledged: when the journal is full, more is
-refused. What the broker has not acknowledged, which its publisher still owes, is waited for five
-minutes, and half a minute when there is little room, for all or for one client.
+all that waits, in a thread, and waits a little for company; entries lie in short segments, and a
+segment goes as a whole once the broker has saved. Nothing else ends what was acknowledged: when the
+journal is full, more is refused. What the broker has not acknowledged, which its publisher still
+owes, is waited for five minutes, and half a minute when there is little room, for all or for one
+client.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 WAITING_BYTES = 32 * 1024 * 1024
 _RETRY_S = 0.5
 # A sync costs several times what a message does without it, however many it serves. So one begins
-# no sooner than this after the one before it, unless all whose entries that one served wait again:
-# one client that publishes message after message is not held up.
+# no sooner than this after the one before it, unless so many entries wait that each bears little of
+# it, or all whose entries the one before served wait again: one client that publishes message after
+# message is not held up.
 APART_S = 0.005
+COMPANY = 8
 
 
 class Journal:
@@ -224,9 +227,15 @@ class Journal:
         path = self._folder / f"{self._files:08d}.seg"
         self._segments.append(Segment(path, self.seq + 1))
 
-    # Something waits, and no write is under way.
+    # How long the next write still waits for company.
+    def _wait(self) -> float:
+        if not self._missing or len(self._segments[-1].waiting) >= COMPANY:
+            return 0.0
+        return self._began + APART_S - self._loop.time()
+
+    # Something waits for the disk, and no write is under way.
     def _plan(self) -> None:
-        wait = self._began + APART_S - self._loop.time() if self._missing else 0.0
+        wait = self._wait()
         if wait > 0.0:
             if self._planned is None:
                 self._planned = self._loop.call_later(wait, self._flush)

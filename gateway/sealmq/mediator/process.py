@@ -45,6 +45,8 @@ class Process:
         self._stop = asyncio.Event()
         self._told = asyncio.Event()
         self._serving: dict[str, object] = {}
+        # While that is written.
+        self._telling = asyncio.Lock()
         owner.told = self._told.set
 
     async def run(self) -> None:
@@ -72,7 +74,7 @@ class Process:
             if not ended.done():
                 await self._serve(tasks, ended)
         finally:
-            self._layout.ready("mediator").unlink(missing_ok=True)
+            await self._forget()
             await crew.stop()
             for task in [*tasks, ended, ready]:
                 task.cancel()
@@ -113,7 +115,7 @@ class Process:
             "address": f"{host}:{port}",
             "ready": True,
         }
-        self._tell()
+        self._told.set()
         await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
         acceptor.close()
 
@@ -121,18 +123,27 @@ class Process:
         while True:
             await self._told.wait()
             self._told.clear()
-            self._tell()
+            async with self._telling:
+                await self._tell()
 
-    # What `sealmq status` reads, once this serves.
-    def _tell(self) -> None:
+    # What `sealmq status` reads, once this serves. In a thread, as it is synced.
+    async def _tell(self) -> None:
         news = _merged(self._crew.news())
-        if self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
+        while self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
             self._serving.update(news)
             told = json.dumps(self._serving).encode()
             try:
-                write_atomically(self._layout.ready("mediator"), told, 0o644)
+                path = self._layout.ready("mediator")
+                await asyncio.to_thread(write_atomically, path, told, 0o644)
             except OSError as error:
                 log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
+            # What was told meanwhile may have been for somebody else, too.
+            news = _merged(self._crew.news())
+
+    async def _forget(self) -> None:
+        self._serving = {}
+        async with self._telling:
+            self._layout.ready("mediator").unlink(missing_ok=True)
 
 
 # One report for `sealmq status`, of those of all workers.

@@ -56,6 +56,8 @@ WORLDS: Mapping[str, Bounds] = {
     "control-link": Bounds((1,), _ALL, {"control": 1}, away=True),
     "worker": Bounds((2,), _ALL, {"worker": 1}, away=True),
     "broker": Bounds((1,), _ALL, {"broker": 1}, away=True),
+    # Several of its messages go to the disk together.
+    "company": Bounds((1, 2), _ALL, {"publisher": 1}, away=True, company=True),
     # Only readers here; another machine publishes.
     "clean": Bounds((1, 2), {"clean": 2}, {"clean": 1, "live": 1, "worker": 1}, publisher=False),
     "kept": Bounds((1, 2), {"kept": 2}, {"kept": 1, "own": 1, "worker": 1}, publisher=False),
@@ -94,6 +96,7 @@ LARGE: Mapping[str, Bounds] = {
     "paused-falls": Bounds(
         (2, 2, 2), {"kept": 2}, {"own": 1, "kept": 1}, publisher=False, window=1, room=100, held=1
     ),
+    "company-worker": Bounds((1, 2), _ALL, {"worker": 1}, away=True, company=True),
     "denied-2": Bounds((2, 2), {"kept": 2}, {"kept": 1}, publisher=False, denies=2),
     "worker-2": Bounds((1,), _ALL, {"worker": 2, "publish": 1}, falls=2, away=True),
 }

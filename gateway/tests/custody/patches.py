@@ -54,6 +54,8 @@ def patched(bounds: Bounds) -> Iterator[None]:
         put(journal, "ThreadPoolExecutor", Prompt)
         stopped = SimpleNamespace(time_ns=lambda: NOW_MS * 1_000_000, monotonic=time.monotonic)
         put(journal, "time", stopped)
+        if bounds.company:
+            put(journal.Journal, "_wait", lambda self: journal.APART_S)
         put(live, "_BEAT_S", 1e9)
         put(delivery, "WINDOW", bounds.window)
         put(delivery, "Room", functools.partial(Room, sure=bounds.room))

@@ -46,7 +46,7 @@ from .broker import Broker, Conn, Link, Out
 from .canon import Canon
 from .clients import KEYS, Client, Publisher, Reader, Socket
 from .surroundings import Audit, Question, Shared, Shut, Store
-from .turns import Turns
+from .turns import Timer, Turns
 
 _CONFIG = parse(CONFIG)
 # The instance of another machine's mediator.
@@ -61,7 +61,7 @@ LINKS = {
     "/messages/alone": "alone",
 }
 """The end of a client identifier at the broker, and what we call the link."""
-_BY_ITSELF = ("brings a packet", "tries again", "is done", "to have fallen")
+_BY_ITSELF = ("brings a packet", "tries again", "is done", "to have fallen", "has waited")
 _GONE = "a client is heard to have fallen"
 _AGAIN = [f"m{n} is published again" for n in range(4)]
 _LOCAL = frozenset({"clean", "kept", "publisher"})
@@ -86,6 +86,7 @@ class Bounds(NamedTuple):
     reader comes back only when nothing else goes on. `begun`: steps that are done before the
     search. `apart`: each message comes from another worker or machine, and their journals are
     published again in any order. `prompt`: what needs no outside event happens at once.
+    `company`: each write of the journal waits first for entries of others.
     """
 
     messages: tuple[int, ...]
@@ -103,6 +104,7 @@ class Bounds(NamedTuple):
     begun: tuple[str, ...] = ()
     apart: bool = False
     prompt: bool = False
+    company: bool = False
 
 
 class World:
@@ -345,6 +347,8 @@ class World:
         steps = []
         if self.broker.up:
             steps += [f"{t.task} tries again" for t in self.loop.timers if self._counts(t)]
+        if any(self._writes(t) for t in self.loop.timers):
+            steps.append("the journal has waited")
         if any(job.writes for job in self.loop.jobs):
             steps.append("the disk is done")
         if any(not job.writes for job in self.loop.jobs):
@@ -357,6 +361,9 @@ class World:
 
     def _counts(self, timer: Any) -> bool:
         return timer.task in ("control", "publish", "live") and timer.delay < 5
+
+    def _writes(self, timer: Timer) -> bool:
+        return timer.call == self.mediator.journal._flush
 
     def _of_clients(self) -> list[str]:
         steps = []
@@ -470,6 +477,9 @@ class World:
                 self.broker.start(int(step.endswith("before")))
                 # Others have journals, too.
                 self._again = list(range(self._injected))
+            case "the journal has waited":
+                timers = (t for t in self.loop.timers if self._writes(t))
+                self.run(self.loop.fire, next(timers))
             case "the disk is done" | "a thread is done":
                 self.run(self.loop.work, step.startswith("the disk"), self._look_at_disk)
             case "store commits" | "store fails" | "store answers":
@@ -719,7 +729,7 @@ class World:
         canon = Canon(self.index)
         return canon.of(
             [task.get_coro() for task in loop.tasks if not task.done()],
-            [(t.task, t.call) for t in loop.timers if self._counts(t)],
+            [(t.task, t.call) for t in loop.timers if self._counts(t) or self._writes(t)],
             [(job.writes, job.call, job.words) for job in loop.jobs],
             mediator.journal,
             mediator._forwarding.link,

@@ -107,16 +107,21 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_an_entry_counts_when_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A file's size at each sync."""
+    sizes: list[int] = []
     real = os.fdatasync
 
     def fdatasync(fd: int) -> None:
         real(fd)
-        synced.append(os.fstat(fd).st_size)
+        sizes.append(os.fstat(fd).st_size)
 
     monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return sizes
 
+
+def test_an_entry_counts_when_it_is_synced(tmp_path: Path, synced: list[int]) -> None:
     async def story() -> None:
         async with world(tmp_path) as w:
             seq = w.put(b"one")
@@ -131,6 +136,82 @@ def test_an_entry_counts_when_it_is_synced(tmp_path: Path, monkeypatch: pytest.M
                 w.put(b"%d" % n)
             await w.journal.safe(w.journal.seq)
             assert len(synced) <= 3, "a group shares one sync"
+
+    run(story)
+
+
+@pytest.fixture
+def a_minute_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has to wait for company waits longer than a test does."""
+    monkeypatch.setattr(journal_module, "APART_S", 60.0)
+
+
+@pytest.mark.usefixtures("a_minute_apart")
+def test_clients_that_publish_in_turns_share_a_sync(tmp_path: Path, synced: list[int]) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            await w.accepted(b"first", client=1)
+            for client in range(2, 6):
+                w.put(b"waits", client=client)
+                await asyncio.sleep(0.01)
+            assert len(synced) == 1
+            await w.accepted(b"all who were served wait again", client=1)
+            assert len(synced) == 2
+            assert len(w.held()) == 6
+
+    run(story)
+
+
+@pytest.mark.usefixtures("a_minute_apart")
+def test_when_enough_clients_wait_none_of_them_is_held_up(
+    tmp_path: Path, synced: list[int]
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            await w.accepted(b"first", client=1)
+            for client in range(2, 1 + journal_module.COMPANY):
+                w.put(b"waits", client=client)
+                await asyncio.sleep(0.01)
+            assert len(synced) == 1
+            await w.accepted(b"the last of them", client=100)
+            assert len(synced) == 2
+
+    run(story)
+
+
+@pytest.mark.usefixtures("a_minute_apart")
+def test_a_client_that_publishes_message_after_message_is_not_held_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            for n in range(20):
+                await w.accepted(b"%d" % n)
+            assert len(w.held()) == 20
+
+    run(story)
+
+
+@pytest.mark.usefixtures("a_minute_apart")
+def test_a_client_that_publishes_after_a_quiet_time_is_not_held_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            await w.accepted(b"one", client=1)
+            w.journal._began -= journal_module.APART_S
+            await w.accepted(b"two", client=2)
+
+    run(story)
+
+
+def test_who_waits_for_company_that_does_not_come_is_served_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "APART_S", 0.2)
+
+    async def story() -> None:
+        async with world(tmp_path) as w:
+            for client in range(1, 4):
+                await w.accepted(b"one", client=client)
+            w.put(b"last", client=4)
+        assert [e.payload for e in read(next(iter(w.folder.glob("*.seg"))))][-1] == b"last"
 
     run(story)
 

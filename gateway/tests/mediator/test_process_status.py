@@ -1,0 +1,83 @@
+"""What `sealmq status` reads of a mediator is written beside the event loop, and by nobody after
+its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sealmq.mediator import process
+from sealmq.mediator.process import Process
+from sealmq.site.layout import Layout
+
+
+def _process(folder: Path) -> Any:
+    news = {"away": None, "journal": {"bytes": 1, "segments": 1, "failing": None}}
+    crew = SimpleNamespace(news=lambda: [news])
+    made: Any = Process(Layout(folder), SimpleNamespace(), crew, SimpleNamespace())  # type: ignore[arg-type]
+    made._serving = {"role": "mediator"}
+    return made
+
+
+def _run(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await story()
+
+    asyncio.run(bounded())
+
+
+def test_the_event_loop_does_not_wait_for_the_disk_when_the_status_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrote: list[threading.Thread] = []
+    monkeypatch.setattr(
+        process, "write_atomically", lambda *words: wrote.append(threading.current_thread())
+    )
+
+    async def story() -> None:
+        made = _process(tmp_path)
+        made._told.set()
+        task = asyncio.create_task(made._tell_all())
+        while not wrote:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        assert wrote[0] is not threading.main_thread()
+
+    _run(story)
+
+
+def test_a_status_that_is_being_written_does_not_outlive_the_mediator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def write(path: Path, data: bytes, mode: int) -> None:
+        begun.set()
+        goes_on.wait(20)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    monkeypatch.setattr(process, "write_atomically", write)
+
+    async def story() -> None:
+        made = _process(tmp_path)
+        made._told.set()
+        task = asyncio.create_task(made._tell_all())
+        await asyncio.to_thread(begun.wait, 20)
+        ends = asyncio.create_task(made._forget())
+        await asyncio.sleep(0.05)
+        goes_on.set()
+        await ends
+        made._told.set()
+        await asyncio.sleep(0.05)
+        task.cancel()
+        assert not Layout(tmp_path).ready("mediator").exists()
+
+    _run(story)
