@@ -37,16 +37,19 @@ def test_the_event_loop_does_not_wait_for_the_disk_when_the_status_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrote: list[threading.Thread] = []
-    monkeypatch.setattr(
-        process, "write_atomically", lambda *words: wrote.append(threading.current_thread())
-    )
+    done = threading.Event()
+
+    def write(*words: object) -> None:
+        wrote.append(threading.current_thread())
+        done.set()
+
+    monkeypatch.setattr(process, "write_atomically", write)
 
     async def story() -> None:
         made = _process(tmp_path)
         made._told.set()
         task = asyncio.create_task(made._tell_all())
-        while not wrote:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(done.wait, 20)
         task.cancel()
         assert wrote[0] is not threading.main_thread()
 
