@@ -226,10 +226,10 @@ class Site:
     def back(self, role: str, killed: int, patience_s: float = PATIENCE_S) -> None:
         """Waits until the supervisor has started a role again and all is ready."""
 
+        # Of one answer: what was killed may still be dying, and be gone in the next.
         def again() -> bool:
-            answer = self.status()
-            ready = all(p["ready"] for p in answer["processes"])
-            return ready and self.pid(role) != killed
+            processes = self.status()["processes"]
+            return all(p["ready"] and p["pid"] != killed for p in processes)
 
         until(f"{role} to be back", again, patience_s)
 

@@ -17,11 +17,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .disk import Disk
 from .journal_file import Entry, Segment, pack, read, retained_elsewhere
 
 log = logging.getLogger("sealmq.mediator")
@@ -67,7 +67,7 @@ class Journal:
         self._folder, self._saved, self._autosave_s = folder, saved, autosave_s
         self._told, self._dropped, self._clock = told, dropped, clock
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, "sealmq journal")
+        self._disk = Disk("sealmq journal")
         self.most = most
         self.seq = 0
         self.durable = 0
@@ -258,15 +258,9 @@ class Journal:
     def _write(self, segment: Segment, data: bytes, last: int) -> None:
         if self._ended:
             return
-        done = self._loop.run_in_executor(self._thread, segment.write, data)
-        done.add_done_callback(partial(self._written, segment, data, last))
+        self._disk.ask(partial(self._written, segment, data, last), segment.write, data)
 
-    def _written(
-        self, segment: Segment, data: bytes, last: int, done: asyncio.Future[None]
-    ) -> None:
-        if done.cancelled():
-            return
-        error = done.exception()
+    def _written(self, segment: Segment, data: bytes, last: int, error: Exception | None) -> None:
         if error is not None:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
             self._fail(f"the journal cannot be written: {reason or type(error).__name__}")
@@ -388,7 +382,7 @@ class Journal:
         self._shares.subtract(segment.shares)
         for client in [c for c in segment.shares if self._shares[c] <= 0]:
             del self._shares[client]
-        self._thread.submit(segment.end, True)
+        self._disk.do(segment.end, True)
         if self._full is not None and self._size < self.most // 4 * 3:
             self._full = None
             self._tell()
@@ -409,5 +403,5 @@ class Journal:
                 log.warning("the journal was not written to its end")
         self._ended = True
         for segment in self._segments:
-            self._thread.submit(segment.end, False)
-        self._thread.shutdown(wait=True)
+            self._disk.do(segment.end, False)
+        self._disk.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import time
@@ -24,15 +25,19 @@ _WITH_LINKS = (control_link, messages, live, own, publish, snapshots)
 
 
 class Prompt:
-    """A thread pool that does its work at once."""
+    """The journal's thread: what nobody waits for is done at once, the rest when a world says."""
 
-    def __init__(self, *words: Any) -> None:
-        pass
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
 
-    def submit(self, call: Callable[..., Any], *words: Any) -> None:
+    def do(self, call: Callable[..., Any], *words: Any) -> None:
         call(*words)
 
-    def shutdown(self, wait: bool = True) -> None:
+    def ask(self, told: Callable[[Any], None], call: Callable[..., Any], *words: Any) -> None:
+        done: Any = self._loop.run_in_executor(self, call, *words)  # type: ignore[arg-type]
+        done.add_done_callback(lambda done: told(done.exception()))
+
+    def close(self) -> None:
         """Nothing runs."""
 
 
@@ -51,7 +56,7 @@ def patched(bounds: Bounds) -> Iterator[None]:
         for module in _WITH_LINKS:
             put(module, "BrokerLink", Link)
         put(mediator, "Clock", _stands)
-        put(journal, "ThreadPoolExecutor", Prompt)
+        put(journal, "Disk", Prompt)
         stopped = SimpleNamespace(time_ns=lambda: NOW_MS * 1_000_000, monotonic=time.monotonic)
         put(journal, "time", stopped)
         if bounds.company:
