@@ -15,12 +15,12 @@ from sealmq.mqtt import Packet, PacketIds, Puback, Pubcomp, Pubrec, build
 
 from .core.limits import OPENING_S
 from .links.broker import BrokerAddress, BrokerAway, BrokerLink
-from .links.holding import HeldLink
+from .links.reconnecting import ReconnectingLink
 
 log = logging.getLogger("sealmq.mediator")
 
 
-class ControlLink(HeldLink):
+class ControlLink(ReconnectingLink):
     """`retained` gives (topic, payload) of all that has to stand on the broker; `sentinel` is the
     topic that ends snapshots. `seen` is called with None when the broker is there, and with the
     reason at once when it is lost. When it is there, `back` is awaited before the broker counts as

@@ -19,7 +19,7 @@ log = logging.getLogger("sealmq.mediator")
 Executor = Callable[[Session, Any], None]
 
 
-class Unfit(Exception):
+class MissingExecutor(Exception):
     """An effect that nothing executes: such a mediator does not start."""
 
 
@@ -57,11 +57,11 @@ class Events:
         self.look()
 
     def executed_by(self, executors: Mapping[Any, Executor]) -> None:
-        """Raises Unfit if an effect of the closed set has none, or one that is not in it has."""
+        """Raises MissingExecutor unless it is the closed set of effects that has executors."""
         wrong = ALL.symmetric_difference(executors)
         if wrong:
             names = ", ".join(sorted(effect.__name__ for effect in wrong))
-            raise Unfit(f"effects and what executes them differ: {names}")
+            raise MissingExecutor(f"effects and what executes them differ: {names}")
         self._executors = executors
 
     def look(self, stepped: bool = False) -> None:

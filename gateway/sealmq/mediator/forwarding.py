@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .aside import Aside
 from .control_link import ControlLink
 from .core.effects import BrokerAway, Forward
 from .core.session import Session
@@ -22,11 +21,12 @@ from .links.publish import OVER, Item
 from .messages import MessageConnection
 from .questions import Questions
 from .server import Pressure
+from .set_aside import SetAside
 from .wills import over
 
 
 class Forwarding:
-    """`name`: of the mediator at the broker. `changed`: as HeldLink has it."""
+    """`name`: of the mediator at the broker. `changed`: as ReconnectingLink has it."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Forwarding:
         journal: Journal,
         control: ControlLink,
         messages: MessageConnection,
-        aside: Aside,
+        aside: SetAside,
         credit: Credit,
         changed: Callable[[], None],
     ) -> None:
@@ -77,8 +77,8 @@ class Forwarding:
     async def will(
         self, topic: bytes, payload: bytes, qos: int, retain: bool, client: int, gen: int
     ) -> None:
-        """Publishes a will; returns when the broker has it. Raises NotTaken, and Ruled if its
-        client may not publish it any more.
+        """Publishes a will; returns when the broker has it. Raises NotTaken; DeniedByRule if
+        its client may not publish it any more.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.link.publish(done, topic, payload, qos, retain, client, gen)

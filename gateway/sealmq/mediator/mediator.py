@@ -24,8 +24,7 @@ from sealmq.store import StoreRecord
 from sealmq_spec.const import RECORD
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
-from .aside import Aside
-from .asking import Asking
+from .capacity import Capacity
 from .clock import Clock
 from .control_link import ControlLink
 from .core import effects as fx
@@ -38,15 +37,16 @@ from .core.site import BrokerFace, Site
 from .events import Events, Executor
 from .forwarding import Forwarding
 from .journal import Journal
+from .kept_sessions import KeptSessions
+from .kg_requests import KgRequests
 from .links import BrokerAddress, Credit, LiveLink, Snapshots, end_session
 from .messages import MessageConnection
-from .places import Places
 from .questions import Questions
 from .registry import Registry
 from .replay import Replay
 from .server import Channel
 from .session_links import SessionLinks
-from .sessions import Sessions
+from .set_aside import SetAside
 from .shared import Begin, Shared
 from .steps import Steps
 from .strangers import Strangers, source_of
@@ -95,13 +95,13 @@ class Mediator:
         site.refuses = self.journal.refuses
         self.events = Events(site, self._clock)
         self._agenda = self.events.agenda
-        places = Places.of_this_process()
-        self._registry = Registry(places.clients)
-        self.strangers = Strangers(places.strangers)
+        capacity = Capacity.of_this_process()
+        self._registry = Registry(capacity.clients)
+        self.strangers = Strangers(capacity.strangers)
         self._strangers_said_ms = 0
         self._locks = shared.locks
-        self.asking = Asking(site, audit, shared.kg if begin.kg_there else None)
-        self.aside = Aside(journal.with_name("aside"), audit, self._name, self._retry)
+        self.kg_requests = KgRequests(site, audit, shared.kg if begin.kg_there else None)
+        self.aside = SetAside(journal.with_name("aside"), audit, self._name, self._retry)
         # Subscriptions about which the policy is to be asked again.
         self._due: dict[Conn, dict[str, None]] = {}
         self._steps = Steps()
@@ -112,7 +112,7 @@ class Mediator:
         """Called when `away` may have changed."""
         self._tried = False
         self._reach(address)
-        self.sessions = Sessions(
+        self.kept_sessions = KeptSessions(
             site,
             store,
             audit,
@@ -125,7 +125,7 @@ class Mediator:
             self.events,
             self._questions,
             self._registry,
-            self.sessions,
+            self.kept_sessions,
             self._live,
             self._snapshots,
             self._unfit,
@@ -309,11 +309,11 @@ class Mediator:
         self._steps.add(partial(self._questions.reply, session, effect.task, None))
 
     def _ask_time(self, session: Session, effect: fx.AskTime) -> None:
-        work = self.asking.time(session.client.number, effect.nonce, session.link.suite)
+        work = self.kg_requests.time(session.client.number, effect.nonce, session.link.suite)
         self._questions.ask(session, effect.task, work)
 
     def _provision(self, session: Session, effect: fx.Provision) -> None:
-        work = self.asking.provision(effect.request, source_of(session.peer))
+        work = self.kg_requests.provision(effect.request, source_of(session.peer))
         self._questions.ask(session, effect.task, work, ends=True)
 
     def _lock(self, session: Session, effect: fx.Lock) -> None:
@@ -341,7 +341,9 @@ class Mediator:
         self._wills.returned(effect.client, effect.client_id)
 
     def _confirmed(self, session: Session, effect: fx.Confirmed) -> None:
-        self._questions.ask(session, effect.task, self.asking.confirm(effect.client, effect.gen))
+        self._questions.ask(
+            session, effect.task, self.kg_requests.confirm(effect.client, effect.gen)
+        )
 
     def _vouched(self, session: Session, effect: fx.Vouched) -> None:
         self.strangers.enter(session, effect.client)
@@ -408,7 +410,7 @@ class Mediator:
             self.site, self.journal, self.control, self.aside, self._messages.publish, self._audit
         )
         await replay.run()
-        self.sessions.sweep()
+        self.kept_sessions.sweep()
 
     # The broker's limits may have changed: they are tried again when it is back the next time.
     def _retry(self) -> None:
@@ -556,8 +558,8 @@ class Mediator:
         self._last_of = left
         if ring.closed != site.engine.closed:
             self._close_site(ring.closed)
-        self.sessions.sweep()
-        self.asking.news()
+        self.kept_sessions.sweep()
+        self.kg_requests.news()
 
     async def ended(self) -> None:
         """Waits for what sessions had begun that the newest keys have ended."""

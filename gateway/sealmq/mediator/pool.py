@@ -12,10 +12,10 @@ from sealmq.site.errors import SiteError
 from sealmq.store import StoreError
 
 from .acceptor import Caller
+from .capacity import Capacity
 from .frames import Gone
 from .journal_file import gather, gathered
 from .owner import Owner
-from .places import Places
 from .shared import worker_of
 from .strangers import Strangers
 from .workers import MODULE, WorkerProcess
@@ -71,7 +71,7 @@ class Pool:
         self._owner, self._count, self._broker, self._module = owner, count, broker, module
         self._insts = list(insts)
         self._audit = audit
-        self.strangers = Strangers(Places.of_this_process().strangers)
+        self.strangers = Strangers(Capacity.of_this_process().strangers)
         self.workers: dict[int, WorkerProcess] = {}
         self._stopping = asyncio.Event()
 

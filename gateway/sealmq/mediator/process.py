@@ -25,7 +25,7 @@ from sealmq.store import Store, StoreError
 
 from . import garbage
 from .acceptor import Acceptor
-from .events import Unfit
+from .events import MissingExecutor
 from .keysource import KeySource, NoKeys
 from .owner import Owner
 from .pool import Crew, Pool
@@ -235,7 +235,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         loops.run(serve(Layout.open(Path(arguments[0])), receive()))
-    except (SiteError, StoreError, NoKeys, BadHandOver, FamilyError, Unfit, KeyError) as error:
+    except (
+        SiteError,
+        StoreError,
+        NoKeys,
+        BadHandOver,
+        FamilyError,
+        MissingExecutor,
+        KeyError,
+    ) as error:
         print(f"mediator: {error}", file=sys.stderr)
         return 1
     return 0

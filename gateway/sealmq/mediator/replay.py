@@ -15,7 +15,6 @@ from sealmq.audit import Audit
 from sealmq_spec.const import QUEUED, WILL
 from sealmq_spec.errors import SealError
 
-from .aside import Aside
 from .control_link import ControlLink
 from .core.effects import BrokerAway
 from .core.site import Site
@@ -24,6 +23,7 @@ from .journal import Journal
 from .journal_file import Entry, Segment
 from .links import NotTaken
 from .links.publish import OVER
+from .set_aside import SetAside
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -43,7 +43,7 @@ class Replay:
         site: Site,
         journal: Journal,
         control: ControlLink,
-        aside: Aside,
+        aside: SetAside,
         publish: Publish,
         audit: Audit,
     ) -> None:

@@ -87,7 +87,7 @@ class Running:
 
     def set_kg(self, there: bool) -> None:
         """The key generator came or went."""
-        self.mediator.asking.take_kg(self._shared.kg if there else None)
+        self.mediator.kg_requests.take_kg(self._shared.kg if there else None)
 
     def links_came(self, client: int, links: list[dict[str, Any]]) -> None:
         """A client's link slots, newer than the keyring."""
@@ -120,7 +120,7 @@ class Running:
     # For `sealmq status`.
     def _tell(self) -> None:
         mediator = self.mediator
-        stuck = [[name, key[1][:100]] for key, name in mediator.sessions.stuck.items()]
+        stuck = [[name, key[1][:100]] for key, name in mediator.kept_sessions.stuck.items()]
         news: dict[str, Any] = {
             "journal": mediator.journal.state(),
             "handover": mediator.handover(),

@@ -12,11 +12,11 @@ from .core import effects as fx
 from .core.limits import OPENING_S
 from .core.session import Session
 from .events import Events
+from .kept_sessions import KeptSessions
 from .links import BrokerAddress, LiveLink, OwnLink, Snapshot, Snapshots
 from .links.broker import OnUnfit
 from .questions import Questions
 from .registry import Registry
-from .sessions import Sessions
 
 
 class _Links:
@@ -48,7 +48,7 @@ class SessionLinks:
         events: Events,
         questions: Questions,
         registry: Registry,
-        kept: Sessions,
+        kept: KeptSessions,
         live: LiveLink,
         snapshots: Snapshots,
         on_unfit: OnUnfit,

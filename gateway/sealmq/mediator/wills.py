@@ -14,8 +14,8 @@ from sealmq_spec.envelope import get_m1
 from sealmq_spec.tlv import span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
+from .core.denied import DeniedByRule
 from .core.inbound import with_obligations
-from .core.ruled import Ruled
 from .core.site import Site
 from .core.wrap import Opened, fired, seal_m3
 
@@ -35,7 +35,7 @@ def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
     opened = _opened(site, will)
     decision = ask(policy, will, opened, now_ms)
     if not decision.allow or decision.label is not None:
-        raise Ruled(f"will: {decision.reason}", decision.rule)
+        raise DeniedByRule(f"will: {decision.reason}", decision.rule)
     body = with_obligations(opened, decision)
     first, start = span(body, 0, len(body))
     items = unpack(body, first, start, tuple(site.engine.tlvs))
@@ -43,15 +43,15 @@ def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
 
 
 def check_client(site: Site, will: WillRecord) -> None:
-    """Raises Ruled for the will of a client that may not publish it any more."""
+    """Raises DeniedByRule for the will of a client that may not publish it any more."""
     if not site.ring.goes_on(will.client, will.gen, will.label):
         raise over()
 
 
-def over() -> Ruled:
+def over() -> DeniedByRule:
     """The refusal of such a will."""
     reason = "the client was disabled, rotated or relabelled since its CONNECT"
-    return Ruled(reason, "mediator.will.disabled")
+    return DeniedByRule(reason, "mediator.will.disabled")
 
 
 def ask(policy: Conn, will: WillRecord, opened: Opened, now_ms: int) -> Decision:

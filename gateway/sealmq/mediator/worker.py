@@ -40,7 +40,7 @@ from . import garbage
 from .acceptor import CHUNK
 from .core.keyring import Keyring
 from .core.limits import MAX_CONNECT_BODY
-from .events import Unfit
+from .events import MissingExecutor
 from .frames import Gone, Peer
 from .shared import Begin, Mediates, Row, Shared
 from .workers import own_sockets
@@ -342,7 +342,15 @@ def main(arguments: list[str] | None = None, build: Build | None = None) -> int:
         build = build_mediator
     try:
         loops.run(serve(Layout.open(Path(arguments[0])), receive(), build))
-    except (SiteError, StoreError, BadHandOver, FamilyError, Unfit, KeyError, Gone) as error:
+    except (
+        SiteError,
+        StoreError,
+        BadHandOver,
+        FamilyError,
+        MissingExecutor,
+        KeyError,
+        Gone,
+    ) as error:
         print(str(error), file=sys.stderr)
         return 1
     return 0

@@ -17,11 +17,12 @@ from typing import Any
 
 OPAQUE = frozenset(
     {
-        "Aside", "Asking", "Audit", "BootSessions", "Broker", "BrokerAddress", "BrokerFace",
+        "Announcements", "Audit", "BootSessions", "Broker", "BrokerAddress", "BrokerFace",
         "BrokerTakes", "Client", "Clock", "Config", "Conn", "Decoder", "Engine", "Events",
-        "Keyring", "Limits", "Link", "Logger", "Order", "PosixPath", "Queue", "Registry",
-        "Retained", "RetainedBytes", "Sessions", "SharedStore", "Snapshots", "Strangers",
-        "SubscriptionTable", "Telling", "Turns", "WillKeeper", "Wire", "World", "module",
+        "KeptSessions", "Keyring", "KgRequests", "Limits", "Link", "Logger", "Order", "PosixPath",
+        "Queue", "Registry", "Retained", "RetainedBytes", "SetAside", "SharedStore", "Snapshots",
+        "Strangers", "SubscribeRequests", "SubscriptionTable", "Turns", "WillKeeper", "Wire",
+        "World", "module",
     }
 )  # fmt: skip
 """Classes of which only the name counts. What the tables hold is compared by itself."""

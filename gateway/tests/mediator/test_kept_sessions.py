@@ -13,7 +13,7 @@ from links_scene import so
 from mediator_world import PANEL
 from reader_scene import Scene
 from sealmq.mediator.core.effects import LOST, MAYBE, SURE
-from sealmq.mediator.sessions import Sessions
+from sealmq.mediator.kept_sessions import KeptSessions
 from sealmq.store import KeptGone, KeptSession, KeptSub, Store
 
 KEY = (PANEL, "tablet")
@@ -30,11 +30,11 @@ class Place:
         self.losses = 0
         self.sessions = self.restarted()
 
-    def restarted(self) -> Sessions:
+    def restarted(self) -> KeptSessions:
         """As a mediator that comes back has it."""
         audit: Any = None  # nothing here is told
         store: Any = self.store
-        self.sessions = Sessions(
+        self.sessions = KeptSessions(
             self.scene.site, store, audit, self._forget, lambda: True, lambda: self.losses
         )
         return self.sessions

@@ -25,7 +25,7 @@ from sealmq.mediator.core.inbound import Inbound
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.session import Session
 from sealmq.mediator.core.subscriptions import Subscriptions
-from sealmq.mediator.events import Events, Unfit
+from sealmq.mediator.events import Events, MissingExecutor
 from sealmq.mediator.links import OwnLink
 from sealmq.mediator.server import Channel
 from sealmq.mqtt import Packet, Puback, Publish, Pubrel, build
@@ -75,9 +75,9 @@ def test_an_effect_that_nothing_executes_stops_the_mediator_at_its_start() -> No
         every = {kind: lambda *words: None for kind in fx.ALL}
         events.executed_by(every)
         for kind in fx.ALL:
-            with pytest.raises(Unfit, match=kind.__name__):
+            with pytest.raises(MissingExecutor, match=kind.__name__):
                 events.executed_by({k: v for k, v in every.items() if k is not kind})
-        with pytest.raises(Unfit, match="Opened"):
+        with pytest.raises(MissingExecutor, match="Opened"):
             events.executed_by({**every, fx.Opened: lambda *words: None})
 
     asyncio.run(scene())

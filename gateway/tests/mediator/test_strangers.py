@@ -9,9 +9,9 @@ from collections import Counter
 
 import pytest
 
-from sealmq.mediator.asking import Turns
+from sealmq.mediator.capacity import Capacity
 from sealmq.mediator.core.limits import CONNECTIONS, STRANGERS
-from sealmq.mediator.places import Places
+from sealmq.mediator.kg_requests import Turns
 from sealmq.mediator.strangers import Source, Strangers, source_of
 
 
@@ -93,9 +93,9 @@ def test_places_fit_into_the_files_that_the_process_may_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    def places_of(files: int) -> Places:
+    def places_of(files: int) -> Capacity:
         monkeypatch.setattr(resource, "getrlimit", lambda what: (files, files))
-        return Places.of_this_process()
+        return Capacity.of_this_process()
 
     for files in (256, 1024, 4096, 65536):
         places = places_of(files)

@@ -20,6 +20,7 @@ from sealmq_spec.errors import Denied, SealError, Unavailable
 from sealmq_spec.provision import time_nonce
 from sealmq_spec.tlv import EMPTY, pack
 
+from .denied import DeniedByRule
 from .effects import (
     AskTime,
     BrokerAway,
@@ -35,10 +36,9 @@ from .effects import (
 from .inbound import Inbound, label_topic
 from .proof import Claim, Newest, claim_of, is_behind, verify
 from .refusals import CONNECT, rule_of
-from .ruled import Ruled
+from .session_api import SessionApi
 from .site import Site
 from .tasks import Task
-from .whole import Whole
 from .wire import ACCEPTED, NOT_AUTHORISED, UNAVAILABLE
 
 _CLOSED = "closed"
@@ -51,7 +51,7 @@ class Subs(Protocol):
         """Takes over the stored subscriptions of a session that came back."""
 
 
-class Entrant(Whole, Protocol):
+class Entrant(SessionApi, Protocol):
     """What CONNECT uses of a session, and sets in it."""
 
     peer: str
@@ -123,7 +123,7 @@ def enter(s: Entrant, packet: Connect, claim: Claim) -> Task:
         # If the broker was lost meanwhile, the journal is published before anybody is let in.
         _check_up(site)
         _still_welcome(s, claim)
-    except (Ruled, NotPromised) as error:
+    except (DeniedByRule, NotPromised) as error:
         _refuse(s, packet, error, error.rule)
     except NoPlace as error:
         _refuse(s, packet, error, "mediator.connect.full", UNAVAILABLE)
@@ -159,7 +159,7 @@ def _check_promises(s: Entrant, packet: Connect) -> None:
 def _ask(s: Entrant) -> None:
     decision = s.policy.connect(s.site.now_ms)
     if not decision.allow:
-        raise Ruled(decision.reason, decision.rule)
+        raise DeniedByRule(decision.reason, decision.rule)
 
 
 def _check_up(site: Site) -> None:
@@ -222,9 +222,9 @@ def _accept_will(s: Entrant, will: WillPacket) -> Any:
 def _still_welcome(s: Entrant, claim: Claim) -> None:
     client = s.site.ring.clients.get(claim.client)
     if client is None or client.disabled or claim.gen not in client.links:
-        raise Ruled("the client was disabled or has new keys", "mediator.connect.changed")
+        raise DeniedByRule("the client was disabled or has new keys", "mediator.connect.changed")
     if client.label not in s.site.ring.labels:
-        raise Ruled("the client has no label", "mediator.connect.changed")
+        raise DeniedByRule("the client has no label", "mediator.connect.changed")
     s.client = client
     _ask(s)
 

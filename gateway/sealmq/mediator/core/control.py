@@ -46,8 +46,8 @@ from . import refusals
 from .effects import AskTime, Commit, Lock, Provision, Unlock, Yield
 from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
+from .session_api import SessionApi
 from .tasks import Task
-from .whole import Whole
 from .wrap import tag_of
 
 # Header, body of at most 16,384 bytes, tag (SPEC.md 9).
@@ -62,7 +62,7 @@ _ASK = bytes((ASK,))
 Row = tuple[str, str]
 
 
-class Caller(Whole, Protocol):
+class Caller(SessionApi, Protocol):
     """What control packets use of a session."""
 
     state: str

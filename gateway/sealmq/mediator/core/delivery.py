@@ -19,6 +19,7 @@ from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WIN
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.topics import matches
 
+from .announcements import Announcements
 from .effects import (
     LOST,
     Answer,
@@ -32,11 +33,10 @@ from .effects import (
 from .keyring import Keyring
 from .limits import HOLD_S, Room
 from .refusals import SUBSCRIBE
+from .session_api import SessionApi
 from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
-from .telling import Telling
-from .whole import Whole
 from .wire import Wire
 from .wrap import Inside, look_m3, open_m3, rewrap
 
@@ -65,7 +65,7 @@ _SAME = 8
 _HEADS = 1024
 
 
-class Reader(Whole, Protocol):
+class Reader(SessionApi, Protocol):
     """What a session is to its outbox and subscriptions."""
 
     @property
@@ -310,8 +310,8 @@ class Delivery:
         self._wire = session.wire
         self._policy = session.policy
         self.name = session.client.name
-        self.telling = Telling(session.site, session.client.label, session.down)
-        self._known = self.telling.known
+        self.announced = Announcements(session.site, session.client.label, session.down)
+        self._known = self.announced.known
         # What the own link may bring: filters, each by whatever holds it there.
         self.own_table: SubscriptionTable[Hashable] = SubscriptionTable(_OWN_TOPICS)
         self._kept = not session.clean
@@ -604,9 +604,9 @@ class Delivery:
             site.counts.count_denied(self.name, topic, decision.rule, label)
             return
         if inside is not None:
-            self.telling.records(message.number, inside.epoch)
+            self.announced.records(message.number, inside.epoch)
         elif message.number not in self._known:
-            self.telling.records(message.number)
+            self.announced.records(message.number)
         self._write(message, payload, qos, own)
         site.counts.count_delivered(self.name, topic, label, decision.purpose, decision.under)
         if decision.overridden:
@@ -792,16 +792,16 @@ class Delivery:
 
     def keys_changed(self, before: Keyring) -> None:
         """The site has a new keyring, and this client goes on."""
-        self.telling.keys_changed()
+        self.announced.keys_changed()
         label = self._site.ring.labels[self._session.client.label]
         if before.labels.get(label.number) != label:
-            self.telling.epoch(label)
+            self.announced.epoch(label)
         self._look_at_keys()
 
     def epoch_answered(self, epoch: int) -> bool:
         """A provisioning answer that brings this epoch has been passed on. Whether it is new."""
         held = self.epoch
-        self.telling.forget()
+        self.announced.forget()
         self.epoch = max(held, epoch)
         self._look_at_keys()
         return self.epoch > held

@@ -56,7 +56,8 @@ class OpenSession(NamedTuple):
     proof's.
 
     The shell chooses the client identifier at the broker. The session's own link is not read before
-    the first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace, Ruled.
+    the first PauseLink(False). Answer: Opened, or BrokerAway, StoreUnavailable, NoPlace,
+    DeniedByRule.
     """
 
     task: int

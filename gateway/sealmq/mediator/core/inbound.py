@@ -29,9 +29,9 @@ from .boots import BootSession, Sent
 from .effects import Commit, Forward
 from .limits import PUBLISH_HEAD, UNDERWAY
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
+from .session_api import SessionApi
 from .site import Site
 from .tasks import Task
-from .whole import Whole
 from .wrap import Opened, open_m2, seal_m3, tag_of, verify_m2
 
 # What m3 is longer than m2, where no family adds to it.
@@ -56,7 +56,7 @@ class Asking(Protocol):
     def audit(self, event: str, **fields: Any) -> None: ...
 
 
-class Publisher(Whole, Protocol):
+class Publisher(SessionApi, Protocol):
     """What publishing takes of a session."""
 
     state: str

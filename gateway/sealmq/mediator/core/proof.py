@@ -12,8 +12,8 @@ from sealmq_spec.control import split_proof
 from sealmq_spec.errors import Denied, Malformed, Unauthentic, Unsupported
 
 from .boots import BootSession, BootSessions
+from .denied import DeniedByRule
 from .keyring import Client, Keyring
-from .ruled import Ruled
 
 
 class Claim(NamedTuple):
@@ -74,7 +74,7 @@ def verify(
         raise Unsupported(f"suite {claim.suite}, the link's is {client.suite}")
     if claim.gen not in client.links:
         if client.ended_before(claim.gen):
-            raise Ruled(
+            raise DeniedByRule(
                 f"generation {claim.gen} of {client.name} has ended: its keys are of before a "
                 "`client rotate`, disable or newer keys, or it is forged",
                 "mediator.connect.ended",

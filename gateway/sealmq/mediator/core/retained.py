@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sealmq_spec.errors import Stale
 
-from .ruled import Ruled
+from .denied import DeniedByRule
 
 MOST = 100_000
 
@@ -108,13 +108,13 @@ class RetainedBytes:
         self._clients: Counter[int] = Counter()
 
     def check(self, topic: str, client: int, size: int) -> None:
-        """Before a client publishes with RETAIN. Raises Ruled if it would have more there than it
-        may; what makes it less is always let through.
+        """Before a client publishes with RETAIN. Raises DeniedByRule if it would have more there
+        than it may; what makes it less is always let through.
         """
         owner, before = self._topics.get(topic, (client, 0))
         more = size - before if owner == client else size
         if more > 0 and self._clients[client] + more > self.most:
-            raise Ruled(
+            raise DeniedByRule(
                 f"the retained messages of a client have {self.most >> 20} MiB at most ([limits] "
                 "retained_mib); a sealed clear frees what a topic has",
                 "mediator.publish.retained-full",

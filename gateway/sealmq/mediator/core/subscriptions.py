@@ -32,10 +32,10 @@ from sealmq_spec.topics import check_filter
 
 from . import refusals
 from .delivery import PUBLIC, Reader
+from .denied import DeniedByRule
 from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
 from .limits import SUBSCRIPTIONS
 from .refusals import of, rule_of
-from .ruled import Ruled
 from .tasks import Task
 
 REFUSED = 0x80
@@ -226,7 +226,7 @@ class Subscriptions:
             if decision is None:
                 return None
             if not decision.allow:
-                raise Ruled(decision.reason, decision.rule)
+                raise DeniedByRule(decision.reason, decision.rule)
             filter = self._filter(decision)
         except SealError as error:
             raise of(error, ctr) from None

@@ -17,11 +17,11 @@ from typing import Any
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
-from .asking import Asking
 from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
 from .credit import Credit
-from .holding import HeldLink
+from .reconnecting import ReconnectingLink
 from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
+from .subscribe_requests import SubscribeRequests
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -59,7 +59,7 @@ class _Line:
         self._mark, self._marked = marked
         self._ended = ended
         self.link = BrokerLink(self._came, self._lost, overdue=self._overdue, on_unfit=on_unfit)
-        self.asking = Asking(self.link.send)
+        self.asking = SubscribeRequests(self.link.send)
         self._twos = QoS2Receiver()
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class _Held:
         self.asked = False
 
 
-class LiveLink(HeldLink):
+class LiveLink(ReconnectingLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns. `lost` is called with the
     reason when the link falls: then nobody holds a filter any more. `snapshots`: for trying
     filters. `credit`: shared with the publish link. `on_unfit`: as BrokerLink has it.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from sealmq.mqtt import Packet, Publish
 
 from ..core.limits import HELD_BYTES, HELD_PACKETS
-from .asking import Asking, Filters
 from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
+from .subscribe_requests import Filters, SubscribeRequests
 
 
 class OwnLink:
@@ -30,7 +30,7 @@ class OwnLink:
     ) -> None:
         self._packet, self._lost = packet, lost
         self._link = BrokerLink(self._came, self._ended, overdue=self._overdue, on_unfit=on_unfit)
-        self._asking = Asking(self._link.send)
+        self._asking = SubscribeRequests(self._link.send)
         self._paused = True
         self._held: deque[Packet] = deque()
         self._bytes = 0

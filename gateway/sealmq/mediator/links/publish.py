@@ -16,7 +16,7 @@ from sealmq.mqtt import Packet, Puback, Pubcomp, Pubrec, build
 
 from .broker import BrokerAddress, BrokerAway, BrokerLink
 from .credit import EACH, Credit
-from .holding import FIRST_S, MOST_S, HeldLink
+from .reconnecting import FIRST_S, MOST_S, ReconnectingLink
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -66,7 +66,7 @@ async def _at_once() -> None:
     pass
 
 
-class PublishLink(HeldLink):
+class PublishLink(ReconnectingLink):
     """`accepted` and `not_taken` tell of each message of QoS above 0 once; of QoS 0, only
     `not_taken` may. `pressure` hears whether nobody should publish for now; what comes all the
     same waits here, and then goes out if its client `may` still publish. `ready` is awaited when

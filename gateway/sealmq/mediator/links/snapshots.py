@@ -14,8 +14,8 @@ from itertools import islice
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
 from ..core.limits import LINGER_S, OPENING_S
-from .asking import Asking
 from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
+from .subscribe_requests import SubscribeRequests
 
 # Snapshots that have a link at a time, and how long one keeps it if nobody takes its messages.
 PLACES = 16
@@ -214,7 +214,7 @@ class _Scratch:
 
     def __init__(self, on_unfit: OnUnfit) -> None:
         self._link = BrokerLink(self._came, self._lost, on_unfit=on_unfit)
-        self._asking = Asking(self._link.send)
+        self._asking = SubscribeRequests(self._link.send)
         self._twos = QoS2Receiver()
         self._timer: asyncio.TimerHandle | None = None
         self._asked: tuple[str, str] = ("", "")

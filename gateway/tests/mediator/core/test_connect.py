@@ -11,6 +11,7 @@ import pytest
 from core_world import CONFIG, TOPIC, Peer, Shell
 from mediator_world import PANEL, SENSOR, World
 from sealmq.broker.promises import BrokerTakes
+from sealmq.mediator.core.denied import DeniedByRule
 from sealmq.mediator.core.effects import (
     AskTime,
     BrokerAway,
@@ -26,7 +27,6 @@ from sealmq.mediator.core.effects import (
 )
 from sealmq.mediator.core.effects import Will as WillEffect
 from sealmq.mediator.core.keyring import Keyring
-from sealmq.mediator.core.ruled import Ruled
 from sealmq.mqtt import Connack, Publish, Will
 from sealmq.store.errors import StoreUnavailable
 from sealmq.store.records import SessionMark, WillRecord
@@ -230,7 +230,7 @@ def test_a_broker_that_was_lost_while_the_session_opened_lets_nobody_in() -> Non
     [
         (NoPlace("4096 connections"), "mediator.connect.full", UNAVAILABLE),
         (
-            Ruled("too many", "mediator.connect.sessions-full"),
+            DeniedByRule("too many", "mediator.connect.sessions-full"),
             "mediator.connect.sessions-full",
             NOT_AUTHORISED,
         ),

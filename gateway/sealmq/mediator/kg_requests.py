@@ -75,7 +75,7 @@ class Turns:
                 del self._waiting[source]
 
 
-class Asking:
+class KgRequests:
     """`kg`: None while the key generator is away."""
 
     def __init__(self, site: Site, audit: Audit, kg: SharedKg | None = None) -> None:

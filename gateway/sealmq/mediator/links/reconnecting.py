@@ -14,7 +14,7 @@ log = logging.getLogger("sealmq.mediator")
 FIRST_S, MOST_S = 0.1, 5.0
 
 
-class HeldLink(ABC):
+class ReconnectingLink(ABC):
     """`away`: why it is not there, None while it is; `changed` is called at each change."""
 
     def __init__(

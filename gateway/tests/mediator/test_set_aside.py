@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sealmq.mediator import aside as module
-from sealmq.mediator.aside import Aside
+from sealmq.mediator import set_aside as module
+from sealmq.mediator.set_aside import SetAside
 
 
 class Heard:
@@ -22,12 +22,12 @@ class Heard:
         self.events.append((event, fields))
 
 
-def aside(folder: Path, audit: Heard | None = None) -> Aside:
+def aside(folder: Path, audit: Heard | None = None) -> SetAside:
     """Of one worker."""
-    return Aside(folder, audit or Heard(), lambda number: f"client{number}")  # type: ignore[arg-type]
+    return SetAside(folder, audit or Heard(), lambda number: f"client{number}")  # type: ignore[arg-type]
 
 
-def put(one: Aside, number: int, client: int = 1) -> Any:
+def put(one: SetAside, number: int, client: int = 1) -> Any:
     return one.put(b"t/%d" % number, b"sealed", 1, False, client, "the broker hung up")
 
 

@@ -12,7 +12,7 @@ from .broker import BrokerAway
 Filters = Sequence[tuple[str, int]]
 
 
-class Asking:
+class SubscribeRequests:
     """Uses packet ids of its own, which are independent of those of the broker's PUBLISHes."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:

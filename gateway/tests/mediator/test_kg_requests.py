@@ -11,9 +11,9 @@ import pytest
 from mediator_world import PANEL, World
 from reader_scene import Scene
 from sealmq.kglink import KgUnavailable
-from sealmq.mediator import asking
-from sealmq.mediator.asking import Asking
+from sealmq.mediator import kg_requests
 from sealmq.mediator.core.keyring import Client, Keyring
+from sealmq.mediator.kg_requests import KgRequests
 
 
 class Kg:
@@ -56,10 +56,10 @@ def rekeyed(world: World, epoch: int) -> Keyring:
 
 
 def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "PROVISION_S", 0.05)
+    monkeypatch.setattr(kg_requests, "PROVISION_S", 0.05)
     scene = Scene()
     audit: Any = Told()
-    ask = Asking(scene.site, audit)
+    ask = KgRequests(scene.site, audit)
 
     async def story() -> None:
         with pytest.raises(KgUnavailable):
@@ -68,7 +68,7 @@ def test_an_answer_waits_until_its_epoch_is_known_here(monkeypatch: pytest.Monke
         ask.take_kg(kg)
         with pytest.raises(KgUnavailable):
             await ask.provision(b"", "here")  # its epoch 2 is not known here
-        monkeypatch.setattr(asking, "PROVISION_S", 30)
+        monkeypatch.setattr(kg_requests, "PROVISION_S", 30)
         waiting = asyncio.ensure_future(ask.provision(b"", "here"))
         await asyncio.sleep(0)
         assert not waiting.done()

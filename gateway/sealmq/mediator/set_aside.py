@@ -30,7 +30,7 @@ MOST_BYTES = 64 * 1024 * 1024
 _APART_NS = 1_000_000_000
 
 
-class Aside:
+class SetAside:
     """The files in `folder`, which is made when there is one to write. `name` gives a client's
     name; `came` is called for each message: the broker's limits may have changed since its trial.
     """

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from .core.limits import CONNECTIONS, OTHER_FILES, STRANGERS
 
 
-class Places(NamedTuple):
+class Capacity(NamedTuple):
     """How many connections have a place: of clients, and of those that have proved nothing."""
 
     clients: int
     strangers: int
 
     @classmethod
-    def of_this_process(cls) -> Places:
+    def of_this_process(cls) -> Capacity:
         """No more than the process may have files: one more connection could neither be accepted
         nor refused. A client may need two files, its own and one for a link to the broker.
         """

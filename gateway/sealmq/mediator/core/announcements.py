@@ -1,4 +1,5 @@
-"""What a client is told of keys without asking (SPEC.md 4.4): new epochs, and the public records.
+"""What is sent to a client about keys without its asking (SPEC.md 4.4): new epochs, and the public
+records.
 
 Records go out before the first message that needs them, so that a reader never has to ask.
 """
@@ -14,10 +15,11 @@ from .keyring import Label
 from .site import Site
 
 
-class Telling:
-    """What one client, at this label, has been told in this session.
+class Announcements:
+    """What was sent to one client, at this label, in this session.
 
-    `known`: labels, and (label, epoch of m1), whose records it has; look there before `records`.
+    `known`: labels, and (label, epoch of m1), whose records it has; to be looked at before
+    `records` is called.
     """
 
     __slots__ = ("_down", "_label", "_records", "_site", "known")

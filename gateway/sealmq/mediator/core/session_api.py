@@ -1,5 +1,5 @@
-"""What each part of a session has of the whole. A part says what more it needs; session.py, which
-has all of it, knows the parts.
+"""What every part of a session (publishing, delivery, subscriptions, control, CONNECT) may use of
+the session. A part that needs more adds to this Protocol, so that no part has to import session.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .tasks import Task
 from .wire import Wire
 
 
-class Whole(Protocol):
-    """A session, for its parts."""
+class SessionApi(Protocol):
+    """A session, as its parts see it. session.Session documents the methods."""
 
     site: Site
     wire: Wire

@@ -16,9 +16,9 @@ from sealmq.audit import Audit
 from sealmq.plain import plain
 from sealmq.store import KeptGone, KeptSession, KeptSub, KeptSubs, StoreError, StoreRecord
 
+from .core.denied import DeniedByRule
 from .core.effects import LOST, MAYBE, SURE, BrokerAway
 from .core.keyring import Client
-from .core.ruled import Ruled
 from .core.site import Site
 from .shared import SharedStore
 
@@ -29,7 +29,7 @@ Key = tuple[int, str]
 _AGAIN_S = 30.0
 
 
-class Sessions:
+class KeptSessions:
     """What the store knows of them, and their end.
 
     `forget(broker's client id)` makes the broker forget a session; it raises BrokerAway. `there`:
@@ -60,7 +60,7 @@ class Sessions:
         """Before the session's own link is opened: ends a session there that belongs to an older
         secret, or in whose place a clean one comes; and has the store note a kept one, so that it
         can be ended some day. Whether the store knew it already. Raises BrokerAway,
-        StoreUnavailable; Ruled for one more than [limits] lets a client have.
+        StoreUnavailable; DeniedByRule for one more than [limits] lets a client have.
         """
         key = client.number, client_id
         held = self._kept.get(key)
@@ -82,7 +82,7 @@ class Sessions:
         most = self._site.config.limits.sessions
         rows = self._kept.items()
         if sum(n == client.number and gen > client.ended for (n, _), gen in rows) >= most:
-            raise Ruled(
+            raise DeniedByRule(
                 f"the broker keeps {most} sessions of this client, and more are not kept ([limits] "
                 "sessions); a clean session under one of their client identifiers ends that one",
                 "mediator.connect.sessions-full",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sealmq_spec.errors import Denied
 
 
-class Ruled(Denied):
+class DeniedByRule(Denied):
     """`rule` goes into the audit record and, where there is a link, into the notice."""
 
     def __init__(self, reason: str, rule: str) -> None:
