@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sealmq.broker.promises import check_group, check_publish
@@ -31,6 +30,7 @@ from sealmq_spec.errors import Denied, SealError, TooLarge, Unavailable
 from sealmq_spec.topics import check_filter
 
 from . import refusals
+from .broker_filter import NONE, BrokerFilter, Held
 from .delivery import PUBLIC, Reader
 from .denied import DeniedByRule
 from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
@@ -41,8 +41,6 @@ from .tasks import Task
 REFUSED = 0x80
 REFUSED_RULE = "mediator.resume.refused"
 LOWER_RULE = "mediator.resume.qos"
-NONE = -1
-"""The QoS of no subscription."""
 
 _TOKEN = TOKEN.decode().rstrip("/")
 # The most filters in one packet: each costs a verification.
@@ -53,88 +51,15 @@ _AT_ONCE = 16
 _ORDERS = 64
 
 
-@dataclass(slots=True)
-class Held:
-    """A filter of the client's, without its token: the QoS granted, what the policy says now, and
-    whether the broker has ever taken it.
-    """
-
-    qos: int
-    allowed: bool
-    taken: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Place:
-    """One filter at the broker, and the client's filters for which it is there.
-
-    `have`: the QoS at which the broker has it once all that was sent is done; `turn` counts what
-    was sent, and `real` is the QoS by its last answer. `busy`: a pause or resume is under way.
-    `refused`: the broker refused to resume it, and is not asked again until the policy changes.
-    """
-
-    filter: str
-    link: str
-    held: dict[str, Held] = field(default_factory=dict)
-    have: int = NONE
-    real: int = NONE
-    turn: int = 0
-    busy: bool = False
-    refused: bool = False
-
-    @property
-    def wanted(self) -> int:
-        """At which QoS the broker should have it."""
-        return max((held.qos for held in self.held.values() if held.allowed), default=NONE)
-
-    @property
-    def asked(self) -> int:
-        """At which QoS a SUBSCRIBE asks for it. A filter that the policy stopped allowing while
-        others of the packet were judged is asked for, too, and paused after the answer.
-        """
-        qos = (held.qos for held in self.held.values())
-        return max(qos) if self.wanted == NONE else self.wanted
-
-    @property
-    def missed(self) -> int:
-        """`wanted`, but only of filters that were granted once: others have a task that asks."""
-        qos = (held.qos for held in self.held.values() if held.allowed and held.taken)
-        return max(qos, default=NONE)
-
-    @property
-    def rows(self) -> list[tuple[str, int, str]]:
-        """For the store: the filters that the broker has taken, with their filter at the broker, ""
-        while they are paused.
-        """
-        at = "" if self.have == NONE else self.filter
-        return [(raw, held.qos, at) for raw, held in self.held.items() if held.taken]
-
-    def sent(self, qos: int) -> int:
-        """A SUBSCRIBE at this QoS, or an UNSUBSCRIBE (NONE), is on its way: its turn."""
-        self.have = qos
-        self.turn += 1
-        return self.turn
-
-    def answered(self, turn: int, qos: int | None) -> None:
-        """The broker has done what was sent at that turn: it has this now, or (None) what it had.
-
-        Answers come in the order of what was sent.
-        """
-        if qos is not None:
-            self.real = qos
-        if turn == self.turn:
-            self.have = self.real
-
-
 class _Asked(NamedTuple):
-    """One allowed filter of a SUBSCRIBE: where it stood, the filter, the QoS asked for; `held` at
-    its place, and what it was there `before`.
+    """One allowed filter of a SUBSCRIBE: its index in the packet, filter, and QoS asked for; the
+    filter at the broker, how it is `held` there, and how it was `before`.
     """
 
     at: int
     raw: str
     qos: int
-    place: Place
+    target: BrokerFilter
     held: Held
     before: Held | None
 
@@ -148,12 +73,12 @@ class Subscriptions:
         self._policy = session.policy
         self._kept = not session.clean
         # By the broker's filter, and by the client's.
-        self._places: dict[str, Place] = {}
-        self._of: dict[str, Place] = {}
+        self._targets: dict[str, BrokerFilter] = {}
+        self._of: dict[str, BrokerFilter] = {}
         # The rows in the store, once the commits under way are done.
         self._rows: dict[str, KeptSub] = {}
         self._orders = 0
-        self._waiting: dict[Place, None] = {}
+        self._waiting: dict[BrokerFilter, None] = {}
         self._closed = False
 
     def __len__(self) -> int:
@@ -185,21 +110,21 @@ class Subscriptions:
                 return
             asked.append(one)
         # Meanwhile the policy may have given it another filter at the broker.
-        asked = [one._replace(place=self._of[one.raw]) for one in asked]
-        places = list(dict.fromkeys(one.place for one in asked))
-        turns = [(place, place.sent(place.asked)) for place in places]
-        codes = yield from self._ask(places)
-        for place, turn in turns:
-            code = codes[place]
-            place.answered(turn, None if code == REFUSED else code)
+        asked = [one._replace(target=self._of[one.raw]) for one in asked]
+        targets = list(dict.fromkeys(one.target for one in asked))
+        turns = [(target, target.sent(target.asked)) for target in targets]
+        codes = yield from self._ask(targets)
+        for target, turn in turns:
+            code = codes[target]
+            target.answered(turn, None if code == REFUSED else code)
         yield from self._answered(packet, asked, codes)
 
-    def _ask(self, places: Sequence[Place]) -> Generator[Any, Any, dict[Place, int]]:
-        codes = dict.fromkeys(places, REFUSED)
+    def _ask(self, targets: Sequence[BrokerFilter]) -> Generator[Any, Any, dict[BrokerFilter, int]]:
+        codes = dict.fromkeys(targets, REFUSED)
         for link in (OWN, LIVE):
-            some = [place for place in places if place.link == link]
+            some = [target for target in targets if target.link == link]
             if some and not self._closed:
-                filters = tuple((place.filter, place.have) for place in some)
+                filters = tuple((target.filter, target.have) for target in some)
                 # If the link falls, the session hears of it otherwise; here the filters count as
                 # refused.
                 with suppress(Exception):
@@ -292,36 +217,36 @@ class Subscriptions:
         return f"{GROUP}{self._session.client.label}.{filter.removeprefix(GROUP)}"
 
     def _hold(self, at: int, raw: str, qos: int, filter: str) -> _Asked:
-        place = self._places.get(filter)
-        before = place.held.get(raw) if place is not None else None
+        target = self._targets.get(filter)
+        before = target.held.get(raw) if target is not None else None
         held = Held(qos, allowed=True)
-        place = self._put(raw, filter, held)
-        place.refused = False
-        self._enter(place, waits=True)
-        return _Asked(at, raw, qos, place, held, before)
+        target = self._put(raw, filter, held)
+        target.refused = False
+        self._enter(target, waits=True)
+        return _Asked(at, raw, qos, target, held, before)
 
     def _answered(
-        self, packet: SubscribePacket, asked: Sequence[_Asked], got: dict[Place, int]
+        self, packet: SubscribePacket, asked: Sequence[_Asked], got: dict[BrokerFilter, int]
     ) -> Task:
         session = self._session
         codes = [REFUSED] * len(packet.filters)
         rows: list[tuple[str, int, str]] = []
-        fetched: dict[Place, None] = {}
-        touched: dict[Place, None] = {}
+        fetched: dict[BrokerFilter, None] = {}
+        touched: dict[BrokerFilter, None] = {}
         for one in asked:
-            code = got[one.place]
+            code = got[one.target]
             codes[one.at] = code if code == REFUSED else min(code, one.qos)
             if code != REFUSED:
                 one.held.qos, one.held.taken = codes[one.at], True
             # Else the client has subscribed again meanwhile.
-            place = self._of.get(one.raw)
-            if place is None or place.held[one.raw] is not one.held:
+            target = self._of.get(one.raw)
+            if target is None or target.held[one.raw] is not one.held:
                 continue
-            touched[place] = None
+            touched[target] = None
             if code != REFUSED:
                 self._policy.granted(one.raw, one.held.qos, self._site.now_ms)
-                if place is one.place and place.link == LIVE:
-                    fetched[place] = None
+                if target is one.target and target.link == LIVE:
+                    fetched[target] = None
             elif one.before is None or not one.before.taken:
                 self._drop(one.raw)
                 self._policy.unsubscribed(one.raw)
@@ -330,16 +255,16 @@ class Subscriptions:
                 # It goes on as it was before.
                 one.held.qos, one.held.taken = one.before.qos, True
                 self._policy.granted(one.raw, one.held.qos)
-        for place in touched:
-            self._enter(place)
-            rows += place.rows
+        for target in touched:
+            self._enter(target)
+            rows += target.rows
         if not (yield from self._store(rows)) or self._closed:
             return
         session.write(session.wire.suback(packet.packet_id, codes))
-        for place in fetched:
-            self._fetch(place)
-        for place in touched:
-            self._settle(place)
+        for target in fetched:
+            self._fetch(target)
+        for target in touched:
+            self._settle(target)
 
     # --- UNSUBSCRIBE ---
 
@@ -353,7 +278,7 @@ class Subscriptions:
             return
         onward: dict[str, dict[str, None]] = {OWN: {}, LIVE: {}}
         left: list[str] = []
-        touched: dict[Place, None] = {}
+        touched: dict[BrokerFilter, None] = {}
         for at, text in enumerate(packet.filters):
             if at and at % _AT_ONCE == 0:
                 yield Yield(0)
@@ -369,41 +294,41 @@ class Subscriptions:
             except SealError as error:
                 error.ctr = error.ctr or ctr
                 self._refuse(refusals.UNSUBSCRIBE, error, text)
-        turns = [(place, place.turn) for place in touched if not place.held]
+        turns = [(target, target.turn) for target in touched if not target.held]
         self._delivery.left()
         for link, filters in onward.items():
             if filters:
                 with suppress(Exception):
                     yield Unsubscribe(0, link, tuple(filters))
-        for place, turn in turns:
-            place.answered(turn, NONE)
+        for target, turn in turns:
+            target.answered(turn, NONE)
         if not (yield from self._store_left(left)) or self._closed:
             return
         session.write(session.wire.unsuback(packet.packet_id))
-        for place in touched:
-            self._settle(place)
+        for target in touched:
+            self._settle(target)
 
     # The broker is told nothing while another of the client's filters stands for the same one
     # there. What was recorded counts, not what the policy would make of the filter now.
     def _leave(
-        self, raw: str, onward: dict[str, dict[str, None]], touched: dict[Place, None]
+        self, raw: str, onward: dict[str, dict[str, None]], touched: dict[BrokerFilter, None]
     ) -> None:
-        place = self._drop(raw)
+        target = self._drop(raw)
         self._policy.unsubscribed(raw)
-        if place is None:
+        if target is None:
             self._leave_unknown(raw, onward)
             return
-        touched[place] = None
-        if not place.held:
-            place.sent(NONE)
-            onward[place.link][place.filter] = None
+        touched[target] = None
+        if not target.held:
+            target.sent(NONE)
+            onward[target.link][target.filter] = None
 
     # The broker may have it for a kept session that is older than the store.
     def _leave_unknown(self, raw: str, onward: dict[str, dict[str, None]]) -> None:
         plain = raw if raw.startswith(PUBLIC) else self._policy.parse("subscribe", raw)
         self._site.takes.check_filter(plain or "")
         at = self._grouped(plain) if plain else ""
-        if at and at not in self._places and self._link(at) == OWN:
+        if at and at not in self._targets and self._link(at) == OWN:
             onward[OWN][at] = None
 
     def _refuse(self, what: int, error: SealError, text: str) -> None:
@@ -412,46 +337,46 @@ class Subscriptions:
         topic = _without_token(text) or None
         self._session.refuse(what, error, rule, event=event, topic=topic)
 
-    # --- places ---
+    # --- filters at the broker ---
 
     def _link(self, filter: str) -> str:
         return OWN if self._kept or filter.startswith(GROUP) else LIVE
 
     # Enters the client's filter under this filter at the broker.
-    def _put(self, raw: str, filter: str, held: Held) -> Place:
-        place = self._places.get(filter)
-        if place is None:
-            place = self._places[filter] = Place(filter, self._link(filter))
+    def _put(self, raw: str, filter: str, held: Held) -> BrokerFilter:
+        target = self._targets.get(filter)
+        if target is None:
+            target = self._targets[filter] = BrokerFilter(filter, self._link(filter))
         old = self._of.get(raw)
-        place.held[raw] = held
-        self._of[raw] = place
-        if old is not None and old is not place:
+        target.held[raw] = held
+        self._of[raw] = target
+        if old is not None and old is not target:
             del old.held[raw]
             self._enter(old)
             self._settle(old)
-        return place
+        return target
 
     # The client has left it. Gives the filter at the broker under which it was.
-    def _drop(self, raw: str) -> Place | None:
-        place = self._of.pop(raw, None)
-        if place is not None:
-            del place.held[raw]
-            self._enter(place)
-        return place
+    def _drop(self, raw: str) -> BrokerFilter | None:
+        target = self._of.pop(raw, None)
+        if target is not None:
+            del target.held[raw]
+            self._enter(target)
+        return target
 
     # The table has what is wanted, whatever the broker has. `waits`: a new filter waits for its
     # snapshot. After the session's end nobody would take it out again.
-    def _enter(self, place: Place, waits: bool = False) -> None:
+    def _enter(self, target: BrokerFilter, waits: bool = False) -> None:
         if self._closed:
             return
-        wanted = place.wanted
-        delivery, filter = self._delivery, place.filter
-        if place.link == OWN:
+        wanted = target.wanted
+        delivery, filter = self._delivery, target.filter
+        if target.link == OWN:
             table = delivery.own_table
             if wanted == NONE:
-                table.drop(place)
+                table.drop(target)
             else:
-                table.enter(place, inner(filter), 0)
+                table.enter(target, inner(filter), 0)
             return
         live = self._table
         value = live.value(delivery, filter)
@@ -462,16 +387,16 @@ class Subscriptions:
             still = value > 3 if value >= 0 else waits and self._site.broker.retained
             live.enter(delivery, filter, wanted, still)
 
-    def _fetch(self, place: Place) -> None:
-        value = self._table.value(self._delivery, place.filter)
+    def _fetch(self, target: BrokerFilter) -> None:
+        value = self._table.value(self._delivery, target.filter)
         if value >= 0 and self._site.broker.retained:
-            self._delivery.fetch(place.filter, value & 3, opens=value > 3)
+            self._delivery.fetch(target.filter, value & 3, opens=value > 3)
 
     # Forgets it when the client holds nothing of it, and the broker has it no longer.
-    def _tidy(self, place: Place) -> None:
-        over = not place.held and place.have == NONE and not place.busy
-        if over and self._places.get(place.filter) is place:
-            del self._places[place.filter]
+    def _tidy(self, target: BrokerFilter) -> None:
+        over = not target.held and target.have == NONE and not target.busy
+        if over and self._targets.get(target.filter) is target:
+            del self._targets[target.filter]
 
     # --- what the policy says ---
 
@@ -486,30 +411,30 @@ class Subscriptions:
             if self._closed:
                 return
             yield from self._restore(row)
-        for place in list(self._places.values()):
-            self._settle(place)
+        for target in list(self._targets.values()):
+            self._settle(target)
 
     def _restore(self, row: KeptSub) -> Task:
         held = Held(row.qos, allowed=False, taken=True)
         if row.filter.startswith(PUBLIC):
             held.allowed = True
-            place = self._put(row.filter, row.at or row.filter, held)
+            target = self._put(row.filter, row.at or row.filter, held)
         else:
             decision = yield from self._judged(row.filter, row.qos)
             if decision is None:
                 return
             self._policy.holds(decision, row.qos)
             at = self._at(decision)
-            place = self._put(row.filter, row.at or at or decision.topic, held)
+            target = self._put(row.filter, row.at or at or decision.topic, held)
             held.allowed = at is not None
-            if at is not None and at != place.filter:
-                place.have = place.real = max(place.have, row.qos)
-                place = self._put(row.filter, at, held)
-                self._enter(place)
+            if at is not None and at != target.filter:
+                target.have = target.real = max(target.have, row.qos)
+                target = self._put(row.filter, at, held)
+                self._enter(target)
                 return
         if row.at:
-            place.have = place.real = max(place.have, row.qos)
-        self._enter(place)
+            target.have = target.real = max(target.have, row.qos)
+        self._enter(target)
 
     def due(self, raws: Iterable[str]) -> None:
         """The policy may judge these filters, as they arrived, otherwise now: pauses or resumes."""
@@ -526,21 +451,21 @@ class Subscriptions:
         decision = yield from self._in_slices(
             lambda: policy.again_soon(raw, site.now_ms), lambda: policy.holding(raw)
         )
-        place = self._of.get(raw)
-        if place is None or decision is None:
+        target = self._of.get(raw)
+        if target is None or decision is None:
             return
         at = self._at(decision)
-        held = place.held[raw]
+        held = target.held[raw]
         held.allowed = at is not None
-        place.refused = False
-        if at is not None and at != place.filter:
+        target.refused = False
+        if at is not None and at != target.filter:
             # It has another filter at the broker now, say in the group of another purpose.
-            place = self._put(raw, at, held)
+            target = self._put(raw, at, held)
         # One that is resumed waits for its snapshot again.
-        self._enter(place, waits=True)
+        self._enter(target, waits=True)
         if not held.allowed:
             self._delivery.left()
-        self._settle(place)
+        self._settle(target)
 
     def _at(self, decision: Decision) -> str | None:
         if not decision.allow:
@@ -554,78 +479,78 @@ class Subscriptions:
 
     # Pauses or resumes the filter if the broker has it otherwise than wanted. Policy and broker may
     # change while that is under way: after each answer both are compared again.
-    def _settle(self, place: Place) -> None:
-        self._tidy(place)
-        pauses = place.wanted == NONE and place.have != NONE
-        if self._closed or place.busy:
+    def _settle(self, target: BrokerFilter) -> None:
+        self._tidy(target)
+        pauses = target.wanted == NONE and target.have != NONE
+        if self._closed or target.busy:
             return
-        if not pauses and (place.missed <= place.have or place.refused):
+        if not pauses and (target.missed <= target.have or target.refused):
             return
         if self._orders >= _ORDERS:
-            self._waiting[place] = None
+            self._waiting[target] = None
             return
         self._orders += 1
-        place.busy = True
-        work = self._pause(place) if pauses else self._resume(place)
-        self._session.beside(work, lambda: self._settled(place))
+        target.busy = True
+        work = self._pause(target) if pauses else self._resume(target)
+        self._session.beside(work, lambda: self._settled(target))
 
-    def _settled(self, place: Place) -> None:
-        place.busy = False
+    def _settled(self, target: BrokerFilter) -> None:
+        target.busy = False
         self._orders -= 1
-        self._settle(place)
+        self._settle(target)
         while self._waiting and self._orders < _ORDERS:
             waiting = next(iter(self._waiting))
             del self._waiting[waiting]
             self._settle(waiting)
 
     # Stored before the broker is told: else the subscription could be lost for ever.
-    def _pause(self, place: Place) -> Task:
-        while any(self._stands(raw) for raw in place.held):
-            rows = [(raw, self._rows[raw].qos, "") for raw in place.held if raw in self._rows]
+    def _pause(self, target: BrokerFilter) -> Task:
+        while any(self._stands(raw) for raw in target.held):
+            rows = [(raw, self._rows[raw].qos, "") for raw in target.held if raw in self._rows]
             if not (yield from self._store(rows)):
                 return
-        if place.wanted != NONE or place.have == NONE:
+        if target.wanted != NONE or target.have == NONE:
             # It was granted again meanwhile.
-            yield from self._store(place.rows)
+            yield from self._store(target.rows)
             return
-        turn = place.sent(NONE)
+        turn = target.sent(NONE)
         with suppress(Exception):
-            yield Unsubscribe(0, place.link, (place.filter,))
-        place.answered(turn, NONE)
+            yield Unsubscribe(0, target.link, (target.filter,))
+        target.answered(turn, NONE)
 
     def _stands(self, raw: str) -> bool:
         row = self._rows.get(raw)
         return row is not None and row.at != ""
 
-    def _resume(self, place: Place) -> Task:
-        wanted = place.wanted
-        turn = place.sent(wanted)
-        code = (yield from self._ask([place]))[place]
-        place.answered(turn, None if code == REFUSED else code)
+    def _resume(self, target: BrokerFilter) -> Task:
+        wanted = target.wanted
+        turn = target.sent(wanted)
+        code = (yield from self._ask([target]))[target]
+        target.answered(turn, None if code == REFUSED else code)
         if self._closed:
             return
         if code == REFUSED:
-            place.refused = True
+            target.refused = True
             words = "the broker refuses a subscription that it had before"
-            self._tell(place, REFUSED_RULE, words)
+            self._tell(target, REFUSED_RULE, words)
             return
         if code < wanted:
-            self._lower(place, code)
-        self._enter(place)
-        if place.link == LIVE and place.wanted != NONE:
-            self._fetch(place)
+            self._lower(target, code)
+        self._enter(target)
+        if target.link == LIVE and target.wanted != NONE:
+            self._fetch(target)
         # The store has what the broker has, for a client that comes back.
-        yield from self._store(place.rows)
+        yield from self._store(target.rows)
 
-    def _lower(self, place: Place, code: int) -> None:
-        for raw, held in place.held.items():
+    def _lower(self, target: BrokerFilter, code: int) -> None:
+        for raw, held in target.held.items():
             if held.qos > code:
                 held.qos = code
                 self._policy.granted(raw, code)
-        self._tell(place, LOWER_RULE, f"the broker resumes a subscription with QoS {code} only")
+        self._tell(target, LOWER_RULE, f"the broker resumes a subscription with QoS {code} only")
 
-    def _tell(self, place: Place, rule: str, words: str) -> None:
-        for raw in place.held:
+    def _tell(self, target: BrokerFilter, rule: str, words: str) -> None:
+        for raw in target.held:
             self._session.refuse(refusals.SUBSCRIBE, Unavailable(words), rule, topic=raw)
 
     # --- the store, for a kept session: it is on disk before the client is told ---
@@ -665,7 +590,7 @@ class Subscriptions:
         if self._closed:
             return
         self._closed = True
-        live = tuple(place.filter for place in self._places.values() if place.link == LIVE)
+        live = tuple(target.filter for target in self._targets.values() if target.link == LIVE)
         if live:
             self._session.emit(Unsubscribe(0, LIVE, live))
 
