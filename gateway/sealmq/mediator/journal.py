@@ -27,7 +27,7 @@ from .journal_file import Entry, Segment, pack, read, retained_elsewhere
 log = logging.getLogger("sealmq.mediator")
 
 MOST = 128 * 1024 * 1024
-# One client's part of it: who fills it is refused before all are.
+# One client's part of it is a fourth: a client that fills its part is refused, others are not.
 SHARE = 4
 # How long an entry that is not acknowledged holds its segment; the second when the journal, or one
 # client's part of it, is more than half full.
@@ -294,7 +294,7 @@ class Journal:
     # --- what goes ---
 
     def broker_lost(self) -> None:
-        """All that is here is to be published again."""
+        """Everything in the journal is to be published again."""
         self._up_since = None
         if self._folder is None:
             return
@@ -358,13 +358,13 @@ class Journal:
         if self._up_since is None:
             return
         for segment in self._segments[:-1]:
-            # What is not written to its end would be written behind its end.
+            # A segment that is not wholly written would still be written to after its end.
             if segment.last <= self.durable and self._over(segment, now, self._up_since, limit):
                 self._drop(segment)
 
     def _over(self, segment: Segment, now: float, up_since: float, saved: float | None) -> bool:
         since = max(segment.quiet, up_since)
-        # Of these the publisher has no acknowledgement.
+        # Their publishers have no acknowledgement yet.
         if segment.open > 0 and now - since < self._patience():
             return False
         if self._saved is None:

@@ -1,10 +1,10 @@
 """From the broker to one reader (GATEWAY.md G2): a message, its fan-out, a reader's outbox.
 
-An outbox holds in order what the reader's socket, its window of unacknowledged messages, a new
-epoch's keys or a snapshot keeps waiting. It is judged and sealed when it is written, not when it
-came: so it is fresh then, under an epoch that the reader holds, and nothing goes out that is denied
-by then. It is bounded. At the bound QoS 0 goes, the oldest first; a live reader of QoS 1 or 2 ends;
-of an own link nothing more is read.
+An outbox holds, in order, messages that wait for the reader's socket, its window of unacknowledged
+messages, a new epoch's keys or a snapshot. A message is judged and sealed when it is written, not
+when it came: so it is fresh, under an epoch that the reader holds, and nothing goes out that is
+denied by then. An outbox is bounded. At the bound, the oldest messages of QoS 0 are dropped, a live
+reader of QoS 1 or 2 is ended, and nothing more is read from an own link.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ WINDOW = 20
 PUBLIC = "@sm1/"
 _IDS = 65_536
 
-# Of one that waits, beside topic and payload.
+# Bytes that a waiting message counts beside topic and payload.
 _EACH = 200
-# What is under way of the live link at QoS 1, as most is.
+# The entry of a message of QoS 1 from the live link, as most are.
 _LIVE_1 = (1, 0)
-# Written at one go to a client; then others have their turn.
+# Bytes written to a client before others have a turn.
 _CHUNK = 64 * 1024
 # What was sent to nobody yet is sealed anew so long before readers would refuse it.
 _SLACK_MS = 5_000
-# With the key generator away no client can do what it is waited for.
+# Without the key generator no client can get the new keys: they are waited for again.
 _PATIENCE_S = 5.0
 # A live copy of what a snapshot brought comes within this; for so many that is remembered.
 _SNAPSHOT_S = 30
@@ -66,7 +66,7 @@ _HEADS = 1024
 
 
 class Reader(SessionApi, Protocol):
-    """What a session is to its outbox and subscriptions."""
+    """What outbox and subscriptions use of a session."""
 
     @property
     def outboxes(self) -> Outboxes: ...
@@ -123,7 +123,7 @@ class Message:
         self.topic, _, payload, self.qos, self.retain, self.dup, _ = packet
         self.payload = payload
         self._inside: Inside | None = None
-        # As it went out last, and from when to when it goes out like that.
+        # The form in which it went out last, and from when to when that is right.
         self._form: _Form | None = None
         self._from_ms = self._until_ms = 0
         self._wire: bytes | None = None
@@ -173,7 +173,7 @@ class Message:
             how = QUEUED
         if live and how == LIVE and not site.engine.opens:
             self._form = form = how, self.payload, None
-            # For whom it does not wait, it may be older; it is looked at again then.
+            # Of one that has not waited the limit is later: after this it is looked at again.
             self._from_ms, self._until_ms = now_ms, self.s2 + _FRESH_MS - _SLACK_MS
         else:
             form = self._opened(site, how, live)
@@ -222,7 +222,7 @@ class Message:
 def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]:
     seen = look_m3(ring, payload)
     if seen.how == RETAINED:
-        # Those are made here, for one reader; none stands at a broker.
+        # A mediator seals these for one reader, and publishes none.
         raise Malformed("how retained from the broker, to which no mediator sends that")
     label = ring.labels[seen.label]
     known = seen.how, label.number, seen.epoch, label.name, seen.epoch == label.epoch
@@ -368,7 +368,7 @@ class Delivery:
     def own(self, packet: Publish) -> None:
         """One of the own link, which only sends what this client has."""
         if not packet.payload or not self.own_table.match(packet.topic):
-            # A cleared retained message carries nothing that could be verified.
+            # A clear carries nothing that could be verified.
             self._withhold(packet.qos, packet.packet_id)
             return
         try:
@@ -383,8 +383,9 @@ class Delivery:
             self._send(message, packet.qos, packet.packet_id, False)
 
     def own_released(self, packet: Pubrel) -> None:
-        """The broker's PUBREL. A kept session's client answers it, whatever became of the message:
-        it may hold the id since an earlier connection, and would take the next one for that.
+        """The broker's PUBREL. A kept session's client answers it, even if the message was
+        withheld: it may hold the id since an earlier connection, and would take the next message
+        for that.
         """
         own = packet.packet_id
         self._unreleased.discard(own)
@@ -412,7 +413,7 @@ class Delivery:
                     self._unreleased.add(own)
                     self._look_at_room()
             else:
-                # Of the live link; or of an id that is over, which ends as well.
+                # It came over the live link; or the id is over, and is ended here, too.
                 self._session.write(self._wire.pubrel(number))
             return
         if qos and qos != (1 if isinstance(packet, Puback) else 2):
@@ -449,7 +450,7 @@ class Delivery:
         queue, room = self._queue, self._room
         queue.append(_Item(message, qos, own, by_own, waits, size))
         self._outboxes.held += size
-        # What is first could not go out before, and cannot now.
+        # The first one could not go out before, and still cannot.
         waits_on = len(queue) > 1 and not self._snapshot
         if not qos:
             self._loose += size
@@ -475,7 +476,7 @@ class Delivery:
         room = self._room
         return most if self._outboxes.held <= room.together else min(most, room.each)
 
-    # A silent gap would break what QoS 1 and 2 promise; whoever comes again begins anew.
+    # A silent gap would break QoS 1 and 2. A client that comes again begins anew.
     def _end(self, message: Message) -> None:
         label = message.label
         self._site.counts.count_denied(self.name, message.topic, "mediator.deliver.full", label)
@@ -483,7 +484,7 @@ class Delivery:
 
     # The oldest of QoS 0 go, those of QoS 1 and 2 keep their places.
     def _shorten(self) -> None:
-        # To a half: else each further message would walk the queue.
+        # To half of it: else every further message would go through the whole queue.
         most = self._most(self._room.loose) // 2
         kept: deque[_Item] = deque()
         newest = self._queue[-1] if self._queue else None
@@ -506,7 +507,7 @@ class Delivery:
         else:
             self._live -= item.size
 
-    # What the reader may have now, in order.
+    # Sends what can go out now, in order.
     def _pump(self) -> None:
         if self._closed or self._draining:
             return
@@ -531,7 +532,7 @@ class Delivery:
         if self._closed or not self._writable or self.holds:
             return None
         queue = self._queue
-        # A reader that falls behind gets the newer ones first: they are bounded.
+        # A reader that is slow gets live messages before its snapshot: those are bounded.
         live, room = self._live, self._room
         pressed = live > room.little and live > self._most(room.sure) // 2
         if self._snapshot and not (queue and pressed):
@@ -672,7 +673,7 @@ class Delivery:
         rule = "mediator.deliver." + error.__name__.lower()
         self._site.counts.count_denied(self.name, topic, rule)
 
-    # Else the broker's window would stall.
+    # Acknowledges it instead of the client: else the broker's window would stall.
     def _withhold(self, qos: int, own: int) -> None:
         if not own:
             return
@@ -811,7 +812,7 @@ class Delivery:
         if not wanted:
             self.holds = False
         elif wanted > self._wanted:
-            # The same epoch is not waited for a second time.
+            # An epoch is waited for only once.
             self._wanted = wanted
             self._until = self._site.mono_s + HOLD_S
             self.holds = True
@@ -834,7 +835,7 @@ class Delivery:
         self._pump()
 
     def close(self) -> None:
-        """The session is over. What the own link brought is the broker's still."""
+        """The session is over. The broker still has what came over the own link."""
         self._closed = True
         self._outboxes.table.drop(self)
         self._outboxes.held -= self._loose + self._live + self._own

@@ -43,12 +43,12 @@ _NAMES = 64
 # Packet ids under which one message may wait.
 _IDS = 8
 _OPEN = "open"
-# Malformed, unauthentic, stale, replay: nothing that a policy has judged.
+# Malformed, unauthentic, stale or replayed: the policy has not judged these.
 _EVENT_OF_CODE = dict.fromkeys((1, 2, 3, 4), "packet-refused")
 
 
 class Asking(Protocol):
-    """Whoever has a new topic labelled."""
+    """What labelling a new topic uses of a session."""
 
     site: Site
     policy: Conn
@@ -57,7 +57,7 @@ class Asking(Protocol):
 
 
 class Publisher(SessionApi, Protocol):
-    """What publishing takes of a session."""
+    """What publishing uses of a session."""
 
     state: str
     conn_no: int
@@ -205,7 +205,7 @@ class Inbound:
         takes.check_topic(topic, len(raw))
         self._names.add(raw)
 
-    # A new topic: durable first, then all of it again, for much may be otherwise by then.
+    # A new topic: its label is stored first, and then the packet is judged again.
     def _label_first(self, packet: Publish, decision: Decision) -> Task:
         s = self._s
         ctr = get_m2(packet.payload)[1]
@@ -369,7 +369,7 @@ class Inbound:
 
         s.refuse(PUBLISH, error, rule, acknowledge, qos, event, topic=topic[:200])
 
-    # The client is told so: if it comes again, from whomever, it stays refused.
+    # Refuses it for good: it stays refused if it comes again, from whomever.
     def _ends(self, packet: Publish, error: SealError, rule: str) -> None:
         link, tag = self._s.link, tag_of(packet.payload)
         sent = link.again(error.ctr, tag)
@@ -379,7 +379,7 @@ class Inbound:
             sent = link.mark(error.ctr, tag)
         elif sent.done or sent.waiting:
             return
-        # Its frames would keep the packet.
+        # The error's frames would keep the packet in memory.
         error.__traceback__ = error.__context__ = error.__cause__ = None
         sent.refused = error, rule
 
@@ -412,14 +412,14 @@ class Inbound:
 
 
 def accepted(link: BootSession, sent: Sent) -> None:
-    """Broker and journal have it: whoever waits is answered."""
+    """Broker and journal have it: answers all connections that wait for it."""
     sent.done = True
     link.confirm(sent)
     _answer(sent)
 
 
 def not_taken(sent: Sent, why: str) -> None:
-    """The broker does not take it: whoever waits is told, and whoever brings it again."""
+    """The broker does not take it: refuses it now, and whenever it comes again."""
     error = NotPromised(f"the site's broker does not take this message: {why[:200]}", MESSAGE)
     sent.refused = of(error, sent.ctr), MESSAGE
     _answer(sent)
