@@ -181,7 +181,7 @@ class _Asking:
                     return False
             for at in range(4):
                 await two.publish(topic, b"%d" % at)
-            # This one is for both, and comes behind what was the group's.
+            # This one is for both, and comes after what was the group's.
             await two.publish(f"{topic}/end", b"end")
             got = []
             for member in (one, two):

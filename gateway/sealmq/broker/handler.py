@@ -3,7 +3,7 @@
 amqtt takes in what comes in tasks of its own, acknowledges, and routes later; what it has not
 routed when the connection ends is lost, acknowledged or not. Here a packet is dealt with before the
 next one is looked at: an acknowledged message has been routed, and the end, whichever it is
-(DISCONNECT, end of the stream, silence, take-over), stands behind all that came before it. The same
+(DISCONNECT, end of the stream, silence, take-over), comes after all that came before it. The same
 holds back a client that sends faster than we route.
 """
 

@@ -212,7 +212,7 @@ class Peer:
             self._writer.close()
 
 
-# OpenSSL's own words are in capitals behind its library's name; a certificate's fault has a text.
+# OpenSSL's own words are in capitals after its library's name; a certificate's fault has a text.
 def _words(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"

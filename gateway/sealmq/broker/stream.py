@@ -1,6 +1,6 @@
 """A mediator's connection: only packets that our own decoder has passed, and never for ever.
 
-amqtt has no limit on a packet's size, loses its place in the stream behind a packet that it
+amqtt has no limit on a packet's size, loses its place in the stream after a packet that it
 refuses, and keeps a silent client for ever whatever its keep alive says (MQTT 3.1.1 section
 3.1.2.10). So each connection goes through here: a broken packet or too long a silence ends it. What
 came before the end is handed out first, whatever the end is.
@@ -73,7 +73,7 @@ class GuardedReader(ReaderAdapter):
             self._timer = self._loop.call_later(self._silence, self._listen)
 
     async def read(self, n: int = -1) -> bytes:
-        """Exactly n bytes of the CONNECT; IncompleteReadError behind it."""
+        """Exactly n bytes of the CONNECT; IncompleteReadError after it."""
         data = bytes(self._connect[:n])
         if len(data) < n:
             raise asyncio.IncompleteReadError(data, n)
@@ -81,7 +81,7 @@ class GuardedReader(ReaderAdapter):
         return data
 
     async def next(self) -> Packet | None:
-        """The next packet behind the CONNECT; None at the end."""
+        """The next packet after the CONNECT; None at the end."""
         self._taken += 1
         if self._taken % TURN == 0:
             await asyncio.sleep(0)

@@ -246,7 +246,7 @@ class Family:
     """Whether `deliver` needs tlv, sender, message_id or age_ms, which lie inside the envelope."""
 
     def configure(self, config: Policy) -> Change:
-        """Take the configuration in: at start-up (behind `apply`) and at each change."""
+        """Take the configuration in: at start-up (after `apply`) and at each change."""
         return Change()
 
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:

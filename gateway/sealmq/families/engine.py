@@ -142,7 +142,7 @@ class Engine(Questions[Key]):
 
     def due(self) -> list[Key]:
         """Followed subscriptions (Conn, filter as it arrived) whose answer may have changed: ask
-        Conn.again about each. Look behind apply, reload, push_fact and tick.
+        Conn.again about each. Call this after apply, reload, push_fact and tick.
         """
         return self.following.take()
 
@@ -181,8 +181,9 @@ class Engine(Questions[Key]):
     # Words
 
     def explain(self, conn: Conn, decision: Decision) -> list[str]:
-        """Plain lines behind a decision that this connection got: one for each family that was
-        asked, with the meaning of its rule, then the families' own."""
+        """Plain lines that explain a decision that this connection got: one for each family that
+        was asked, with the meaning of its rule, then the families' own.
+        """
         conn.ask.fill(decision.question, decision.raw, conn.ask.now_ms)
         conn.ask.topic, conn.ask.notes = decision.topic, dict(decision.notes)
         lines = []

@@ -100,7 +100,7 @@ class Decoder:
         return packets
 
     def _resume(self, chunk: bytes, packets: list[Packet]) -> None:
-        """Complete the packet that is held, then go on behind it."""
+        """Complete the packet that is held, then go on after it."""
         held = self._held
         if not self._need:
             # At most four bytes of a fixed header: cheaper to start over than to remember.

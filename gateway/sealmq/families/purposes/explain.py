@@ -1,5 +1,5 @@
-"""Plain lines behind a verdict, for the operator: which reservations count, whose they are, and why
-a purpose is in or out. Never told to clients: they name what others have reserved.
+"""Plain lines that explain a verdict, for the operator: which reservations count, whose they are,
+and why a purpose is in or out. Never told to clients: they name what others have reserved.
 """
 
 from __future__ import annotations

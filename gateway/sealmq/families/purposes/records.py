@@ -5,7 +5,7 @@
     s/NAME             {"value": VALUE, "by": CLIENT, "at": ms}
     b/CLIENT           {"since": ms}: rows of clients that bore the name before are put right
 
-CLIENT with GONE behind it was removed.
+CLIENT with GONE after it was removed.
 
 A client's name has no slash, so the keys are told apart. What cannot be read is an error: the
 engine then lets the family allow nothing.
@@ -102,7 +102,7 @@ def read_reservation(filt: str, value: bytes) -> Reservation:
 
 
 def read_presubscription(key: str, value: bytes | None) -> tuple[str, str, str, str, int]:
-    """(client, filter, ap or "", by, Unix ms) of what stands behind p/."""
+    """(client, filter, ap or "", by, Unix ms) of what follows p/."""
     client, _, filt = key.partition("/")
     if value is None:
         return client, filt, "", "", 0

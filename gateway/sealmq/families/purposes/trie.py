@@ -268,10 +268,10 @@ class _Way:
 def _may_cross(filter: str) -> Callable[[str], bool]:
     """A quick look at another filter: False is sure. A + visits all there is on its level.
 
-    What has no wildcards itself contains the levels that stand behind a + as they are.
+    What has no wildcards itself contains the levels after a + as they are.
     """
-    behind = (part.rstrip("#").rstrip("/") for part in filter.split("+")[1:])
-    levels = max(behind, key=len, default="")
+    after = (part.rstrip("#").rstrip("/") for part in filter.split("+")[1:])
+    levels = max(after, key=len, default="")
     if not levels:
         return lambda other: True
     return lambda other: levels in other or "+" in other or "#" in other

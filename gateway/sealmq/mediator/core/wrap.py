@@ -277,7 +277,7 @@ def rewrap(
     # Of epochs before the previous one the end is not kept; it was not later.
     if label.previous and seen.epoch <= label.previous[0]:
         if seen.s2 // 1000 > label.previous[1] + WINDOW_S:
-            raise WrongEpoch(f"sealed under epoch {seen.epoch} of {label.name} behind its end")
+            raise WrongEpoch(f"sealed under epoch {seen.epoch} of {label.name} after its end")
     check_fresh("message", inside.age_s(now_ms), life_s(inside.life))
     return seal_m3(ring, label, order, how, topic, inside.body, now_ms)
 
