@@ -1,4 +1,4 @@
-"""The event loop of what carries messages: uvloop's where it is installed, else asyncio's."""
+"""The event loop of processes that carry messages: uvloop if it is installed, else asyncio's."""
 
 from __future__ import annotations
 

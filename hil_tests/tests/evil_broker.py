@@ -1,9 +1,9 @@
-"""An external broker in the attacker's hands: it serves as told until a test makes it do otherwise.
+"""An external broker in the attacker's hands: it behaves well until a test makes it do otherwise.
 
-It keeps every packet it was sent, says anything on any link, holds back, serves old retained
-copies. It knows no key, but those that a test got from a client. A mediator's links are told by
-their client identifiers: one for all that is published, one for all that is delivered to clean
-sessions, one of its own for each session that is kept, short ones for what is retained.
+It keeps every packet that it gets, sends anything on any link, holds packets back, serves old
+retained copies. It knows no keys, except those that a test got from a client. It recognises a
+mediator's links by their client identifiers: one for all that is published, one for all that is
+delivered to clean sessions, one for each kept session, short ones for retained messages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import NamedTuple
 from running_site import free_port, until
 from wire import packet, publish, split
 
-# What identifiers of shared links end with; what those for retained messages have in them; the
-# message that says where these end; what topics of marks end with, by which a mediator sees what
-# has passed: one comes after every hundred messages or so.
+# How identifiers of shared links end; what those of links for retained messages contain; the topic
+# of the message that ends a snapshot; how topics of marks end, by which a mediator sees what has
+# passed: one comes after every hundred messages or so.
 PUBLISH_LINK, LIVE_LINK = "/publish", "/live"
 _SNAPSHOT_LINK, _END, _MARK = "/snapshot/", b"@sealmq/end/", b"/mark"
 
@@ -62,19 +62,19 @@ class EvilBroker:
         self.calls: list[Call] = []
         # But for marks.
         self.published: list[Published] = []
-        # (client id, first byte, body) of everything behind CONNECT.
+        # (client id, first byte, body) of all packets after CONNECT.
         self.packets: list[tuple[str, int, bytes]] = []
         self.retained: dict[bytes, bytes] = {}
-        # The QoS of those that were published; a test may put in others, whose QoS is 0.
+        # The QoS of retained messages that were published; those that a test puts in have QoS 0.
         self._retained_qos: dict[bytes, int] = {}
         # Filters whose retained messages a mediator has taken.
         self.fetched: list[str] = []
         self.honest()
         self._lines: dict[str, Line] = {}
-        # Every connection, and what its thread holds while it takes in what came.
+        # Every connection, and the lock that its thread holds while it handles what came.
         self._peers: dict[socket.socket, threading.Lock] = {}
-        # Of each session its filters with their QoS, and what those that are kept have not
-        # acknowledged yet, sent or not: who has just hung up may still seem to be there.
+        # The filters of each session with their QoS; and what kept sessions have not acknowledged
+        # yet, sent or not: a client that has just hung up may still seem to be there.
         self._filters: dict[str, dict[str, int]] = {}
         self._queues: dict[str, list[Waiting]] = {}
         self._lock = threading.RLock()
@@ -90,12 +90,12 @@ class EvilBroker:
     # --- what the attacker does ---
 
     def honest(self) -> None:
-        """From now on a broker like others."""
+        """From now on it behaves well."""
         # Served in place of all that is retained, whatever the filter.
         self.instead: list[tuple[bytes, bytes]] | None = None
-        # For these the end of what is retained never comes.
+        # For these filters the end of a snapshot never comes.
         self.endless: set[str] = set()
-        # Asked of each packet, and of each CONNECT: whether it hangs up.
+        # Whether it hangs up at a packet, or at a CONNECT.
         self.ends: Callable[[int, bytes], bool] = lambda first, body: False
         self.refuses: Callable[[str], bool] = lambda client_id: False
         # Asked before a PUBLISH is passed on and acknowledged.
@@ -110,11 +110,11 @@ class EvilBroker:
     def tell(
         self, client_id: str, topic: bytes, payload: bytes, first: int = _PUBLISH, pid: int = 0
     ) -> None:
-        """A PUBLISH out of nowhere on the link that this client is reached over."""
+        """Sends a PUBLISH that nobody published, over the link by which this client is reached."""
         self.line(client_id).send(publish(topic, payload, first, pid))
 
     def line(self, client_id: str) -> Line:
-        """The link that the client with this identifier is reached over: its own, if it has one."""
+        """The link by which the client with this identifier is reached: its own, if it has one."""
         with self._lock:
             own = [line for name, line in self._lines.items() if _is(name, client_id)]
         assert len(own) < 2, f"{len(own)} links of {client_id}: {list(self._lines)}"
@@ -139,13 +139,13 @@ class EvilBroker:
             return [p.payload for p in self.published if p.topic == topic]
 
     def filters(self, client_id: str) -> set[str]:
-        """What the sessions that are kept for a client are subscribed to."""
+        """The filters of a client's kept sessions."""
         with self._lock:
             return {f for name, fs in self._filters.items() if _is(name, client_id) for f in fs}
 
     def asked(self) -> list[str]:
-        """Filters of all SUBSCRIBEs so far, on whatever link. What a client newly subscribes to is
-        asked for in any case: somebody else may hold it, but its retained messages are fetched.
+        """Filters of all SUBSCRIBEs so far, on whatever link. A client's new filter is always among
+        them: if another client holds it, too, its retained messages are still fetched.
         """
         self.settle()
         with self._lock:
@@ -154,7 +154,7 @@ class EvilBroker:
         return [filt for filt in found if not filt.encode().startswith(_END)]
 
     def acknowledged(self, client_id: str, pid: int) -> None:
-        """Waits for a PUBACK on the link that this client is reached over."""
+        """Waits for a PUBACK on the link by which this client is reached."""
         body, name = pid.to_bytes(2, "big"), self.line(client_id).client_id
 
         def there() -> bool:
@@ -164,7 +164,7 @@ class EvilBroker:
         until("PUBACK at the broker", there)
 
     def settle(self) -> None:
-        """Waits until all has been taken in that mediators have sent up to now.
+        """Waits until all that mediators have sent up to now was handled.
 
         Connections have threads of their own: a later message could overtake an earlier one.
         """
@@ -255,7 +255,7 @@ class EvilBroker:
             for filt in left:
                 self._filters[line.client_id].pop(filt, None)
             if _SNAPSHOT_LINK in line.client_id:
-                # The mediator has taken all that is retained for it.
+                # The mediator has taken all retained messages of this filter.
                 self.fetched += [filt for filt in left if not filt.encode().startswith(_END)]
             line.send(packet(0xB0, body[:2]))
         elif kind == 0xC0:
@@ -324,7 +324,7 @@ class Line:
         self._pid = 20_000
 
     def send(self, data: bytes) -> None:
-        """Whole packets; a mediator that is gone hears nothing."""
+        """Sends whole packets; nothing if the mediator is gone."""
         with self._lock, suppress(OSError):
             self._peer.sendall(data)
 
@@ -341,7 +341,7 @@ class Line:
 
 
 def _busy(peer: socket.socket, working: threading.Lock) -> bool:
-    """Whether something is taken in, or lies there unread; the end of a connection, too."""
+    """Whether a packet or the connection's end is being handled, or is still unread."""
     if not working.acquire(blocking=False):
         return True
     try:
@@ -360,7 +360,7 @@ def _is(upstream: str, client_id: str) -> bool:
 
 
 def _filters(body: bytes, qos: int = 1) -> dict[str, int]:
-    """Filters and their QoS, which stands behind each in so many bytes."""
+    """Filters and their QoS, which follows each in so many bytes."""
     found = {}
     while body:
         end = 2 + int.from_bytes(body[:2], "big")
@@ -370,7 +370,7 @@ def _filters(body: bytes, qos: int = 1) -> dict[str, int]:
 
 
 def _takes(filt: str, topic: bytes) -> bool:
-    """As brokers match (MQTT 3.1.1, 4.7): to them only $ is reserved."""
+    """Matches as brokers do (MQTT 3.1.1, 4.7), for which only $ is reserved."""
     levels, parts = filt.split("/"), topic.decode().split("/")
     if topic[:1] == b"$" and levels[0] in ("#", "+"):
         return False

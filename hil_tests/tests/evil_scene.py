@@ -16,7 +16,7 @@ from evil_broker import EvilBroker
 from running_site import Site, until
 from wire import RawClient, mono, packet, publish, text
 
-# For a test of what the broker says to a reader: on each of the links that it can say it on.
+# Runs a test with each of the links over which the broker can reach a reader.
 LINKS = pytest.mark.parametrize("evil", ["live", "own"], indirect=True)
 INSTRUMENT = Path(__file__).with_name("instrument")
 
@@ -31,13 +31,13 @@ class EvilScene(Scene):
         super().__init__(site)
 
     def later(self, seconds: int) -> None:
-        """So much time goes by for the whole gateway; readers and publishers connect anew."""
+        """Puts the whole gateway's clock ahead; readers and publishers connect anew."""
         self._gone_ms += seconds * 1000
         self.set_clock(seconds)
         self.gather()
 
     def gather(self) -> None:
-        """With the keys of today: others may have been rekeyed meanwhile."""
+        """As Scene.gather, with new keys: labels may have been rekeyed meanwhile."""
         for name in ("monitor", "m2-temp-sensor"):
             self._first.pop(name, None)
         super().gather()
@@ -75,8 +75,8 @@ class EvilScene(Scene):
         return super().heard()
 
     def reached_over(self, own: bool) -> None:
-        """The reader above everything has a session that is kept, and so a link of its own, or a
-        clean one, which is reached over the link that all share.
+        """Gives the reader above everything a kept session, with an own link, or a clean one, which
+        is reached over the link that all share.
         """
         if own != self.own:
             if self.own:
@@ -90,10 +90,10 @@ class EvilScene(Scene):
         return self.flags == KEPT
 
     def to_reader(self, topic: bytes, payload: bytes, first: int = 0x30, pid: int = 0) -> None:
-        """The broker says this to the reader above everything.
+        """The broker sends this to the reader above everything.
 
-        What it says with RETAIN on the live link counts for nothing, so it says that as a retained
-        message too, when the reader subscribes anew.
+        With RETAIN on the live link it would be ignored, so it is also served as a retained
+        message when the reader subscribes anew.
         """
         raw = self.listener.raw
         self.evil.tell(raw.client_id.decode(), topic, payload, first, pid)
@@ -106,8 +106,8 @@ class EvilScene(Scene):
             self.evil.instead = None
 
     def fetched(self, raw: RawClient) -> None:
-        """Waits until all retained messages are fetched that this client has asked for: they are in
-        the order of its subscriptions.
+        """Waits until all retained messages that this client has asked for are fetched: the
+        mediator fetches them in the order of its subscriptions.
         """
         self._last_filter += 1
         filt = f"fetched/{self._last_filter}"

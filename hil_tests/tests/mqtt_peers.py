@@ -18,9 +18,9 @@ from running_site import until
 from wire import CONTROL, Cipher, RawClient, Wire, connect, mono, packet, publish, text
 
 RETAINED, WILL, CLEAR = 1, 2, 3
-# Where marks go, and the one that is retained.
+# The topic of marks, and that of the retained one.
 SYNC, _HERE = "sync", "here"
-# Packet ids of our own errands; a script's begin at 1.
+# Packet ids of our own packets; a script's begin at 1.
 _ERRANDS = 60_000
 _NAMES = {0x20: "connack", 0x40: "puback", 0x50: "pubrec", 0x60: "pubrel", 0x70: "pubcomp",
           0x90: "suback", 0xB0: "unsuback", 0xD0: "pingresp"}  # fmt: skip
@@ -60,14 +60,14 @@ class Peer:
         # What was published and not acknowledged: packet id -> packet.
         self.sent: dict[int, bytes] = {}
         self.newest = b""
-        # Made, and to be sent behind another one.
+        # A packet that is made, and is to be sent after another one.
         self.later = b""
-        # Whether the connection was let in.
+        # Whether CONNACK has accepted the connection.
         self.welcome = False
         # Deliveries that a manual peer has not acknowledged: (packet id, QoS).
         self.owed: list[tuple[int, int]] = []
         self._awaited: list[str] = []
-        # What `sync` needs.
+        # Used by `sync`.
         self.keeper: Keeper | None = None
 
     # --- what plain and sealed peers do differently ---
@@ -76,7 +76,7 @@ class Peer:
         raise NotImplementedError
 
     def welcomed(self) -> None:
-        """Behind CONNACK 0."""
+        """After CONNACK 0."""
 
     def seal(self, topic: str, payload: bytes, qos: int, retain: bool) -> bytes:
         return payload
@@ -178,10 +178,10 @@ class Peer:
         self.drop()
 
     def sync(self) -> None:
-        """All that the server has for this client by now is in `got`.
+        """Returns when all that the server has for this client by now is in `got`.
 
-        Behind a gateway what is retained and what is live come on ways of their own, so one of each
-        is waited for. (What a shared subscription takes comes on a third way.)
+        Through a gateway, retained and live messages come on different ways, so a mark of each kind
+        is waited for. (Messages of a shared subscription come on a third way.)
         """
         assert self.keeper is not None, f"{self.name}: nobody publishes {SYNC}"
         pid = next(self._errand)
@@ -191,7 +191,7 @@ class Peer:
         self.await_(f"{SYNC} {self.keeper.mark()}")
 
     def settle(self) -> None:
-        """The server has dealt with all that this client has published."""
+        """Returns when the server has dealt with all that this client has published."""
         pid = next(self._errand)
         topic = f"{self.place}-errands"
         self.send(publish(topic.encode(), self.seal(topic, b"x", 1, False), 0x32, pid))
@@ -242,7 +242,7 @@ class Peer:
         elif pid >= _ERRANDS:
             self._awaited.append(f"errand {pid}")
         elif kind == "pubrel":
-            # Its time says nothing, but where a script waits for it.
+            # It may come at any time, so it is only noted where a script waits for it.
             if self.manual:
                 self._note(kind, "")
             else:

@@ -45,7 +45,7 @@ class Conn:
         self._closed = False
         self._id = str(number)
         self._subs: dict[str, Sub] = {}
-        # It does not know the connection, which would wait for the garbage collector.
+        # Without a reference to the connection: the cycle would wait for the garbage collector.
         matching = partial(_matching, self._subs, self.rests_on_subs(), questions.trace)
         self.ask = Ask(who, questions.trace.fact, matching)
         self._connect: Slot = {}
@@ -59,7 +59,7 @@ class Conn:
         return self.ask.who
 
     def connect(self, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV) -> Decision:
-        """May this client be here at all."""
+        """May this client connect at all."""
         entry = self._connect.get("")
         if entry is not None and now_ms < entry.until:
             return entry.decision
@@ -102,7 +102,8 @@ class Conn:
     ) -> Decision:
         """May it subscribe. `filter` as it stands after the token; go on with decision.topic.
 
-        A filter with wildcards may hold everybody up for seconds: see `subscribe_soon`.
+        A filter with wildcards may take seconds, during which nobody is served: see
+        `subscribe_soon`.
         """
         while (decision := self.subscribe_soon(filter, qos, now_ms, tlv)) is None:
             pass
@@ -114,9 +115,9 @@ class Conn:
         """`subscribe`, a slice of some milliseconds at most; None: let others have a turn, then ask
         again.
 
-        There is nothing to keep meanwhile, and nothing to end: whoever wants it no longer does not
-        ask. Changes in between are accounted for and make it take no longer: the decision is the
-        one that `subscribe` would give at that moment.
+        The caller has nothing to keep, and nothing to cancel: it just does not ask again. Changes
+        in between are accounted for, without more time: the decision is the one that `subscribe`
+        would give at that moment.
         """
         slot = self._subscribe[qos]
         entry = slot.get(filter)
@@ -174,9 +175,9 @@ class Conn:
         """`deliver`, with until when the answer stands: to be kept for later messages of this
         topic, label and `how`.
 
-        Whoever keeps it asks again as soon as now >= entry.until; until then entry.decision is what
-        `deliver` would say. What must not be kept comes with NEVER. Nothing else has to be looked
-        at: a change of policy or of this client's subscriptions, and `close`, end it at once.
+        The caller asks again as soon as now >= entry.until; until then entry.decision is what
+        `deliver` would say. An answer that must not be kept has NEVER. Nothing else has to be
+        checked: a change of policy or of this client's subscriptions, and `close`, end it at once.
         """
         decision = self.deliver(topic, label, how, now_ms, size, tlv, sender, message_id, age_ms)
         entry = self._deliver[how].get(topic)
@@ -193,7 +194,7 @@ class Conn:
         self.saw("subscribed", decision.raw, now_ms, question="subscribe", qos=qos)
 
     def granted(self, filter: str, qos: int, now_ms: int | None = None) -> None:
-        """The broker grants one that is held this QoS; with `now_ms` it is a new one."""
+        """The broker grants this QoS for a subscription; with `now_ms` it is a new one."""
         sub = self._subs.get(filter)
         if sub is None:
             return
@@ -225,7 +226,9 @@ class Conn:
         return decision
 
     def holds(self, decision: Decision, qos: int) -> None:
-        """It is about to have this subscription; `subscribed` without telling the families."""
+        """The client is about to have this subscription: `subscribed`, without telling the
+        families.
+        """
         raw = decision.raw
         new, old = Sub(decision.topic, qos, decision.notes), self._subs.get(raw)
         if new != old:
@@ -239,8 +242,8 @@ class Conn:
             self._questions.following.drop((self, raw))
 
     def same(self, filter: str) -> list[str]:
-        """What the client holds that says what `filter` (as it arrived) says: that itself, held or
-        not, and other encodings of it.
+        """Filters with the same meaning as `filter` (as it arrived): itself, held or not, and other
+        encodings of it that the client holds.
         """
         if not self._questions.parses or not self.parse("subscribe", filter) or not self.ask.notes:
             return [filter]
@@ -261,7 +264,7 @@ class Conn:
         return all(sub.filter != gone.filter for sub in self._subs.values())
 
     def parse(self, question: Question, topic: str) -> str:
-        """What stays without the families' encodings (for UNSUBSCRIBE); "" if unreadable."""
+        """`topic` without the families' encodings (for UNSUBSCRIBE); "" if unreadable."""
         if not self._questions.parses:
             return topic
         self.ask.fill(question, topic, 0)

@@ -1,6 +1,7 @@
-"""Subscriptions that are asked about again when what their verdict rests on has gone.
+"""Which subscriptions the policy has to be asked about again: those whose verdict depends on
+something that has changed.
 
-It only notes which ones those are; the mediator asks, and pauses or resumes them at the broker.
+It only collects them; the mediator asks, and pauses or resumes them at the broker.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ K = TypeVar("K", bound=Hashable)
 def is_followed(decision: Decision) -> bool:
     """Whether a subscription with this answer is to be asked about again.
 
-    One that is held although the answer is a deny waits for an allow; `enforce = false`, which made
-    an allow of it, may end.
+    A deny may become an allow. If `enforce = false` has made an allow of it, that may end.
     """
     if not decision.allow or decision.overridden:
         return True
@@ -26,12 +26,12 @@ def is_followed(decision: Decision) -> bool:
 
 
 class Following(Generic[K]):
-    """All followed subscriptions; a key is one of one connection."""
+    """All followed subscriptions; a key stands for one subscription of one connection."""
 
     def __init__(self) -> None:
         self._deps: dict[K, tuple[Dep, ...]] = {}
         self._index: dict[Dep, set[K]] = {}
-        # Only those whose answer ends by itself.
+        # Only those whose answer expires.
         self._until: dict[K, int] = {}
         self._due: dict[K, None] = {}
 
@@ -39,7 +39,7 @@ class Following(Generic[K]):
         return len(self._deps)
 
     def follow(self, key: K, decision: Decision) -> None:
-        """From now on under what this answer rests on."""
+        """Follows the subscription by what this answer depends on."""
         self.drop(key)
         self._deps[key] = decision.deps
         for dep in decision.deps:
@@ -48,7 +48,7 @@ class Following(Generic[K]):
             self._until[key] = decision.until
 
     def drop(self, key: K) -> None:
-        """The subscription is left, or its connection ends."""
+        """Follows it no longer: the client has left it, or its connection ends."""
         self._due.pop(key, None)
         self._until.pop(key, None)
         for dep in self._deps.pop(key, ()):
@@ -59,13 +59,13 @@ class Following(Generic[K]):
                     del self._index[dep]
 
     def gone(self, deps: Iterable[Dep]) -> None:
-        """What rests on any of these is due."""
+        """What depends on any of these is due."""
         for dep in deps:
             for key in self._index.get(dep, ()):
                 self._due[key] = None
 
     def all_of(self, keys: Iterable[K]) -> None:
-        """These are due, whatever they rest on."""
+        """These are due, whatever they depend on."""
         for key in keys:
             if key in self._deps:
                 self._due[key] = None
@@ -75,13 +75,13 @@ class Following(Generic[K]):
         self._due.update(dict.fromkeys(self._deps))
 
     def tick(self, now_ms: int) -> None:
-        """Answers that were valid until now are due."""
+        """Subscriptions whose answers have expired are due."""
         for key, until in self._until.items():
             if now_ms >= until:
                 self._due[key] = None
 
     def take(self) -> list[K]:
-        """What is due; each is told once."""
+        """What is due; each is given once."""
         if not self._due:
             return []
         due, self._due = self._due, {}

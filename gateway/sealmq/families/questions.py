@@ -1,8 +1,8 @@
-"""What connections ask of the families in their fixed order, and the answers that are kept; the
-first deny wins.
+"""Asks the families, in their fixed order, what connections want to know, and caches the answers.
+The first deny wins.
 
 Anything but an explicit allow is a deny: an exception, an unknown fact, a duty outside the closed
-set, a rule that is in no table, an empty order. Nothing here knows who asks.
+set, a rule that is in no table, an empty order. It knows no connections.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from .judge import Judge, OnFault, Trace
 from .shared import sub_matches
 
 LOOKED_AT = 256
-"""Cached verdicts of a connection that are looked at one by one when a subscription changes."""
+"""With no more cached verdicts of a connection than these, each is looked at when one of its
+subscriptions changes; with more, all are dropped."""
 
 
 class Questions(Generic[K]):
-    """`following` has keys of whoever follows."""
+    """`following`: the subscriptions to ask about again (following.py), by keys of type K."""
 
     def __init__(
         self, order: Sequence[Family], cache_size: int, enforce: bool, on_fault: OnFault | None
@@ -70,7 +71,7 @@ class Questions(Generic[K]):
         return decision
 
     def judge_slice(self, ask: Ask, slot: Slot, key: str) -> Decision | None:
-        """The same, as far as a family goes at once; None: ask again, and it goes on."""
+        """`judge`, one slice of a family's work at a time; None: ask again, and it goes on."""
         try:
             decision = self._judge.decide(ask)
         except NotYet:
@@ -95,10 +96,11 @@ class Questions(Generic[K]):
             self._told(family, what, partial(family.see, what, ask))
 
     def subs_changed(self, conn_id: str, filter: str) -> None:
-        """Verdicts that looked at the subscriptions go, if the filter reaches their topic.
+        """Drops cached verdicts that looked at the subscriptions, if the filter reaches their
+        topic.
 
-        Of many all go: to look at each for each filter of a packet would take the loop seconds,
-        and one that goes has been judged once, which is dearer.
+        If there are many, all are dropped: to compare each of them with each filter of a packet
+        could take seconds. Each that is dropped was judged once, which cost more than this.
         """
         dep = ("subs", conn_id)
         few = self.cache.resting(dep) <= LOOKED_AT
@@ -114,7 +116,7 @@ class Questions(Generic[K]):
         if to is None:
             return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
         if self._judge.has_lost(family):
-            # It would be judged by what the store no longer says.
+            # It would be judged by rows that the store no longer has.
             return deny("engine.exception", f"{family} has lost its state")
         got = self._commanded(family, lambda: to.command(who, body, now_ms))
         if isinstance(got, Later):
@@ -162,11 +164,11 @@ class Questions(Generic[K]):
 
 
 def _silent(family: str, question: str, error: Exception) -> None:
-    """Nobody listens for defects (tests, CLI)."""
+    """For callers that do not want to hear of defects (tests, CLI)."""
 
 
 def overriding(order: Sequence[Family], method: str) -> tuple[Family, ...]:
-    """The families that do something there."""
+    """The families that override this method."""
     return tuple(f for f in order if getattr(type(f), method) is not getattr(Family, method))
 
 
