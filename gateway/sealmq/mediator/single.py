@@ -93,10 +93,7 @@ class Single:
 
     async def ring(self, keys: KeySource, fresh: Fresh) -> None:
         """As Worker.ring."""
-        ring = keys.ring(self._inst)
-        for client, links in fresh:
-            ring.set_links(client, links)
-        self._it.take_ring(ring)
+        self._it.take_ring(_ring(keys, self._inst, fresh))
 
     async def ended(self) -> None:
         """As Worker.ended."""
@@ -122,7 +119,7 @@ class Single:
         if inst is None:
             return None
         self._inst = inst
-        return self._owner.keys.ring(inst)
+        return _ring(self._owner.keys, inst, self._owner.fresh)
 
     def passed(self, topic: str, ms: int, seq: int, origin: tuple[int, int] | None) -> None:
         """There is nobody else to tell."""
@@ -146,3 +143,10 @@ class Single:
         if self._running is None:
             raise RuntimeError("not started")
         return self._running
+
+
+def _ring(keys: KeySource, inst: int, fresh: Fresh) -> Keyring:
+    ring = keys.ring(inst)
+    for client, links in fresh:
+        ring.set_links(client, links)
+    return ring
