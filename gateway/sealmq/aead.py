@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
 from sealmq_spec.const import CCM, CHACHA, TAG
 
 Readable = bytes | bytearray | memoryview
+Seal = Callable[[bytes, Readable, bytes], bytes]
+"""Ciphertext and tag of data: (nonce, data, associated data)."""
 
 
 class Aead:
@@ -23,8 +25,7 @@ class Aead:
     __slots__ = ("_decrypt", "seal")
 
     def __init__(self, cipher: AESCCM | ChaCha20Poly1305) -> None:
-        self.seal: Callable[[bytes, Readable, bytes], bytes] = cipher.encrypt
-        """Ciphertext and tag of data: (nonce, data, associated data)."""
+        self.seal: Seal = cipher.encrypt
         self._decrypt = cipher.decrypt
 
     def __repr__(self) -> str:

@@ -28,15 +28,15 @@ class Order:
 
     def next(self, clock_ms: int) -> tuple[int, int]:
         """The next (ms, seq), for a clock at `clock_ms` (Unix time in milliseconds)."""
+        self.next_bytes(clock_ms)
+        return self.ms, self.seq
+
+    def next_bytes(self, clock_ms: int) -> bytes:
+        """The next 12 bytes: u24 inst, u48 ms, u24 seq."""
         if clock_ms > self.ms:
             self.ms, self.seq = clock_ms, 0
         elif self.seq < U24:
             self.seq += 1
         else:
             self.ms, self.seq = self.ms + 1, 0
-        return self.ms, self.seq
-
-    def next_bytes(self, clock_ms: int) -> bytes:
-        """The next 12 bytes: u24 inst, u48 ms, u24 seq."""
-        ms, seq = self.next(clock_ms)
-        return self._prefix + ms.to_bytes(6, "big") + seq.to_bytes(3, "big")
+        return self._prefix + (self.ms << 24 | self.seq).to_bytes(9, "big")

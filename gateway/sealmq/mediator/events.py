@@ -51,7 +51,7 @@ class Events:
         self._site, self._clock = site, clock
         self._loop = asyncio.get_running_loop()
         self._executors: Mapping[type[Effect], Executor] = {}
-        self._draining = self._writing = False
+        self._inside = self._draining = self._writing = False
         self.peers: dict[Session, Peer] = {}
         self.agenda = Agenda()
         self.look()
@@ -74,8 +74,12 @@ class Events:
             site.now_ms = self._clock.now_ms()
 
     def run(self, event: Callable[..., object], *words: Any) -> None:
-        """Handles one event. A fault in it is logged, and ends that session alone."""
-        self.look()
+        """Handles one event. A fault in it is logged, and ends that session alone. An event within
+        another, as each packet of those that one read has brought, is a part of it.
+        """
+        part, self._inside = self._inside, True
+        if not part:
+            self.look()
         try:
             event(*words)
         except Exception:
@@ -83,7 +87,10 @@ class Events:
             session = getattr(event, "__self__", None)
             if isinstance(session, Session):
                 session.close("internal error")
-        self.drain()
+        finally:
+            self._inside = part
+        if not part:
+            self.drain()
 
     def drain(self) -> None:
         """Executes the effects of sessions, and then those that come of these, in their order."""

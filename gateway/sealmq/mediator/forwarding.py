@@ -57,6 +57,7 @@ class Forwarding:
             credit,
             self._may,
             self._has_all,
+            events.run,
         )
 
     def forward(self, session: Session, effect: Forward) -> None:

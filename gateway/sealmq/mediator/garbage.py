@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import gc
 
-# New objects until the youngest generation is scanned, scans of it until the second one is, and
-# scans of that until all objects are. A session has some hundred objects.
-THRESHOLDS = 10_000, 10, 50
+# New objects until the youngest generation is scanned (more than a full load has under way, so that
+# most are freed before), scans of it until the second one is, and scans of that until all objects
+# are. A session has some hundred objects.
+THRESHOLDS = 50_000, 1, 35
 
 
 def starting() -> None:

@@ -51,7 +51,8 @@ class Journal:
 
     `told` hears why nothing can be taken, and None when it can again; `dropped` how many bytes were
     lost, and why. `folder` None: no journal,
-    everything is durable at once. `clock`: seconds that only rise. `most`: bytes.
+    everything is durable at once. `clock`: seconds that only rise. `most`: bytes. `as_event` calls
+    what tells of all that has come to the disk together (Events.run).
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Journal:
         dropped: Callable[[int, str], None] = lambda size, reason: None,
         clock: Callable[[], float] = time.monotonic,
         most: int = MOST,
+        as_event: Callable[..., None] = lambda call, *words: call(*words),
     ) -> None:
+        self._as_event = as_event
         self._folder, self._saved, self._autosave_s = folder, saved, autosave_s
         self._told, self._dropped, self._clock = told, dropped, clock
         self._loop = asyncio.get_running_loop()
@@ -271,15 +274,18 @@ class Journal:
         if self._waiting < WAITING_BYTES // 2:
             self._broken = None
             self._tell()
+        self._as_event(self._tell_waiting, last)
+        self._busy = False
+        if self._waiting:
+            self._plan()
+
+    def _tell_waiting(self, last: int) -> None:
         waiting, self._tasks = self._tasks, []
         for task in waiting:
             if task[0] <= last:
                 task[1](*task[2])
             else:
                 self._tasks.append(task)
-        self._busy = False
-        if self._waiting:
-            self._plan()
 
     def _fail(self, reason: str) -> None:
         if self._broken is None:

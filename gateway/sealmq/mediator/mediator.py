@@ -84,6 +84,8 @@ class Mediator:
             mark.client: Newest(mark.gen, mark.boot, mark.salt, mark.conn)
             for mark in store.sessions().values()
         }
+        self.events = Events(site, self._clock)
+        self._agenda = self.events.agenda
         self.journal = Journal(
             journal if address.keeps_sessions else None,
             address.saved,
@@ -91,10 +93,9 @@ class Mediator:
             self._journal_says,
             self._journal_dropped,
             most=begin.journal_most(config),
+            as_event=self.events.run,
         )
         site.refuses = self.journal.refuses
-        self.events = Events(site, self._clock)
-        self._agenda = self.events.agenda
         capacity = Capacity.of_this_process()
         self._registry = Registry(capacity.clients)
         self.strangers = Strangers(capacity.strangers)
@@ -174,6 +175,7 @@ class Mediator:
             self._snapshots,
             credit,
             self._unfit,
+            self.events.run,
         )
         self._away()
 

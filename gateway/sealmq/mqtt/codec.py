@@ -140,9 +140,14 @@ class Decoder:
                 break
             remaining = data[pos + 1]
             if remaining > 127:
-                remaining, body = _long_length(data, pos, end)
-                if not body:
-                    break
+                if body < end and data[body] < 128:
+                    # Two bytes, as most that need more than one.
+                    remaining += (data[body] - 1) * 128
+                    body += 1
+                else:
+                    remaining, body = _long_length(data, pos, end)
+                    if not body:
+                        break
             stop = body + remaining
             if remaining > most[first]:
                 fault = length_fault(first, remaining, most[first])

@@ -228,8 +228,9 @@ class Link:
         on_pressure: Callable[[bool], None] = lambda full: None,
         overdue: Callable[[], str | None] = lambda: None,
         on_unfit: Callable[[Any], None] = lambda packet: None,
+        as_event: Callable[..., None] = lambda call, *words: call(*words),
     ) -> None:
-        self._on_packet, self._on_lost = on_packet, on_lost
+        self._on_packet, self._on_lost, self._as_event = on_packet, on_lost, as_event
         self._broker = Link.net
         self._loop: Any = asyncio.get_running_loop()
         self._decoder = Decoder(1 << 24, "server")
@@ -308,7 +309,7 @@ class Link:
         """The next packet of the broker."""
         conn = self._conn
         if conn is not None and conn.down and not self._closed:
-            self._on_packet(conn.down.popleft())
+            self._as_event(self._on_packet, conn.down.popleft())
             self.prompt()
 
     def hear(self) -> None:

@@ -32,8 +32,8 @@ LEFT_OUT = frozenset(
         # Names, statistics, and times that do not pass.
         "name", "heard", "_heard", "_until", "_brought_s", "_asked_ms", "peer", "warned", "pause",
         # These follow from other fields.
-        "_takes", "_handlers", "_names", "_known", "_known_tlv", "_ring", "_wire", "_form",
-        "_formed_ms", "packet", "policy", "_policy", "ring", "_forms", "heads",
+        "_takes", "_handlers", "_names", "_known", "_known_tlv", "_ring", "_wire", "form",
+        "from_ms", "until_ms", "packet", "policy", "_policy", "ring", "_forms", "heads",
         # Numbers that need only be different.
         "_tokens", "_number", "_fd", "_mtime",
         # Among the timers.

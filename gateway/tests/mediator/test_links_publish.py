@@ -14,7 +14,7 @@ import pytest
 from links_scene import Peer, Scripted, played, real_amqtt, real_mosquitto, running, so
 from sealmq.broker.promises import BrokerTakes
 from sealmq.mediator import messages as messages_module
-from sealmq.mediator.links import BrokerAddress, LiveLink, PublishLink
+from sealmq.mediator.links import BrokerAddress, BrokerLink, LiveLink, PublishLink
 from sealmq.mediator.links import broker as broker_module
 from sealmq.mediator.links import publish as module
 from sealmq.mediator.links.credit import EACH
@@ -439,5 +439,30 @@ def test_an_answer_of_the_wrong_kind_or_for_nothing_is_no_acceptance(
             peer.send(build.pubrec(1) + build.pingresp() + build.pubrec(9))
             await so(lambda: sum(isinstance(p, Pubrel) for p in peer.came) == 2)
             assert publisher.accepted == []
+
+    played(story())
+
+
+def test_a_fault_of_ours_amid_what_a_read_has_brought_ends_the_link(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Scripted(tmp_path) as broker:
+            lost: list[str] = []
+            faults: list[str] = []
+
+            def fails(packet: Packet) -> None:
+                raise RuntimeError("a fault")
+
+            # As Events.run, which logs faults.
+            def as_event(call: Callable[..., object], *words: Any) -> None:
+                try:
+                    call(*words)
+                except RuntimeError as error:
+                    faults.append(str(error))
+
+            link = BrokerLink(fails, lost.append, as_event=as_event)
+            await link.open(broker.address, "publish")
+            broker.peers[0].send(build.puback(1) + build.puback(2))
+            await so(lambda: len(lost) == 1)
+            assert (lost, faults, link.up) == (["internal error"], ["a fault"], False)
 
     played(story())

@@ -179,8 +179,9 @@ class BootSession:
 
     def confirm(self, sent: Sent) -> None:
         """The broker has accepted it (QoS 0: it was forwarded): from now on receipts say so."""
-        if self.accepted.look(sent.ctr) == NEW:
-            self.accepted.mark(sent.ctr)
+        accepted, ctr = self.accepted, sent.ctr
+        if ctr > accepted.top or accepted.look(ctr) == NEW:
+            accepted.mark(ctr)
             self.owed += 1
 
     def has_confirmed(self, sent: Sent) -> bool:

@@ -78,7 +78,7 @@ class Control:
     def __init__(self, session: Caller) -> None:
         self._s = session
         # Control packets after one that waits for the shell.
-        self._queue: deque[Publish] = deque()
+        self.waits: deque[Publish] = deque()
         self._held = 0
         self._busy = False
         # When the newest provisioning requests came.
@@ -88,14 +88,14 @@ class Control:
     @property
     def crowded(self) -> bool:
         """Whether enough waits."""
-        return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES
+        return len(self.waits) >= QUEUE or self._held > QUEUE_BYTES
 
     def packet(self, packet: Publish) -> None:
         """A control packet, in quarantine or in an open session. They wait for one another."""
         asks = packet.payload[:1] == _ASK and self._s.state == _OPEN
         if self._busy and not asks:
             self._held += len(packet.payload)
-            self._queue.append(packet)
+            self.waits.append(packet)
         else:
             self._handle(packet)
 
@@ -112,8 +112,8 @@ class Control:
 
     def _go_on(self) -> None:
         self._busy = False
-        while self._queue and not self._busy and self._s.state != _CLOSED:
-            packet = self._queue.popleft()
+        while self.waits and not self._busy and self._s.state != _CLOSED:
+            packet = self.waits.popleft()
             self._held -= len(packet.payload)
             self._handle(packet)
 

@@ -40,8 +40,10 @@ from .tasks import Task
 from .wire import Wire
 from .wrap import Inside, look_m3, open_m3, rewrap
 
-WINDOW = 20
-"""Messages of QoS 1 and 2 that a client has not acknowledged."""
+WINDOW = 64
+"""Messages of QoS 1 and 2 that a client has not acknowledged; a boot session may send as many. How
+much of them a device has to hold, its socket's buffers bound: it takes one after the other.
+"""
 PUBLIC = "@sm1/"
 _IDS = 65_536
 
@@ -93,20 +95,19 @@ class Message:
     opened, and sealed anew, once for all readers. Raises SealError for what no mediator sealed.
 
     `record`: a public record, which carries no m3. `label`: its name. `s2`: when it was sealed.
+    `form`: as it went out last, and goes out from `from_ms` to `until_ms` with the keys of `ring`.
     """
 
     __slots__ = (
         "_around",
         "_current",
         "_epoch",
-        "_form",
-        "_from_ms",
         "_how",
         "_inside",
-        "_ring",
-        "_until_ms",
         "_wire",
         "dup",
+        "form",
+        "from_ms",
         "label",
         "number",
         "packet",
@@ -114,8 +115,10 @@ class Message:
         "qos",
         "record",
         "retain",
+        "ring",
         "s2",
         "topic",
+        "until_ms",
     )
 
     def __init__(self, site: Site, packet: Publish) -> None:
@@ -123,12 +126,11 @@ class Message:
         self.topic, _, payload, self.qos, self.retain, self.dup, _ = packet
         self.payload = payload
         self._inside: Inside | None = None
-        # The form in which it went out last, and from when to when that is right.
-        self._form: _Form | None = None
-        self._from_ms = self._until_ms = 0
+        self.form: _Form = 0, b"", None
+        self.from_ms, self.until_ms = 1, 0
         self._wire: bytes | None = None
-        self._around: tuple[bytes, tuple[int, bool], bytes, bytes] | None = None
-        self._ring = ring = site.ring
+        self._around: tuple[bytes, int, bool, bytes, bytes] | None = None
+        self.ring = ring = site.ring
         self.label, self.number, self.record = "", 0, False
         if self.topic[0] in "$!@":
             if not self.topic.startswith(PUBLIC):
@@ -156,13 +158,12 @@ class Message:
         """Within the millisecond of s2."""
         return int.from_bytes(self.payload[17:M3_HEAD], "big")
 
-    def form(self, site: Site, waited: bool) -> _Form:
-        """As it goes out now. Raises SealError if it cannot any more."""
-        form, now_ms = self._form, site.now_ms
-        if site.ring is not self._ring:
+    def formed(self, site: Site, waited: bool) -> _Form:
+        """As it goes out now, where `form` does not say. Raises SealError if it cannot any more."""
+        form: _Form
+        now_ms = site.now_ms
+        if site.ring is not self.ring:
             self._look_again(site.ring)
-        elif form is not None and self._from_ms <= now_ms <= self._until_ms:
-            return form
         age = now_ms - self.s2
         fresh = -_FRESH_MS <= age <= (_FRESH_MS - _SLACK_MS if waited else _FRESH_MS)
         live = fresh and not self.retain and self._current
@@ -172,20 +173,20 @@ class Message:
         elif not live and not (fresh and how == WILL):
             how = QUEUED
         if live and how == LIVE and not site.engine.opens:
-            self._form = form = how, self.payload, None
+            form = self.form = how, self.payload, None
             # Of one that has not waited the limit is later: after this it is looked at again.
-            self._from_ms, self._until_ms = now_ms, self.s2 + _FRESH_MS - _SLACK_MS
+            self.from_ms, self.until_ms = now_ms, self.s2 + _FRESH_MS - _SLACK_MS
         else:
             form = self._opened(site, how, live)
             if not waited:
-                self._form, self._from_ms = form, now_ms
-                self._until_ms = min(now_ms, self.s2 + _FRESH_MS - _SLACK_MS) if live else now_ms
+                self.form, self.from_ms = form, now_ms
+                self.until_ms = min(now_ms, self.s2 + _FRESH_MS - _SLACK_MS) if live else now_ms
         return form
 
     def _look_again(self, ring: Keyring) -> None:
         known = _looked_at(ring, self.payload)
         self._how, self.number, self._epoch, self.label, self._current = known
-        self._ring, self._inside, self._form = ring, None, None
+        self.ring, self._inside, self.until_ms = ring, None, 0
 
     # Wills, and what the journal brought again, may have an m1 of any epoch.
     def _opened(self, site: Site, how: int, live: bool) -> _Form:
@@ -211,12 +212,12 @@ class Message:
         """The PUBLISH of QoS 1 or 2; what does not depend on its packet id is encoded once for all
         its readers.
         """
-        around, what = self._around, (qos, dup)
-        if around is None or around[0] is not payload or around[1] != what:
+        around = self._around
+        if around is None or around[0] is not payload or around[1] != qos or around[2] != dup:
             raw, retain = self.packet.topic_raw, self.retain
-            around = payload, what, *wire.around_id(raw, payload, qos, retain, dup)
+            around = payload, qos, dup, *wire.around_id(raw, payload, qos, retain, dup)
             self._around = around
-        return b"".join((around[2], number.to_bytes(2, "big"), around[3]))
+        return b"".join((around[3], number.to_bytes(2, "big"), around[4]))
 
 
 def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]:
@@ -321,7 +322,7 @@ class Delivery:
         self._paused = self._draining = False
         self._writable = True
         # Whether a message cannot just go out; whether one more may be under way than before.
-        self._busy = self._freed = False
+        self._busy = self.freed = False
         self._closed = False
         # Packet id -> (QoS, packet id on the own link or 0).
         self._under_way: dict[int, tuple[int, int]] = {}
@@ -351,15 +352,12 @@ class Delivery:
 
     def deliver(self, message: Message, value: int) -> None:
         """One of the live link. value: as the table has it."""
-        if self._busy or value > 2:
-            self._put(message, min(value & 3, message.qos), 0, False, value & WAITS > 0)
-        elif value and message.qos:
-            if len(self._under_way) < WINDOW:
-                self._send(message, min(value, message.qos), 0, False)
-            else:
-                self._put(message, min(value, message.qos), 0, False, False)
+        waits = value > 2
+        qos = min(value & 3, message.qos) if waits else min(value, message.qos)
+        if self._busy or waits or (qos and len(self._under_way) >= WINDOW):
+            self._put(message, qos, 0, False, waits)
         else:
-            self._send(message, 0, 0, False)
+            self._send(message, qos, 0, False)
 
     def failed(self) -> None:
         """It could not be delivered to."""
@@ -402,7 +400,7 @@ class Delivery:
         what = self._under_way.get(number)
         if what is _LIVE_1 and type(packet) is Puback:
             del self._under_way[number]
-            self._freed = True
+            self.freed = True
             return
         qos, own = what or (0, number if self._kept else 0)
         if isinstance(packet, Pubrec):
@@ -427,12 +425,12 @@ class Delivery:
             self._of_own.pop(own, None)
             self._unreleased.discard(own)
         if self._under_way.pop(number, None) is not None:
-            self._freed = True
+            self.freed = True
 
     def go_on(self) -> None:
         """What the client's answers have made room for goes out."""
-        if self._freed:
-            self._freed = False
+        if self.freed:
+            self.freed = False
             if self._busy:
                 self._pump()
 
@@ -578,9 +576,7 @@ class Delivery:
         self, message: Message, qos: int, own: int, waited: bool, by_own: bool | None = None
     ) -> None:
         site = self._site
-        if by_own is None:
-            by_own = own > 0
-        if waited and not self._wants(message, by_own):
+        if waited and not self._wants(message, own > 0 if by_own is None else by_own):
             self._withhold(qos, own)
             return
         if message.record:
@@ -588,7 +584,10 @@ class Delivery:
             return
         topic, label, now_ms = message.topic, message.label, site.now_ms
         try:
-            how, payload, inside = message.form(site, waited)
+            if message.from_ms <= now_ms <= message.until_ms and message.ring is site.ring:
+                how, payload, inside = message.form
+            else:
+                how, payload, inside = message.formed(site, waited)
             if message.retain:
                 site.retained.came(topic, message.s2, message.seq)
         except SealError as error:
@@ -608,7 +607,10 @@ class Delivery:
             self.announced.records(message.number, inside.epoch)
         elif message.number not in self._known:
             self.announced.records(message.number)
-        self._write(message, payload, qos, own)
+        if qos:
+            self._write(message, payload, qos, own)
+        else:
+            self._session.write(message.loose(self._wire, payload))
         site.counts.count_delivered(self.name, topic, label, decision.purpose, decision.under)
         if decision.overridden:
             site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sealmq.aead import Aead, make
+from sealmq.aead import Aead, Seal, make
 from sealmq.site.canary import is_canary
 from sealmq_spec.const import M3_HEAD, REF_LABEL
 from sealmq_spec.envelope import put_m3, tail_m3
@@ -75,6 +75,10 @@ class Client:
         return gen <= self.ended or gen < min(self.links, default=0)
 
 
+Sealer = tuple[bytes, Seal]
+"""The first 8 bytes of an m3, all that its nonce is not, and the outer cipher."""
+
+
 class Keyring:
     """One snapshot. `inst` is this mediator's instance number."""
 
@@ -119,8 +123,8 @@ class Keyring:
                 self.records[top, n] = record
         manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
         self.manifests = {get_manifest(manifest)[1]: manifest for manifest in manifests}
-        self._sealers: dict[int, Aead] = {}
-        self._heads: dict[tuple[int, int], bytes] = {}
+        # By label and how.
+        self._sealers: dict[tuple[int, int], Sealer] = {}
         self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
         # By the first bytes of an m3: (how, label, epoch, the label's name, whether it is current).
@@ -162,23 +166,16 @@ class Keyring:
             return False
         return (gen is None or client.goes_on(gen)) and (label is None or client.label == label)
 
-    def sealer(self, label: Label) -> Aead:
-        """The outer cipher of a label's current epoch and this mediator's instance."""
-        aead = self._sealers.get(label.number)
-        if aead is None:
-            ek = self._ek[label.number, label.epoch]
-            aead = self._outer(label, label.epoch, self.inst, ek)
-            self._sealers[label.number] = aead
-        return aead
-
-    def head(self, label: Label, how: int) -> bytes:
-        """The first 8 bytes of an m3 under the label's current epoch; its nonce follows."""
-        head = self._heads.get((label.number, how))
-        if head is None:
+    def sealer(self, label: Label, how: int) -> Sealer:
+        """What seals m3 under a label's current epoch and this mediator's instance."""
+        sealer = self._sealers.get((label.number, how))
+        if sealer is None:
             whole = bytearray(M3_HEAD)
             put_m3(whole, 0, label.suite, REF_LABEL, how, label.number, label.epoch, 0, 0, 0)
-            head = self._heads[label.number, how] = bytes(whole[:8])
-        return head
+            ek = self._ek[label.number, label.epoch]
+            aead = self._outer(label, label.epoch, self.inst, ek)
+            sealer = self._sealers[label.number, how] = bytes(whole[:8]), aead.seal
+        return sealer
 
     def tail(self, topic: bytes) -> bytes:
         """What follows m3's header in its associated data."""

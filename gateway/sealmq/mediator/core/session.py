@@ -230,9 +230,11 @@ class Session:
             elif (self._busy or self._pumping) and self._waits(packet):
                 self._held += _size(packet)
                 self._queue.append(packet)
+            elif (handler := self._takes.get(type(packet))) is not None:
+                handler(packet)
             else:
-                self._handle(packet)
-        if self.state == OPEN:
+                self._not_taken(packet)
+        if self.state == OPEN and self.delivery.freed:
             self.delivery.go_on()
 
     def _handle(self, packet: Packet) -> None:
@@ -253,7 +255,7 @@ class Session:
         """Whether so much waits that the shell has to stop reading. To be asked after `receive`,
         `reply` and `accepted`.
         """
-        if self.state == CLOSED:
+        if self.state == CLOSED or not (self._queue or self.control.waits):
             return False
         return len(self._queue) >= QUEUE or self._held > QUEUE_BYTES or self.control.crowded
 

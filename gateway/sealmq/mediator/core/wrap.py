@@ -145,7 +145,8 @@ def _judge_m1(
             raise Malformed("class clear needs RETAIN and an empty plaintext")
         if kind != CLEAR and (kind == RETAINED) != bool(flags & 1):
             raise Malformed(f"class {kind} with RETAIN {flags & 1}")
-        check_fresh("message", now - s1, life_s(life) if flags & 6 else WINDOW_S)
+        if not -WINDOW_S <= now - s1 <= WINDOW_S:
+            check_fresh("message", now - s1, life_s(life) if flags & 6 else WINDOW_S)
     if end - start - M1_MIN > MAX_PAYLOAD:
         raise TooLarge(
             f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken"
@@ -163,9 +164,10 @@ def seal_m3(
     ring: Keyring, label: Label, order: Order, how: int, topic: bytes, body: bytes, now_ms: int
 ) -> bytes:
     """m3 for `body` (TLV and m1) under the label's current epoch, with the next (s2, seq)."""
+    head, seal = ring.sealer(label, how)
     nonce = order.next_bytes(now_ms)
-    header = ring.head(label, how) + nonce
-    return header + ring.sealer(label).seal(nonce, body, header + ring.tail(topic))
+    header = head + nonce
+    return header + seal(nonce, body, header + ring.tail(topic))
 
 
 class Delivered(NamedTuple):

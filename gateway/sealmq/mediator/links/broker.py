@@ -15,7 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from sealmq.mqtt import Connack, Decoder, Packet, Pingresp, ProtocolError, Pubrel, Unfit, build
+from sealmq.mqtt import (
+    Connack,
+    Decoder,
+    Packet,
+    Pingresp,
+    ProtocolError,
+    Puback,
+    Publish,
+    Pubrel,
+    Unfit,
+    build,
+)
 from sealmq.unix import connected
 
 from ..core.effects import BrokerAway as BrokerAway
@@ -109,6 +120,15 @@ def nobody_hears(packet: Unfit) -> None:
     pass
 
 
+AsEvent = Callable[..., None]
+"""Calls a function with what comes after it (Events.run)."""
+
+
+def directly(call: Callable[..., object], *words: Any) -> None:
+    """An AsEvent for whoever has no events."""
+    call(*words)
+
+
 def _to_nobody(what: object) -> None:
     """Nobody hears of a connection that has ended."""
 
@@ -120,10 +140,12 @@ class BrokerLink(asyncio.Protocol):
     reason, unless `close` came first or `open` has raised. `on_pressure` is told whether the system
     takes no more for now; what is sent all the same waits in memory. `overdue` is asked at each
     ping: why to give up on this broker, or None. `on_unfit` gets each PUBLISH that nobody should
-    take: it is acknowledged here, and goes no further.
+    take: it is acknowledged here, and goes no further. `as_event` calls what hands on all that
+    one read has brought.
     """
 
     __slots__ = (
+        "_as_event",
         "_closed",
         "_connack",
         "_decoder",
@@ -150,10 +172,11 @@ class BrokerLink(asyncio.Protocol):
         on_pressure: Callable[[bool], None] = lambda full: None,
         overdue: Callable[[], str | None] = _nothing_overdue,
         on_unfit: OnUnfit = nobody_hears,
+        as_event: AsEvent = directly,
     ) -> None:
         self._on_packet, self._on_lost = on_packet, on_lost
         self._on_pressure, self._overdue = on_pressure, overdue
-        self._on_unfit = on_unfit
+        self._on_unfit, self._as_event = on_unfit, as_event
         self._decoder = Decoder(MAX_PACKET, "client", lenient=True)
         # Packet ids of unfit PUBLISHes of QoS 2 whose PUBREL is to come.
         self._unfit: set[int] = set()
@@ -297,19 +320,7 @@ class BrokerLink(asyncio.Protocol):
             packets = self._decoder.feed(data)
         except ProtocolError as error:
             packets, fault = list(error.packets), error.with_traceback(None)
-        on_packet = self._on_packet
-        for packet in packets:
-            if type(packet) is Pingresp or type(packet) is Connack:
-                self._take(packet)
-            elif type(packet) is Unfit:
-                self._leave_out(packet)
-            elif self._unfit and type(packet) is Pubrel and packet.packet_id in self._unfit:
-                self._unfit.discard(packet.packet_id)
-                self.send(build.pubcomp(packet.packet_id))
-            else:
-                on_packet(packet)
-            if self._closed:
-                return
+        self._as_event(self._hand_on, packets)
         if fault is not None:
             self._lost(f"the broker broke MQTT: {fault}")
 
@@ -323,14 +334,37 @@ class BrokerLink(asyncio.Protocol):
 
     # --- how ---
 
-    def _take(self, packet: Pingresp | Connack) -> None:
+    # Whether this packet is the link's own affair.
+    def _takes(self, packet: Packet) -> bool:
         if isinstance(packet, Connack):
             if not self._connack.done():
                 self._connack.set_result(packet)
-        elif self._pongs:
-            answer = self._pongs.popleft()
+        elif isinstance(packet, Pingresp):
+            answer = self._pongs.popleft() if self._pongs else None
             if answer is not None and not answer.done():
                 answer.set_result(None)
+        elif isinstance(packet, Unfit):
+            self._leave_out(packet)
+        elif isinstance(packet, Pubrel) and packet.packet_id in self._unfit:
+            self._unfit.discard(packet.packet_id)
+            self.send(build.pubcomp(packet.packet_id))
+        else:
+            return False
+        return True
+
+    def _hand_on(self, packets: list[Packet]) -> None:
+        on_packet = self._on_packet
+        try:
+            for packet in packets:
+                kind = type(packet)
+                if kind is Publish or kind is Puback or not self._takes(packet):
+                    on_packet(packet)
+                if self._closed:
+                    return
+        except Exception:
+            # What came after it is lost, of which nobody else would hear.
+            self._lost("internal error")
+            raise
 
     # The other messages of this connection are not to blame, whoever published this one.
     def _leave_out(self, packet: Unfit) -> None:

@@ -17,7 +17,15 @@ from typing import Any
 
 from sealmq.mqtt import Packet, Publish, Pubrel, QoS2Receiver, build
 
-from .broker import BrokerAddress, BrokerAway, BrokerLink, OnUnfit, nobody_hears
+from .broker import (
+    AsEvent,
+    BrokerAddress,
+    BrokerAway,
+    BrokerLink,
+    OnUnfit,
+    directly,
+    nobody_hears,
+)
 from .credit import Credit
 from .reconnecting import ReconnectingLink
 from .snapshots import SnapshotCut, SnapshotEnded, Snapshots
@@ -54,11 +62,18 @@ class _Line:
         ended: Callable[[str], None],
         marked: tuple[str, Callable[[bytes], None]] = ("", lambda payload: None),
         on_unfit: OnUnfit = nobody_hears,
+        as_event: AsEvent = directly,
     ) -> None:
         self._deliver = deliver
         self._mark, self._marked = marked
         self._ended = ended
-        self.link = BrokerLink(self._came, self._lost, overdue=self._overdue, on_unfit=on_unfit)
+        self.link = BrokerLink(
+            self._came,
+            self._lost,
+            overdue=self._overdue,
+            on_unfit=on_unfit,
+            as_event=as_event,
+        )
         self.asking = SubscribeRequests(self.link.send)
         self._twos = QoS2Receiver()
 
@@ -112,7 +127,7 @@ class _Held:
 class LiveLink(ReconnectingLink):
     """`packet` gets each PUBLISH, which is acknowledged when it returns. `lost` is called with the
     reason when the link falls: then nobody holds a filter any more. `snapshots`: for trying
-    filters. `credit`: shared with the publish link. `on_unfit`: as BrokerLink has it.
+    filters. `credit`: shared with the publish link. `on_unfit`, `as_event`: as BrokerLink has them.
 
     What is asked in one turn of the loop goes out in the order in which it was asked, in as few
     packets as possible; the broker deals with them in that order, so the last one counts.
@@ -128,11 +143,12 @@ class LiveLink(ReconnectingLink):
         snapshots: Snapshots | None = None,
         credit: Credit | None = None,
         on_unfit: OnUnfit = nobody_hears,
+        as_event: AsEvent = directly,
     ) -> None:
         super().__init__(address, client_id, changed)
         self._credit = credit if credit is not None and credit.possible else None
         self._deliver, self._lost, self._snapshots = packet, lost, snapshots
-        self._on_unfit = on_unfit
+        self._on_unfit, self._as_event = on_unfit, as_event
         self._line: _Line | None = None
         self._filters: dict[str, _Held] = {}
         # Filters that nobody holds, the oldest first, and since when.
@@ -247,7 +263,9 @@ class LiveLink(ReconnectingLink):
         return False
 
     async def _own_line(self, filt: str, held: _Held) -> None:
-        line = held.line = _Line(self._deliver, self._give_up, on_unfit=self._on_unfit)
+        line = held.line = _Line(
+            self._deliver, self._give_up, on_unfit=self._on_unfit, as_event=self._as_event
+        )
         self._lines += 1
         await line.link.open(self._address, f"{self._client_id}/{self._lines}")
         [code] = await line.asking.subscribe([(filt, self._address.qos)])
@@ -324,7 +342,7 @@ class LiveLink(ReconnectingLink):
                 line.link.give_up(reason)
 
         mark = (credit.topic, marked) if credit is not None else ("", marked)
-        line = _Line(self._deliver, ended.set_result, mark, self._on_unfit)
+        line = _Line(self._deliver, ended.set_result, mark, self._on_unfit, self._as_event)
         await line.link.open(self._address, self._client_id)
         if credit is not None:
             try:

@@ -76,7 +76,7 @@ class OwnLink:
         self._over("the session's link to the broker was closed")
 
     def _came(self, packet: Packet) -> None:
-        if self._asking.took(packet):
+        if type(packet) is not Publish and self._asking.took(packet):
             return
         if not self._paused:
             self._packet(packet)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sealmq.mqtt import Packet, Puback, Pubcomp, Pubrec, build
 
-from .broker import BrokerAddress, BrokerAway, BrokerLink
+from .broker import AsEvent, BrokerAddress, BrokerAway, BrokerLink, directly
 from .credit import EACH, Credit
 from .reconnecting import FIRST_S, MOST_S, ReconnectingLink
 
@@ -34,6 +34,8 @@ AT_ONCE = 64
 
 # Stands for a client's number in marks (credit.py).
 _MARKS = -1
+# As the class's own constructor, at a third of its cost.
+_new_tuple = tuple.__new__
 
 
 OVER = "its client was removed, disabled, relabelled or has new keys since"
@@ -71,7 +73,7 @@ class PublishLink(ReconnectingLink):
     `not_taken` may. `pressure` hears whether nobody should publish for now; what comes all the
     same waits here, and then goes out if its client `may` still publish. `ready` is awaited when
     the link is open, before anything goes out: a broker that was lost first gets back what it lost,
-    or newer messages would move readers' windows beyond that.
+    or newer messages would move readers' windows beyond that. `as_event`: as BrokerLink has it.
     """
 
     def __init__(
@@ -86,9 +88,11 @@ class PublishLink(ReconnectingLink):
         credit: Credit | None = None,
         may: Callable[[Item], bool] = lambda item: True,
         ready: Callable[[], Awaitable[None]] = _at_once,
+        as_event: AsEvent = directly,
     ) -> None:
         super().__init__(address, client_id, changed)
         self._alone, self._credit, self._may, self._ready = alone, credit, may, ready
+        self._as_event = as_event
         if credit is not None:
             credit.room = lambda: self._gate(False)
         # Bytes that go out between two questions how far the broker is.
@@ -131,7 +135,8 @@ class PublishLink(ReconnectingLink):
         if send is None or (self._held_back and client in self._held_back):
             self._wait(Item(sent, topic, payload, qos, retain, client, gen))
         elif not qos:
-            self._zeros.append(Item(sent, topic, payload, 0, retain, client, gen))
+            item = _new_tuple(Item, (sent, topic, payload, 0, retain, client, gen, 0))
+            self._zeros.append(item)
             send(build.publish(topic, payload, 0, retain))
             self._unasked += len(payload) + EACH
             if self._unasked > self._step:
@@ -145,7 +150,8 @@ class PublishLink(ReconnectingLink):
                 packet_id = packet_id % PACKET_IDS + 1
             self._id = packet_id
             zeros = self._zeros_gone + len(self._zeros)
-            underway[packet_id] = Item(sent, topic, payload, qos, retain, client, gen, zeros)
+            item = _new_tuple(Item, (sent, topic, payload, qos, retain, client, gen, zeros))
+            underway[packet_id] = item
             if qos == 2:
                 self._twos += 1
             send(build.publish(topic, payload, qos, retain, packet_id=packet_id))
@@ -283,7 +289,11 @@ class PublishLink(ReconnectingLink):
                 ended.set_result(reason)
 
         link = BrokerLink(
-            self._came, lost, lambda full: self._press("full", full), overdue=self._overdue
+            self._came,
+            lost,
+            lambda full: self._press("full", full),
+            overdue=self._overdue,
+            as_event=self._as_event,
         )
         try:
             await link.open(self._address, self._client_id)
