@@ -179,11 +179,11 @@ class Scripted:
         writer.close()
 
 
-def played(story: Coroutine[Any, Any, None]) -> None:
+def played(story: Coroutine[Any, Any, None], wait_s: float = WAIT_S) -> None:
     """Runs it, not for ever."""
 
     async def run() -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(wait_s):
             await story
 
     asyncio.run(run())

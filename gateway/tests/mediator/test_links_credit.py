@@ -17,6 +17,9 @@ from sealmq.mediator.links import credit as module
 from sealmq.mediator.links.publish import Item
 from sealmq.mqtt import Connect, Packet, Publish, Subscribe, build
 
+# Thousands of messages may take long on a machine that is busy with other things.
+FLOOD_S = 60.0
+
 
 class Both:
     """A publish link and a live link that share a credit: of one worker, or of that of several."""
@@ -85,12 +88,21 @@ async def linked(address: BrokerAddress, counts: bool = True) -> AsyncIterator[B
         yield both
 
 
-def whole(both: Both, count: int) -> bool:
-    """All of a flood came, what one client sent in its order: others' may overtake it."""
+def flawed(both: Both, count: int, qos: int) -> list[str]:
+    """What is wrong with what came of a flood: all of it must, once, and what one client sent at
+    QoS 1 in its order; others' may overtake it. At QoS 2 a Mosquitto whose max_inflight_messages
+    is neither 0 nor 1 lets one overtake some that it has queued, though it got PUBREL in order.
+    """
     came = [int(packet.payload) for packet in both.came]
-    return sorted(came) == [*range(count)] and all(
-        [n for n in came if n % 5 == client] == [*range(client, count, 5)] for client in range(5)
-    )
+    flaws = [f"{n} did not come" for n in sorted({*range(count)} - {*came})]
+    if qos == 2:
+        return flaws + [f"{len(came)} came"] * (len(came) != count)
+    newest = dict.fromkeys(range(5), -1)
+    for at, n in enumerate(came):
+        if n <= newest[n % 5]:
+            flaws.append(f"{n} came after {newest[n % 5]}: {came[max(0, at - 12) : at + 3]}")
+        newest[n % 5] = max(newest[n % 5], n)
+    return flaws
 
 
 async def flood(both: Both, count: int, qos: int) -> None:
@@ -112,13 +124,13 @@ def test_no_flood_makes_a_mosquitto_with_stock_limits_drop_what_readers_get(
         async with linked(address) as both:
             await flood(both, 20_000, qos)
             await so(lambda: len(both.accepted) == 20_000 and len(both.came) == 20_000)
-            assert whole(both, 20_000)
+            assert flawed(both, 20_000, qos) == []
             assert not both.lost
 
     with real_mosquitto(
         tmp_path, "max_inflight_messages 20", "max_queued_messages 1000"
     ) as address:
-        played(story(replace(address, inflight=20, queue=1000)))
+        played(story(replace(address, inflight=20, queue=1000)), FLOOD_S)
 
 
 def test_marks_are_neither_delivered_nor_told(tmp_path: Path) -> None:
@@ -342,14 +354,14 @@ def test_publishers_of_one_worker_wait_for_the_live_link_of_another(
             stalled(two, False)
             await flooding
             await so(lambda: len(one.accepted) == 8000 and len(two.came) == 8000)
-            assert whole(two, 8000)
+            assert flawed(two, 8000, qos) == []
             assert not one.lost
             assert not two.lost
 
     with real_mosquitto(
         tmp_path, "max_inflight_messages 20", "max_queued_messages 1000"
     ) as address:
-        played(story(replace(address, inflight=20, queue=1000)))
+        played(story(replace(address, inflight=20, queue=1000)), FLOOD_S)
 
 
 def test_the_parts_of_all_workers_make_half_of_the_queue() -> None:
