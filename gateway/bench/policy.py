@@ -16,7 +16,7 @@ import policy_holds
 from bench_print import row, show
 
 from sealmq.families.engine import Engine
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 from sealmq.families.records import TopicLabel
 from sealmq.site.config import loads
 

@@ -10,13 +10,14 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, TypeVar
 
+from sealmq.families import registry
+
 Choice = TypeVar("Choice")
 
 # One target a module; its class is called Fuzz.
-NAMES = (
+_MODULES = (
     "mqtt_codec",
     "packets",
-    "purposes",
     "reader",
     "session",
     "device",
@@ -24,6 +25,9 @@ NAMES = (
     "toml",
     "kg_socket",
 )
+# Of policy families, by their manifests.
+_FAMILIES = {each.name: each for each in registry.manifests() if each.fuzz}
+NAMES = (*_MODULES, *_FAMILIES)
 
 
 class Finding(AssertionError):
@@ -85,9 +89,13 @@ class Draw:
 
 def load(name: str) -> Target:
     """A target by its name, or MODULE:CLASS for one from elsewhere."""
-    module, _, kind = name.partition(":")
-    found = importlib.import_module(f"fuzz.{name}" if name in NAMES else module)
-    made = getattr(found, kind or "Fuzz")()
+    family = _FAMILIES.get(name)
+    if family is not None and family.fuzz is not None:
+        made = family.load(family.fuzz)()
+    else:
+        module, _, kind = name.partition(":")
+        found = importlib.import_module(f"fuzz.{name}" if name in _MODULES else module)
+        made = getattr(found, kind or "Fuzz")()
     if not isinstance(made, Target):
         raise TypeError(f"{name} is no Target")
     return made

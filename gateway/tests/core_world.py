@@ -12,7 +12,7 @@ from mediator_world import MEDIATOR, NOW_MS, SENSOR, World, hello, sealed
 from sealmq.aead import make
 from sealmq.families.api import Family
 from sealmq.families.engine import Engine
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 from sealmq.families.records import Record, TopicLabel
 from sealmq.mediator.core.boots import Sent
 from sealmq.mediator.core.effects import (

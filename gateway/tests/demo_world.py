@@ -47,8 +47,8 @@ def m3(label: str, text: str) -> bytes:
 
 
 def _policy() -> str:
-    folder = resources.files("sealmq.site") / "templates"
-    parts = [(folder / f"{part}.toml").read_text() for part in ("factory", "factory-purposes")]
+    folders = [resources.files(package) for package in ("sealmq.site", "sealmq.families.purposes")]
+    parts = [(folder / "templates" / "factory.toml").read_text() for folder in folders]
     head = "\n[clients]\n"
     added = "".join(f'{part.name} = {{ label = "{part.label}" }}\n' for part in PARTS if part.label)
     text = fill("".join(parts), {"officer": "officer"})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from families.gate import Gate
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.families.engine import Engine
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 from sealmq.mediator.core.delivery import fan_out
 from sealmq.mediator.core.effects import (
     LIVE,

@@ -18,7 +18,7 @@ from mediator_world import World, hello, sealed
 from sealmq.aead import make
 from sealmq.audit import Audit
 from sealmq.families.engine import Engine
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 from sealmq.families.records import TopicLabel
 from sealmq.mediator.links import BrokerAddress
 from sealmq.mediator.locks import RowLocks

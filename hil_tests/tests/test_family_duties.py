@@ -26,6 +26,7 @@ sealmq.families.__path__.append(str(Path(__file__).parent / "families"))
 """
 FAMILY = """\
 from sealmq.families.api import Family, PutTlv, SealTo, allow
+from sealmq.families.manifest import Manifest, Ref
 
 # By question: the client for whom it asks, and what for.
 ASKS = {
@@ -49,7 +50,7 @@ class Asking(Family):
     connect = publish = subscribe = deliver = _answer
 
 
-FAMILY = Asking
+MANIFEST = Manifest(name="asking", family=Ref(":Asking"))
 """
 BAD = "engine.bad-duty"
 

@@ -22,23 +22,16 @@ from sealmq.client import (
     TimedOut,
 )
 from sealmq.client.lent import LendRefused, lent_client
+from sealmq.families import registry
+from sealmq.families.manifest import Manifest, Says
 from sealmq.plain import plain
 from sealmq_spec.errors import Denied, SealError
-from sealmq_spec.purposes import check_name, check_purpose
-from sealmq_spec.topics import check_filter
 
 from .errors import FAILED, OperatorError, UsageError
 
 CONNACKS = (3, 5)
 REFUSED = 12
 TIMED_OUT = 27
-
-# What to do about a refusal, by its rule.
-HINTS = {
-    "purposes.subscribe.no-purpose": "--purpose PURPOSE; which are allowed: sealmq purposes "
-    "explain SITE TOPIC, or sealmq purposes show SITE",
-    "purposes.unknown": "sealmq purposes show SITE",
-}
 
 CODES = """\
 exit codes: 0 done; 1 not possible (gateway away, wrong value); 2 wrong usage; 3 the mediator's
@@ -66,6 +59,29 @@ def add_who(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, metavar="PORT", help="with --enrolment: another mediator port"
     )
+
+
+def add_said(parser: argparse.ArgumentParser) -> None:
+    """The options of what a client says with a subscription, of each family that has one."""
+    for manifest in registry.manifests():
+        if says := manifest.says:
+            parser.add_argument(f"--{says.option}", metavar=says.metavar, help=says.help)
+
+
+def said(args: argparse.Namespace) -> dict[str, tuple[Manifest, Says, str]]:
+    """What was given of these options, by option."""
+    found = {}
+    for manifest in registry.manifests():
+        says = manifest.says
+        if says is not None and (value := getattr(args, says.option)) is not None:
+            found[says.option] = manifest, says, value
+    return found
+
+
+def said_examples(command: str) -> str:
+    """Lines for a command's help, of each family that has an option."""
+    found = [m.says.examples.get(command, ()) for m in registry.manifests() if m.says]
+    return "".join(f"  {line}\n" for lines in found for line in lines)
 
 
 def add_timeout(parser: argparse.ArgumentParser) -> None:
@@ -103,8 +119,8 @@ async def client_of(
     )
 
 
-async def purposes_client(args: argparse.Namespace) -> Client:
-    """The client that the arguments name, for commands about purposes; `timeout` in seconds."""
+async def asking_client(args: argparse.Namespace) -> Client:
+    """The client that the arguments name, for a family's commands; `timeout` in seconds."""
     options = Options(
         timeout=args.timeout,
         connect_timeout=min(args.timeout, 10.0),
@@ -147,25 +163,18 @@ def wrong(args: argparse.Namespace, what: str, right: str) -> OperatorError:
 
 
 def check_values(
-    args: argparse.Namespace,
-    filters: Iterable[str] = (),
-    purposes: Iterable[str | None] = (),
-    names: Iterable[str | None] = (),
+    args: argparse.Namespace, *checks: tuple[Callable[[str], object], Iterable[str | None]]
 ) -> None:
-    """What no command about purposes can say is told before anybody is asked."""
+    """What a client cannot say is told before anybody is asked: each check with its values."""
     try:
-        for filt in filters:
-            check_filter(filt)
-        for purpose in purposes:
-            if purpose is not None:
-                check_purpose(purpose)
-        for name in names:
-            if name is not None:
-                check_name(name)
+        for check, values in checks:
+            for value in values:
+                if value is not None:
+                    check(value)
     except SealError as error:
         raise OperatorError(plain(str(error)), hint=f"sealmq {args.command} --help") from None
     except UnicodeEncodeError:
-        raise OperatorError("what is not UTF-8 can be no filter and no purpose") from None
+        raise OperatorError("a value that is not UTF-8") from None
 
 
 def act(work: Coroutine[Any, Any, int]) -> int:
@@ -188,5 +197,10 @@ def told(error: ClientError | SealError) -> OperatorError:
         code = REFUSED
     elif isinstance(error, TimedOut):
         code = TIMED_OUT
-    hint = getattr(error, "hint", None) or HINTS.get(getattr(error, "rule", ""))
+    hint = getattr(error, "hint", None) or _hint(getattr(error, "rule", ""))
     return OperatorError(plain(str(error)), hint=hint, code=code)
+
+
+def _hint(rule: str) -> str | None:
+    """What the rule's family says about it."""
+    return next((m.hints[rule] for m in registry.manifests() if rule in m.hints), None)

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sealmq.families import registry
+
 from .errors import FAILED, OK, OperatorError
 
 # The folder that holds gateway/, firmware/ and the rest; elsewhere when installed from a wheel.
@@ -16,7 +18,6 @@ _ROOT = Path(__file__).resolve().parents[3]
 _SCRIPTS = {
     "device": Path("firmware", "host", "bench_device.py"),
     "gateway": Path("gateway", "bench", "gateway_bench.py"),
-    "purposes": Path("gateway", "bench", "purposes.py"),
 }
 
 _EXAMPLES = """\
@@ -24,8 +25,7 @@ examples:
   sealmq bench device
   sealmq bench device --quick
   sealmq bench gateway --quick
-  sealmq bench purposes --quick
-"""
+{families}"""
 _DEVICE_EXAMPLES = """\
 examples:
   sealmq bench device
@@ -56,19 +56,6 @@ with the bench. All of it takes a quarter of an hour and is written to build/ben
 well. CPU a message depends little on what else runs there, throughput does. The exit status is 3
 when a bar is missed: which ones, is on stderr.
 """
-_PURPOSES_EXAMPLES = """\
-examples:
-  sealmq bench purposes
-  sealmq bench purposes --quick                 tiny numbers: does it work here?
-  sealmq bench purposes --json | jq '.rows[] | select(.measure == "cpu_message_to_labels")'
-  sealmq bench purposes --variant labels --variant hybrid --reservations 100000 --pairs 20
-
-The variants are those of the HivePBAC paper: mosquitto (plain, without SealMQ), labels (without the
-policy family), fos, fop, fop-cache, hybrid, fop-flat. Real sites are started in a temporary folder,
-each with its own Mosquitto and a load generator, and end with the bench. All of it takes some ten
-minutes and is written to build/bench/purposes.json as well. Throughput depends on the machine and
-on what else runs there; CPU a message much less, and what one variant is to another least.
-"""
 # How often an option of a bench may be given, by its name; what it is worth says its script.
 _MANY = ("measure", "part", "variant", "size")
 _ONE = ("pairs", "clients", "idle", "reservations", "out")
@@ -76,8 +63,15 @@ _FLAGS = ("json", "quick", "allow_misses")
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
-    """sealmq bench device|gateway|purposes"""
-    parser = sub.add_parser("bench", help="measure what things cost", epilog=_EXAMPLES)
+    """sealmq bench device|gateway|FAMILY"""
+    benches = {m.name: m.load(m.bench) for m in registry.manifests() if m.bench}
+    parser = sub.add_parser(
+        "bench",
+        help="measure what things cost",
+        epilog=_EXAMPLES.format(
+            families="".join(f"  sealmq bench {name} --quick\n" for name in benches)
+        ),
+    )
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
     device = kinds.add_parser(
         "device",
@@ -100,7 +94,8 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         )
     device.add_argument("--out", help="write the rows into this file as well")
     _add_gateway(kinds)
-    _add_purposes(kinds)
+    for bench in benches.values():
+        bench.add(kinds)
 
 
 def _add_gateway(kinds: argparse._SubParsersAction[Any]) -> None:
@@ -132,34 +127,16 @@ def _add_gateway(kinds: argparse._SubParsersAction[Any]) -> None:
     )
 
 
-def _add_purposes(kinds: argparse._SubParsersAction[Any]) -> None:
-    purposes = kinds.add_parser(
-        "purposes",
-        help="purpose limitation: its modes and stores beside a site without it",
-        description="Measure what purpose limitation costs, beside the same site without it and "
-        "beside a plain Mosquitto: throughput, round trip, CPU a message of each process, rates.",
-        epilog=_PURPOSES_EXAMPLES,
-    )
-    purposes.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
-    purposes.add_argument("--quick", action="store_true", help="tiny numbers, some seconds")
-    purposes.add_argument(
-        "--variant",
-        action="append",
-        default=[],
-        help="only this variant, such as labels, fop-cache or hybrid; again for another",
-    )
-    for name, what in (
-        ("pairs", "how many rounds count, all variants in turns in each (default: 10)"),
-        ("clients", "how many clients (default: 250)"),
-        ("reservations", "how many reservations are held (default: 1000)"),
-    ):
-        purposes.add_argument(f"--{name}", metavar="N", type=int, help=what)
-    purposes.add_argument("--out", metavar="FILE", help="write the rows into this file as well")
+def _of_family(name: str) -> Path:
+    manifest = registry.manifest(name)
+    if manifest.bench is None:
+        raise RuntimeError(f"{name} has no bench")
+    return Path(manifest.load(manifest.bench).script)
 
 
 def run(args: argparse.Namespace) -> int:
     """Start the bench, whose script prints what it finds."""
-    place = _SCRIPTS[args.kind]
+    place = _SCRIPTS.get(args.kind) or _of_family(args.kind)
     script = _ROOT / place
     if not script.is_file():
         raise OperatorError(

@@ -1,4 +1,5 @@
-"""What clients have made that hangs on a label or a client: topics' labels, reservations.
+"""What clients have made that hangs on a label or a client, as each policy family says: topics'
+labels, reservations.
 
 It stands in the mediator's store, not in sealmq.toml, so that whoever edits the file does not see
 it.
@@ -10,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sealmq.families.purposes.records import NAME, RESERVATION, read_reservation
-from sealmq.families.purposes.store import Reservation
-from sealmq.families.records import FamilyRecord, TopicLabel
+from sealmq.families import registry
+from sealmq.families.manifest import Made as Kind
+from sealmq.families.manifest import MadeRow
 from sealmq.plain import plain
 from sealmq.site.differences import Difference
 from sealmq.site.layout import Layout
@@ -23,32 +24,27 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Labelled topics, and clients' reservations; None: the store cannot be read from here."""
+    """Of each kind what clients have made; None: the store cannot be read from here."""
 
-    topics: list[str] | None
-    reservations: list[str] | None
+    names: Mapping[Kind, list[str]] | None
 
     def words(self) -> list[str]:
         """A line each of what there is."""
-        if self.topics is None or self.reservations is None:
+        if self.names is None:
             return [
                 "what clients have made of it is not known: the mediator's store is not readable"
             ]
-        lines = []
-        if self.topics:
-            lines.append(f"labelled topics ({len(self.topics)}): {_few(self.topics)}")
-        if self.reservations:
-            lines.append(f"reservations ({len(self.reservations)}): {_few(self.reservations)}")
-        return lines
+        found = {kind.words: names for kind, names in self.names.items() if names}
+        return [f"{words} ({len(names)}): {_few(names)}" for words, names in found.items()]
 
     def to_json(self) -> dict[str, Any]:
         """For --json."""
-        return {"topics": self.topics, "reservations": self.reservations}
+        return {kind.key: None if self.names is None else self.names[kind] for kind in _kinds()}
 
 
 def on_label(layout: Layout, name: str) -> Made:
-    """Topics that learned this label, and reservations that count only while their topic has it."""
-    return _made(layout, lambda topic: topic.label == name, lambda r: r.label == name)
+    """Topics that learned this label, and what counts only while its topic has it."""
+    return _made(layout, lambda row: row.label == name)
 
 
 def labels_gone(layout: Layout, found: Iterable[Difference]) -> dict[str, Made]:
@@ -62,54 +58,50 @@ def words(gone: Mapping[str, Made]) -> list[str]:
     """What an operator should know of labels that are gone."""
     lines = []
     for name, made in gone.items():
-        rows = made.words()
-        lines += [f"label {name} is gone, with it {row}" for row in rows]
-        if made.topics:
-            lines.append(
-                "these topics are closed to everybody until they get another label: "
-                "sealmq topic relabel, or forget"
-            )
+        lines += [f"label {name} is gone, with it {row}" for row in made.words()]
+        lines += [kind.gone for kind, names in (made.names or {}).items() if names and kind.gone]
     return lines
 
 
 def on_client(layout: Layout, name: str) -> Made:
-    """Topics that it labelled, and what it reserved."""
-    return _made(layout, lambda topic: topic.client == name, lambda r: r.by == name)
+    """Topics that it labelled, and what it made besides."""
+    return _made(layout, lambda row: row.by == name)
 
 
-def on_topic(layout: Layout, topic: str) -> list[Reservation]:
-    """The clients' reservation of exactly this topic."""
-    return [r for r in _records(layout)[1] if r.filter == topic]
+def idle(layout: Layout, topic: str, label: str | None) -> dict[Kind, list[MadeRow]]:
+    """What clients have made of exactly this topic that hangs on another label than it has."""
+    return {
+        kind: [row for row in rows if row.name == topic and row.label and row.label != label]
+        for kind, rows in _rows(layout).items()
+        if kind.idle
+    }
 
 
-def _made(
-    layout: Layout, topic: Callable[[TopicLabel], bool], reserved: Callable[[Reservation], bool]
-) -> Made:
+def _made(layout: Layout, wanted: Callable[[MadeRow], bool]) -> Made:
     try:
-        topics, reservations = _records(layout)
+        found = _rows(layout)
     except (StoreError, OSError):
-        return Made(None, None)
-    return Made(
-        [t.topic for t in topics if topic(t)], [r.filter for r in reservations if reserved(r)]
-    )
+        return Made(None)
+    return Made({kind: [row.name for row in rows if wanted(row)] for kind, rows in found.items()})
 
 
-def _records(layout: Layout) -> tuple[list[TopicLabel], list[Reservation]]:
-    if not layout.mediator_db.exists():  # it is made by the first `up`
-        return [], []
-    reader = Reader.open_readonly(layout.mediator_db)
-    try:
-        records = reader.records()
-    finally:
-        reader.close()
-    return [r for r in records if isinstance(r, TopicLabel)], [
-        read_reservation(r.key.removeprefix(RESERVATION), r.value)
-        for r in records
-        if isinstance(r, FamilyRecord)
-        and r.family == NAME
-        and r.value
-        and r.key.startswith(RESERVATION)
-    ]
+def _kinds() -> list[Kind]:
+    return [manifest.made for manifest in registry.manifests() if manifest.made]
+
+
+def _rows(layout: Layout) -> dict[Kind, list[MadeRow]]:
+    records = []
+    if layout.mediator_db.exists():  # it is made by the first `up`
+        reader = Reader.open_readonly(layout.mediator_db)
+        try:
+            records = reader.records()
+        finally:
+            reader.close()
+    return {
+        manifest.made: list(manifest.load(manifest.made.rows)(records))
+        for manifest in registry.manifests()
+        if manifest.made
+    }
 
 
 def _few(names: list[str]) -> str:

@@ -8,6 +8,8 @@ import json
 import signal
 from typing import Any
 
+from sealmq.families import registry
+
 from .errors import FAILED, OK, OperatorError
 
 NOTHING_TRIED = 2
@@ -19,11 +21,9 @@ examples:
   sealmq doctor factory --json | jq -r '.tries[] | select(.ok == false) | .name'
 
 It makes clients and topics of its own (names that begin with sealmq-doctor), tries with them what
-an attacker would, at the broker and at the mediator, and takes them out again. Where purposes are
-asked for it reserves these topics, and reads without a purpose, for another one, and for one that
-is withdrawn meanwhile. Nobody else's topics and keys are touched. Run it as the site's owner or as
-root, on the gateway.
-
+an attacker would, at the broker and at the mediator, and takes them out again. Nobody else's topics
+and keys are touched. Run it as the site's owner or as root, on the gateway.
+{families}
 Each try holds, FAILED, or could not be tried, with the reason; "ok" and "healthy" of --json are
 then true, false or null.
 
@@ -34,8 +34,11 @@ tried; 3 nothing failed, and something could not be tried (say, the advertised a
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq doctor SITE"""
+    does = [manifest.doctor.does for manifest in registry.manifests() if manifest.doctor]
     parser = sub.add_parser(
-        "doctor", help="try what must fail, and report whether it does", epilog=_EXAMPLES
+        "doctor",
+        help="try what must fail, and report whether it does",
+        epilog=_EXAMPLES.format(families="".join(f"{words}\n" for words in does)),
     )
     parser.add_argument("site", metavar="SITE", help="the folder of a site that is up")
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")

@@ -7,33 +7,29 @@ import json
 import time
 from typing import Any
 
+from sealmq.families import registry
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.shared import sub_matches
 from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.site.layout import Layout
-from sealmq_spec import purposes
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
+from . import acting
 from .errors import FAILED, OK, UsageError
 from .policy_view import View
-
-PURPOSES = "purposes"
 
 _EXAMPLES = """\
 examples:
   sealmq explain factory publish --client m1-temp-sensor -t machine/1/arm/angle
   sealmq explain factory deliver --client monitor -t machine/1/temperature
-  sealmq explain factory deliver --client monitor -t machine/1/temperature --purpose service
   sealmq explain factory deliver --client monitor -t machine/1/temperature --filter 'machine/#'
-  sealmq explain factory subscribe --client monitor -t 'machine/#' --purpose service
   sealmq explain factory publish --client m1-temp-sensor -t machine/1/humidity --json
-
-`deliver` asks about a message that is published on the topic now; in a site with purposes it comes
-to a subscription of --filter (default: the topic) for --purpose (default: what a presubscription of
-that filter says). Exit code 0: allowed, 1: denied, 2: wrong usage. The answer comes from
-sealmq.toml and the store, whether the site is up or down.
+{examples}
+`deliver` asks about a message that is published on the topic now, and comes to a subscription of
+--filter (default: the topic), with what is said there. Exit code 0: allowed, 1: denied, 2: wrong
+usage. The answer comes from sealmq.toml and the store, whether the site is up or down.
 """
 
 
@@ -44,7 +40,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="may a client publish or read there, and by which rule",
         description="Say whether a client may publish on a topic, subscribe to it, or have its "
         "messages delivered, and by which rule.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES.format(examples=acting.said_examples("explain")),
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument(
@@ -52,7 +48,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--client", required=True, metavar="NAME", help="the client's name")
     parser.add_argument("-t", "--topic", required=True, help="the topic (subscribe: a filter)")
-    parser.add_argument("--purpose", metavar="PURPOSE", help="what the client subscribes for")
+    acting.add_said(parser)
     parser.add_argument(
         "--filter", metavar="FILTER", help="deliver: what the client has subscribed to"
     )
@@ -67,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
             "each delivery has one topic",
             hint="name a topic; sealmq topic list SITE shows them",
         )
-    if args.question == "publish" and (args.purpose is not None or args.filter is not None):
-        raise UsageError("publish with --purpose or --filter", "they are a subscription's")
+    args.said = acting.said(args)
+    if args.question == "publish" and (args.said or args.filter is not None):
+        options = " or ".join(f"--{option}" for option in (*args.said, "filter"))
+        raise UsageError(f"publish with {options}", "that is a subscription's")
     if args.question == "subscribe" and args.filter is not None:
         raise UsageError("subscribe with --filter", "the filter stands behind -t")
     view = View(Layout.open(args.site))
@@ -94,7 +92,8 @@ def _ask(view: View, conn: Conn, args: argparse.Namespace) -> Decision:
     raw = _subscription(view, args)
     if args.question == "subscribe":
         return conn.subscribe(raw, 0, now_ms)
-    asked = raw != args.topic or PURPOSES in view.config.policy.order
+    says = any(registry.manifest(name).says for name in view.config.policy.order)
+    asked = raw != args.topic or says
     return view.deliver(conn, args.topic, raw if asked else None, now_ms)
 
 
@@ -105,11 +104,11 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
         check_filter(filt)
         if args.filter is not None and not sub_matches(filt, args.topic):
             raise UsageError(f"{filt!r} does not match {args.topic!r}", "nothing would come")
-        if args.purpose is None:
-            return filt
-        if PURPOSES not in view.config.policy.order:
-            raise UsageError("a purpose", "this site judges without purposes")
-        return purposes.access(filt, args.purpose)
+        for option, (manifest, says, value) in args.said.items():
+            if manifest.name not in view.config.policy.order:
+                raise UsageError(f"--{option}", f"this site judges without {manifest.name}")
+            filt = manifest.load(says.encode)(filt, value)
+        return filt
     except (SealError, UnicodeEncodeError) as error:
         raise UsageError(str(error)) from None
 
@@ -120,7 +119,7 @@ def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list
     word = "allowed" if decision.allow else "denied"
     if decision.overridden:
         word = "allowed, but only because the policy is off"
-    purpose = args.purpose or decision.purpose
+    purpose = _purpose(args, decision)
     first = f"{word}: {args.client} {can} {verb} {args.topic}" + (f" for {purpose}" * bool(purpose))
     if decision.reason:
         first += f" ({decision.reason})"
@@ -133,6 +132,11 @@ def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list
     # Of several families the one that decided comes first.
     sentences.sort(key=lambda line: not line.startswith(f"{decision.rule}: "))
     return [first, f"rule {sentences[0]}", *(f"  {line}" for line in sentences[1:])]
+
+
+def _purpose(args: argparse.Namespace, decision: Decision) -> str:
+    """What was said with the subscription, or what the decision says."""
+    return next((value for _, _, value in args.said.values()), decision.purpose)
 
 
 def _answer(
@@ -153,7 +157,7 @@ def _answer(
         "topic_label": None if topic is None else topic.label,
         "becomes": decision.label,
         "asked": decision.question,
-        "purpose": args.purpose or decision.purpose or None,
+        "purpose": _purpose(args, decision) or None,
         "under": decision.under or None,
         "rules": [vote.rule for vote in decision.votes],
         "lines": lines,

@@ -19,6 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from sealmq.families import registry
+from sealmq.families.manifest import Policy
 from sealmq.kg.local import create
 from sealmq.site import masterkey, reach, values
 from sealmq.site.config import Config, loads
@@ -28,12 +30,13 @@ from sealmq.site.layout import Layout, prepare, sync_folder, write_atomically
 
 from .errors import OperatorError, UsageError
 
-POLICIES = ("purposes", "labels")
+# The policy of a new site: a reader needs a label and a purpose.
+DEFAULT = "purposes"
 
 _EXAMPLES = """\
 examples:
   sealmq init site                                    a site without labels and clients yet
-  sealmq init site --policy labels                    without purposes: a label is enough to read
+  sealmq init site --policy labels                    a label is enough to read
   sealmq init factory --example factory               two machines and a control room, ready to run
   sealmq init site --key-file /media/stick/site.key   the key on a stick (made there if missing)
   sealmq init site --broker mosquitto                 with a Mosquitto of its own (recommended)
@@ -48,6 +51,7 @@ sealmq-key takes its place.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq init SITE"""
+    policies = {m.name: m.policy for m in registry.manifests() if m.policy}
     parser = sub.add_parser(
         "init",
         help="make a site folder with a commented sealmq.toml",
@@ -59,10 +63,10 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--example", choices=("factory",), help="begin with this policy")
     parser.add_argument(
         "--policy",
-        choices=POLICIES,
-        default="purposes",
-        help="purposes: a reader needs a purpose too, and none is allowed at first; labels: a "
-        "label is enough (default: %(default)s)",
+        choices=tuple(policies),
+        default=DEFAULT,
+        help="; ".join(f"{name}: {policy.help}" for name, policy in policies.items())
+        + " (default: %(default)s)",
     )
     parser.add_argument("--key-file", metavar="FILE", help="where the key lies, or is to be made")
     parser.add_argument(
@@ -86,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     root = Path(args.site).absolute()
     _refuse_to_overwrite(root)
     told, chosen = _told(*_address(args.listen))
+    policy = registry.manifest(args.policy).policy or Policy("")
     name = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:64] or "site"
     site = secrets.token_bytes(4)
     key_file, made_key = _key_file(args.key_file, name, site, root)
@@ -99,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
                 "listen": args.listen,
                 "broker": args.broker,
                 **({} if key_file is None else {"key_file": str(key_file)}),
-                **({"officer": "officer"} if args.policy == "purposes" else {}),
+                **policy.words,
                 **({} if chosen is None else {"advertise": told}),
             },
         )
@@ -108,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         if made_key and key_file is not None:
             key_file.unlink(missing_ok=True)
         raise
-    _say(args, root, config, key_file, chosen)
+    _say(args, root, config, key_file, chosen, policy.closed)
     return 0
 
 
@@ -139,12 +144,12 @@ def _key_file(given: str | None, name: str, site: bytes, root: Path) -> tuple[Pa
 
 
 def _text(example: str, policy: str, words: dict[str, str]) -> str:
-    folder = resources.files("sealmq.site") / "templates"
-    parts = ["head", f"order-{policy}", example]
-    if policy == "purposes":
-        parts.append(f"{example}-purposes")
-    texts = [(folder / f"{part}.toml").read_text(encoding="utf-8") for part in parts]
-    return fill("".join(texts), words)
+    site = resources.files("sealmq.site") / "templates"
+    family = resources.files(f"sealmq.families.{policy}") / "templates"
+    parts = [site / "head.toml", family / "order.toml", site / f"{example}.toml"]
+    if (more := family / f"{example}.toml").is_file():
+        parts.append(more)
+    return fill("".join(part.read_text(encoding="utf-8") for part in parts), words)
 
 
 # What enrolment files carry, and how it was chosen where the site listens on all addresses.
@@ -186,6 +191,7 @@ def _say(
     config: Config,
     key_file: Path | None,
     chosen: reach.Chosen | None,
+    closed: str,
 ) -> None:
     mediator = config.mediator
     told = reach.written(mediator.advertise_host, mediator.advertise_port)
@@ -215,6 +221,6 @@ def _say(
     print(f"policy    {root / 'sealmq.toml'}")
     print(f"clients   connect to {told} (enrolment files say so; advertise in sealmq.toml)")
     print(f"key       {where} (keep a backup, apart from the site's)")
-    if args.policy == "purposes" and not args.example:
-        print("closed    what nobody has reserved is for nobody: [families.purposes] in the policy")
+    if closed and not args.example:
+        print(f"closed    {closed}")
     print(f"next      sealmq up {args.site}")

@@ -1,8 +1,8 @@
 """`sealmq`: the command table, and the one place where errors become exit codes.
 
-A command `a-b` is the module `sealmq.cli.a_b` with `add(sub)`, which adds its parser, and
-`run(args) -> int`, which returns the exit code. Only the module of the command that was asked for
-is imported, so that `sealmq pub` does not load a broker.
+A command `a-b` is the module `sealmq.cli.a_b`, or what a policy family's manifest names for it: it
+has `add(sub)`, which adds its parser, and `run(args) -> int`, which returns the exit code. Only the
+module of the command that was asked for is imported, so that `sealmq pub` does not load a broker.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, Protocol, cast
+from functools import partial
+from typing import Any, NoReturn, cast
 
 from sealmq import __version__
+from sealmq.families import registry
+from sealmq.families.manifest import Command
 
 from . import beside
 from .errors import UsageError, report
 
-COMMANDS = (
+_GENERAL = (
     "init",
     "up",
     "down",
@@ -37,9 +40,6 @@ COMMANDS = (
     "explain",
     "pub",
     "sub",
-    "reserve",
-    "presubscribe",
-    "purposes",
     "bench",
     "system-users",
 )
@@ -54,16 +54,6 @@ examples:
 
 Each command tells more: sealmq COMMAND --help
 """
-
-
-class Command(Protocol):
-    """What every command module offers."""
-
-    def add(self, sub: argparse._SubParsersAction[Any]) -> None:
-        """Add the command's parser (with its examples in the epilog)."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it; return the exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -90,13 +80,27 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"{self.prog} --help")
 
 
+def commands() -> dict[str, Callable[[], Command]]:
+    """The table, and how each is loaded: the general ones, then those of the policy families."""
+    table: dict[str, Callable[[], Command]] = {name: partial(_general, name) for name in _GENERAL}
+    for manifest in registry.manifests():
+        for name, ref in manifest.commands.items():
+            if name in table or name in beside.PROGRAMS:
+                raise RuntimeError(f"the family {manifest.name} has a second command {name!r}")
+            table[name] = partial(manifest.load, ref)
+    return table
+
+
+def _general(name: str) -> Command:
+    return cast(Command, importlib.import_module(f"{__package__}.{name.replace('-', '_')}"))
+
+
 def load(name: str) -> Command:
-    """The module of a command of the table."""
-    module = "sealmq.cli." + name.replace("-", "_")
-    return cast(Command, importlib.import_module(module))
+    """A command of the table."""
+    return _general(name) if name in _GENERAL else commands()[name]()
 
 
-def build(names: Iterable[str] = COMMANDS) -> Parser:
+def build(names: Iterable[str] = ()) -> Parser:
     """The parser with these commands (all of them for the help)."""
     parser = Parser(
         prog="sealmq",
@@ -106,9 +110,9 @@ def build(names: Iterable[str] = COMMANDS) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"sealmq {__version__}")
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    if names is COMMANDS:
+    if not names:
         beside.add(sub)
-    for name in names:
+    for name in names or commands():
         command = load(name)
         command.add(sub)
         parser_of(sub, name).set_defaults(_run=command.run)
@@ -119,7 +123,7 @@ def parser_of(sub: argparse._SubParsersAction[Any], name: str) -> argparse.Argum
     """The parser that `add` has made for the command."""
     made = sub.choices.get(name)
     if made is None:
-        raise RuntimeError(f"sealmq.cli.{name.replace('-', '_')}.add did not add {name!r}")
+        raise RuntimeError(f"the module of the command {name!r} did not add it")
     return cast(argparse.ArgumentParser, made)
 
 
@@ -129,8 +133,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words and words[0] in beside.PROGRAMS:
             beside.run(words[0], words[1:])
-        names = (words[0],) if words and words[0] in COMMANDS else COMMANDS
-        args = build(names).parse_args(words)
+        known = words and (words[0] in _GENERAL or words[0] in commands())
+        args = build(words[:1] if known else ()).parse_args(words)
         run = cast(Callable[[argparse.Namespace], int], args._run)
         code = run(args)
         sys.stdout.flush()

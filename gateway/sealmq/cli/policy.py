@@ -21,8 +21,8 @@ examples:
   sealmq policy check factory --json | jq -r '.labels_gone | keys[]'
 
 What differs is told by key, against what was taken over last. Of a label that would be gone it is
-told what hangs on it: topics that have learned it, and reservations. Works whether the site is up
-or down.
+told what hangs on it: topics that have learned it, and what else clients have made. Works whether
+the site is up or down.
 
 exit codes: 0 it is right; 1 it has a mistake, named with its line
 """

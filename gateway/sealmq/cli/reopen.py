@@ -1,10 +1,12 @@
-"""`sealmq reopen SITE`: let a site go on whose labels and reservations were lost."""
+"""`sealmq reopen SITE`: let a site go on whose mediator's store was lost."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from typing import Any
+
+from sealmq.families import registry
 
 from . import keygen
 
@@ -15,21 +17,26 @@ examples:
   sealmq reopen site
 
 A site is closed when the mediator's store was lost: deleted, replaced by hand, or left out of a
-restore. What topics' labels and owners' reservations were is then not known. While it is closed
-nothing is delivered, no topic gets a label and no command about purposes changes anything. Before
-you reopen it, put into sealmq.toml what must hold: [topics] fixes labels, and
-[families.purposes.reserve] reserves. Afterwards whoever publishes first on a topic without a label
-labels it, as on a new site. Clients provision anew by themselves.
+restore. What is then not known:
+{what}.
+While it is closed nothing is delivered, no topic gets a label, and no command to a policy family
+changes anything. Before you reopen it, put into sealmq.toml what must hold:
+{mend}.
+Afterwards whoever publishes first on a topic without a label labels it, as on a new site. Clients
+provision anew by themselves.
 """
 
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq reopen SITE"""
+    lost = [manifest.lost for manifest in registry.manifests() if manifest.lost]
     parser = sub.add_parser(
         "reopen",
-        help="let a site go on whose labels and reservations were lost",
+        help="let a site go on whose store was lost",
         description="Open a closed site again.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES.format(
+            what=", ".join(each.what for each in lost), mend=", ".join(each.mend for each in lost)
+        ),
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     keygen.add_key_file(parser)

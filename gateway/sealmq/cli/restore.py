@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sealmq.families import registry
+
 from . import keygen
 
 _EXAMPLES = """\
@@ -16,15 +18,16 @@ examples:
   sealmq restore site /media/stick/site.backup
   sealmq restore site /media/stick/site.backup --key-file site.key    the folder is gone
   sealmq restore site site/state/replaced.backup     undo: what the last restore replaced
-  sealmq restore site /media/stick/site.backup --keys-only   labels and reservations stay
+  sealmq restore site /media/stick/site.backup --keys-only   what clients have made stays
 
 The site has to be stopped. All labels get new epochs, no number is issued a second time, and every
 client provisions anew by itself, so that nothing that was recorded since the backup counts again.
 Clients that were added or rotated since need a new enrolment file and are named. A sealmq.toml that
 is in place is the truth and stays: have the newest there; only where none is, the backup's is put.
 
-What was decided after the backup nobody can know: consent that was withdrawn, labels of new topics,
-clients that were disabled. Look through these before `sealmq up`. A backup of the keys alone (an
+What was decided after the backup nobody can know: clients that were disabled,
+{decided}.
+Look through these before `sealmq up`. A backup of the keys alone (an
 old one) leaves the site closed: nothing is delivered and no topic gets a label before you have put
 into sealmq.toml what must hold, and `sealmq reopen`. Copying files of state/ into place is no
 restore: numbers would come twice.
@@ -33,11 +36,12 @@ restore: numbers would come twice.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq restore SITE FILE"""
+    lost = [manifest.lost for manifest in registry.manifests() if manifest.lost]
     parser = sub.add_parser(
         "restore",
         help="a whole site from its backup",
         description="Put a backup in the place of a site.",
-        epilog=_EXAMPLES,
+        epilog=_EXAMPLES.format(decided=", ".join(each.decided for each in lost)),
     )
     parser.add_argument("site", metavar="SITE", help="the site's folder")
     parser.add_argument("file", metavar="FILE", help="the backup")
@@ -93,10 +97,13 @@ def _say(args: argparse.Namespace, layout: Any, done: Any) -> None:
     for note in done.notes:
         print(f"note: {note}")
     print("what was decided after the backup is not known; look before `sealmq up`:")
-    print(f"  who is in or disabled:      sealmq client list {site}")
-    print(f"  labels of topics:           sealmq topic list {site}")
-    if "purposes" in config.policy.order:
-        print(f"  consent given or withdrawn: sealmq purposes show {site}")
+    looks = [("who is in or disabled", f"sealmq client list {site}")]
+    for name in config.policy.order:
+        if lost := registry.manifest(name).lost:
+            looks.append((lost.look, lost.by.format(site=site)))
+    wide = max(len(what) for what, _ in looks) + 1
+    for what, by in looks:
+        print(f"  {f'{what}:'.ljust(wide)} {by}")
     if done.closed:
         print(f"THE SITE IS CLOSED: {done.closed}")
         print(

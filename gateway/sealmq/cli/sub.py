@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from sealmq.families import registry
 from sealmq.plain import plain
 
 from .errors import OK, OperatorError
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  sealmq sub factory --client monitor -t 'machine/+/temperature' --purpose service -v
+  sealmq sub factory --client monitor -t 'machine/+/temperature' -v
   sealmq sub factory --client monitor -t machine/1/temperature -C 1 -W 10
   sealmq sub factory --client monitor -t '#' --json | jq -r .topic
   sealmq sub factory --client monitor -t '#' -q 1 -c -i night-shift    what came while it was away
   sealmq sub --enrolment panel.sealmq.json -t machine/1/setpoint
-
-In a site with purposes each of them needs --purpose, or a presubscription (sealmq presubscribe).
-The payload is printed with a line end behind it, with -v the topic before it. An empty payload
+{examples}
+{needed}The payload is printed with a line end behind it, with -v the topic before it. An empty one
 prints nothing, with -v "topic (null)". Ctrl-C ends it with exit code 0. Filters that are refused
 are told on stderr; when all are, it ends.
 
@@ -44,13 +44,17 @@ whatever they hold.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq sub"""
-    from .acting import CODES, add_who
+    from .acting import CODES, add_said, add_who, said_examples
 
+    needed = [m.says.needed for m in registry.manifests() if m.says and m.says.needed]
+    examples = _EXAMPLES.format(
+        examples=said_examples("sub"), needed="".join(f"{line}\n" for line in needed)
+    )
     parser = sub.add_parser(
         "sub",
         help="subscribe as a client and print messages, as mosquitto_sub does",
         description="Subscribe as a client and print what arrives.",
-        epilog=_EXAMPLES + CODES,
+        epilog=examples + CODES,
     )
     add_who(parser)
     parser.add_argument(
@@ -60,11 +64,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         action="append",
         help="the topic filter; may be repeated",
     )
-    parser.add_argument(
-        "--purpose",
-        metavar="PURPOSE",
-        help="what the data is for, in a site with purposes (default: what a presubscription says)",
-    )
+    add_said(parser)
     parser.add_argument("-C", "--count", metavar="N", help="end after N messages")
     parser.add_argument(
         "-W", "--timeout", metavar="SECONDS", help="end after so many seconds, with exit code 27"
@@ -108,12 +108,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import check_values, wrong
+    from .acting import check_values, said, wrong
     from .pub import seconds
 
     if not args.topic:
         raise wrong(args, "no topic", "at least one -t FILTER")
-    check_values(args, (), [args.purpose])
+    given = said(args)
+    check_values(args, *((m.load(says.check), [value]) for m, says, value in given.values()))
+    args.said = {option: value for option, (_, _, value) in given.items()}
     if args.qos not in ("0", "1", "2"):
         raise wrong(args, f"QoS {args.qos}", "it is 0, 1 or 2")
     args.qos = int(args.qos)
@@ -175,7 +177,7 @@ async def _receive(args: argparse.Namespace) -> int:
         inbox_messages=256,
     )
     async with _connected(args, await client_of(args, options, on_notice, on_state)) as client:
-        answers = await client.subscribe_each(*args.topic, qos=args.qos, purpose=args.purpose)
+        answers = await client.subscribe_each(*args.topic, qos=args.qos, **args.said)
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         if len(refused) == len(answers):
             raise refused[0]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from sealmq.families.manifest import Made, MadeRow
 from sealmq.kglink import Applied, KgClient, KgUnavailable
 from sealmq.near import near
 from sealmq.plain import plain
@@ -132,16 +134,16 @@ def _relabel(args: argparse.Namespace) -> int:
     config = set_topic(layout, args.topic, args.label)
     done = _taken_over(layout)
     found = settled.settle(layout, wait_s, done.kseq if done else 0, config.digest)
-    idle = _idle(layout, args.topic, args.label)
+    idle = depends.idle(layout, args.topic, args.label)
     if args.json:
         told = {"topic": args.topic, "label": args.label, "was": was.label if was else None}
-        print(json.dumps(told | {"reservations": idle} | found.to_json()))
+        print(json.dumps(told | _idle_json(idle) | found.to_json()))
     else:
         before = f", not {was.label} any more" if was and was.label != args.label else ""
         print(plain(f"{args.topic} has label {args.label}{before}"))
-        for row in idle:
-            print(plain(f"the reservation of {row['by']} there does not count: it hangs on label "
-                        f"{row['label']}"))  # fmt: skip
+        for kind, row in _each(idle):
+            print(plain(f"the {kind.idle} of {row.by} there does not count: it hangs on label "
+                        f"{row.label}"))  # fmt: skip
     again = f"sealmq topic relabel {args.site} {args.topic} {args.label}"
     settled.check(found, f"{plain(args.topic)} has label {args.label}", plain(again))
     return OK
@@ -174,23 +176,28 @@ def _forget(args: argparse.Namespace) -> int:
                 hint=plain(f"ask again: sealmq topic forget {args.site} {args.topic}"),
                 code=settled.NOT_KNOWN,
             )
-    idle = _idle(layout, args.topic, None)
+    idle = depends.idle(layout, args.topic, None)
     if args.json:
-        told = {"topic": args.topic, "was": was.label if was else None, "reservations": idle}
-        print(json.dumps(told | {"known": True}))
+        told = {"topic": args.topic, "was": was.label if was else None}
+        print(json.dumps(told | _idle_json(idle) | {"known": True}))
         return OK
     label = f" (it had {was.label})" if was else ""
     print(plain(f"{args.topic} has no label any more{label}: who publishes there next labels it"))
-    for row in idle:
-        print(plain(f"the reservation of {row['by']} there stays, and counts until the topic has "
-                    f"another label than {row['label']}"))  # fmt: skip
+    for kind, row in _each(idle):
+        print(plain(f"the {kind.idle} of {row.by} there stays, and counts until the topic has "
+                    f"another label than {row.label}"))  # fmt: skip
     return OK
 
 
-# The reservations of the topic that hang on a label, another one than it has.
-def _idle(layout: Layout, topic: str, label: str | None) -> list[dict[str, str]]:
-    found = depends.on_topic(layout, topic)
-    return [{"by": r.by, "label": r.label} for r in found if r.label and r.label != label]
+def _each(idle: dict[Made, list[MadeRow]]) -> Iterator[tuple[Made, MadeRow]]:
+    return ((kind, row) for kind, rows in idle.items() for row in rows)
+
+
+def _idle_json(idle: dict[Made, list[MadeRow]]) -> dict[str, list[dict[str, str]]]:
+    return {
+        kind.key: [{"by": row.by, "label": row.label} for row in rows]
+        for kind, rows in idle.items()
+    }
 
 
 def _taken_over(layout: Layout) -> Applied | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ class BlockingClient:
     """
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
         self._thread: threading.Thread | None = None
@@ -45,7 +45,7 @@ class BlockingClient:
         self._thread.start()
         self._loop = started.result()
         try:
-            self._run(self._client.connect(within=within))
+            self.run(self.client.connect(within=within))
         except BaseException:
             self._end()
             raise
@@ -59,7 +59,7 @@ class BlockingClient:
         """As `Client.disconnect`. Nothing happens when it was done before."""
         if self._loop is not None:
             try:
-                self._run(self._client.disconnect())
+                self.run(self.client.disconnect())
             finally:
                 self._end()
 
@@ -88,7 +88,7 @@ class BlockingClient:
         within: float | None = None,
     ) -> None:
         """As `Client.publish`."""
-        call = self._client.publish(
+        call = self.client.publish(
             topic,
             payload,
             qos=qos,
@@ -98,7 +98,7 @@ class BlockingClient:
             confirm=confirm,
             within=within,
         )
-        self._run(call)
+        self.run(call)
 
     def clear(
         self,
@@ -110,28 +110,25 @@ class BlockingClient:
         within: float | None = None,
     ) -> None:
         """As `Client.clear`."""
-        self._run(self._client.clear(topic, qos=qos, tlv=tlv, confirm=confirm, within=within))
+        self.run(self.client.clear(topic, qos=qos, tlv=tlv, confirm=confirm, within=within))
 
     def subscribe(
         self,
         *filters: str,
         qos: int = 0,
-        purpose: str | None = None,
         within: float | None = None,
+        **said: str | None,
     ) -> list[int]:
         """As `Client.subscribe`."""
-        call = self._client.subscribe(*filters, qos=qos, purpose=purpose, within=within)
-        return self._run(call)
+        return self.run(self.client.subscribe(*filters, qos=qos, within=within, **said))
 
-    def unsubscribe(
-        self, *filters: str, purpose: str | None = None, within: float | None = None
-    ) -> None:
+    def unsubscribe(self, *filters: str, within: float | None = None, **said: str | None) -> None:
         """As `Client.unsubscribe`."""
-        self._run(self._client.unsubscribe(*filters, purpose=purpose, within=within))
+        self.run(self.client.unsubscribe(*filters, within=within, **said))
 
     def receive(self, *, within: float | None = None) -> Message:
         """As `Client.receive`."""
-        return self._run(self._client.receive(within=within))
+        return self.run(self.client.receive(within=within))
 
     def messages(self, *, within: float | None = None) -> Iterator[Message]:
         """As `Client.messages`; TimedOut where so many seconds pass without one."""
@@ -142,30 +139,11 @@ class BlockingClient:
                 return
             yield message
 
-    def reserve(
-        self,
-        filter: str,
-        aip: Iterable[str] = (),
-        pip: Iterable[str] = (),
-        *,
-        within: float | None = None,
-    ) -> None:
-        """As `Client.reserve`."""
-        self._run(self._client.reserve(filter, aip, pip, within=within))
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for a call of `client`'s, or of what a policy family offers for it.
 
-    def release(self, filter: str, *, within: float | None = None) -> None:
-        """As `Client.release`."""
-        self._run(self._client.release(filter, within=within))
-
-    def presubscribe(
-        self, client: str, filter: str, purpose: str | None, *, within: float | None = None
-    ) -> None:
-        """As `Client.presubscribe`."""
-        self._run(self._client.presubscribe(client, filter, purpose, within=within))
-
-    # --- inside ----------------------------------------------------------------------------------
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        Example: `c.run(Purposes(c.client).reserve("hall/temperature", ["service"]))`
+        """
         if self._loop is None:
             work.close()
             raise Closed("the client is not connected")
@@ -178,6 +156,8 @@ class BlockingClient:
             # Ctrl-C ends the call, not only the wait for it.
             future.cancel()
             raise
+
+    # --- inside ----------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """The loop ends, and with it every call that other threads still wait in."""

@@ -21,7 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sealmq_spec import purposes
+from sealmq.families import registry
+from sealmq.families.manifest import Encode
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
@@ -34,7 +35,6 @@ from .door import Door, Renew
 from .errors import Closed, Refused
 from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
-from .purposes import PurposeCalls
 from .randomness import mono_ms
 from .state import State, StateFile
 from .values import Message, Notice, Options
@@ -42,7 +42,7 @@ from .values import Message, Notice, Options
 Payload = bytes | bytearray | memoryview | str
 
 
-class Client(PurposeCalls):
+class Client:
     """A client of a SealMQ gateway. `async with` connects and disconnects.
 
     identity: from an enrolment, or lent. state: the file for what outlives a restart, or a `State`;
@@ -203,16 +203,15 @@ class Client(PurposeCalls):
         self,
         *filters: str,
         qos: int = 0,
-        purpose: str | None = None,
         within: float | None = None,
+        **said: str | None,
     ) -> list[int]:
         """Subscribe; returns the QoS granted for each filter. Raises the first refusal.
 
-        purpose: what the data is for (HivePBAC, section IV); it is told again after a reconnect.
-        None: none, or what a presubscription says. The same filter for two purposes is two
-        subscriptions.
+        said: what is said to a policy family, as `purpose="service"`; None says nothing. It is told
+        again after a reconnect. A filter with two different things said is two subscriptions.
         """
-        answers = await self.subscribe_each(*filters, qos=qos, purpose=purpose, within=within)
+        answers = await self.subscribe_each(*filters, qos=qos, within=within, **said)
         for answer in answers:
             if isinstance(answer, Refused):
                 raise answer
@@ -222,13 +221,13 @@ class Client(PurposeCalls):
         self,
         *filters: str,
         qos: int = 0,
-        purpose: str | None = None,
         within: float | None = None,
+        **said: str | None,
     ) -> list[int | Refused]:
         """As `subscribe`, with a refusal in the place of the QoS."""
         if qos not in (0, 1, 2):
             raise Malformed(f"QoS {qos}; it is 0, 1 or 2")
-        wanted = self._wanted(filters, qos, purpose)
+        wanted = self._wanted(filters, qos, said)
         answers: list[int | Refused] = []
         for i in range(0, len(wanted), FILTERS):
             answers += await self._running().ask(wanted[i : i + FILTERS], True, within)
@@ -238,10 +237,10 @@ class Client(PurposeCalls):
         return answers
 
     async def unsubscribe(
-        self, *filters: str, purpose: str | None = None, within: float | None = None
+        self, *filters: str, within: float | None = None, **said: str | None
     ) -> None:
-        """End subscriptions, those with this purpose or none. Raises the first refusal."""
-        wanted = self._wanted(filters, 0, purpose)
+        """End subscriptions, those with which this was said. Raises the first refusal."""
+        wanted = self._wanted(filters, 0, said)
         for one in wanted:
             self._life.filters.pop(one.wire, None)
         for i in range(0, len(wanted), FILTERS):
@@ -249,14 +248,18 @@ class Client(PurposeCalls):
                 if isinstance(answer, Refused):
                     raise answer
 
-    def _wanted(self, filters: Sequence[str], qos: int, purpose: str | None) -> list[Wanted]:
+    def _wanted(
+        self, filters: Sequence[str], qos: int, said: Mapping[str, str | None]
+    ) -> list[Wanted]:
         """Checked. Malformed."""
+        encodes = [(_encode(option), value) for option, value in said.items()]
         wanted = []
         for filt in filters:
             check_filter(_text(filt))
             wire = filt
-            if purpose is not None:
-                wire = purposes.access(filt, purpose)
+            for encode, value in encodes:
+                if value is not None:
+                    wire = encode(wire, value)
             wanted.append(Wanted(wire, filt, qos))
         return wanted
 
@@ -379,6 +382,16 @@ def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
     if not isinstance(host, str) or not host or type(port) is not int or not 0 < port < 65536:
         raise Malformed("enrolment file: the mediator's address has the wrong form")
     return host, port
+
+
+def _encode(option: str) -> Encode:
+    """How the policy family that has this option puts it into a filter. Malformed: none has it."""
+    found = {m.says.option: (m, m.says) for m in registry.manifests() if m.says}
+    if option not in found:
+        there = ", ".join(found) or "nothing"
+        raise Malformed(f"{option!r} cannot be said with a subscription; there is: {there}")
+    manifest, says = found[option]
+    return manifest.load(says.encode)
 
 
 def _checked(topic: str) -> bytes:

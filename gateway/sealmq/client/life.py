@@ -78,8 +78,8 @@ class Life:
         self._clocked = _LONG_AGO
         self._heard = 0
         self._paused = False
-        # Filter as it goes over the wire, its purpose included -> QoS, to subscribe again in a new
-        # connection.
+        # Filter as it goes over the wire, what is said with it included -> QoS, to subscribe again
+        # in a new connection.
         self.filters: dict[str, int] = {}
 
     # --- for operations --------------------------------------------------------------------------

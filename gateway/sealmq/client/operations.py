@@ -46,7 +46,7 @@ class Draft:
 
 
 class Wanted(NamedTuple):
-    """A filter as it goes over the wire, with its purpose in it, and as people know it."""
+    """A filter as it goes over the wire, with what is said in it, and as people know it."""
 
     wire: str
     shown: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Sequence
 
 from sealmq.mqtt import build
 from sealmq.site import reach
-from sealmq.site.canary import PURPOSE, RESERVED
+from sealmq.site.canary import ALL_TOPICS
 from sealmq.site.model import Mediator
-from sealmq_spec import purposes
 from sealmq_spec.const import CLEAR, USER
 
 from .canary import Canary
@@ -17,25 +17,29 @@ from .errors import Broken
 from .result import Failed, Untried
 
 LOW_TOPIC, HIGH_TOPIC, SIDE_TOPIC = (f"sealmq-doctor/{word}" for word in ("low", "high", "side"))
-ALL = RESERVED
 _UNAVAILABLE = 3  # CONNACK's code
 _RETAINED_TRIES, _RETAINED_PAUSE_S = 50, 0.1
 NOT_ENFORCED = "is policy enforced ([policy] enforce, `sealmq status`)?"
+
+
+AsSent = Callable[[str], str]
 
 
 class AtMediator:
     """All three are connected, and the first two have subscribed to all topics of the doctor's."""
 
     def __init__(
-        self, writer: Canary, reader: Canary, stranger: Canary, with_purposes: bool
+        self, writer: Canary, reader: Canary, stranger: Canary, as_sent: Sequence[AsSent]
     ) -> None:
-        """`with_purposes`: subscriptions have to name one."""
+        """`as_sent`: how the site's policy families want a filter to be subscribed to."""
         self.writer, self.reader, self.stranger = writer, reader, stranger
-        self._with_purposes = with_purposes
+        self._as_sent = as_sent
 
-    def filter(self, filt: str, purpose: str = PURPOSE) -> str:
-        """As a client subscribes to it, with a purpose where the site wants one."""
-        return purposes.access(filt, purpose) if self._with_purposes else filt
+    def filter(self, filt: str) -> str:
+        """As a client subscribes to it."""
+        for as_sent in self._as_sent:
+            filt = as_sent(filt)
+        return filt
 
     async def subscribe(self) -> None:
         """Before the tries."""
@@ -53,8 +57,8 @@ class AtMediator:
         await self.last()
 
     async def _listen(self, who: Canary) -> None:
-        if not await who.subscribe(self.filter(ALL)):
-            raise Broken(f"{who.name} may not subscribe to {ALL}")
+        if not await who.subscribe(self.filter(ALL_TOPICS)):
+            raise Broken(f"{who.name} may not subscribe to {ALL_TOPICS}")
 
     async def _connected(self, who: Canary) -> Canary:
         """It, or the same one with a new connection where it has lost its own."""
@@ -237,7 +241,7 @@ class AtMediator:
             rule = await writer.publish(LOW_TOPIC, b"", retain=True)
             await self.last()
             # The reader subscribes again, which brings what is retained.
-            await self.reader.subscribe(self.filter(ALL))
+            await self.reader.subscribe(self.filter(ALL_TOPICS))
             # Beside what is live, so it may come later.
             for _ in range(_RETAINED_TRIES):
                 if kept in [payload for _, payload in await self.last()]:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from sealmq.broker.target import Target
+from sealmq.families import registry
 from sealmq.kglink import KgClient
 from sealmq.run import ready
 from sealmq.run.ready import Ready
@@ -22,7 +23,6 @@ from sealmq_spec.identity import Identity
 
 from .at_broker import AtBroker
 from .at_mediator import AtMediator
-from .at_purposes import AtPurposes
 from .canary import Canary
 from .errors import Broken, DoctorError
 from .policy import alone, in_policy
@@ -108,8 +108,9 @@ async def _tries(
     config: Config, canaries: list[Canary], outside: AtBroker, external: bool
 ) -> list[Result]:
     writer, reader, stranger = canaries
-    with_purposes = "purposes" in config.policy.order
-    inside = AtMediator(writer, reader, stranger, with_purposes)
+    judging = map(registry.manifest, config.policy.order)
+    families = [of.load(of.doctor.part) for of in judging if of.doctor]
+    inside = AtMediator(writer, reader, stranger, [family.as_sent for family in families])
     await inside.subscribe()
     proof = reader.hello[-54:].decode()
 
@@ -122,7 +123,7 @@ async def _tries(
         at_broker["broker: without TLS"] = outside.plain
     if external:
         at_broker["broker: its queue for slow readers"] = outside.queue
-    at_mediator = {
+    at_mediator: dict[str, Try] = {
         "connect without a proof": inside.no_proof,
         "connect with a replayed proof": inside.replayed_connect,
         "publish to another label's topic": inside.foreign_publish,
@@ -137,14 +138,8 @@ async def _tries(
         "clear a retained message with an empty one": inside.empty_retained,
         "clients are sent to this mediator": lambda: inside.advertised(config.mediator),
     }
-    if with_purposes:
-        of_purposes = AtPurposes(inside)
-        at_mediator |= {
-            "subscribe without a purpose": of_purposes.no_purpose,
-            "subscribe for another purpose": of_purposes.other_purpose,
-            "read for a purpose that was withdrawn": of_purposes.withdrawn,
-            "reserve topics of others": of_purposes.foreign_reservation,
-        }
+    for family in families:
+        at_mediator |= family.tries(inside)
     results = [await attempt(name, work) for name, work in at_broker.items()]
     results.append(await attempt("an honest message arrives", inside.honest))
     if results[-1].ok:

@@ -242,6 +242,8 @@ class Family:
     """TLV types (without the critical bit) that it understands."""
     duties: ClassVar[Duties] = {}
     """What its verdicts may ask of the mediator, by question: out of duties.EXECUTED."""
+    records: ClassVar[frozenset[type[Record]]] = frozenset()
+    """Records that are its own, besides its FamilyRecords."""
     opens: ClassVar[bool] = False
     """Whether `deliver` needs tlv, sender, message_id or age_ms, which lie inside the envelope."""
 
@@ -292,7 +294,7 @@ class Family:
 
         Of this worker's clients alone: with `[mediator] workers` above 1 nobody sees what others'
         do. So nothing that is counted here may decide for the whole site; what all workers are to
-        know goes into a record. Neither `labels` nor `purposes` overrides it.
+        know goes into a record. No family here overrides it.
         """
         return ()
 

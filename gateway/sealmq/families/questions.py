@@ -120,12 +120,12 @@ class Questions(Generic[K]):
             return deny("engine.exception", f"{family} has lost its state")
         got = self._commanded(family, lambda: to.command(who, body, now_ms))
         if isinstance(got, Later):
-            return Later(partial(self._command_on, family, got.go_on))
-        return self._checked(family, got)
+            return Later(partial(self._command_on, to, got.go_on))
+        return self._checked(to, got)
 
-    def _command_on(self, family: str, go_on: Callable[[], object]) -> Proposal | Verdict | None:
-        got = self._commanded(family, go_on)
-        return None if got is None else self._checked(family, got)
+    def _command_on(self, to: Family, go_on: Callable[[], object]) -> Proposal | Verdict | None:
+        got = self._commanded(to.name, go_on)
+        return None if got is None else self._checked(to, got)
 
     def _commanded(self, family: str, work: Callable[[], object]) -> object:
         try:
@@ -134,11 +134,12 @@ class Questions(Generic[K]):
             self._fault(family, "command", error)
             return deny("engine.exception", f"{family} failed on the command")
 
-    def _checked(self, family: str, got: object) -> Proposal | Verdict:
+    def _checked(self, to: Family, got: object) -> Proposal | Verdict:
+        family = to.name
         if isinstance(got, Proposal):
             if got.records and self.closed:
                 return deny(CLOSED, CLOSED_REASON)
-            if not all(_own(record, family) for record in got.records):
+            if not all(_own(record, to) for record in got.records):
                 return deny("engine.bad-proposal", f"{family} proposed what is not its own")
             if not AUDITED.issuperset(got.audit or ()):
                 return deny("engine.bad-proposal", f"{family} would audit unknown fields")
@@ -176,6 +177,8 @@ def _no_answer(family: str) -> Verdict:
     return deny("engine.bad-verdict", f"{family} gave no answer to the command")
 
 
-def _own(record: Record, family: str) -> bool:
-    """Whether a family's command may propose the record; topics' labels are those of `labels`."""
-    return record.family == family if isinstance(record, FamilyRecord) else family == "labels"
+def _own(record: Record, family: Family) -> bool:
+    """Whether a family's command may propose the record."""
+    if isinstance(record, FamilyRecord):
+        return record.family == family.name
+    return type(record) in family.records

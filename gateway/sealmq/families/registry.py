@@ -1,6 +1,6 @@
-"""From the names in `[policy] order` to families: `sealmq.families.NAME`, attribute FAMILY.
+"""The families that are installed: folders of `sealmq.families` with a MANIFEST.
 
-A new family is one folder here and its name in the order; nothing else knows it.
+A new family is one folder here, and to judge its name in `[policy] order`; nothing else knows it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 
-from .api import Family, FamilyError, check_family
+import sealmq.families
+
+from .api import Family, FamilyError, UnfitFamily, check_family
+from .manifest import Manifest
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
@@ -25,22 +28,67 @@ class UnknownFamily(FamilyError):
         )
 
 
+class WrongOrder(FamilyError):
+    """A family lacks one that it stands on, or has it after itself."""
+
+    def __init__(self, name: str, needed: str, order: Sequence[str]) -> None:
+        where = "comes after it" if needed in order else "is not there"
+        right = [other for other in order if other != needed]
+        right.insert(right.index(name), needed)
+        words = ", ".join(f'"{other}"' for other in right)
+        super().__init__(
+            name,
+            f"{name} stands on {needed}, which {where}",
+            f"[policy] order = [{words}]",
+        )
+
+
 def load(order: Sequence[str]) -> list[Family]:
-    """A fresh instance of each family, in this order. UnknownFamily, UnfitFamily."""
-    return [_family(name)() for name in order]
+    """A fresh instance of each family, in this order. UnknownFamily, WrongOrder, UnfitFamily."""
+    found = [manifest(name) for name in order]
+    for at, each in enumerate(found):
+        for needed in each.stands_on:
+            if needed not in order[:at]:
+                raise WrongOrder(each.name, needed, order)
+    return [_family(each)() for each in found]
 
 
-def _family(name: str) -> type[Family]:
-    if NAME.fullmatch(name) is None:
+def manifests() -> list[Manifest]:
+    """Of every family that is installed, by name."""
+    from pkgutil import iter_modules  # the mediator asks for none but those of its order
+
+    names = sorted(found.name for found in iter_modules(sealmq.families.__path__) if found.ispkg)
+    return [found for name in names if (found := _manifest(name)) is not None]
+
+
+def manifest(name: str) -> Manifest:
+    """A family's manifest. UnknownFamily."""
+    found = _manifest(name)
+    if found is None:
         raise UnknownFamily(name)
+    return found
+
+
+def _manifest(name: str) -> Manifest | None:
+    if NAME.fullmatch(name) is None:
+        return None
     module = f"{__package__}.{name}"
     try:
-        found = getattr(import_module(module), "FAMILY", None)
+        found = getattr(import_module(module), "MANIFEST", None)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise UnknownFamily(name) from None
-    if not (isinstance(found, type) and issubclass(found, Family) and found.name == name):
-        raise UnknownFamily(name)
+        return None
+    return found if isinstance(found, Manifest) and found.name == name else None
+
+
+def _family(of: Manifest) -> type[Family]:
+    found: object = of.load(of.family)
+    if not (isinstance(found, type) and issubclass(found, Family) and found.name == of.name):
+        raise UnfitFamily(
+            of.name,
+            f"the manifest of {of.name!r} names no policy family of that name",
+            "mend its folder in sealmq/families, or take it out",
+        )
     check_family(found)
     return found

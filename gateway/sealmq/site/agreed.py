@@ -39,17 +39,17 @@ def agreed(config: Config, text: str, path: Path | None = None) -> Config:
 
 def _ordered(config: Config) -> list[Family]:
     from sealmq.families import registry
-    from sealmq.families.api import UnfitFamily
+    from sealmq.families.api import FamilyError
 
     try:
         return registry.load(config.policy.order)
-    except UnfitFamily as error:
-        raise ConfigError(str(error), error.hint, key="policy.order") from None
     except registry.UnknownFamily as error:
         tables = [name for name in config.families if name != error.name]
         meant = closest(error.name, tables)
         hint = f"did you mean {meant}?" if meant else error.hint
         raise ConfigError(str(error), hint, key="policy.order") from None
+    except FamilyError as error:
+        raise ConfigError(str(error), error.hint, key="policy.order") from None
 
 
 def _read_by_someone(config: Config) -> None:

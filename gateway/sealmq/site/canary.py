@@ -1,5 +1,5 @@
 """Names that `sealmq doctor` puts into sealmq.toml for the length of a run: three labels, a client
-at each, topics of each, and where purposes are asked for, a reservation of these topics.
+at each, topics of each. Policy families may put in what they ask for (their manifests' `doctor`).
 
 Their keys are lent to the operator's own command and to nobody else, and open nothing but these
 topics; so taking them out again is no leaving, for which others would get new keys. That
@@ -24,13 +24,8 @@ TOPICS: Mapping[str, str] = {
     "sealmq-doctor/low": LOW,
     "sealmq-doctor/high": HIGH,
     "sealmq-doctor/side": SIDE,
-    "sealmq-doctor-consent": LOW,
 }
-# Where the family `purposes` judges too: what all of the doctor's topics but the last are for. That
-# one is its publisher's own to reserve, and nobody else's.
-PURPOSE, OTHER_PURPOSE = "sealmq-doctor", "sealmq-doctor-other"
-RESERVED = "sealmq-doctor/#"
-CONSENT = "sealmq-doctor-consent"
+ALL_TOPICS = "sealmq-doctor/#"
 
 
 def is_canary(name: str) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from families.purposes.purposes_factory import SENSOR, TEMP, House
-from sealmq.audit import disclosure
 from sealmq.audit.counts import MINUTE_MS
-from sealmq.audit.disclosure import Disclosure, Key, Made, TooMany
 from sealmq.families.api import Proposal
+from sealmq.families.purposes.cli import disclosure
+from sealmq.families.purposes.cli.disclosure import Disclosure, Key, Made, TooMany
 from sealmq_spec import purposes as say
 
 M = MINUTE_MS

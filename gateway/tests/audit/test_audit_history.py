@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from audit.audit_lines import Clock, read
-from sealmq.audit import Audit, history
+from sealmq.audit import Audit
 from sealmq.audit.counts import MINUTE_MS
-from sealmq.audit.disclosure import TooMany
-from sealmq.audit.history import Change, Counted, History
+from sealmq.families.purposes.cli import changes as history
+from sealmq.families.purposes.cli.changes import Change, Counted, History
+from sealmq.families.purposes.cli.disclosure import TooMany
 
 M = MINUTE_MS
 T = "a/b"

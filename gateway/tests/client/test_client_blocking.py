@@ -10,6 +10,7 @@ import pytest
 
 from client_peer import Peer, play
 from sealmq.client import BlockingClient, Client, Closed, ConnectFailed, Message, TimedOut
+from sealmq.families.purposes.client import Purposes
 from sealmq_spec.errors import Denied
 
 
@@ -32,9 +33,10 @@ def test_a_script_publishes_subscribes_and_reads() -> None:
             c.publish("machine/2/t", b"22", qos=1, tlv={40: b"note"})
             assert next(c.messages(within=20)).topic == "machine/2/t"
             c.unsubscribe("machine/#")
-            c.reserve("machine/1/t", ["service"])
-            c.release("machine/1/t")
-            c.presubscribe("panel", "machine/#", "service")
+            say = Purposes(c.client)
+            c.run(say.reserve("machine/1/t", ["service"]))
+            c.run(say.release("machine/1/t"))
+            c.run(say.presubscribe("panel", "machine/#", "service"))
             c.clear("machine/1/t", qos=1, tlv={41: b""})
         assert [p.topic for p in peer.published] == ["machine/1/t", "machine/2/t", "machine/1/t"]
         assert [p.tlv for p in peer.published] == [{}, {40: b"note"}, {41: b""}]

@@ -6,6 +6,7 @@ import pytest
 
 from client_peer import Peer, client_of, play, until
 from sealmq.client import Options, Refused
+from sealmq.families.purposes.client import Purposes
 from sealmq.families.purposes.texts import Reader
 from sealmq.mqtt import Subscribe
 from sealmq_spec import purposes
@@ -16,13 +17,14 @@ from sealmq_spec.topics import split_token
 def test_reservations_and_presubscriptions_are_commands_of_the_family() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
-            await client.reserve("a/#", ["billing", "x,y|{}"], {"ads"})
-            await client.reserve("a/+")
-            await client.release("a/#")
-            await client.presubscribe("old one", "a/#", "billing/tax")
-            await client.presubscribe("old one", "a/#", None)
-            await client.purposes_set("mode", "fos")
-            await client.purposes_set("mode", "")
+            say = Purposes(client)
+            await say.reserve("a/#", ["billing", "x,y|{}"], {"ads"})
+            await say.reserve("a/+")
+            await say.release("a/#")
+            await say.presubscribe("old one", "a/#", "billing/tax")
+            await say.presubscribe("old one", "a/#", None)
+            await say.set("mode", "fos")
+            await say.set("mode", "")
         read = [Reader().read(body.decode()) for family, body in peer.commands]
         assert {family for family, _ in peer.commands} == {"purposes"}
         assert read == [
@@ -41,14 +43,15 @@ def test_reservations_and_presubscriptions_are_commands_of_the_family() -> None:
 def test_a_query_gives_the_gateways_text() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
-            said = await client.purposes_query("eip", "a/b")
+            say = Purposes(client)
+            said = await say.query("eip", "a/b")
             assert said == "done: " + purposes.query("eip", "a/b")
             peer.knobs.refuse["purposes"] = (5, "purposes.query.not-entitled", "not yours")
             with pytest.raises(Refused, match="not yours") as refused:
-                await client.purposes_query("mode")
+                await say.query("mode")
             assert isinstance(refused.value, Denied)
             assert refused.value.rule == "purposes.query.not-entitled"
-            for change in (client.reserve("a"), client.presubscribe("app", "a", "x")):
+            for change in (say.reserve("a"), say.presubscribe("app", "a", "x")):
                 with pytest.raises(Refused, match="not yours"):
                     await change
 
@@ -58,17 +61,18 @@ def test_a_query_gives_the_gateways_text() -> None:
 def test_what_no_text_says_never_leaves() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
+            say = Purposes(client)
             with pytest.raises(Misuse, match="not one text"):
-                await client.reserve("a", "billing")
+                await say.reserve("a", "billing")
             for wrong in (
-                client.reserve("a#", ["x"]),
-                client.reserve("a", ["x", "x"]),
-                client.reserve("a", [""]),
-                client.reserve("a", ["\udc80"]),
-                client.release(""),
-                client.presubscribe("a/b", "a", "x"),
-                client.presubscribe("app", "a", ""),
-                client.purposes_query("everything"),
+                say.reserve("a#", ["x"]),
+                say.reserve("a", ["x", "x"]),
+                say.reserve("a", [""]),
+                say.reserve("a", ["\udc80"]),
+                say.release(""),
+                say.presubscribe("a/b", "a", "x"),
+                say.presubscribe("app", "a", ""),
+                say.query("everything"),
                 client.subscribe("a", purpose=""),
                 client.subscribe("a", purpose="x//y"),
                 client.subscribe("a" * 1020, purpose="billing"),
@@ -78,6 +82,17 @@ def test_what_no_text_says_never_leaves() -> None:
                     await wrong
         assert not peer.commands
         assert not peer.link.filters
+
+    play(story)
+
+
+def test_what_no_family_hears_is_refused_with_what_there_is() -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer) as client:
+            with pytest.raises(Malformed, match=r"'urgency' .* there is: purpose"):
+                await client.subscribe("a", urgency="high")
+            assert await client.subscribe("a", purpose=None) == [0]
+        assert list(peer.link.filters) == ["a"]
 
     play(story)
 

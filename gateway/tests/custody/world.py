@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from core_world import CONFIG, TOPIC
 from mediator_world import MEDIATOR, NOW_MS, SENSOR, SIBLING, sealed
 from sealmq.families.engine import Engine
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 from sealmq.families.records import TopicLabel
 from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.custody import BROKER, CLEAN, CUSTODY, ENDS, KEPT

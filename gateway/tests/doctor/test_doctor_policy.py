@@ -10,6 +10,7 @@ import pytest
 from sealmq.cli.main import main
 from sealmq.doctor.errors import DoctorError
 from sealmq.doctor.policy import alone, in_policy
+from sealmq.families.purposes import doctor as ours
 from sealmq.families.purposes.settings import read
 from sealmq.kg.errors import Denied
 from sealmq.kg.local import opened
@@ -72,7 +73,7 @@ def test_what_a_visit_that_was_cut_off_has_left_goes_with_the_next(layout: Layou
     assert load(layout.config) == loads(before.decode(), layout.config)
 
 
-TEMPLATE = resources.files("sealmq.site") / "templates" / "plain-purposes.toml"
+TEMPLATE = resources.files("sealmq.families.purposes") / "templates" / "plain.toml"
 PURPOSES = {
     "nothing said": "",
     "what init writes": TEMPLATE.read_text(encoding="utf-8"),
@@ -104,11 +105,11 @@ def test_where_purposes_judge_its_topics_have_one_for_a_visit(layout: Layout, mo
     for edited in (False, True):
         with in_policy(layout):
             settings, purposes, _ = read(load(layout.config))
-            assert settings.reserve[canary.RESERVED] == (frozenset({canary.PURPOSE}), frozenset())
-            assert settings.grants[0] == (canary.CONSENT, (), (canary.LOW,))
+            assert settings.reserve[canary.ALL_TOPICS] == (frozenset({ours.PURPOSE}), frozenset())
+            assert settings.grants[0] == (ours.CONSENT, (), (canary.LOW,))
             assert settings.grants[1:] == theirs.grants
-            assert all(map(purposes.known, (canary.PURPOSE, canary.OTHER_PURPOSE)))
-            assert canary.PURPOSE not in purposes.above(canary.OTHER_PURPOSE)
+            assert all(map(purposes.known, (ours.PURPOSE, ours.OTHER_PURPOSE)))
+            assert ours.PURPOSE not in purposes.above(ours.OTHER_PURPOSE)
             if edited:
                 set_topic(layout, "hall/door", "m1-temp")
         if not edited:

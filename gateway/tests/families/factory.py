@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sealmq.families.api import Family, Record, TopicLabel
 from sealmq.families.engine import Conn, Decision, Engine
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 from sealmq.site.check import parse
 from sealmq.site.config import Config, loads
 

@@ -6,7 +6,7 @@ import pytest
 
 from families.factory import FACTORY, HEAD, Site
 from sealmq.families.api import Record, ResetDone, TopicLabel, TopicReset
-from sealmq.families.labels import RULES
+from sealmq.families.labels.rules import RULES
 
 CLIENTS = {
     "m1-temp-sensor": {"machine/1/temperature"},

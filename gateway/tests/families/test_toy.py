@@ -15,7 +15,7 @@ from families.factory import FACTORY, Site
 from families.toy import Toy
 from sealmq.families import kg_parts, registry
 from sealmq.families.api import Family, FamilyRecord, Proposal, PutTlv, Verdict
-from sealmq.families.labels import Labels
+from sealmq.families.labels.family import Labels
 
 TOPIC = "machine/1/temperature"
 SENSOR = "m1-temp-sensor"

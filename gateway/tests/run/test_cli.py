@@ -29,14 +29,14 @@ def sealmq(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", cli.commands())
 def test_every_command_of_the_table_exists(name: str) -> None:
     command = cli.load(name)
     assert callable(command.add)
     assert callable(command.run)
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", cli.commands())
 def test_every_command_is_documented_with_examples(name: str) -> None:
     parser = cli.build([name])
     found = list(parsers(parser))
@@ -51,7 +51,7 @@ def test_every_command_is_documented_with_examples(name: str) -> None:
             assert action.help, f"{made.prog}: {action.dest} has no help"
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", cli.commands())
 def test_the_table_of_the_help_says_what_each_command_does(name: str) -> None:
     parser = cli.build()
     [sub] = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]

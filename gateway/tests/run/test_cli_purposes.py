@@ -17,8 +17,8 @@ from families.factory import FACTORY
 from sealmq.audit import Audit
 from sealmq.audit.reading import Told
 from sealmq.cli import main as cli
-from sealmq.cli import purposes_report
 from sealmq.families.purposes import records as rows
+from sealmq.families.purposes.cli import report
 from sealmq.families.purposes.store import Reservation
 from sealmq.families.records import FamilyRecord, TopicLabel
 from sealmq.site.layout import Layout, prepare
@@ -470,12 +470,12 @@ def test_a_long_report_shows_that_it_goes_on(
     screen = Terminal()
     now = [100.0]
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr("sealmq.cli.purposes_report.time.monotonic", lambda: now[0])
-    with purposes_report.progress_bar(Told()) as progress:
+    monkeypatch.setattr("sealmq.families.purposes.cli.report.time.monotonic", lambda: now[0])
+    with report.progress_bar(Told()) as progress:
         assert progress is not None
         now[0] += seconds
         progress(Told(done=50, size=100))
     assert ("reading the audit log" in screen.getvalue()) == shown
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with purposes_report.progress_bar(Told()) as progress:
+    with report.progress_bar(Told()) as progress:
         assert progress is None

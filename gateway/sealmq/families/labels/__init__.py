@@ -1,8 +1,23 @@
 """Labels: the information flow policy of Chen and Wilson, section 3."""
 
-from .family import Labels
-from .rules import RULES
+from ..manifest import Lost, Made, Manifest, Policy, Ref
 
-FAMILY = Labels
-
-__all__ = ["FAMILY", "RULES", "Labels"]
+MANIFEST = Manifest(
+    name="labels",
+    family=Ref("family:Labels"),
+    policy=Policy(help="a label is enough to read"),
+    made=Made(
+        key="topics",
+        words="labelled topics",
+        rows=Ref("made:rows"),
+        gone="these topics are closed to everybody until they get another label: sealmq topic "
+        "relabel, or forget",
+    ),
+    lost=Lost(
+        what="topics' labels",
+        mend="[topics] fixes labels",
+        decided="labels of new topics",
+        look="labels of topics",
+        by="sealmq topic list {site}",
+    ),
+)

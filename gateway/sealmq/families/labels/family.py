@@ -24,6 +24,7 @@ from ..api import (
     Policy,
     Record,
     ResetDone,
+    TopicLabel,
     TopicReset,
     Verdict,
     Who,
@@ -45,6 +46,7 @@ class Labels(Family):
     name: ClassVar[str] = "labels"
     rules: ClassVar[Mapping[str, str]] = rules.RULES
     duties: ClassVar[Duties] = {"publish": frozenset({LabelTopic})}
+    records: ClassVar[frozenset[type[Record]]] = frozenset({TopicLabel, TopicReset, ResetDone})
 
     def __init__(self) -> None:
         self._config: Policy | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from families.factory import FACTORY, Site
 from sealmq.families.api import FamilyRecord, Later, Proposal, TopicLabel, Verdict
 from sealmq.families.engine import Decision
-from sealmq.families.purposes import PurposesFamily
+from sealmq.families.purposes.family import PurposesFamily
 from sealmq_spec import purposes as say
 
 ORDER = '[policy]\norder = ["labels", "purposes"]\n'

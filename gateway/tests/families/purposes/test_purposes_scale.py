@@ -10,7 +10,8 @@ from families.purposes.purposes_factory import at_last
 from families.purposes.purposes_work import work
 from sealmq.families.api import Later, Proposal, Verdict
 from sealmq.families.engine import Engine
-from sealmq.families.purposes import PurposesFamily, commands, records
+from sealmq.families.purposes import commands, records
+from sealmq.families.purposes.family import PurposesFamily
 from sealmq.families.purposes.store import Reservation
 from sealmq.families.registry import load
 from sealmq.site.config import loads

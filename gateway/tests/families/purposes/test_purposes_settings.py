@@ -290,6 +290,22 @@ def test_an_order_that_names_no_family_is_told_with_its_line() -> None:
     assert (caught.value.key, caught.value.hint) == ("policy.order", "did you mean purposes?")
 
 
+@pytest.mark.parametrize(
+    ("order", "what"),
+    [
+        ('["purposes"]', "purposes stands on labels, which is not there"),
+        ('["purposes", "labels"]', "purposes stands on labels, which comes after it"),
+    ],
+)
+def test_an_order_without_what_a_family_stands_on_is_refused(order: str, what: str) -> None:
+    text = FACTORY + f"[policy]\norder = {order}\n"
+    with pytest.raises(ConfigError) as caught:
+        loads(text)
+    assert (caught.value.key, caught.value.line) == ("policy.order", len(text.splitlines()))
+    assert what in str(caught.value)
+    assert caught.value.hint == '[policy] order = ["labels", "purposes"]'
+
+
 # Reload
 
 

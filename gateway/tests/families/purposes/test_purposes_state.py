@@ -19,8 +19,9 @@ from families.purposes.purposes_factory import (
 )
 from sealmq.families.api import FamilyRecord
 from sealmq.families.engine import Engine
-from sealmq.families.labels import Labels
-from sealmq.families.purposes import PurposesFamily, records
+from sealmq.families.labels.family import Labels
+from sealmq.families.purposes import records
+from sealmq.families.purposes.family import PurposesFamily
 from sealmq_spec import purposes as say
 
 STORES = ("cache", "tree", "flat")

@@ -16,7 +16,7 @@ from families.purposes.purposes_factory import (
 )
 from sealmq.families.api import Rewrite
 from sealmq.families.engine import Engine
-from sealmq.families.purposes import PurposesFamily
+from sealmq.families.purposes.family import PurposesFamily
 from sealmq.site.check import parse
 from sealmq_spec import purposes as say
 

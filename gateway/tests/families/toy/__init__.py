@@ -27,6 +27,7 @@ from sealmq.families.api import (
     allow,
     deny,
 )
+from sealmq.families.manifest import Manifest, Ref
 
 
 class Toy(Family):
@@ -120,4 +121,4 @@ class Toy(Family):
         return (f"{self.count.get(ask.who.client, 0)} of {self.limit} messages are published",)
 
 
-FAMILY = Toy
+MANIFEST = Manifest(name="toy", family=Ref(":Toy"))

@@ -11,7 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sealmq.families.purposes.texts import (
+from fuzz.target import Draw, Finding, Target
+from sealmq_spec import purposes
+from sealmq_spec.errors import Malformed
+from sealmq_spec.topics import check_filter
+
+from .texts import (
     GET,
     PRESUB,
     RELEASE,
@@ -21,13 +26,8 @@ from sealmq.families.purposes.texts import (
     BadWord,
     Reader,
 )
-from sealmq_spec import purposes
-from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter
 
-from .target import Draw, Finding, Target
-
-CASES = Path(__file__).parents[1] / "tests/families/purposes/texts.json"
+CASES = Path(__file__).parents[3] / "tests/families/purposes/texts.json"
 CANONICAL = Reader()
 PUBLISHED = Reader(True)
 OTHER = Reader(True, {"open": "<<", "close": "»", "hash": "ALL", "comma": "&", "escape": "~"})

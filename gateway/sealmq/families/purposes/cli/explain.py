@@ -8,12 +8,11 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .errors import OK, UsageError
+from sealmq.cli.errors import OK, UsageError
 
 if TYPE_CHECKING:
-    from sealmq.families.decision import Decision
-
-    from .purposes_view import PurposesView
+    from ...decision import Decision
+    from .view import PurposesView
 
 _EXAMPLES = """\
 examples:
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from sealmq_spec.errors import SealError
     from sealmq_spec.topics import check_topic
 
-    from .purposes_view import PurposesView
+    from .view import PurposesView
 
     try:
         check_topic(args.topic)
@@ -90,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _uses(view: PurposesView, topic: str) -> list[Use]:
     """Each purpose that is known or named by a reservation of the topic."""
-    from sealmq.families.purposes.explain import why
+    from ..explain import why
 
     state = view.state
     eip = state.store.eip(topic)
@@ -109,9 +108,10 @@ def _uses(view: PurposesView, topic: str) -> list[Use]:
 
 
 def _readers(view: PurposesView, layout: Any, topic: str) -> list[Reader]:
-    from sealmq.families.shared import inner
     from sealmq_spec.errors import SealError
     from sealmq_spec.topics import matches
+
+    from ...shared import inner
 
     subs = [(p.client, p.filter, "presubscription") for p in view.presubscriptions()]
     subs += [(client, raw, f"kept session {i}") for client, i, raw in view.kept(layout)]
@@ -157,10 +157,10 @@ def _openers(view: PurposesView, topic: str) -> list[str]:
 
 
 def _lines(view: PurposesView, topic: str, uses: list[Use], readers: list[Reader]) -> list[str]:
+    from sealmq.cli.tables import table
     from sealmq.plain import plain
 
-    from .purposes_show import RESERVED, reserved
-    from .tables import table
+    from .show import RESERVED, reserved
 
     state, known = view.state, view.view.topics.get(topic)
     eip = state.store.eip(topic)
@@ -200,7 +200,7 @@ def _reader(r: Reader) -> tuple[str, ...]:
 def _as_json(
     view: PurposesView, topic: str, uses: list[Use], readers: list[Reader]
 ) -> dict[str, Any]:
-    from .purposes_show import made_json
+    from .show import made_json
 
     state, known = view.state, view.view.topics.get(topic)
     eip = state.store.eip(topic)

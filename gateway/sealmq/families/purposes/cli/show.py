@@ -7,10 +7,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from .errors import OK
+from sealmq.cli.errors import OK
 
 if TYPE_CHECKING:
-    from .purposes_view import Made, Presub, PurposesView, Setting
+    from .view import Made, Presub, PurposesView, Setting
 
 _EXAMPLES = """\
 examples:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Show it."""
     from sealmq.site.layout import Layout
 
-    from .purposes_view import PurposesView, checked_filter
+    from .view import PurposesView, checked_filter
 
     if args.filter is not None:
         checked_filter(args.filter)
@@ -62,9 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(view: PurposesView, filt: str | None) -> list[str]:
+    from sealmq.cli.tables import table
     from sealmq.plain import plain
-
-    from .tables import table
 
     mode, strict = view.setting("mode"), view.setting("strict")
     nobody = "what nobody has reserved is " + ("for nobody" if view.state.strict else "for all")
@@ -108,7 +107,7 @@ RESERVED = ("FILTER", "FOR", "NOT FOR", "BY", "SINCE", "")
 
 def reserved(m: Made) -> tuple[str, ...]:
     """A reservation as a row of RESERVED."""
-    from .tables import moment
+    from sealmq.cli.tables import moment
 
     r = m.reservation
     note = "" if m.counts else f"not counted: the topic is not {r.label}'s any more"
@@ -120,15 +119,14 @@ TOML = "sealmq.toml"
 
 
 def _presub(p: Presub) -> tuple[str, ...]:
-    from .tables import moment
+    from sealmq.cli.tables import moment
 
     return p.client, p.filter, p.purpose, p.by or TOML, moment(p.at_ms)
 
 
 def _said(setting: Setting) -> str:
+    from sealmq.cli.tables import moment
     from sealmq.plain import plain
-
-    from .tables import moment
 
     return plain(f" (by {setting.by}, {moment(setting.at_ms)})") if setting.by else ""
 

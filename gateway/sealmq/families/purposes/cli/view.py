@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sealmq.families.purposes import PurposesFamily
-from sealmq.families.purposes import records as rows
-from sealmq.families.purposes.filters import crosses
-from sealmq.families.purposes.state import State
-from sealmq.families.purposes.store import Reservation
-from sealmq.families.records import FamilyRecord
+from sealmq.cli.errors import OperatorError, UsageError
+from sealmq.cli.policy_view import View
 from sealmq.site.layout import Layout
 from sealmq.store import Reader
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
-from .errors import OperatorError, UsageError
-from .policy_view import View
+from ...records import FamilyRecord
+from .. import records as rows
+from ..family import PurposesFamily
+from ..filters import crosses
+from ..state import State
+from ..store import Reservation
 
 FAMILY = rows.NAME
 Origin = tuple[str, int | None]

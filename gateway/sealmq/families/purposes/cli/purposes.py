@@ -6,7 +6,7 @@ import argparse
 import importlib
 from typing import Any
 
-from .errors import OK
+from sealmq.cli.errors import OK
 
 _EXAMPLES = """\
 examples:
@@ -37,7 +37,7 @@ _VERBS = ("show", "explain", "report", "history")
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq purposes show|explain|report|history|set"""
-    from .acting import CODES, add_timeout, add_who
+    from sealmq.cli.acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "purposes",
@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.verb in _VERBS:
         done: int = _module(args.verb).run(args)
         return done
-    from .acting import act, check_who, wrong
-    from .pub import seconds
+    from sealmq.cli.acting import act, check_who, wrong
+    from sealmq.cli.pub import seconds
 
     check_who(args)
     if args.mode is None and args.strict is None:
@@ -85,15 +85,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _set(args: argparse.Namespace) -> int:
-    from .acting import purposes_client
+    from sealmq.cli.acting import asking_client
 
-    async with await purposes_client(args) as client:
+    from ..client import Purposes
+
+    async with await asking_client(args) as client:
         for name, value in (("mode", args.mode), ("strict", args.strict)):
             if value is not None:
-                await client.purposes_set(name, "" if value == CONFIGURED else value)
+                await Purposes(client).set(name, "" if value == CONFIGURED else value)
                 print(f"{name}: {'as sealmq.toml has it' if value == CONFIGURED else value}")
     return OK
 
 
 def _module(verb: str) -> Any:
-    return importlib.import_module(f"{__package__}.purposes_{verb}")
+    return importlib.import_module(f"{__package__}.{verb}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .errors import OK
+from sealmq.cli.errors import OK
 
 _EXAMPLES = """\
 examples:
@@ -22,7 +22,7 @@ purpose. It counts at once, also for what is subscribed already. For others only
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq presubscribe"""
-    from .acting import CODES, add_timeout, add_who
+    from sealmq.cli.acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "presubscribe",
@@ -48,7 +48,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say it, or take it away."""
-    from .acting import act, check_who
+    from sealmq.cli.acting import act, check_who
 
     check_who(args)
     _check(args)
@@ -56,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import check_values, wrong
-    from .pub import seconds
+    from sealmq.cli.acting import check_values, wrong
+    from sealmq.cli.pub import seconds
+    from sealmq_spec.purposes import check_name, check_purpose
+    from sealmq_spec.topics import check_filter
 
     if not args.topic:
         raise wrong(args, "no topic", "at least one -t FILTER")
@@ -65,19 +67,25 @@ def _check(args: argparse.Namespace) -> None:
         raise wrong(args, "no purpose", "--purpose PURPOSE, or --remove")
     if args.purpose is not None and args.remove:
         raise wrong(args, "--purpose with --remove", "all of it is taken away")
-    check_values(args, args.topic, [args.purpose], [args.who])
+    check_values(
+        args,
+        (check_filter, args.topic),
+        (check_purpose, [args.purpose]),
+        (check_name, [args.who]),
+    )
     args.timeout = seconds(args, args.timeout)
 
 
 async def _presubscribe(args: argparse.Namespace) -> int:
+    from sealmq.cli.acting import asking_client
     from sealmq.plain import plain
 
-    from .acting import purposes_client
+    from ..client import Purposes
 
-    async with await purposes_client(args) as client:
+    async with await asking_client(args) as client:
         who = args.who or client.identity.name
         for filt in args.topic:
-            await client.presubscribe(who, filt, None if args.remove else args.purpose)
+            await Purposes(client).presubscribe(who, filt, None if args.remove else args.purpose)
             said = "no purpose any more" if args.remove else f"for {args.purpose}"
             print(plain(f"{who} on {filt}: {said}"))
     return OK

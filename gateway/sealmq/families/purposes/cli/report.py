@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from .errors import OK, OperatorError, UsageError
+from sealmq.cli.errors import OK, OperatorError, UsageError
 
 if TYPE_CHECKING:
-    from sealmq.audit.disclosure import Made
     from sealmq.audit.reading import Told
     from sealmq.site.layout import Layout
+
+    from .disclosure import Made
 
 _EXAMPLES = """\
 examples:
@@ -66,12 +67,12 @@ def add(verbs: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, add up, print."""
-    from sealmq.audit.disclosure import EVENTS, MOST_ROWS, Disclosure, TooMany
     from sealmq.audit.reading import Log
     from sealmq.site.layout import Layout
 
-    from .purposes_told import FOREVER, as_json, lines, notes, write_csv
-    from .purposes_view import checked_filter
+    from .disclosure import EVENTS, MOST_ROWS, Disclosure, TooMany
+    from .told import FOREVER, as_json, lines, notes, write_csv
+    from .view import checked_filter
 
     checked_filter(args.topic)
     now_ms = time.time_ns() // 1_000_000
@@ -117,7 +118,7 @@ def moment_of(text: str, now_ms: int) -> int:
 
 def _holds(layout: Layout) -> Callable[[str, int], Made]:
     """Who has made a filter's reservation, after sealmq.toml and the store, read when needed."""
-    from sealmq.audit.disclosure import Made
+    from .disclosure import Made
 
     found: dict[str, Made] = {}
     site: set[str] = set()
@@ -137,12 +138,12 @@ def _holds(layout: Layout) -> Callable[[str, int], Made]:
 
 
 def _read_holds(layout: Layout, found: dict[str, Made], site: set[str]) -> None:
-    from sealmq.audit.disclosure import Made
-    from sealmq.families.purposes.records import NAME, RESERVATION, origin
-    from sealmq.families.records import FamilyRecord
+    from sealmq.cli import in_force
     from sealmq.store import Reader
 
-    from . import in_force
+    from ...records import FamilyRecord
+    from ..records import NAME, RESERVATION, origin
+    from .disclosure import Made
 
     site.update(in_force.policy(layout).families.get(NAME, {}).get("reserve", {}))
     if not layout.mediator_db.exists():

@@ -11,10 +11,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from .errors import OK, OperatorError, UsageError
+from sealmq.cli.errors import OK, OperatorError, UsageError
 
 if TYPE_CHECKING:
-    from sealmq.audit.history import Change, Counted
+    from .changes import Change, Counted
 
 _EXAMPLES = """\
 examples:
@@ -56,16 +56,16 @@ def run(args: argparse.Namespace) -> int:
     """Read twice, first the changes, then what was counted; print."""
     from functools import partial
 
-    from sealmq.audit.disclosure import TooMany
-    from sealmq.audit.history import CHANGES, COUNTED, History
     from sealmq.audit.reading import Log
-    from sealmq.families.purposes.filters import crosses
     from sealmq.site.layout import Layout
     from sealmq_spec.topics import matches
 
-    from .purposes_report import moment_of, progress_bar
-    from .purposes_told import FOREVER, gaps
-    from .purposes_view import checked_filter
+    from ..filters import crosses
+    from .changes import CHANGES, COUNTED, History
+    from .disclosure import TooMany
+    from .report import moment_of, progress_bar
+    from .told import FOREVER, gaps
+    from .view import checked_filter
 
     checked_filter(args.topic)
     now_ms = time.time_ns() // 1_000_000
@@ -103,9 +103,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(topic: str, chosen: list[Change]) -> list[str]:
+    from sealmq.cli.tables import table
     from sealmq.plain import plain
-
-    from .tables import table
 
     if not chosen:
         return [f"no reservation of {plain(topic)} was changed by a command in that time"]
@@ -139,7 +138,7 @@ def _delivered(of: Counted) -> str:
 
 
 def _at(at_ms: int) -> str:
-    from .tables import utc
+    from sealmq.cli.tables import utc
 
     return f"{utc(at_ms, '%Y-%m-%d %H:%M:%S')}.{at_ms % 1000:03}Z"
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sealmq.families.purposes.texts import RELEASE, RESERVE
+from sealmq.audit.counts import MINUTE_MS
 from sealmq_spec.topics import matches
 
-from .counts import MINUTE_MS
+from ..texts import RELEASE, RESERVE
 
 LOG_ITSELF = frozenset({"log-lost", "log-recovered", "start", "stop", "worker-ended"})
 EVENTS = LOG_ITSELF | {"delivered", "command", "unenforced"}

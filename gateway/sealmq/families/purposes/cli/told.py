@@ -8,8 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sealmq.audit.disclosure import Disclosure, Gaps, Key, Made, Row
     from sealmq.audit.reading import Log
+
+    from .disclosure import Disclosure, Gaps, Key, Made, Row
 
 FOREVER = 1 << 62
 """No `until`."""
@@ -27,7 +28,7 @@ def _sorted(found: Disclosure) -> list[tuple[Key, Row]]:
 
 
 def _topics(key: Key, row: Row) -> str:
-    from sealmq.audit.disclosure import TOPICS
+    from .disclosure import TOPICS
 
     if key.topic:
         return key.topic
@@ -46,9 +47,8 @@ def _by(made: Made, under: str) -> str:
 
 def lines(args: argparse.Namespace, since: int, until: int, found: Disclosure) -> list[str]:
     """For people: a table, and what it comes to."""
+    from sealmq.cli.tables import minute, moment, table
     from sealmq.plain import plain
-
-    from .tables import minute, moment, table
 
     upto = f" up to {minute(until)}" if until != FOREVER else ""
     about = f"{plain(args.topic)}, since {minute(since)}{upto}"
@@ -93,7 +93,7 @@ def notes(since: int, found: Disclosure, log: Log) -> list[str]:
 
 def gaps(found: Gaps, log: Log, since: int = 0) -> list[str]:
     """What the log does not hold, from `since` on."""
-    from .tables import minute
+    from sealmq.cli.tables import minute
 
     told = log.told
     said = []
@@ -148,9 +148,8 @@ def write_csv(found: Disclosure) -> None:
 
     What is not printable is escaped, also in a file: nobody reads it byte by byte.
     """
+    from sealmq.cli.tables import utc
     from sealmq.plain import plain
-
-    from .tables import utc
 
     def iso(at_ms: int) -> str:
         return utc(at_ms, "%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .errors import OK
+from sealmq.cli.errors import OK
 
 _EXAMPLES = """\
 examples:
@@ -25,7 +25,7 @@ reserve what: `sealmq purposes show SITE`, and gateway/PURPOSES.md.
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq reserve"""
-    from .acting import CODES, add_timeout, add_who
+    from sealmq.cli.acting import CODES, add_timeout, add_who
 
     parser = sub.add_parser(
         "reserve",
@@ -64,7 +64,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reserve, or take it away."""
-    from .acting import act, check_who
+    from sealmq.cli.acting import act, check_who
 
     check_who(args)
     _check(args)
@@ -72,8 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import check_values, wrong
-    from .pub import seconds
+    from sealmq.cli.acting import check_values, wrong
+    from sealmq.cli.pub import seconds
+    from sealmq_spec.purposes import check_purpose
+    from sealmq_spec.topics import check_filter
 
     if not args.topic:
         raise wrong(args, "no topic", "at least one -t FILTER")
@@ -90,22 +92,24 @@ def _check(args: argparse.Namespace) -> None:
         twice = {p for p in getattr(args, name) if getattr(args, name).count(p) > 1}
         if twice:
             raise wrong(args, f"--{name} {min(twice)} twice", "name each once")
-    check_values(args, args.topic, [*args.aip, *args.pip])
+    check_values(args, (check_filter, args.topic), (check_purpose, [*args.aip, *args.pip]))
     args.timeout = seconds(args, args.timeout)
 
 
 async def _reserve(args: argparse.Namespace) -> int:
+    from sealmq.cli.acting import asking_client
     from sealmq.plain import plain
 
-    from .acting import purposes_client
+    from ..client import Purposes
 
-    async with await purposes_client(args) as client:
+    async with await asking_client(args) as client:
+        purposes = Purposes(client)
         for filt in args.topic:
             if args.remove:
-                await client.release(filt)
+                await purposes.release(filt)
                 print(f"{plain(filt)}: no reservation of clients any more")
             else:
-                await client.reserve(filt, args.aip, args.pip)
+                await purposes.reserve(filt, args.aip, args.pip)
                 print(plain(f"{filt}: {in_words(args.aip, args.pip)}"))
     return OK
 

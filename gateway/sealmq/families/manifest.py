@@ -1,0 +1,196 @@
+"""What a policy family offers to everybody but the engine: data, and references to its modules.
+
+What a reference names is imported by whoever needs it, when he needs it: the mediator loads no
+command, and `sealmq pub` no doctor. `__init__.py` of the family's folder holds its MANIFEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .api import Family
+    from .records import Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref(Generic[T]):
+    """MODULE:ATTRIBUTE in the family's folder, as Python's entry points are. MODULE alone is the
+    module itself, :ATTRIBUTE the folder's own.
+    """
+
+    where: str
+
+
+class Command(Protocol):
+    """A command of `sealmq`, a module."""
+
+    def add(self, sub: argparse._SubParsersAction[Any]) -> None:
+        """Add the command's parser (with its examples in the epilog)."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; return the exit code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What `sealmq init --policy NAME` writes: `templates/order.toml` of the family's folder, and
+    `templates/EXAMPLE.toml` after the site's own, where there is one.
+    """
+
+    help: str
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What stands for @WORD@ in the templates; a line whose word is missing is left out."""
+    closed: str = ""
+    """Said of a new site without an example: what is closed at first, and where that stands."""
+
+
+class Encode(Protocol):
+    """Puts what a client says into its filter."""
+
+    def __call__(self, filter: str, value: str) -> str:
+        """The filter as it is sent. Malformed."""
+
+
+class Check(Protocol):
+    """Whether a client can say that."""
+
+    def __call__(self, value: str) -> object:
+        """Malformed, unless it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """What a client says with a subscription: an option of `sealmq sub` and `explain`, and an
+    argument of the host client's `subscribe`.
+    """
+
+    option: str
+    metavar: str
+    help: str
+    encode: Ref[Encode]
+    check: Ref[Check]
+    needed: str = ""
+    """Who has to say it, for the help of `sealmq sub`."""
+    examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Lines for the help of commands that take the option, by command."""
+
+
+class MadeRow(NamedTuple):
+    """What a client has made: its topic or filter, the client, and the label that it hangs on ("":
+    none)."""
+
+    name: str
+    by: str
+    label: str
+
+
+class Rows(Protocol):
+    """Finds what clients have made among the store's records."""
+
+    def __call__(self, records: Iterable[Record]) -> Iterable[MadeRow]:
+        """Of the family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What clients make that hangs on a label or on a client, and stands in the store.
+
+    `key`: its name in JSON; `words`: what it is called; `gone`: what an operator should know when
+    its label is gone. `idle`: what one on a topic is called that counts only while the topic has
+    the label that it hangs on; "" where there is none of that kind.
+    """
+
+    key: str
+    words: str
+    rows: Ref[Rows]
+    gone: str = ""
+    idle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What is lost with the mediator's store, or unknown after a restore.
+
+    `what`: of whom (a list of such parts is read); `mend`: where in sealmq.toml it is put right;
+    `decided`: what may have been decided after a backup; `look`: what to look through, and `by`
+    which command, in which {site} stands for the site.
+    """
+
+    what: str
+    mend: str
+    decided: str
+    look: str
+    by: str
+
+
+class Bench(Protocol):
+    """`sealmq bench NAME`, a module."""
+
+    @property
+    def script(self) -> str:
+        """What measures: its path in the source tree."""
+
+    def add(self, kinds: argparse._SubParsersAction[Any]) -> None:
+        """Add the parser NAME."""
+
+
+class DoctorPart(Protocol):
+    """What `sealmq doctor` does about a family while that judges, a module."""
+
+    def put_in(self, doc: MutableMapping[str, Any]) -> None:
+        """What the tries need in the site's sealmq.toml."""
+
+    def take_out(self, doc: MutableMapping[str, Any]) -> None:
+        """All of that; it need not be there."""
+
+    def as_sent(self, filter: str) -> str:
+        """How a reader of the doctor's asks for a filter."""
+
+    def tries(self, at: Any) -> Mapping[str, Callable[[], Awaitable[str]]]:
+        """What must fail, by name. `at`: `sealmq.doctor.at_mediator.AtMediator`, and a try is one
+        of `sealmq.doctor.result`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """`does`: what its tries do, for the help."""
+
+    does: str
+    part: Ref[DoctorPart]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A family by what others iterate over. Every field has a caller in production."""
+
+    name: str
+    family: Ref[type[Family]]
+    """What judges: all that the mediator loads."""
+    stands_on: tuple[str, ...] = ()
+    """The families that have to stand before it in `[policy] order`."""
+    policy: Policy | None = None
+    commands: Mapping[str, Ref[Command]] = field(default_factory=dict)
+    """Commands of `sealmq`, by their word."""
+    says: Says | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """What to do about a refusal, by its rule."""
+    made: Made | None = None
+    lost: Lost | None = None
+    doctor: Doctor | None = None
+    bench: Ref[Bench] | None = None
+    fuzz: Ref[type[Any]] | None = None
+    """A target of `python -m fuzz` (gateway/fuzz), which is part of a checkout."""
+
+    def load(self, ref: Ref[T]) -> T:
+        """What a reference of this manifest names."""
+        module, _, attribute = ref.where.partition(":")
+        found = import_module(f"{__package__}.{self.name}" + (f".{module}" if module else ""))
+        return cast(T, getattr(found, attribute) if attribute else found)

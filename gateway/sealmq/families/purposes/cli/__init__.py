@@ -1,0 +1,1 @@
+"""Commands of `sealmq` about purposes, and what they compute."""
