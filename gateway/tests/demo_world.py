@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from sealmq.demo import plot
+from sealmq.demo.acts import PARTS
 from sealmq.demo.capture import label_number
-from sealmq.demo.cast import PARTS, PERFORMANCE, PULSE, SAFETY, Policy, listens
+from sealmq.demo.cast import Policy, listens
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.places import Places
 from sealmq.demo.verdict import Verdict, give
+from sealmq.families.purposes.demo import plot as ours
+from sealmq.families.purposes.demo.act import Uses
+from sealmq.families.purposes.demo.plot import PERFORMANCE, PULSE, SAFETY
 from sealmq.mqtt import build
 from sealmq.site.edit import fill
 
@@ -66,6 +70,7 @@ class World:
         toml = self.places.site / "sealmq.toml"
         toml.write_text(_policy(), encoding="utf-8")
         self.policy = Policy.read(toml)
+        self.uses = Uses(self.policy)
         self.said: dict[str, list[dict[str, Any]]] = {part.name: [] for part in PARTS}
         self.audit: list[dict[str, Any]] = []
         self.handed: list[tuple[str, bytes]] = []
@@ -117,10 +122,10 @@ class World:
 
     def consents(self, *purposes: str) -> None:
         """The wearer says so, and is told that it counts."""
-        self.say(plot.WEARER, "reserved", topic=PULSE, purposes=list(purposes))
+        self.say(ours.WEARER, "reserved", topic=PULSE, purposes=list(purposes))
         self.record(
             "command",
-            client=plot.WEARER,
+            client=ours.WEARER,
             family="purposes",
             topic=PULSE,
             rule="purposes.entitled.label",
@@ -146,12 +151,12 @@ class World:
                 continue
             if self.policy.reads(part.name, self.policy.label[client]):
                 self.from_broker(part.name, build.publish(topic, payload))
-                may = self.policy.serves(part, topic, frozenset(consent))
+                may = self.uses.serves(part, topic, frozenset(consent))
                 if may and (part.name != plot.CHANGE_M3.who or (topic, text) != LOST):
                     self.say(part.name, "read", topic=topic, text=text)
 
     def _counted(self, event: str, client: str, topic: str, count: int, **more: str) -> None:
-        label = self.policy.label[plot.WEARER if topic == PULSE else client]
+        label = self.policy.label[ours.WEARER if topic == PULSE else client]
         self.record(event, client=client, topic=topic, label=label, count=count, **more)
 
     def _consent(self) -> None:
@@ -159,15 +164,15 @@ class World:
         for at, purposes in enumerate((both, (SAFETY,), both)):
             self.consents(*purposes)
             for text in PULSES[2 * at : 2 * at + 2]:
-                self._message(plot.WEARER, PULSE, text, *purposes)
-        self._counted("publish-accepted", plot.WEARER, PULSE, len(PULSES))
+                self._message(ours.WEARER, PULSE, text, *purposes)
+        self._counted("publish-accepted", ours.WEARER, PULSE, len(PULSES))
         for reader, purpose, count in (
             ("safety-officer", SAFETY, 6),
             ("shift-planner", PERFORMANCE, 1),
             ("shift-planner", PERFORMANCE, 3),
         ):
             self._counted("delivered", reader, PULSE, count, purpose=purpose, under=PULSE)
-        other = plot.RESERVE_OTHER
+        other = ours.RESERVE_OTHER
         self.record("packet-refused", client=other.who, rule=other.rule)
         self._told(other, "reserve", "")
 

@@ -65,8 +65,9 @@ def run(args: argparse.Namespace) -> int:
         )
     args.said = acting.said(args)
     if args.question == "publish" and (args.said or args.filter is not None):
-        options = " or ".join(f"--{option}" for option in (*args.said, "filter"))
-        raise UsageError(f"publish with {options}", "that is a subscription's")
+        options = [m.says.option for m in registry.manifests() if m.says]
+        words = " or ".join(f"--{option}" for option in (*options, "filter"))
+        raise UsageError(f"publish with {words}", "they are a subscription's")
     if args.question == "subscribe" and args.filter is not None:
         raise UsageError("subscribe with --filter", "the filter stands behind -t")
     view = View(Layout.open(args.site))
@@ -106,7 +107,7 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
             raise UsageError(f"{filt!r} does not match {args.topic!r}", "nothing would come")
         for option, (manifest, says, value) in args.said.items():
             if manifest.name not in view.config.policy.order:
-                raise UsageError(f"--{option}", f"this site judges without {manifest.name}")
+                raise UsageError(f"a {option}", f"this site judges without {manifest.name}")
             filt = manifest.load(says.encode)(filt, value)
         return filt
     except (SealError, UnicodeEncodeError) as error:

@@ -16,7 +16,7 @@ from sealmq_spec.envelope import get_m3
 
 from . import plot
 from .audit_log import Tail
-from .cast import PERFORMANCE, PULSE, SAFETY, Part
+from .cast import Part
 from .errors import DemoError
 from .fleet import Fleet
 from .frames import CONNECT, PUBLISH, decode, flip_bit
@@ -144,63 +144,6 @@ async def subscribe_other(stage: Stage, attempt: Attempt) -> Result:
     return "refused", f"{event['rule']}: {event['why']}"
 
 
-# The answer of a client that was told what a topic may be used for from now on.
-async def _reserve(stage: Stage, who: str, *purposes: str) -> dict[str, Any]:
-    device = stage.fleet[who]
-    start = len(device.events)
-    await device.order("reserve", topic=PULSE, purposes=purposes)
-
-    def about(event: dict[str, Any]) -> bool:
-        return event["ev"] == "reserved" or event.get("what") == "reserve"
-
-    at = await device.until("answer to its reservation", about, start)
-    return device.events[at - 1]
-
-
-# What `name` reads of the pulses that were published behind the newest reservation: the second one
-# of them all.
-async def _reads_on(stage: Stage, name: str) -> str:
-    band = stage.fleet[plot.WEARER].events
-    begin = max(at for at, event in enumerate(band) if event["ev"] == "reserved")
-
-    def new(event: dict[str, Any]) -> bool:
-        texts = [e["text"] for e in band[begin:] if e["ev"] == "published"]
-        return event["ev"] == "read" and event["text"] in texts[1:]
-
-    device = stage.fleet[name]
-    at = await device.until("pulse", new)
-    return str(device.events[at - 1]["text"])
-
-
-async def withdraw(stage: Stage, attempt: Attempt) -> Result:
-    for name in (plot.STILL_ALLOWED, attempt.who):
-        await _reads_on(stage, name)  # until now both do
-    answer = await _reserve(stage, plot.WEARER, SAFETY)
-    if answer["ev"] != "reserved":
-        return "unseen", f"{answer['rule']}: {answer['why']}"
-    start = len(stage.fleet[attempt.who].events)
-    text = await _reads_on(stage, plot.STILL_ALLOWED)
-    seen = [e["text"] for e in stage.fleet[attempt.who].events[start:] if e["ev"] == "read"]
-    if text in seen:
-        return "accepted", f"{attempt.who} reads {text!r} all the same"
-    return "withheld", f"{plot.STILL_ALLOWED} alone reads {text!r}"
-
-
-async def reserve_other(stage: Stage, attempt: Attempt) -> Result:
-    answer = await _reserve(stage, attempt.who, PERFORMANCE)
-    if answer["ev"] == "reserved":
-        return "accepted", "what it says counts"
-    return "refused", f"{answer['rule']}: {answer['why']}"
-
-
-async def give_back(stage: Stage, attempt: Attempt) -> Result:
-    answer = await _reserve(stage, plot.WEARER, SAFETY, PERFORMANCE)
-    if answer["ev"] != "reserved":
-        return "unseen", f"{answer['rule']}: {answer['why']}"
-    text = await _reads_on(stage, attempt.who)
-    return "accepted", f"{attempt.who} reads {text!r}"
-
-
 async def replay_publish(stage: Stage, attempt: Attempt) -> Result:
     line = await stage.device_line(attempt.who)
     frame, _ = await _latest(line, True, attempt.topic)
@@ -326,16 +269,13 @@ async def _by_reader(stage: Stage, attempt: Attempt, act: Callable[[], Awaitable
     return "refused", f"{event['class']}, by the reader itself: {event['why']}"
 
 
-Act = Callable[[Stage, Attempt], Awaitable[Result]]
+Doing = Callable[[Stage, Attempt], Awaitable[Result]]
 
-ACTS: dict[str, Act] = {
+ACTS: dict[str, Doing] = {
     plot.PUBLISH_OTHER.name: publish_other,
     plot.FIRST_PUBLISH.name: first_publish,
     plot.PUBLISH_TAKEN.name: publish_taken,
     plot.SUBSCRIBE_OTHER.name: subscribe_other,
-    plot.WITHDRAW.name: withdraw,
-    plot.RESERVE_OTHER.name: reserve_other,
-    plot.GIVE_BACK.name: give_back,
     plot.REPLAY_PUBLISH.name: replay_publish,
     plot.REPLAY_CONNECT.name: replay_connect,
     plot.CHANGE_M2.name: change_m2,

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .acts import ATTEMPTS
 from .audit_log import Record
-from .plot import ATTEMPTS, Attempt
+from .plot import Attempt
 
 _KEEP = 200
 

@@ -16,7 +16,7 @@ from typing import Any
 from . import audit_log
 from .audit_log import Record
 from .capture import Stream, label_number, load
-from .cast import PULSE, Policy
+from .cast import Policy
 from .places import Places
 
 Event = dict[str, Any]
@@ -81,26 +81,6 @@ class Evidence:
             for event in events
             if event["ev"] == "published"
         ]
-
-    def consent(self, client: str) -> list[tuple[str, frozenset[str]]]:
-        """(text, what its topic might be used for) of each pulse that a client published, in order:
-        by what it had been told to count when it published.
-        """
-        out, now = [], frozenset[str]()
-        for event in self.said.get(client, ()):
-            if event["ev"] == "reserved":
-                now = frozenset(event["purposes"])
-            elif event["ev"] == "published" and event["topic"] == PULSE:
-                out.append((str(event["text"]), now))
-        return out
-
-    def disclosed(self, client: str) -> dict[tuple[str, str], int]:
-        """(purpose, reservation) -> how many pulses a client was given, by the audit log."""
-        out: dict[tuple[str, str], int] = {}
-        for record in self.records("delivered", client=client, topic=PULSE):
-            key = record.get("purpose", ""), record.get("under", "")
-            out[key] = out.get(key, 0) + int(record["count"])
-        return out
 
     def spoken(self) -> set[str]:
         """Every text that a client sealed, accepted or not, and every text that one opened."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,12 @@ class Device:
 class Fleet:
     """All devices, by name."""
 
-    def __init__(self, places: Places, children: Children, told: Told) -> None:
+    def __init__(
+        self, places: Places, children: Children, told: Told, more: Sequence[Path] = ()
+    ) -> None:
+        """`more`: further folders of scripts."""
         self._places, self._children, self._told = places, children, told
+        self._path = ":".join([*map(str, (SCRIPTS, *more)), module_path()])
         self.devices: dict[str, Device] = {}
 
     def __getitem__(self, name: str) -> Device:
@@ -100,7 +104,7 @@ class Fleet:
     async def script(self, part: Part, arguments: list[str | Path]) -> Device:
         """Start a script of on_device/ as `part`."""
         argv = [micropython(part.bits), SCRIPTS / part.script, *arguments]
-        env = {"MICROPYPATH": f"{SCRIPTS}:{module_path()}"}
+        env = {"MICROPYPATH": self._path}
         child = await self._children.start(part.name, argv, env=env, talks=True)
         return Device(part, child, self._places.said / f"{part.name}.jsonl", self._told)
 

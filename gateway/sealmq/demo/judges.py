@@ -10,18 +10,13 @@ from collections.abc import Callable
 
 from sealmq.mqtt import Publish
 
-from . import consent, plot
+from . import plot
 from .capture import Stream, label_number
 from .evidence import Evidence
 from .finding import Finding
 from .plot import Attempt
 
 Judge = Callable[[Evidence, Attempt], Finding]
-
-
-def judge(evidence: Evidence, attempt: Attempt) -> Finding:
-    """The finding about an attempt."""
-    return _JUDGES[attempt.name](evidence, attempt)
 
 
 # The audit log's word on a refusal.
@@ -210,14 +205,11 @@ def _broker_side(stream: Stream) -> list[Publish]:
     return stream.published() + stream.delivered()
 
 
-_JUDGES: dict[str, Judge] = {
+JUDGES: dict[str, Judge] = {
     plot.PUBLISH_OTHER.name: _publish,
     plot.PUBLISH_TAKEN.name: _publish,
     plot.FIRST_PUBLISH.name: _first_publish,
     plot.SUBSCRIBE_OTHER.name: _subscribe,
-    plot.WITHDRAW.name: consent.withdraw,
-    plot.RESERVE_OTHER.name: consent.reserve_other,
-    plot.GIVE_BACK.name: consent.give_back,
     plot.REPLAY_PUBLISH.name: _replay_publish,
     plot.REPLAY_CONNECT.name: _replay_connect,
     plot.CHANGE_M2.name: _change_m2,

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from . import hexview
+from .acts import ATTEMPTS
 from .board import Board, Tried
-from .plot import ATTEMPTS
 
 REFRESH_S = 0.25
 _MARKS = {

@@ -50,7 +50,7 @@ class Plant:
         await command(
             "init",
             where.site,
-            *("--example", "factory", "--policy", "purposes"),
+            *("--example", "factory"),
             *("--key-file", where.key, "--listen", listen),
         )
         toml = where.site / "sealmq.toml"

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import report
-from .attacks import ACTS, Stage
+from .acts import ACTS, ATTEMPTS, PARTS, SCRIPTS
+from .attacks import Stage
 from .audit_log import Tail
 from .board import Board
 from .broker import Broker
-from .cast import PARTS, Policy
+from .cast import Policy
 from .children import Children
 from .errors import DemoError
 from .evidence import Evidence
@@ -26,7 +27,6 @@ from .fleet import Fleet
 from .frames import PUBLISH, decode
 from .places import Places
 from .plant import Plant
-from .plot import ATTEMPTS
 from .tap import Line, Tap
 from .verdict import give
 
@@ -108,7 +108,7 @@ async def _running(
         )
         board.site = _site_line(status)
         _note(places, options, numbers, status)
-        fleet = Fleet(places, children, board.told)
+        fleet = Fleet(places, children, board.told, SCRIPTS)
         board.say(f"starting {len(PARTS)} MicroPython clients")
         for part in PARTS:
             await fleet.start(part)

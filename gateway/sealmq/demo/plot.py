@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .cast import PULSE
-
 TEMPERATURE_1 = "machine/1/temperature"
 TEMPERATURE_2 = "machine/2/temperature"
 ANGLE_1 = "machine/1/arm/angle"
@@ -19,8 +17,6 @@ SUBSCRIBE_ABOVE = "labels.subscribe.above"
 REPLAYED = "mediator.publish.replay"
 BEHIND = "mediator.connect.behind"
 CHANGED = "mediator.publish.unauthentic"
-NOT_ALLOWED = "purposes.deliver.not-allowed"
-NOT_OWN = "purposes.entitled.other-label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,49 +103,19 @@ HANDED = Attempt(
     "NoKey",
 )
 
-WITHDRAW = Attempt(
-    "consent-withdrawn",
-    "wristband withdraws consent to staff-performance",
-    "shift-planner",
-    PULSE,
-    NOT_ALLOWED,
-    "withheld",
-)
-RESERVE_OTHER = Attempt(
-    "consent-of-others",
-    "m2-control-panel consents in the wearer's place",
-    "m2-control-panel",
-    PULSE,
-    NOT_OWN,
-)
-GIVE_BACK = Attempt(
-    "consent-given-back",
-    "wristband consents to it again",
-    "shift-planner",
-    PULSE,
-    "purposes.deliver.allowed",
-    "accepted",
-)
-
-# Between the consent that is withdrawn and given back, messages flow and others try their luck.
-ATTEMPTS = (
+# Without those of the acts of policy families (act.py).
+OWN = (
     PUBLISH_OTHER,
     FIRST_PUBLISH,
     PUBLISH_TAKEN,
     SUBSCRIBE_OTHER,
-    WITHDRAW,
-    RESERVE_OTHER,
     REPLAY_PUBLISH,
     CHANGE_M2,
     REPLAY_CONNECT,
-    GIVE_BACK,
     REPLAY_M3,
     CHANGE_M3,
     HANDED,
 )
-
-# Who says what its topic may be used for, and who may go on when consent is withdrawn from another.
-WEARER, STILL_ALLOWED = "wristband", "safety-officer"
 
 # Topics of derivation records (SPEC.md 8).
 RECORDS = "@sm1/z/"

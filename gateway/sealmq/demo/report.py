@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from . import hexview
-from .cast import PARTS, PULSE
+from .acts import FAMILIES
 from .evidence import Evidence
 from .verdict import Verdict, as_json
 
@@ -27,17 +27,7 @@ def summary(evidence: Evidence, verdict: Verdict, seconds: float) -> dict[str, A
         "seconds": round(seconds, 1),
         "messages": verdict.messages,
         "readers": verdict.readers,
-        "disclosed": [
-            {
-                "client": part.name,
-                "topic": PULSE,
-                "purpose": purpose,
-                "under": under,
-                "count": count,
-            }
-            for part in PARTS
-            for (purpose, under), count in evidence.disclosed(part.name).items()
-        ],
+        **{key: value for act in FAMILIES for key, value in act.summary(evidence).items()},
         "attempts": [as_json(attempt, finding) for attempt, finding in verdict.findings],
         "broker": {
             "kind": evidence.facts["broker"],
@@ -82,9 +72,11 @@ def show(console: Console, told: dict[str, Any], where: Path) -> None:
     readers = ", ".join(f"{name} {count}" for name, count in told["readers"].items())
     line(("What was read", "bold"))
     line(f"        {told['messages']} messages published; read by {readers}")
-    line(("What the worker's pulse was used for", "bold"))
-    for row in told["disclosed"]:
-        line(f"        {row['count']} by {row['client']} for {row['purpose']} (audit log)")
+    for act in FAMILIES:
+        title, lines = act.show(told)
+        line((title, "bold"))
+        for text in lines:
+            line(f"        {text}")
     line(("What the broker saw", "bold"))
     found = "PLAINTEXT FOUND" if broker["plaintext_found"] else "no reading in any form"
     amount = f"{broker['bytes']} bytes in {broker['packets']} packets"

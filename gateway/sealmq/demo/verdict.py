@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import plot
+from .acts import ATTEMPTS, FAMILIES, PARTS, judge
 from .capture import label_number
-from .cast import PARTS, listens
+from .cast import listens
 from .evidence import Evidence
 from .finding import Finding
-from .judges import judge
-from .plot import ATTEMPTS, Attempt
+from .plot import Attempt
 from .search import Find, search
 
 
@@ -89,11 +89,11 @@ def _books(evidence: Evidence, verdict: Verdict) -> None:
             verdict.failed.append(f"books: {part.name} published nothing")
 
 
-# Every message reached each client that listens, may read it and has a purpose for it; no other.
+# Every message reached each client that listens, and may read it by each family; no other.
 def _readers(evidence: Evidence, verdict: Verdict) -> None:
     changed = plot.CHANGE_M3
-    consent = dict(evidence.consent(plot.WEARER))
-    nothing = frozenset[str]()
+    may = [act.may(evidence) for act in FAMILIES]
+    unsure = frozenset[str]().union(*(act.UNSURE for act in FAMILIES))
     for part in PARTS:
         read = Counter((e["topic"], e["text"]) for e in evidence.events(part.name, "read"))
         due = {
@@ -101,11 +101,11 @@ def _readers(evidence: Evidence, verdict: Verdict) -> None:
             for client, topic, text in evidence.published()
             if listens(part, topic)
             and evidence.policy.reads(part.name, evidence.policy.label[client])
-            and evidence.policy.serves(part, topic, consent.get(text, nothing))
+            and all(allows(part, topic, text) for allows in may)
         }
         missing = sorted(due - read.keys())
-        if part.name == plot.WITHDRAW.who:
-            missing = []  # what is under way while consent changes: its judges know
+        if part.name in unsure:
+            missing = []
         # The message whose envelope was changed under way is the one that may be missing.
         spare = [m for m in missing if part.name == changed.who and m[0] == changed.topic][:1]
         for topic, text in missing:

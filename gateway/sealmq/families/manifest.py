@@ -177,6 +177,9 @@ class Manifest:
     stands_on: tuple[str, ...] = ()
     """The families that have to stand before it in `[policy] order`."""
     policy: Policy | None = None
+    names_clients: tuple[str, ...] = ()
+    """Keys of its [families.NAME] that list clients or are tables by client; of those that are
+    called `clients`, at any depth, everybody knows."""
     commands: Mapping[str, Ref[Command]] = field(default_factory=dict)
     """Commands of `sealmq`, by their word."""
     says: Says | None = None
@@ -188,6 +191,8 @@ class Manifest:
     bench: Ref[Bench] | None = None
     fuzz: Ref[type[Any]] | None = None
     """A target of `python -m fuzz` (gateway/fuzz), which is part of a checkout."""
+    demo: Ref[Any] | None = None
+    """An act of the demo, which is part of a checkout: `sealmq.demo.acts.Act`."""
 
     def load(self, ref: Ref[T]) -> T:
         """What a reference of this manifest names."""

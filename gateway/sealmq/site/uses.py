@@ -21,11 +21,18 @@ def of_label(doc: Mapping[str, Any], name: str) -> list[str]:
 
 def of_client(doc: Mapping[str, Any], name: str) -> list[str]:
     """Dotted keys of what names this client, its own line not counted."""
-    found = [key for word in ("clients", "stewards") for key, names in _lists(doc, word)
-             if name in names]  # fmt: skip
-    for family, table in _rows(doc, "families"):
-        if name in (_of(table, "presubscribe") or {}):
-            found.append(f"families.{family}.presubscribe.{name}")
+    from sealmq.families import registry  # few need it
+
+    found = [key for key, names in _lists(doc, "clients") if name in names]
+    for manifest in registry.manifests():
+        key = f"families.{manifest.name}"
+        table = _of(doc.get("families"), manifest.name)
+        for word in manifest.names_clients:
+            named = _of(table, word)
+            if isinstance(named, Mapping) and name in named:
+                found.append(f"{key}.{word}.{name}")
+            elif isinstance(named, list) and name in named:
+                found.append(f"{key}.{word}")
     return found
 
 

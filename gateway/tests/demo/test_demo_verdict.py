@@ -10,10 +10,12 @@ import pytest
 
 from demo_world import LOST, MESSAGES, PULSES, SPOOFED, World, m3
 from sealmq.demo import plot, report
-from sealmq.demo.cast import PERFORMANCE, PULSE, SAFETY
+from sealmq.demo.acts import ATTEMPTS
 from sealmq.demo.evidence import Evidence
-from sealmq.demo.plot import ATTEMPTS, Attempt
+from sealmq.demo.plot import Attempt
 from sealmq.demo.verdict import give
+from sealmq.families.purposes.demo import plot as ours
+from sealmq.families.purposes.demo.plot import PERFORMANCE, PULSE, SAFETY
 from sealmq.mqtt import build
 
 READING = MESSAGES[0][2]
@@ -234,9 +236,9 @@ def misses(world: World, who: str, *texts: str) -> None:
 def test_a_reader_goes_on_behind_withdrawn_consent(world: World) -> None:
     reads(world, "shift-planner", PULSES[2])
     verdict = world.verdict()
-    assert verdict.failed[0].startswith(f"{plot.WITHDRAW.name}: shift-planner read 1 ")
+    assert verdict.failed[0].startswith(f"{ours.WITHDRAW.name}: shift-planner read 1 ")
     findings = {attempt.name: finding for attempt, finding in verdict.findings}
-    assert findings[plot.WITHDRAW.name].outcome == "accepted"
+    assert findings[ours.WITHDRAW.name].outcome == "accepted"
 
 
 def test_a_reader_with_the_key_and_no_purpose(world: World) -> None:
@@ -245,24 +247,24 @@ def test_a_reader_with_the_key_and_no_purpose(world: World) -> None:
 
 
 def test_consent_that_was_never_withdrawn_proves_nothing(world: World) -> None:
-    for event in world.said[plot.WEARER]:
+    for event in world.said[ours.WEARER]:
         if event["ev"] == "reserved":
             event["purposes"] = [SAFETY, PERFORMANCE]
-    assert any(text.startswith(plot.WITHDRAW.name) for text in world.verdict().failed)
+    assert any(text.startswith(ours.WITHDRAW.name) for text in world.verdict().failed)
 
 
 def test_nothing_published_meanwhile_proves_nothing(world: World) -> None:
     world.forget(lambda row: row.get("text") in PULSES[2:4])
     for row in world.audit:
-        if row.get("topic") == PULSE and row.get("client") in (plot.WEARER, "safety-officer"):
+        if row.get("topic") == PULSE and row.get("client") in (ours.WEARER, "safety-officer"):
             row["count"] = 4
     wrong = [text for text in world.verdict().failed if not text.startswith("books: ")]
-    assert wrong[0] == f"{plot.WITHDRAW.name}: nothing was published while consent was withdrawn"
+    assert wrong[0] == f"{ours.WITHDRAW.name}: nothing was published while consent was withdrawn"
 
 
 def test_a_reader_that_never_got_anything_proves_nothing(world: World) -> None:
     misses(world, "shift-planner", PULSES[0])
-    assert "missed 1 before" in failed(world, plot.WITHDRAW.name)[0]
+    assert "missed 1 before" in failed(world, ours.WITHDRAW.name)[0]
 
 
 def test_who_is_allowed_all_the_time_goes_on(world: World) -> None:
@@ -272,12 +274,12 @@ def test_who_is_allowed_all_the_time_goes_on(world: World) -> None:
 
 def test_consent_given_back_that_changes_nothing(world: World) -> None:
     misses(world, "shift-planner", *PULSES[4:])
-    assert "read none of 2" in failed(world, plot.GIVE_BACK.name)[0]
+    assert "read none of 2" in failed(world, ours.GIVE_BACK.name)[0]
 
 
 def test_a_gap_behind_consent_given_back(world: World) -> None:
     misses(world, "shift-planner", PULSES[5])
-    assert "missed 1 later" in failed(world, plot.GIVE_BACK.name)[0]
+    assert "missed 1 later" in failed(world, ours.GIVE_BACK.name)[0]
 
 
 def test_the_first_message_behind_it_may_be_missed(world: World) -> None:
@@ -290,7 +292,7 @@ def test_an_audit_log_that_does_not_tell_who_got_it_for_what(world: World, field
     for row in world.audit:
         if row["event"] == "delivered":
             row[field] = 9 if field == "count" else "machine/#"
-    failed(world, plot.WITHDRAW.name)
+    failed(world, ours.WITHDRAW.name)
 
 
 def test_consent_that_the_audit_log_does_not_have(world: World) -> None:
@@ -306,9 +308,9 @@ def test_a_reader_without_the_key_proves_nothing_about_consent(world: World) -> 
 
 
 def test_somebody_else_consents(world: World) -> None:
-    who = plot.RESERVE_OTHER.who
+    who = ours.RESERVE_OTHER.who
     world.record("command", client=who, family="purposes", topic=PULSE, detail="reserve", rule="x")
-    failed(world, plot.RESERVE_OTHER.name)
+    failed(world, ours.RESERVE_OTHER.name)
 
 
 def test_an_accepted_message_that_nobody_published(world: World) -> None:

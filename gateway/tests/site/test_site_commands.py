@@ -497,6 +497,27 @@ def test_a_client_that_is_named_elsewhere_is_not_removed(
     assert site.layout.config.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ('stewards = ["monitor"]', "families.purposes.stewards"),
+        ('presubscribe = { monitor = { "#" = "x" } }', "families.purposes.presubscribe.monitor"),
+        ('[[families.purposes.grant]]\nfilter = "#"\nclients = ["monitor"]',
+         "families.purposes.grant.0.clients"),
+    ],
+)  # fmt: skip
+def test_a_client_that_a_family_s_settings_name_is_not_removed(
+    site: MadeSite, capsys: pytest.CaptureFixture[str], more: str, key: str
+) -> None:
+    text = site.layout.config.read_text()
+    text = text.replace('order = ["labels"]', 'order = ["labels", "purposes"]')
+    site.layout.config.write_text(f"{text}\n[families.purposes]\n{more}\n")
+    assert main(["client", "remove", str(site.layout.root), "monitor"]) == 1
+    assert f"monitor is named elsewhere in sealmq.toml: {key}\n" in (
+        capsys.readouterr().err.replace(";", "\n")
+    )
+
+
 def test_a_client_that_is_removed_is_gone_and_comes_back_as_another(
     site: MadeSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,7 +111,7 @@ class Actor:
             except OSError as e:
                 self._lost(e)
         except SealError as e:
-            self._refused("publish", e, topic, text)
+            self.refused("publish", e, topic, text)
         else:
             say("published", topic=topic, text=text, qos=qos)
 
@@ -119,20 +119,11 @@ class Actor:
         try:
             self.client.subscribe(filt, 1, self.purpose)
         except SealError as e:
-            self._refused("subscribe", e, filt, "")
+            self.refused("subscribe", e, filt, "")
         else:
             say("subscribed", topic=filt)
 
-    # Says what a topic may be used for, and is told once that counts.
-    def reserve(self, topic: str, purposes: "list[str]") -> None:
-        try:
-            self.client.reserve(topic, purposes)
-        except SealError as e:
-            self._refused("reserve", e, topic, "")
-        else:
-            say("reserved", topic=topic, purposes=purposes)
-
-    def _refused(self, what: str, e: SealError, topic: str, text: str) -> None:
+    def refused(self, what: str, e: SealError, topic: str, text: str) -> None:
         rule = getattr(e, "rule", "")
         kind = type(e).__name__
         say("refused", what=what, topic=topic, text=text, rule=rule, why=str(e), **{"class": kind})
@@ -147,8 +138,8 @@ class Actor:
             self.publish(order["topic"], order["text"], order["qos"])
         elif do == "subscribe":
             self._subscribe(order["topic"])
-        elif do == "reserve":
-            self.reserve(order["topic"], order["purposes"])
+        else:  # of a policy family's act, by a module of its own
+            __import__(order["by"]).obey(self, order)
 
     def _got(self, m: "Any") -> None:
         topic, text = m.topic, m.payload.decode()

@@ -1,5 +1,5 @@
 # A control panel: reads its machine's temperature topic and moves its machine's arm by it.
-# It knows nothing of purposes. Arguments: enrolment file, number of the machine.
+# It subscribes as any MQTT client does. Arguments: enrolment file, number of the machine.
 import sys
 
 from actor import Actor  # type: ignore[import-not-found]

@@ -11,6 +11,7 @@ MANIFEST = Manifest(
         words={"officer": "officer"},
         closed="what nobody has reserved is for nobody: [families.purposes] in the policy",
     ),
+    names_clients=("stewards", "presubscribe"),
     commands={
         "reserve": Ref("cli.reserve"),
         "presubscribe": Ref("cli.presubscribe"),
@@ -56,4 +57,5 @@ MANIFEST = Manifest(
     ),
     bench=Ref("cli.bench"),
     fuzz=Ref("fuzz:Fuzz"),
+    demo=Ref("demo.act"),
 )

@@ -6,18 +6,41 @@ each reader could read. Both readers hold the topic's key all the time.
 
 from __future__ import annotations
 
+from sealmq.demo.evidence import Evidence
+from sealmq.demo.finding import Finding
+from sealmq.demo.plot import Attempt
+
 from . import plot
-from .cast import PERFORMANCE, PULSE, SAFETY
-from .evidence import Evidence
-from .finding import Finding
-from .plot import Attempt
+from .plot import PERFORMANCE, PULSE, SAFETY
+
+
+def consent(evidence: Evidence, client: str) -> list[tuple[str, frozenset[str]]]:
+    """(text, what its topic might be used for) of each pulse that a client published, in order:
+    by what it had been told to count when it published.
+    """
+    out, now = [], frozenset[str]()
+    for event in evidence.said.get(client, ()):
+        if event["ev"] == "reserved":
+            now = frozenset(event["purposes"])
+        elif event["ev"] == "published" and event["topic"] == PULSE:
+            out.append((str(event["text"]), now))
+    return out
+
+
+def disclosed(evidence: Evidence, client: str) -> dict[tuple[str, str], int]:
+    """(purpose, reservation) -> how many pulses a client was given, by the audit log."""
+    out: dict[tuple[str, str], int] = {}
+    for record in evidence.records("delivered", client=client, topic=PULSE):
+        key = record.get("purpose", ""), record.get("under", "")
+        out[key] = out.get(key, 0) + int(record["count"])
+    return out
 
 
 # The wearer's pulses in the order of its consent: before, while one was withdrawn, after.
 def _spans(evidence: Evidence) -> tuple[list[str], list[str], list[str]]:
     spans: tuple[list[str], list[str], list[str]] = [], [], []
     at = 0
-    for text, purposes in evidence.consent(plot.WEARER):
+    for text, purposes in consent(evidence, plot.WEARER):
         if (PERFORMANCE in purposes) != (at != 1):
             at += 1
         if at > 2:
@@ -60,7 +83,7 @@ def withdraw(evidence: Evidence, attempt: Attempt) -> Finding:
     missing = set(during) - other
     finding.need(not missing, f"{plot.STILL_ALLOWED} missed {len(missing)}, allowed all the time")
     for who, purpose in ((attempt.who, PERFORMANCE), (plot.STILL_ALLOWED, SAFETY)):
-        told, reads = evidence.disclosed(who), len(_pulses(evidence, who))
+        told, reads = disclosed(evidence, who), len(_pulses(evidence, who))
         finding.need(
             told == {(purpose, attempt.topic): reads},
             f"{who} read {reads}; the audit log says for what, by which reservation: {told}",

@@ -4,6 +4,7 @@ import sys
 import time
 
 from actor import Actor  # type: ignore[import-not-found]
+from consent import reserve  # type: ignore[import-not-found]
 
 _TYPING = False
 if _TYPING:
@@ -12,7 +13,7 @@ if _TYPING:
 
 def main(path: str, topic: str, every_ms: str, *purposes: str) -> None:
     def begin(actor: "Any") -> None:
-        actor.reserve(topic, list(purposes))
+        reserve(actor, topic, list(purposes))
 
     def act(actor: "Any") -> None:
         beats = 60 + int(time.time()) % 30
