@@ -174,7 +174,7 @@ def check_values(
     except SealError as error:
         raise OperatorError(plain(str(error)), hint=f"sealmq {args.command} --help") from None
     except UnicodeEncodeError:
-        raise OperatorError("a value that is not UTF-8") from None
+        raise OperatorError("what is not UTF-8 can be no filter and no name") from None
 
 
 def act(work: Coroutine[Any, Any, int]) -> int:

@@ -69,7 +69,7 @@ class Check(Protocol):
 @dataclass(frozen=True, slots=True)
 class Says:
     """What a client says with a subscription: an option of `sealmq sub` and `explain`, and an
-    argument of the host client's `subscribe`.
+    argument of the host client's `subscribe`. `option` is an identifier.
     """
 
     option: str

@@ -13,6 +13,9 @@ import pytest
 import sealmq.families
 from families.factory import FACTORY, Site
 from families.toy import Toy
+from sealmq.cli import acting
+from sealmq.cli import main as cli
+from sealmq.client.errors import refusal
 from sealmq.families import kg_parts, registry
 from sealmq.families.api import Family, FamilyRecord, Proposal, PutTlv, Verdict
 from sealmq.families.labels.family import Labels
@@ -197,6 +200,21 @@ def test_one_folder_and_one_word_add_it() -> None:
     extra = kg_parts.snapshot_extra(["labels", "toy"], Site().config)
     assert extra == {"toy": {"limit": 3, "labels": 8}}
     assert json.loads(json.dumps(extra)) == extra
+
+
+@pytest.mark.usefixtures("folder")
+def test_its_command_and_its_hints_come_with_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["toy", "hello"]) == 0
+    assert capsys.readouterr().out == "toy: hello\n"
+    error = refusal("publish", "a", 5, "toy.limit", "2 messages")
+    assert acting.told(error).hint == "wait until tomorrow"
+    with pytest.raises(registry.WrongOrder, match="toy stands on labels, which comes after it"):
+        registry.load(["toy", "labels"])
+
+
+def test_without_its_folder_there_is_no_such_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["toy", "hello"]) == 2
+    assert "toy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["unheard-of", "toy", "api", "engine", "../x", "labels.rules", ""])

@@ -121,4 +121,10 @@ class Toy(Family):
         return (f"{self.count.get(ask.who.client, 0)} of {self.limit} messages are published",)
 
 
-MANIFEST = Manifest(name="toy", family=Ref(":Toy"))
+MANIFEST = Manifest(
+    name="toy",
+    family=Ref(":Toy"),
+    stands_on=("labels",),
+    commands={"toy": Ref("command")},
+    hints={"toy.limit": "wait until tomorrow"},
+)
