@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import signal
+from textwrap import fill
 from typing import Any
 
 from sealmq.families import registry
@@ -38,7 +39,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser = sub.add_parser(
         "doctor",
         help="try what must fail, and report whether it does",
-        epilog=_EXAMPLES.format(families="".join(f"{words}\n" for words in does)),
+        epilog=_EXAMPLES.format(families="".join(f"{fill(words, 100)}\n" for words in does)),
     )
     parser.add_argument("site", metavar="SITE", help="the folder of a site that is up")
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
