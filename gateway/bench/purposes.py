@@ -77,7 +77,8 @@ class Plan:
         if not self.whole:
             return []
         stores = ("fop-cache", "fop", "fop-flat")
-        return [("labels", 0), *itertools.product(stores, self.levels)]
+        modes = [(mode, RESERVATIONS) for mode in ("fos", "hybrid")]
+        return [("labels", 0), *modes, *itertools.product(stores, self.levels)]
 
     def run(self) -> list[Row]:
         """The rows. LoadError, BrokerError: it cannot be measured."""

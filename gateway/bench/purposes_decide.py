@@ -102,6 +102,11 @@ def measure(variant: str, held: int) -> list[Row]:
             if not conn.subscribe(one, 0, NOW_MS).allow:
                 raise SystemExit(f"a subscription to {one} is denied")
 
+    def publish(topics: Sequence[str]) -> None:
+        for one in topics:
+            if not conn.publish(one, 0, False, 64, NOW_MS).allow:
+                raise SystemExit(f"a publish on {one} is denied")
+
     def change(batch: Sequence[FamilyRecord]) -> None:
         for one in batch:
             made.apply((one,))
@@ -113,6 +118,7 @@ def measure(variant: str, held: int) -> list[Row]:
     costs = {
         "decision_uncached": _best(made.cache.clear, ask, names),
         "decision_cached": _best(lambda: None, ask, names),
+        "publish_judged": _best(made.cache.clear, publish, names),
         "subscription_judged": _best(made.cache.clear, subscribe, filters),
     }
     if VARIANTS[variant].mode:

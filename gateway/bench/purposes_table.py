@@ -14,6 +14,20 @@ from bench_form import aligned
 
 BAR = 1.05
 OURS = ("fop-cache", "hybrid")
+# Of one delivery in the default mode, in microseconds of CPU.
+DECIDED = "hybrid"
+DECISION_BARS = {"decision_uncached": 10.0, "decision_cached": 0.2}
+WHAT = {
+    "decision_uncached": "a delivery that is judged",
+    "decision_cached": "a delivery whose verdict is cached",
+}
+DECISIONS = {
+    "decision_cached": "delivery, cached",
+    "decision_uncached": "judged",
+    "publish_judged": "publish, judged",
+    "subscription_judged": "subscription, judged",
+    "change": "change",
+}
 
 PROCESSES = ("mediator", "broker", "kg", "gateway", "generator")
 
@@ -268,22 +282,25 @@ def _by_held(book: Book) -> str:
 
 def _decisions(book: Book) -> str:
     body = []
-    for variant in ("labels", "fop-cache", "fop", "fop-flat"):
+    measured = {row["measure"] for row in book.rows}
+    columns = {measure: head for measure, head in DECISIONS.items() if measure in measured}
+    for variant in ("labels", "fos", "hybrid", "fop-cache", "fop", "fop-flat"):
         for level in [0, *book.levels("decision_uncached")]:
-            cells, there = [], False
-            for measure in (
-                "decision_cached", "decision_uncached", "subscription_judged", "change"
-            ):  # fmt: skip
-                row = book.get(measure, variant, reservations=level)
-                there = there or row is not None
-                cells.append("" if row is None else short(row["value"]))
-            if there:
+            rows = [book.get(measure, variant, reservations=level) for measure in columns]
+            if any(row is not None for row in rows):
+                cells = ["" if row is None else short(row["value"]) for row in rows]
                 body.append([variant, f"{level:,}" if level else "", *cells])
     if not body:
         return ""
-    head = ["", "reservations", "delivery, cached", "judged", "subscription, judged", "change"]
     title = (
         "One decision of the whole policy in microseconds of CPU, without network and crypto; "
         "change: a reservation overwritten"
     )
-    return f"{title}:\n\n{aligned(head, body, 1)}"
+    text = f"{title}:\n\n{aligned(['', 'reservations', *columns.values()], body, 1)}"
+    told = []
+    for measure, most in DECISION_BARS.items():
+        row = book.get(measure, DECIDED)
+        if row is not None:
+            holds = "pass" if row["value"] <= most else "MISS"
+            told.append([WHAT[measure], short(row["value"]), f"at most {most:g}", holds])
+    return f"{text}\n\n{aligned([DECIDED, 'µs', 'bar', ''], told, 1)}" if told else text

@@ -9,7 +9,7 @@ from typing import Any
 
 from sealmq.families import registry
 from sealmq.families.engine import Conn, Decision
-from sealmq.families.shared import sub_matches
+from sealmq.families.shared import reaching
 from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.site.layout import Layout
@@ -103,7 +103,7 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
     filt = str(args.topic if args.filter is None else args.filter)
     try:
         check_filter(filt)
-        if args.filter is not None and not sub_matches(filt, args.topic):
+        if args.filter is not None and not reaching(filt)(args.topic):
             raise UsageError(f"{filt!r} does not match {args.topic!r}", "nothing would come")
         for option, (manifest, says, value) in args.said.items():
             if manifest.name not in view.config.policy.order:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from .ask import HOWS, Ask, Question, Sub, Who
+from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
 from .duties import EXECUTED, Duties, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
 from .facts import UnknownFact
 from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
+from .values import value
 
 __all__ = [
     "FOREVER",
@@ -56,16 +57,10 @@ __all__ = [
     "deny",
 ]
 
-NEVER = 0
-FOREVER = 1 << 62
-
-Dep = tuple[str, ...]
-"""What a verdict rests on: a kind and its keys, for instance ("topic", "a/b")."""
-
 Seen = Literal["accepted", "delivered", "refused", "subscribed", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """One family's answer. `rule` is a stable id out of the family's `rules`.
 
@@ -240,6 +235,8 @@ class Family:
     """Every rule id that its verdicts use, with one plain line for `explain`."""
     tlvs: ClassVar[frozenset[int]] = frozenset()
     """TLV types (without the critical bit) that it understands."""
+    parses: ClassVar[frozenset[Question]] = frozenset()
+    """Questions about whose topic or filter `parse` is asked."""
     duties: ClassVar[Duties] = {}
     """What its verdicts may ask of the mediator, by question: out of duties.EXECUTED."""
     records: ClassVar[frozenset[type[Record]]] = frozenset()
@@ -270,7 +267,9 @@ class Family:
         return False
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
-        """Strip the own encoding off a topic or filter; None when there is none. Pure."""
+        """Strip the own encoding off a topic or filter; None when there is none. Pure. Asked of the
+        questions that `parses` names.
+        """
         return None
 
     def connect(self, ask: Ask) -> Verdict:
@@ -310,8 +309,17 @@ class Family:
 def check_family(family: type[Family] | Family) -> None:
     """UnfitFamily unless this mediator does all that the family may ask of it.
 
-    A duty that nobody does would be dropped, and the message delivered without it.
+    A duty that nobody does would be dropped, and the message delivered without it; an encoding that
+    nobody asks about would be taken for a part of the topic.
     """
+    made = family if isinstance(family, type) else type(family)
+    if not made.parses and made.parse is not Family.parse:
+        raise UnfitFamily(
+            family.name,
+            f"the policy family {family.name!r} has an encoding of topics and no question to which "
+            "it belongs",
+            "`parses` has to name the questions about whose topic `parse` is to be asked",
+        )
     for question, duties in family.duties.items():
         for duty in sorted(duties - EXECUTED.get(question, frozenset()), key=lambda d: d.__name__):
             does = ", ".join(sorted(d.__name__ for d in EXECUTED.get(question, ())))

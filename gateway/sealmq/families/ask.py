@@ -1,4 +1,5 @@
-"""Who asks and what: one Ask for each connection, filled again for each question.
+"""Who asks and what: one Ask for each connection, filled again for each question. It also notes
+what the answer rests on: what a family says, and what it read without saying so.
 
 Reading `size`, `tlv`, `sender`, `message_id` or `age_ms` makes the merged verdict one that is never
 cached: those differ from message to message while the cache's key does not hold them.
@@ -7,15 +8,26 @@ cached: those differ from message to message while the cache's key does not hold
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from .facts import Facts
+from .values import value
+
+NEVER = 0
+FOREVER = 1 << 62
+
+Dep = tuple[str, ...]
+"""What a verdict rests on: a kind and its keys, for instance ("topic", "a/b")."""
 
 Question = Literal["connect", "publish", "subscribe", "deliver"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 
 HOWS = ("live", "retained", "will", "queued")
 """Age kinds by their number on the wire (SPEC.md 3.3, `how`)."""
 
 NO_TLV: Mapping[int, bytes] = {}
+NO_NOTES: Mapping[str, Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +43,16 @@ class Who:
     publishes: tuple[str, ...]
 
 
-class Sub(NamedTuple):
-    """A subscription as the broker knows it (parsed filter) and its notes by family."""
+@value
+class Sub:
+    """A subscription as the broker knows it (parsed filter) and its notes by family. `reaches` says
+    of a topic whether the filter matches it.
+    """
 
     filter: str
     qos: int
     notes: Mapping[str, Mapping[str, Any]]
+    reaches: Callable[[str], bool] = field(compare=False)
 
 
 class Ask:
@@ -44,17 +60,20 @@ class Ask:
 
     `topic` is the topic of publish and deliver, the filter of subscribe, "" of connect, after
     `parse`; `raw` as it arrived. `label` is the message's (deliver) or "". `how` indexes HOWS.
-    Times are Unix ms.
+    Times are Unix ms. `deps`, `until` and `volatile` are the engine's: what the answer has rested
+    on so far, until when it holds, and whether it must not be cached.
     """
 
     __slots__ = (
         "_age_ms",
-        "_fact",
+        "_facts",
+        "_looked",
         "_message_id",
         "_sender",
         "_size",
         "_subs",
         "_tlv",
+        "deps",
         "how",
         "label",
         "notes",
@@ -64,41 +83,27 @@ class Ask:
         "raw",
         "retain",
         "topic",
+        "until",
         "volatile",
         "who",
     )
 
-    def __init__(
-        self,
-        who: Who,
-        fact: Callable[[str, str, int], Any],
-        subs: Callable[[str], tuple[Sub, ...]],
-    ) -> None:
+    def __init__(self, who: Who, facts: Facts, subs: Mapping[str, Sub], looked: Dep) -> None:
+        """`subs` are the connection's subscriptions; what looks at them rests on `looked`."""
         self.who = who
-        self.question: Question = "connect"
-        self.raw = ""
-        self.topic = ""
-        self.notes: dict[str, Mapping[str, Any]] = {}
-        self.label = ""
-        self.how = 0
-        self.qos = 0
-        self.retain = False
-        self.now_ms = 0
-        self.volatile = False
-        self._fact = fact
+        self._facts = facts
         self._subs = subs
-        self._size = 0
-        self._tlv = NO_TLV
-        self._sender = 0
-        self._message_id: tuple[int, int] | None = None
-        self._age_ms = 0
+        self._looked = looked
+        self.deps: dict[Dep, None] = {}
+        self.until = FOREVER
+        self.volatile = False
+        self.fill("connect", "", 0)
 
     def fill(
         self,
         question: Question,
         raw: str,
         now_ms: int,
-        *,
         label: str = "",
         how: int = 0,
         qos: int = 0,
@@ -113,7 +118,7 @@ class Ask:
         self.question = question
         self.raw = raw
         self.topic = raw
-        self.notes = {}
+        self.notes = NO_NOTES
         self.now_ms = now_ms
         self.label = label
         self.how = how
@@ -158,11 +163,20 @@ class Ask:
     @property
     def subs(self) -> tuple[Sub, ...]:
         """The connection's subscriptions that match `topic` (deliver)."""
-        return self._subs(self.topic)
+        self.deps[self._looked] = None
+        topic, found = self.topic, []
+        for sub in self._subs.values():
+            if sub.reaches(topic):
+                found.append(sub)
+        return tuple(found)
 
     def fact(self, name: str, subject: str = "") -> Any:
         """A pushed fact's value; UnknownFact (hence a deny) when there is none.
 
-        The verdict then rests on the fact and is cached no longer than the fact is valid.
+        The verdict then rests on the fact and is cached no longer than the fact is valid; on an
+        absent one as well, so that its arrival is noticed.
         """
-        return self._fact(name, subject, self.now_ms)
+        self.deps["fact", name, subject] = None
+        value, until = self._facts.read(name, subject, self.now_ms)
+        self.until = min(self.until, until)
+        return value

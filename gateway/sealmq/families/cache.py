@@ -29,7 +29,7 @@ class Entry:
     it rests on changes, at which it is evicted, or its connection closed.
     """
 
-    __slots__ = ("decision", "deps", "key", "label", "slot", "until")
+    __slots__ = ("decision", "key", "label", "slot", "until")
 
     def __init__(self, slot: Slot, key: str, label: str, decision: Decision) -> None:
         self.slot = slot
@@ -37,7 +37,6 @@ class Entry:
         self.label = label
         self.decision = decision
         self.until = decision.until
-        self.deps = decision.deps
 
 
 class Cache:
@@ -71,8 +70,13 @@ class Cache:
         entry = Entry(slot, key, label, decision)
         slot[key] = entry
         self._entries[entry] = None
-        for dep in entry.deps:
-            self._index.setdefault(dep, set()).add(entry)
+        index = self._index
+        for dep in decision.deps:
+            resting = index.get(dep)
+            if resting is None:
+                index[dep] = {entry}
+            else:
+                resting.add(entry)
 
     def _drop(self, entry: Entry) -> None:
         entry.until = NEVER
@@ -80,7 +84,7 @@ class Cache:
             return
         if entry.slot.get(entry.key) is entry:
             del entry.slot[entry.key]
-        for dep in entry.deps:
+        for dep in entry.decision.deps:
             resting = self._index.get(dep)
             if resting is not None:
                 resting.discard(entry)

@@ -7,16 +7,15 @@ answer; ask.Ask sees to that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from dataclasses import replace
 
 from .api import NEVER, Later, Proposal, Question, Seen, Sub, Verdict
-from .ask import NO_TLV, Ask, Who
+from .ask import NO_TLV, Ask, Dep, Who
 from .cache import Entry, Slot
 from .decision import Decision, Refused
 from .following import is_followed
-from .judge import Trace
 from .questions import Questions
-from .shared import sub_matches
+from .shared import reaching
 
 Key = tuple["Conn", str]
 """A connection and a filter as it arrived."""
@@ -29,8 +28,8 @@ class Conn:
         "_closed",
         "_connect",
         "_deliver",
-        "_id",
         "_left",
+        "_looked",
         "_publish",
         "_questions",
         "_subs",
@@ -43,11 +42,10 @@ class Conn:
     ) -> None:
         self._questions, self._left = questions, left
         self._closed = False
-        self._id = str(number)
         self._subs: dict[str, Sub] = {}
+        self._looked: Dep = ("subs", str(number))
         # Without a reference to the connection: the cycle would wait for the garbage collector.
-        matching = partial(_matching, self._subs, self.rests_on_subs(), questions.trace)
-        self.ask = Ask(who, questions.trace.fact, matching)
+        self.ask = Ask(who, questions.facts, self._subs, self._looked)
         self._connect: Slot = {}
         # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
         self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})
@@ -147,16 +145,7 @@ class Conn:
         if entry is not None and now_ms < entry.until and entry.label == label:
             return entry.decision
         self.ask.fill(
-            "deliver",
-            topic,
-            now_ms,
-            label=label,
-            how=how,
-            size=size,
-            tlv=tlv,
-            sender=sender,
-            message_id=message_id,
-            age_ms=age_ms,
+            "deliver", topic, now_ms, label, how, 0, False, size, tlv, sender, message_id, age_ms
         )
         return self._questions.judge(self.ask, slot, topic)
 
@@ -199,8 +188,8 @@ class Conn:
         if sub is None:
             return
         if sub.qos != qos:
-            self._subs[filter] = sub._replace(qos=qos)
-            self._questions.subs_changed(self._id, sub.filter)
+            self._subs[filter] = replace(sub, qos=qos)
+            self._questions.subs_changed(self._looked, sub.filter)
         if now_ms is not None:
             self.saw("subscribed", filter, now_ms, question="subscribe", qos=qos)
 
@@ -230,12 +219,13 @@ class Conn:
         families.
         """
         raw = decision.raw
-        new, old = Sub(decision.topic, qos, decision.notes), self._subs.get(raw)
+        filter, old = decision.topic, self._subs.get(raw)
+        new = Sub(filter, qos, decision.notes, reaching(filter))
         if new != old:
             self._subs[raw] = new
             for sub in (new, old):
                 if sub is not None:
-                    self._questions.subs_changed(self._id, sub.filter)
+                    self._questions.subs_changed(self._looked, sub.filter)
         if is_followed(decision):
             self._questions.following.follow((self, raw), decision)
         else:
@@ -260,7 +250,7 @@ class Conn:
         if gone is None:
             return True
         self._questions.following.drop((self, filter))
-        self._questions.subs_changed(self._id, gone.filter)
+        self._questions.subs_changed(self._looked, gone.filter)
         return all(sub.filter != gone.filter for sub in self._subs.values())
 
     def parse(self, question: Question, topic: str) -> str:
@@ -339,17 +329,9 @@ class Conn:
         """Its subscriptions, as the engine follows them."""
         return [(self, filter) for filter in self._subs]
 
-    def rests_on_subs(self) -> tuple[str, str]:
+    def rests_on_subs(self) -> Dep:
         """The dep of verdicts that looked at this connection's subscriptions."""
-        return ("subs", self._id)
-
-
-def _matching(
-    subs: Mapping[str, Sub], dep: tuple[str, str], trace: Trace, topic: str
-) -> tuple[Sub, ...]:
-    """Ask.subs."""
-    trace.deps[dep] = None
-    return tuple(sub for sub in subs.values() if sub_matches(sub.filter, topic))
+        return self._looked
 
 
 _ABOUT: Mapping[Seen, Question] = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from sealmq_spec.const import MAX_TOPIC
 
@@ -22,6 +22,7 @@ from .api import (
 )
 from .ask import Who
 from .duties import EXECUTED
+from .values import value
 
 ENGINE = "engine"
 CLOSED = "engine.closed"
@@ -44,8 +45,11 @@ RULES: Mapping[str, str] = {
 """The rules that the engine itself denies by, each with one plain line for `explain`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+Said = tuple[str, str, str]
+"""The fields of a Vote."""
+
+
+class Vote(NamedTuple):
     """What one family said."""
 
     family: str
@@ -53,23 +57,19 @@ class Vote:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decision:
     """The merged verdict.
 
-    `family` gave the rule ("engine" for the engine's own): the one that denied, or of several that
-    allowed the first. `raw` is the topic or filter as it arrived, `topic` the one to go on with
-    (parsed, rewritten); `notes` what the families' encodings said. `label` is the label to commit
-    before going on (duty LabelTopic), or None. `plain`: allowed, no duty, topic as it came.
-    `overridden`: it was a deny, and `enforce = false` made an allow of it. `votes`: every family
-    that was asked. `purpose` and `under` are of the first family that says any; "" for none.
+    `raw` is the topic or filter as it arrived, `topic` the one to go on with (parsed, rewritten);
+    `notes` what the families' encodings said. `label` is the label to commit before going on (duty
+    LabelTopic), or None. `overridden`: it was a deny, and `enforce = false` made an allow of it.
+    `said`: family, rule and reason of every family that was asked. `purpose` and `under` are of the
+    first family that says any; "" for none.
     """
 
     question: Question
     allow: bool
-    rule: str
-    reason: str
-    family: str
     until: int
     deps: tuple[Dep, ...]
     duties: tuple[Duty, ...]
@@ -77,11 +77,36 @@ class Decision:
     topic: str
     notes: Mapping[str, Mapping[str, Any]]
     label: str | None
-    plain: bool
     overridden: bool
-    votes: tuple[Vote, ...]
+    said: tuple[Said, ...]
     purpose: str = ""
     under: str = ""
+
+    @property
+    def votes(self) -> tuple[Vote, ...]:
+        """Every family that was asked."""
+        return tuple(map(Vote._make, self.said))
+
+    @property
+    def _by(self) -> Said:
+        return self.said[0 if self.allow and not self.overridden else -1]
+
+    @property
+    def family(self) -> str:
+        """Which one decided ("engine": the engine's own rules): the one that denied, or of several
+        that allowed the first.
+        """
+        return self._by[0]
+
+    @property
+    def rule(self) -> str:
+        """By which rule."""
+        return self._by[1]
+
+    @property
+    def reason(self) -> str:
+        """Why, in words: what a client is told that is refused."""
+        return self._by[2]
 
 
 class Refused(Exception):
@@ -104,18 +129,13 @@ def when_closed(decision: Decision) -> Decision:
     delivers = decision.question == "deliver" and not decision.topic.startswith(RECORDS)
     if not decision.allow or not (delivers or decision.label is not None):
         return decision
-    vote = Vote(ENGINE, CLOSED, CLOSED_REASON)
     return replace(
         decision,
         allow=False,
-        rule=CLOSED,
-        reason=CLOSED_REASON,
-        family=ENGINE,
         duties=(),
         label=None,
-        plain=False,
         overridden=False,
-        votes=(*decision.votes, vote),
+        said=(*decision.said, (ENGINE, CLOSED, CLOSED_REASON)),
         purpose="",
         under="",
     )
@@ -151,7 +171,7 @@ def _family_tlv(kind: int) -> bool:
     return 0 <= kind <= 255 and kind & 0x7F >= 32
 
 
-def merge_duties(duties: list[Duty], more: tuple[Duty, ...]) -> None:
+def merge_duties(duties: list[Duty], more: Sequence[Duty]) -> None:
     """Add `more` to `duties`; Refused (engine.duty-conflict) if two of them exclude each other."""
     for duty in more:
         if duty in duties:

@@ -31,8 +31,8 @@ from .cache import Cache, Slot
 from .decision import CLOSED, CLOSED_REASON, ENGINE, Decision, Refused, when_closed
 from .facts import Facts
 from .following import Following, K
-from .judge import Judge, OnFault, Trace
-from .shared import sub_matches
+from .judge import Judge, OnFault
+from .shared import reaching
 
 LOOKED_AT = 256
 """With no more cached verdicts of a connection than these, each is looked at when one of its
@@ -54,11 +54,10 @@ class Questions(Generic[K]):
         self.enforce = enforce
         self.closed = ""
         self.facts = Facts()
-        self.trace = Trace(self.facts)
         self.cache = Cache(cache_size)
         self.following: Following[K] = Following()
         self._on_fault: OnFault = on_fault or _silent
-        self._judge = Judge(self.order, self.trace, self._fault)
+        self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
         self.listens = bool(self._seers)
         self.parses = self._judge.parses
@@ -86,7 +85,6 @@ class Questions(Generic[K]):
 
     def see(self, what: Seen, ask: Ask) -> None:
         """Tell the families that want to know."""
-        self.trace.begin()
         if self.parses and ask.raw:
             try:
                 self.parse(ask)
@@ -95,18 +93,16 @@ class Questions(Generic[K]):
         for family in self._seers:
             self._told(family, what, partial(family.see, what, ask))
 
-    def subs_changed(self, conn_id: str, filter: str) -> None:
-        """Drops cached verdicts that looked at the subscriptions, if the filter reaches their
+    def subs_changed(self, looked: Dep, filter: str) -> None:
+        """Drops verdicts that looked at a connection's subscriptions, if the filter reaches their
         topic.
 
         If there are many, all are dropped: to compare each of them with each filter of a packet
         could take seconds. Each that is dropped was judged once, which cost more than this.
         """
-        dep = ("subs", conn_id)
-        few = self.cache.resting(dep) <= LOOKED_AT
-        self.cache.invalidate(
-            (dep,), (lambda e: sub_matches(filter, e.decision.topic)) if few else None
-        )
+        few = self.cache.resting(looked) <= LOOKED_AT
+        reaches = reaching(filter)
+        self.cache.invalidate((looked,), (lambda e: reaches(e.decision.topic)) if few else None)
 
     def command(
         self, who: Who, family: str, body: bytes, now_ms: int

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import matches
 
@@ -18,8 +21,13 @@ def inner(filt: str) -> str:
     return parts[2]
 
 
-def sub_matches(filter: str, topic: str) -> bool:
-    """matches(), also for a shared subscription."""
+def reaching(filter: str) -> Callable[[str], bool]:
+    """matches() for one filter, also of a shared subscription, that many topics are asked about."""
     if filter.startswith(GROUP):
         filter = filter.split("/", 2)[-1]
-    return bool(matches(filter, topic))
+    if "+" in filter or "#" in filter[:-1] or filter == "#":
+        return partial(matches, filter)
+    if not filter.endswith("/#"):
+        return filter.__eq__
+    top, below = filter[:-2], filter[:-1]
+    return lambda topic: topic.startswith(below) or topic == top

@@ -72,7 +72,7 @@ def refused(answer: Answer, question: str = "publish") -> str:
     got = asked(Site(FACTORY, Fake(answer)), question)
     assert not got.allow
     assert got.duties == ()
-    assert not got.plain
+    assert got.label is None
     return got.rule
 
 
@@ -106,7 +106,6 @@ def test_allows_are_merged() -> None:
     assert got.duties == (PutTlv(40, b"a"), PutTlv(41, b""), PutTlv(42, b""))
     assert got.deps == (("topic", TOPIC), ("one",), ("both",))
     assert got.until == 8000
-    assert not got.plain
 
 
 def test_without_a_family_nothing_is_allowed() -> None:
@@ -147,6 +146,43 @@ def test_a_family_that_fails_denies_and_is_reported(question: str) -> None:
 )
 def test_what_is_no_verdict_denies(answer: Answer) -> None:
     assert refused(answer) == "engine.bad-verdict"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda ask: allow("fake.yes", "yes", deps=(["a", "list"],)),  # type: ignore[arg-type]
+        lambda ask: allow("fake.yes", "yes", deps=7),  # type: ignore[arg-type]
+        lambda ask: allow("fake.yes", "yes", until="soon"),  # type: ignore[arg-type]
+        lambda ask: allow("fake.yes", "yes", duties=7),  # type: ignore[arg-type]
+        lambda ask: allow(["fake.yes"], "yes"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_verdict_with_parts_that_are_none_denies_and_is_a_fault(answer: Answer) -> None:
+    site = Site(FACTORY, Fake(answer))
+    got = site.publish(SENSOR, TOPIC)
+    assert (got.allow, got.rule) == (False, "engine.exception")
+    assert [fault[:2] for fault in site.faults] == [("fake", "publish")]
+
+
+def test_a_deny_asks_for_nothing_that_an_earlier_family_wanted() -> None:
+    wants = yes(LabelTopic("m1-temp"), PutTlv(40, b"a"))
+    got = Site(FACTORY, Fake(wants), Other(no())).publish(SENSOR, TOPIC)
+    assert (got.allow, got.rule, got.family) == (False, "fake.no", "other")
+    assert (got.duties, got.label) == ((), None)
+
+
+def test_an_encoding_that_belongs_to_no_question_is_not_loaded() -> None:
+    class Forgetful(Fake):
+        def parse(self, question: Question, topic: str) -> api.Parsed | None:
+            return api.Parsed(topic[1:], {}) if topic[:1] == "~" else None
+
+    with pytest.raises(UnfitFamily, match=r"fake.*no question") as caught:
+        Engine([Forgetful(yes())])
+    assert "parses" in caught.value.hint
+    Forgetful.parses = frozenset({"publish"})
+    got = Site(FACTORY, Forgetful(yes())).publish(SENSOR, f"~{TOPIC}")
+    assert (got.allow, got.raw, got.topic) == (True, f"~{TOPIC}", TOPIC)
 
 
 def test_a_family_that_does_not_answer_denies() -> None:
@@ -242,7 +278,6 @@ def test_a_rewritten_topic_is_judged_again_by_all() -> None:
     got = site.publish("m1-control-panel", "machine/1/arm/height")
     assert got.allow
     assert (got.raw, got.topic) == ("machine/1/arm/height", "machine/1/arm/angle")
-    assert not got.plain
     assert ("topic", "machine/1/arm/height") in got.deps
     assert ("topic", "machine/1/arm/angle") in got.deps
 

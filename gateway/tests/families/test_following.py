@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from families.factory import FACTORY, Site
@@ -9,6 +11,8 @@ from families.gate import Gate, opened, shut
 from sealmq.families.api import FamilyConfigError, Verdict
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.questions import LOOKED_AT
+from sealmq.families.shared import reaching
+from sealmq_spec.topics import matches
 
 MONITOR = "monitor"
 BILL, CARE = "!AP/machine/%23{bill}", "!AP/machine/%23{care}"
@@ -166,3 +170,18 @@ def test_what_a_family_cannot_take_has_its_place() -> None:
         "break the cycle",
     )
     assert str(error) == "tree.billing: it is below itself"
+
+
+def test_a_filter_reaches_the_topics_that_it_matches() -> None:
+    r = random.Random(3)
+
+    def made(levels: list[str]) -> str:
+        return "/".join(r.choice(levels) for _ in range(r.randint(1, 4)))
+
+    reached = 0
+    for _ in range(5_000):
+        filt, topic = made(["a", "b", "", "+", "#", "$x", "a#", "+b"]), made(["a", "b", "", "$x"])
+        for shared in ("", "$share/g/"):
+            assert reaching(shared + filt)(topic) == matches(filt, topic), (filt, topic)
+        reached += matches(filt, topic)
+    assert 500 < reached < 4_500

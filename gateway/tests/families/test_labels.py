@@ -41,7 +41,7 @@ def test_who_publishes_where_in_the_factory(site: Site) -> None:
             assert got.allow == (topic in may), (client, topic)
             rule = "same-label" if got.allow else "other-label"
             assert got.rule == f"labels.publish.{rule}"
-            assert got.plain == got.allow
+            assert (got.duties, got.label, got.topic) == ((), None, topic)
     assert site.stored == [], "fixed labels are not learned"
 
 
@@ -61,7 +61,6 @@ def test_who_reads_what_in_the_factory(site: Site) -> None:
 def test_a_first_publish_makes_the_topic_the_clients_own(site: Site) -> None:
     first = site.conn("m1-temp-sensor").publish("machine/1/humidity", 1, False, 5, 7)
     assert (first.allow, first.rule, first.label) == (True, "labels.publish.first", "m1-temp")
-    assert not first.plain
     assert site.publish("m1-temp-sensor", "machine/1/humidity").rule == "labels.publish.same-label"
     assert site.stored == [TopicLabel("machine/1/humidity", "m1-temp", "m1-temp-sensor", 1000)]
     got = site.publish("m1-control-panel", "machine/1/humidity")

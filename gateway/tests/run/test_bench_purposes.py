@@ -108,6 +108,18 @@ def test_rows_are_of_the_schema_and_the_table_shows_them() -> None:
     assert table(rows(106.0)).count("MISS") == 5
 
 
+def test_a_decision_of_the_default_mode_has_a_bar() -> None:
+    made = purposes_decide.measure("hybrid", 10)
+    check({"rows": made})
+    said = {}
+    for value in (9.9, 10.1):
+        for row in made:
+            row["value"] = value if row["measure"] == "decision_uncached" else 0.2
+        said[value] = [line.split()[-2] for line in table(made).splitlines() if "at most" in line]
+        assert table(shown(made)) == table(made)
+    assert said == {9.9: ["pass", "pass"], 10.1: ["MISS", "pass"]}
+
+
 def test_what_the_tables_show_is_kept_and_nothing_else() -> None:
     made = rows()
     kept = shown(made)

@@ -13,6 +13,7 @@ from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
 from ..api import (
+    FOREVER,
     NEVER,
     Ask,
     Change,
@@ -54,19 +55,19 @@ class Labels(Family):
         self._resets: set[str] = set()
         self._creation: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         # Answers of the order that verdicts may rest on; a reload compares them with the new order.
-        self._order: dict[tuple[str, str], bool] = {}
+        self._order: dict[Dep, bool] = {}
 
     # State
 
     def configure(self, config: Policy) -> Change:
-        deps = [_topic(topic) for topic in self._topics.configure(config)]
+        deps: list[Dep] = [("topic", topic) for topic in self._topics.configure(config)]
         creation = [(r.filter, tuple(r.labels), tuple(r.clients)) for r in config.creation]
         if creation != self._creation:
             deps.append(CREATION)
-        for pair, was in list(self._order.items()):
-            if config.dominates(*pair) != was:
-                deps.append(_order(*pair))
-                del self._order[pair]
+        for order, was in list(self._order.items()):
+            if config.dominates(*order[1:]) != was:
+                deps.append(order)
+                del self._order[order]
         self._creation, self._config = creation, config
         return Change(deps, self._reset(config))
 
@@ -86,7 +87,7 @@ class Labels(Family):
                 self._resets.add(record.topic)
             elif isinstance(record, ResetDone):
                 self._resets.discard(record.topic)
-        return [_topic(topic) for topic in self._topics.apply(records)]
+        return [("topic", topic) for topic in self._topics.apply(records)]
 
     def noted(self, since: Mapping[str, int]) -> bool:
         self._topics.bearers(since)
@@ -96,43 +97,44 @@ class Labels(Family):
         """σ(t), or None when nobody has published there."""
         return self._topics.of(topic)
 
-    def _dominates(self, high: str, low: str) -> bool:
-        pair = (high, low)
-        known = self._order.get(pair)
+    def _holds(self, order: Dep) -> bool:
+        """Whether of ("order", high, low) high ≥ low."""
+        known = self._order.get(order)
         if known is None:
+            _, high, low = order
             known = self._config is not None and self._config.dominates(high, low)
-            self._order[pair] = known
+            self._order[order] = known
         return known
 
     # Questions
 
     def connect(self, ask: Ask) -> Verdict:
-        return _disabled(ask.who) or allow(rules.CONNECT_ENABLED, f"label {ask.who.label}")
+        if ask.who.label == NONE:
+            return _disabled(ask.who)
+        return allow(rules.CONNECT_ENABLED, f"label {ask.who.label}")
 
     def publish(self, ask: Ask) -> Verdict:
         who, topic = ask.who, ask.topic
-        refused = _disabled(who)
-        if refused is not None:
-            return refused
+        if who.label == NONE:
+            return _disabled(who)
         if is_reserved(topic):
             return deny(rules.PUBLISH_RESERVED, "the topic begins with $, ! or @")
         try:
             check_topic(topic)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.PUBLISH_MALFORMED, "1 to 1,024 bytes without +, # and NUL")
-        label = self.label_of(topic)
+        label = self._topics.of(topic)
         if label is None:
             return self._first(who, topic)
+        deps = (("topic", topic),)
         if label in who.publishes:
-            return allow(rules.PUBLISH_SAME, f"both have {label}", deps=(_topic(topic),))
+            return allow(rules.PUBLISH_SAME, f"both have {label}", deps=deps)
         return deny(
-            rules.PUBLISH_OTHER,
-            f"the topic has {label}, the client {who.label}",
-            deps=(_topic(topic),),
+            rules.PUBLISH_OTHER, f"the topic has {label}, the client {who.label}", deps=deps
         )
 
     def _first(self, who: Who, topic: str) -> Verdict:
-        deps = (_topic(topic), CREATION)
+        deps = (("topic", topic), CREATION)
         creation: Sequence[CreationPolicy] = self._config.creation if self._config else ()
         rule, reason = check(creation, who, topic)
         if rule:
@@ -167,9 +169,8 @@ class Labels(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         who, filt = ask.who, ask.topic
-        refused = _disabled(who)
-        if refused is not None:
-            return refused
+        if who.label == NONE:
+            return _disabled(who)
         try:
             check_filter(filt)
             filt = inner(filt)
@@ -181,35 +182,39 @@ class Labels(Family):
             return deny(rules.SUBSCRIBE_RESERVED, "the filter begins with $, ! or @")
         if "+" in filt or "#" in filt:
             return allow(rules.SUBSCRIBE_NARROWED, f"the client has {who.label}")
-        label = self.label_of(filt)
+        label = self._topics.of(filt)
         if label is None:
-            return allow(rules.SUBSCRIBE_UNLABELLED, "no label yet", deps=(_topic(filt),))
-        deps = (_topic(filt), _order(who.label, label))
+            return allow(rules.SUBSCRIBE_UNLABELLED, "no label yet", deps=(("topic", filt),))
+        order = ("order", who.label, label)
+        deps = (("topic", filt), order)
         reason = f"the topic has {label}, the client {who.label}"
-        if self._dominates(who.label, label):
+        if self._holds(order):
             return allow(rules.SUBSCRIBE_DOMINATED, reason, deps=deps)
         return deny(rules.SUBSCRIBE_ABOVE, reason, deps=deps)
 
     def deliver(self, ask: Ask) -> Verdict:
         who, topic, label = ask.who, ask.topic, ask.label
-        refused = _disabled(who)
-        if refused is not None:
-            return refused
-        if topic.startswith(RECORDS) and not label:
+        mine = who.label
+        if mine == NONE:
+            return _disabled(who)
+        if not label and topic.startswith(RECORDS):
             return allow(rules.DELIVER_RECORD, "a public record")
         if label in ("", NONE):
             return deny(rules.DELIVER_UNLABELLED, "the message has no label")
-        deps: tuple[Dep, ...] = (_topic(topic), _order(who.label, label))
-        if not self._dominates(who.label, label):
-            reason = f"the message has {label}, the client {who.label}"
+        order = ("order", mine, label)
+        deps: tuple[Dep, ...] = (("topic", topic), order)
+        if not self._holds(order):
+            reason = f"the message has {label}, the client {mine}"
             return deny(rules.DELIVER_ABOVE, reason, deps=deps)
-        now = self.label_of(topic)
+        now = self._topics.of(topic)
         if now is not None and now != label:
-            deps = (*deps, _order(who.label, now))
-            if not self._dominates(who.label, now):
-                reason = f"the topic now has {now}, the client {who.label}"
+            order = ("order", mine, now)
+            deps = (*deps, order)
+            if not self._holds(order):
+                reason = f"the topic now has {now}, the client {mine}"
                 return deny(rules.DELIVER_TOPIC_ABOVE, reason, deps=deps)
-        return allow(rules.DELIVER_DOMINATED, f"{who.label} is at or above {label}", deps=deps)
+        reason = f"{mine} is at or above {label}"
+        return Verdict(True, rules.DELIVER_DOMINATED, reason, FOREVER, deps)
 
     # Words
 
@@ -229,17 +234,7 @@ class Labels(Family):
         return (f"[[creation]] filter {rule.filter} lets topics be created by {may}",)
 
 
-def _disabled(who: Who) -> Verdict | None:
-    if who.label != NONE:
-        return None
+def _disabled(who: Who) -> Verdict:
     if who.kind == "unknown":
         return deny(rules.CLIENT_UNKNOWN, "no such client")
     return deny(rules.CLIENT_DISABLED, "the client is disabled")
-
-
-def _topic(topic: str) -> Dep:
-    return ("topic", topic)
-
-
-def _order(high: str, low: str) -> Dep:
-    return ("order", high, low)

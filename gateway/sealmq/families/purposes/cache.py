@@ -42,11 +42,12 @@ STALE = 1000
 class _Asked:
     """A topic or filter that was asked about: its EIP, and what is known of those that cross it."""
 
-    __slots__ = ("eip", "filter", "searches")
+    __slots__ = ("dep", "eip", "filter", "searches")
     source = ""
 
     def __init__(self, filter: str) -> None:
         self.filter = filter
+        self.dep = _dep(filter)
         self.eip: Eip | None = None
         self.searches: dict[Wanted, Search] | None = None
 
@@ -64,10 +65,6 @@ class _Asked:
         elif len(self.searches) >= KNOWN and wanted not in self.searches:
             del self.searches[next(iter(self.searches))]
         self.searches[wanted] = search
-
-    @property
-    def dep(self) -> Dep:
-        return _dep(self.filter)
 
 
 def _dep(filter: str) -> Dep:
@@ -158,17 +155,14 @@ class Cache:
         return [_dep(filter) for filter in evicted]
 
     def rest_on(self, filter: str) -> Dep:
-        asked = self._note(filter)
+        asked = self._asked.get(filter) or self._note(filter)
         if asked is not None:
             return asked.dep
         self._coarse = True
         return ALL
 
     def _note(self, filter: str) -> _Asked | None:
-        """Its place, made if there is room; None: there is none."""
-        asked = self._asked.get(filter)
-        if asked is not None:
-            return asked
+        """A place for it; None: there is no room."""
         if len(filter) > LONG or filter.count("/") >= MAX_LEVELS or "\0" in filter:
             return None
         if self._old:
@@ -183,13 +177,14 @@ class Cache:
         self._trie.put(asked)
         return asked
 
-    def eip(self, topic: str) -> Eip:
-        asked = self._asked.get(topic)
+    def eip(self, filter: str) -> Eip:
+        asked = self._asked.get(filter)
         if asked is None:
-            return self._store.eip(topic)
-        if asked.eip is None:
-            asked.eip = self._store.eip(topic)
-        return asked.eip
+            return self._store.eip(filter)
+        eip = asked.eip
+        if eip is None:
+            eip = asked.eip = self._store.eip(filter)
+        return eip
 
     def may(self, wanted: Wanted) -> bool:
         return self._store.may(wanted)

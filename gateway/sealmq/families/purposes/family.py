@@ -9,7 +9,7 @@ refused; in all of them every message is judged when it is delivered, whatever i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, is_reserved
@@ -45,6 +45,8 @@ from .state import State, presub_dep
 from .store import SETTINGS
 
 PUBLIC = "@sm1/"
+_FOLLOW: tuple[Duty, ...] = (Follow(),)
+Notes = Mapping[str, Mapping[str, Any]]
 _CONNECT = allow(rules.CONNECT, "purposes do not matter here")
 _PUBLISH = allow(rules.PUBLISH, "purposes do not matter here")
 _RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
@@ -75,6 +77,7 @@ class PurposesFamily(Family):
 
     name: ClassVar[str] = "purposes"
     rules: ClassVar[Mapping[str, str]] = rules.RULES
+    parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
     duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
 
     def __init__(self) -> None:
@@ -101,8 +104,6 @@ class PurposesFamily(Family):
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
         """`!AP/<filter>{ap}` of a subscription. Malformed."""
-        if question != "subscribe":
-            return None
         found = self.state.reader.read_access(topic)
         if found is None:
             return None
@@ -117,7 +118,7 @@ class PurposesFamily(Family):
         return _PUBLISH
 
     def subscribe(self, ask: Ask) -> Verdict:
-        state, notes = self.state, ask.notes.get(self.name, {})
+        state = self.state
         try:
             check_filter(ask.topic)
             filt = inner(ask.topic)
@@ -128,9 +129,9 @@ class PurposesFamily(Family):
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
         deps: list[Dep] = [SETTINGS]
-        ap = self._purpose(ask.who.client, filt, notes, deps)
+        ap = self._purpose(ask.who.client, filt, ask.notes, deps)
         until = FOREVER
-        if state.mode != "fop":
+        if state.judging.mode != "fop":
             deps.append(state.store.rest_on(filt))
             until = FOREVER if state.store.cached else NEVER
         if ap and not state.purposes.known(ap):
@@ -141,7 +142,7 @@ class PurposesFamily(Family):
             reason = self._refusal(answer.rule, ask.who, filt, ap)
             return deny(answer.rule, reason, until=until, deps=tuple(deps))
         try:
-            duties = _duties(ask, str(notes.get("filter", ask.raw)), ap)
+            duties = self._duties(ask, ap)
         except Malformed as error:
             return deny(rules.SUBSCRIBE_MALFORMED, str(error), deps=tuple(deps))
         return allow(
@@ -154,11 +155,28 @@ class PurposesFamily(Family):
             under="" if answer.under is None else answer.under.filter,
         )
 
-    def _purpose(self, client: str, filt: str, notes: Mapping[str, object], deps: list[Dep]) -> str:
-        """State.purpose, with what the answer rests on."""
-        if notes.get("ap") is None:
-            deps.append(presub_dep(client, filt))
-        return self.state.purpose(client, filt, notes)
+    def _purpose(self, client: str, filt: str, notes: Notes, deps: list[Dep]) -> str:
+        """State.purpose, with what the answer rests on. `filt` as the broker knows it."""
+        mine = notes.get(self.name)
+        if mine is not None:
+            said: str = mine["ap"]
+            return said
+        filt = inner(filt)
+        deps.append(presub_dep(client, filt))
+        return self.state.presub(client, filt)
+
+    def _duties(self, ask: Ask, ap: str) -> tuple[Duty, ...]:
+        """Follow; of a shared subscription the group's name at the broker as well. Malformed.
+
+        The engine asks again about the filter as it was rewritten: that gets the same answer.
+        """
+        if not ask.topic.startswith(GROUP):
+            return _FOLLOW
+        mine = ask.notes.get(self.name)
+        original = ask.raw if mine is None else mine["filter"]
+        if original.startswith(GROUP) and ask.topic == at_broker(original, ap):
+            return (*_FOLLOW, Rewrite(ask.topic))
+        return (*_FOLLOW, Rewrite(at_broker(ask.topic, ap)))
 
     def _refusal(self, rule: str, who: Who, filt: str, ap: str) -> str:
         """What is told to the client: at most 200 bytes, and how an operator would allow it."""
@@ -177,54 +195,49 @@ class PurposesFamily(Family):
 
     def deliver(self, ask: Ask) -> Verdict:
         state, topic = self.state, ask.topic
-        if topic.startswith(PUBLIC) and not ask.label:
+        if not ask.label and topic.startswith(PUBLIC):
             return _DELIVER_RECORD
-        deps: list[Dep] = [SETTINGS, state.store.rest_on(topic)]
-        until = FOREVER if state.store.cached else NEVER
-        eip = state.store.eip(topic)
-        if not eip and state.strict:
-            reason = "nobody has reserved the topic for anything"
-            return deny(rules.DELIVER_NO_RESERVATION, reason, until=until, deps=tuple(deps))
+        store, judging = state.store, state.judging
+        deps: list[Dep] = [SETTINGS, store.rest_on(topic)]
+        until = FOREVER if store.cached else NEVER
+        eip = store.eip(topic)
+        if not eip.of:
+            return self._unreserved(ask, until, deps)
         found: list[str] = []
+        client = ask.who.client
         for sub in ask.subs:
-            filt = inner(sub.filter)
-            ap = self._purpose(ask.who.client, filt, sub.notes.get(self.name, {}), deps)
-            if not eip:
-                found.append(ap)
-                continue
+            ap = self._purpose(client, sub.filter, sub.notes, deps)
             if not ap:
                 found.append(rules.DELIVER_NO_PURPOSE)
                 continue
-            if not state.purposes.known(ap):
-                found.append(rules.UNKNOWN)
-                continue
-            answer = state.judging.read(eip, ap)
-            if answer.allow and state.mode == "fos":
-                deps.append(state.store.rest_on(filt))
-                if not state.judging.whole(filt, ap).allow:
+            answer = judging.read(eip, ap)
+            if answer.allow and judging.mode == "fos":
+                filt = inner(sub.filter)
+                deps.append(store.rest_on(filt))
+                if not judging.whole(filt, ap).allow:
                     found.append(rules.DELIVER_PAUSED)
                     continue
             if answer.allow and answer.under is not None:
-                return allow(
-                    answer.rule,
-                    f"for {ap}",
-                    until=until,
-                    deps=tuple(deps),
-                    purpose=ap,
-                    under=answer.under.filter,
-                )
+                under = answer.under.filter
+                return Verdict(True, answer.rule, f"for {ap}", until, tuple(deps), (), ap, under)
             found.append(answer.rule)
-        if not eip:
-            ap = next(filter(None, found), "")
-            return allow(
-                rules.DELIVER_UNRESERVED,
-                "nobody has reserved the topic",
-                until=until,
-                deps=tuple(deps),
-                purpose=ap,
-            )
         rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_SUBSCRIPTION)
         return deny(rule, _REASONS[rule], until=until, deps=tuple(deps))
+
+    def _unreserved(self, ask: Ask, until: int, deps: list[Dep]) -> Verdict:
+        """A topic that nobody has reserved."""
+        if self.state.judging.strict:
+            reason = "nobody has reserved the topic for anything"
+            return deny(rules.DELIVER_NO_RESERVATION, reason, until=until, deps=tuple(deps))
+        client = ask.who.client
+        said = [self._purpose(client, sub.filter, sub.notes, deps) for sub in ask.subs]
+        return allow(
+            rules.DELIVER_UNRESERVED,
+            "nobody has reserved the topic",
+            until=until,
+            deps=tuple(deps),
+            purpose=next(filter(None, said), ""),
+        )
 
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         return commands.command(self.state, who, body, now_ms)
@@ -233,15 +246,3 @@ class PurposesFamily(Family):
 
     def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
         return lines(self.state, ask)
-
-
-def _duties(ask: Ask, original: str, ap: str) -> tuple[Duty, ...]:
-    """Follow; of a shared subscription the group's name at the broker as well. Malformed.
-
-    The engine asks again about the filter as it was rewritten: that gets the same answer.
-    """
-    if not ask.topic.startswith(GROUP):
-        return (Follow(),)
-    if original.startswith(GROUP) and ask.topic == at_broker(original, ap):
-        return (Follow(), Rewrite(ask.topic))
-    return (Follow(), Rewrite(at_broker(ask.topic, ap)))

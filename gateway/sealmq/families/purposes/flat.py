@@ -10,7 +10,7 @@ from sealmq_spec.topics import matches
 from ..api import Dep
 from .filters import covers, crosses
 from .search import meets
-from .store import ALL, Eip, Reservation, Source, Wanted, Wild, check_depth
+from .store import ALL, Eip, Reservation, Source, Wanted, Wild, check_depth, is_wild
 
 
 class Flat:
@@ -57,8 +57,8 @@ class Flat:
     def any(self, filter: str, wanted: Wanted) -> bool:
         return any(meets(self, filter, wanted, r) for r in self.crossing(filter))
 
-    def eip(self, topic: str) -> Eip:
-        return Eip(self.matching(topic))
+    def eip(self, filter: str) -> Eip:
+        return Eip(self.covering(filter) if is_wild(filter) else self.matching(filter))
 
     def rest_on(self, filter: str) -> Dep:
         return ALL

@@ -6,14 +6,14 @@ Pure: what they say depends on the store, the graph, the mode and `strict` alone
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ..values import value
 from . import rules
 from .dag import Purposes
 from .store import Eip, Reservation, Store, Wanted
 
 
-class Answer(NamedTuple):
+@value
+class Answer:
     """`under`: the reservation that allowed it, if one did."""
 
     allow: bool
@@ -29,6 +29,9 @@ _NO_PURPOSE = Answer(False, rules.SUBSCRIBE_NO_PURPOSE)
 _PROHIBITED = Answer(False, rules.SUBSCRIBE_PROHIBITED)
 _NOT_ALLOWED = Answer(False, rules.SUBSCRIBE_NOT_ALLOWED)
 _PARTLY = Answer(False, rules.SUBSCRIBE_PARTLY)
+_READ_UNKNOWN = Answer(False, rules.UNKNOWN)
+_READ_PROHIBITED = Answer(False, rules.DELIVER_PROHIBITED)
+_READ_NOT_ALLOWED = Answer(False, rules.DELIVER_NOT_ALLOWED)
 
 
 class Judging:
@@ -54,13 +57,13 @@ class Judging:
         """Refuses what no topic of the filter can allow; the rest is judged at each delivery."""
         if not ap:
             return _POSSIBLE
-        covering = self.store.covering(filt)
-        if not covering:
+        eip = self.store.eip(filt)
+        if not eip.of:
             return _POSSIBLE
         above = self.purposes.above(ap)
-        if any(not above.isdisjoint(r.pip) for r in covering):
+        if not above.isdisjoint(eip.pip):
             return _PROHIBITED
-        if any(not above.isdisjoint(r.aip) for r in covering):
+        if not above.isdisjoint(eip.aip):
             return _POSSIBLE
         if self.store.any(filt, Wanted("allows", above)):
             return _POSSIBLE
@@ -71,13 +74,13 @@ class Judging:
         if not ap:
             return _NO_PURPOSE if self.strict or self.store.any(filt, _ANY) else _UNRESERVED
         above = self.purposes.above(ap)
-        covering = self.store.covering(filt)
-        if any(not above.isdisjoint(r.pip) for r in covering):
+        eip = self.store.eip(filt)
+        if not above.isdisjoint(eip.pip):
             return _PROHIBITED
-        under = next((r for r in covering if not above.isdisjoint(r.aip)), None)
+        under = eip.allowing(above)
         if under is None and self.strict:
             # What no reservation covers as a whole has topics in it that nobody has reserved.
-            return _NOT_ALLOWED if covering else _PARTLY
+            return _NOT_ALLOWED if eip.of else _PARTLY
         if self.store.any(filt, Wanted("prohibits", above)):
             return _PARTLY
         if under is None:
@@ -85,15 +88,15 @@ class Judging:
                 return _UNRESERVED
             # Each reservation's share of the filter has to be allowed as a whole.
             if self.store.any(filt, Wanted("unspoken", above)):
-                return _NOT_ALLOWED if covering else _PARTLY
+                return _NOT_ALLOWED if eip.of else _PARTLY
         return Answer(True, rules.SUBSCRIBE_ALLOWED, under)
 
     def read(self, eip: Eip, ap: str) -> Answer:
         """May a message of a topic with these intended purposes be used for `ap` (IV-A)."""
+        if not self.purposes.known(ap):
+            return _READ_UNKNOWN
         above = self.purposes.above(ap)
         if not above.isdisjoint(eip.pip):
-            return Answer(False, rules.DELIVER_PROHIBITED)
-        for r in eip.of:
-            if not above.isdisjoint(r.aip):
-                return Answer(True, rules.DELIVER_ALLOWED, r)
-        return Answer(False, rules.DELIVER_NOT_ALLOWED)
+            return _READ_PROHIBITED
+        under = eip.allowing(above)
+        return _READ_NOT_ALLOWED if under is None else Answer(True, rules.DELIVER_ALLOWED, under)

@@ -27,7 +27,7 @@ Cost: a question about a topic visits each path of the trie that matches a begin
 most the number of reservations with `+` that match it, plus one. So whoever may reserve may slow
 down their own topics in proportion to the reservations with wildcards that they hold; `wild(by)`
 counts these for the family's limit, and MAX_LEVELS bounds the depth. `crossing` grows with what it
-gives, and a filter that begins with + visits each first level there is; so ask `covering` first,
+gives, and a filter that begins with + visits each first level there is; so ask `eip` first,
 then `any`: the cache looks a slice at a time, and only once (search.py).
 """
 
@@ -102,6 +102,7 @@ class Reservation:
 
 class Eip:
     """Effective intended purposes of a topic (IV-D): the unions, and the reservations they are of.
+    Of a filter: what holds for all of its topics.
 
     No reservations: nothing is bound to the topic (strict denies, open allows).
     """
@@ -118,6 +119,13 @@ class Eip:
 
     def __bool__(self) -> bool:
         return bool(self.of)
+
+    def allowing(self, purposes: frozenset[str]) -> Reservation | None:
+        """One that allows any of these."""
+        for r in self.of:
+            if not purposes.isdisjoint(r.aip):
+                return r
+        return None
 
 
 class Store(Protocol):
@@ -164,8 +172,8 @@ class Store(Protocol):
         """
         ...
 
-    def eip(self, topic: str) -> Eip:
-        """The union over all that match the topic."""
+    def eip(self, filter: str) -> Eip:
+        """The union over all that match the topic, or cover the filter."""
         ...
 
     def rest_on(self, filter: str) -> Dep:

@@ -59,8 +59,8 @@ class Tree:
     def any(self, filter: str, wanted: Wanted) -> bool:
         return any(meets(self, filter, wanted, r) for r in self.crossing(filter))
 
-    def eip(self, topic: str) -> Eip:
-        return Eip(self._all.covering(topic))
+    def eip(self, filter: str) -> Eip:
+        return Eip(self._all.covering(filter))
 
     def rest_on(self, filter: str) -> Dep:
         return ALL

@@ -46,7 +46,7 @@ def test_connecting_and_publishing_are_the_labels_business() -> None:
     house = House()
     assert said(house.connect(SENSOR)) == "connect"
     got = house.publish(SENSOR, TEMP)
-    assert (said(got), got.plain) == ("publish", True)
+    assert (said(got), got.duties, got.topic) == ("publish", (), TEMP)
     assert house.publish(SENSOR, TEMP) is got, "cached"
     # In a strict site, too: data without a reader harms nobody.
     assert house.publish(SENSOR, "never/reserved").allow

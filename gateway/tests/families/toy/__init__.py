@@ -41,6 +41,7 @@ class Toy(Family):
         "toy.command": "The toy family knows one command only.",
     }
     tlvs: ClassVar[frozenset[int]] = frozenset({40})
+    parses: ClassVar[frozenset[Question]] = frozenset({"publish", "subscribe"})
     duties: ClassVar[Duties] = {"publish": frozenset({PutTlv})}
     opens: ClassVar[bool] = True
 

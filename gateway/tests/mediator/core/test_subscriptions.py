@@ -475,7 +475,7 @@ def slow(scene: Scene, filter: str, slices: int) -> list[str]:
     """The policy needs so many slices for this filter, whoever asks; what it was asked in turn."""
     asked: list[str] = []
     gate = scene.gate
-    before = gate.subscribe
+    before = gate.judge
 
     def judged(ask: Ask) -> Verdict:
         asked.append(ask.topic)
@@ -483,7 +483,7 @@ def slow(scene: Scene, filter: str, slices: int) -> list[str]:
             raise NotYet(filter)
         return before(ask)
 
-    gate.subscribe = judged  # type: ignore[method-assign]
+    gate.judge = judged
     return asked
 
 
@@ -564,7 +564,7 @@ def test_one_filter_that_takes_long_is_judged_at_a_time_in_the_order_of_asking()
     sessions = [scene.open(SIBLING, client_id=f"id{n}") for n in range(4)]
     asked: list[str] = []
     gate = scene.gate
-    before = gate.subscribe
+    before = gate.judge
 
     def judged(ask: Ask) -> Verdict:
         asked.append(ask.topic)
@@ -572,7 +572,7 @@ def test_one_filter_that_takes_long_is_judged_at_a_time_in_the_order_of_asking()
             raise NotYet(ask.topic)
         return before(ask)
 
-    gate.subscribe = judged  # type: ignore[method-assign]
+    gate.judge = judged
     for n, session in enumerate(sessions):
         scene.subscribe(session, 1, (f"!AP/{n}/#{{bill}}".replace("#", "%23"), 1))
     assert asked == ["0/#"], "while one is judged no other has its first slice with its packet"
@@ -614,13 +614,13 @@ def test_kept_ones_and_changed_ones_are_judged_a_slice_at_a_time() -> None:
 def count_judged(alone: Alone) -> list[str]:
     judged: list[str] = []
     gate = alone.scene.gate
-    before = gate.subscribe
+    before = gate.judge
 
     def counted(ask: Ask) -> Verdict:
         judged.append(ask.topic)
         return before(ask)
 
-    gate.subscribe = counted  # type: ignore[method-assign]
+    gate.judge = counted
     return judged
 
 

@@ -103,7 +103,7 @@ def _uses(view: PurposesView, topic: str) -> list[Use]:
         under = "" if answer.under is None else answer.under.filter
         known = state.purposes.known(purpose)
         said = why(state, eip, purpose).partition(": ")[2] if known else "not in the tree"
-        uses.append(Use(purpose, answer.allow and known, said, under))
+        uses.append(Use(purpose, answer.allow, said, under))
     return uses
 
 
