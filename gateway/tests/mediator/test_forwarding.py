@@ -24,9 +24,10 @@ class Scene:
             broker.address, "control", "@end", lambda: (), lambda reason: None, self._back
         )
         site: Any = SimpleNamespace(ring=SimpleNamespace(goes_on=lambda *words: True))
+        events: Any = SimpleNamespace(run=lambda event, *words: event(*words))
         unused: Any = None
         self.forwarding = Forwarding(
-            broker.address, "mediator", site, unused, unused, unused, self.control, unused, unused,
+            broker.address, "mediator", site, events, unused, unused, self.control, unused, unused,
             unused, lambda: None,
         )  # fmt: skip
 

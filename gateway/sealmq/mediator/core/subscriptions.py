@@ -6,8 +6,8 @@ refused filter gets 0x80 in SUBACK and a notice; the others go on. A kept sessio
 its own link, and in the store before SUBACK says so; `$share` is on the own link, too, and
 everything else on the live link, whose retained messages are fetched after SUBACK.
 
-Several filters of a client may be the same one at the broker, say with different purposes before
-it. The broker then has it once, at the highest QoS that was granted to any of those which are
+Several filters of a client may be the same one at the broker, say with what a policy family puts
+before it. The broker then has it once, at the highest QoS that was granted to any of those that are
 allowed; each keeps its own QoS. A filter that the policy no longer allows is paused, and resumed
 with its QoS when it is allowed again. The client is told of neither (it could do nothing about it).
 What a paused one still gets is judged as always, so a pause need not come in time.
