@@ -256,6 +256,30 @@ say(c.session.conn)
         assert b.peer.said("connected") == [(1, 2, 1), (1, 2, 2), (1, 3, 1), (1, 3, 2)]
 
 
+@every
+def test_a_clock_that_a_mediator_set_follows_it_back_with_a_new_boot_session(
+    interpreter: str, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+        b.provision()
+        b.peer.gives_kg_time = False
+
+        def on_connect(c: Connection) -> bool:
+            if b.peer.said("connected"):
+                c.site.clock_error_ms = -7_600_000
+            return False
+
+        b.peer.on_connect = on_connect
+        script = """
+c.connect()
+first = c.now_ms()
+c.connect()
+say(first - c.now_ms() > 7000000, c.session.clock_conflict, c.session.kg_time)
+"""
+        assert b.run(interpreter, script) == ["True False False"]
+        assert b.peer.said("connected") == [(1, 2, 1), (1, 2, 2), (1, 3, 1)]
+
+
 # A day goes by in a connection, whose clock is off by then.
 DAY = """
 c.connect()

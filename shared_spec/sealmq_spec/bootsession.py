@@ -280,7 +280,8 @@ class BootSession:
         return None if self._offset is None else mono + self._offset
 
     # Never backwards within a boot session; KG time is not overruled by a mediator's. A clock that
-    # a mediator has set far ahead cannot be put right, so it never counts as KG time.
+    # a mediator has set far ahead cannot be put right, so it never counts as KG time: a later time
+    # far behind it is a conflict, whoever tells it, and a new boot session the way out.
     def _set_time(self, ms: int, mono: int, from_kg: bool) -> None:
         offset = ms - mono
         held = self._offset
@@ -295,7 +296,7 @@ class BootSession:
             self.kg_time = from_kg
             return
         far = abs(offset - held) > HALF_MS
-        if far and (from_kg or self.kg_time):
+        if far and (from_kg or self.kg_time or offset < held):
             self.clock_conflict = True
         if self.kg_time and not from_kg:
             return

@@ -104,6 +104,11 @@ def _clocks(t: Talk) -> None:
         wrong_by_now,
         clock(MS + 10500, 12000, conflict=True),
     )
+    for name, back, conflict in (("near", 30000, False), ("far", 30001, True)):
+        set_back = hear(down(c, order(0), 2, welcome(MS + 9000 - back)), 1, 0, 10500)
+        what = f"a mediator's clock {back} ms behind ours" + (": reported" if conflict else "")
+        now = clock(MS + 9000, 10500, conflict=conflict)
+        tell("set-back-" + name, what, *ready(c), *later_on, set_back, now)
     edge = hear(down(c, order(0), 1, welcome(MS)), 1, 0, 3000)
     tell("edge", "an answer after 2.000 s does", *connect(c), edge, clock(MS, 3000))
     last = 4_000_000_000_000

@@ -500,6 +500,20 @@ def test_a_gateway_whose_clock_was_set_is_followed(skew: list[int], step_s: int)
     play(story)
 
 
+def test_a_reader_with_the_mediator_s_time_alone_follows_a_clock_set_back(skew: list[int]) -> None:
+    async def story(peer: Peer) -> None:
+        peer.knobs.kg_time = False
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            await client.subscribe("a")
+            skew[0] = -7_600_000
+            peer.link.cut()
+            await until(lambda: {boot for _, boot, _ in peer.boots} == {1, 2})
+            assert client.clock == "mediator"
+            assert not client.clock_conflict
+
+    play(story)
+
+
 def test_a_stale_message_of_ours_makes_us_look_at_the_clock_once() -> None:
     async def story(peer: Peer) -> None:
         peer.knobs.refuse["a"] = (Stale.code, "time", "old")
