@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from sealmq.kinds import KINDS
 from sealmq.near import near
 from sealmq_spec.const import U24
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
@@ -24,7 +25,6 @@ from .lines import line_of
 from .model import (
     BROKERS,
     BUILT_IN,
-    KINDS,
     MOST_WORKERS,
     Broker,
     Client,

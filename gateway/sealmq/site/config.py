@@ -10,13 +10,14 @@ import pwd
 import stat
 from pathlib import Path
 
+from sealmq.kinds import KINDS
+
 from .agreed import agreed
 from .check import parse
 from .errors import ConfigError
 from .model import (
     BOTTOM,
     BUILT_IN,
-    KINDS,
     NONE,
     SUITES,
     TOP,

@@ -22,7 +22,6 @@ SUITES = MappingProxyType({"ccm": 1, "chacha": 2})
 BROKERS = ("embedded", "mosquitto", "external")
 # Each has its own memory of labels, reservations and keys.
 MOST_WORKERS = 64
-KINDS = ("device", "app", "gateway", "assessor")
 
 
 @dataclass(frozen=True, slots=True)

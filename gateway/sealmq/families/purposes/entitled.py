@@ -16,10 +16,10 @@ from sealmq_spec.topics import is_reserved
 
 from ..api import CreationPolicy
 from ..ask import Who
+from ..filters import covers, crosses
 from ..labels.creation import match
 from ..topiclabels import TopicLabels
 from . import rules
-from .filters import covers, crosses
 from .settings import Grant, Settings
 from .store import is_wild
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from sealmq_spec.topics import matches
 
 from ..api import Dep
-from .filters import covers, crosses
+from ..filters import covers, crosses
 from .search import meets
 from .store import ALL, Eip, Reservation, Source, Wanted, Wild, check_depth, is_wild
 

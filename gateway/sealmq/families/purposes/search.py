@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from .filters import crosses, intersect
+from ..filters import crosses, intersect
 from .store import Reservation, Source, Wanted
 
 LEFT = 256

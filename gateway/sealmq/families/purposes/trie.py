@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sealmq_spec.topics import is_reserved
 
-from .filters import covers, crosses, levels
+from ..filters import covers, crosses, levels
 
 
 class Item(Protocol):

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from families.purposes import purposes_model as model
-from sealmq.families.purposes.filters import covers, crosses, intersect, levels
+from sealmq.families.filters import covers, crosses, intersect, levels
 from sealmq_spec.topics import matches
 
 FILTERS = model.all_filters()

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from sealmq.site.layout import Layout
     from sealmq_spec.topics import matches
 
-    from ..filters import crosses
+    from ...filters import crosses
     from .changes import CHANGES, COUNTED, History
     from .disclosure import TooMany
     from .report import moment_of, progress_bar

@@ -12,10 +12,10 @@ from sealmq.store import Reader
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
+from ...filters import crosses
 from ...records import FamilyRecord
 from .. import records as rows
 from ..family import PurposesFamily
-from ..filters import crosses
 from ..state import State
 from ..store import Reservation
 
