@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,10 @@ def test_what_judges_loads_no_command_no_client_and_no_doctor() -> None:
     assert {f"sealmq.families.{name}.family" for name in names} <= loaded
     parts = re.compile(r"sealmq\.families\.\w+\.(cli|client|demo|doctor|fuzz)\b|argparse")
     assert not {name for name in loaded if parts.fullmatch(name) or parts.match(name)}
+
+
+def test_the_page_for_authors_of_families_has_every_field_of_the_manifest() -> None:
+    page = (SOURCE.parent / "FAMILIES.md").read_text("utf-8")
+    table = page.partition("## The manifest")[2].partition("## What to test")[0]
+    told = re.findall(r"^\| `(\w+)` \|", table, re.M)
+    assert told == [field.name for field in fields(Manifest)]

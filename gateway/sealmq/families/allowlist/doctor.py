@@ -1,0 +1,100 @@
+"""What `sealmq doctor` tries where rules say who may publish and read what: labels alone would let
+the writer and the reader do it.
+
+A rule of the doctor's own lets its clients do what its other tries need, as long as it is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import tomlkit
+from tomlkit.items import AoT, InlineTable
+
+from sealmq.doctor.at_mediator import NOT_ENFORCED, AtMediator
+from sealmq.doctor.policy import table
+from sealmq.doctor.result import Failed, Try
+from sealmq.site.canary import CLIENTS, LOW
+
+from . import MANIFEST
+
+UNLISTED = "sealmq-doctor/unlisted/any"
+"""Nobody may publish or read it, by any rule of the doctor's."""
+UNREAD = "sealmq-doctor/unread/any"
+"""The doctor's clients may publish it, and nobody may read it."""
+# Topics of the doctor's have one level or two; + because other families' tries have some, too.
+_USED = ("+", "sealmq-doctor/+")
+Table = MutableMapping[str, Any]
+
+
+def put_in(doc: Table) -> None:
+    """A rule about the doctor's clients, and what the tries are about."""
+    for topic in (UNLISTED, UNREAD):
+        table(doc, "topics")[topic] = LOW
+    t = table(table(doc, "families"), MANIFEST.name)
+    if "rule" not in t:
+        t["rule"] = tomlkit.array() if isinstance(t, InlineTable) else tomlkit.aot()
+    rule = tomlkit.table() if isinstance(t["rule"], AoT) else tomlkit.inline_table()
+    rule.update({"clients": list(CLIENTS), "publish": [*_USED, UNREAD], "read": list(_USED)})
+    t["rule"].append(rule)
+
+
+def take_out(doc: Table) -> None:
+    """All of that."""
+    for topic in (UNLISTED, UNREAD):
+        doc.get("topics", {}).pop(topic, None)
+    if MANIFEST.name not in doc.get("families", {}):
+        return
+    t = table(table(doc, "families"), MANIFEST.name)
+    rules = t.get("rule", [])
+    ours = [i for i, row in enumerate(rules) if list(row.get("clients", ())) == list(CLIENTS)]
+    for at in reversed(ours):
+        del rules[at]
+    if ours and not rules:
+        del t["rule"]
+
+
+def as_sent(filter: str) -> str:
+    """As it is."""
+    return filter
+
+
+def tries(at: AtMediator) -> Mapping[str, Try]:
+    """By name."""
+    found = AtRules(at)
+    return {
+        "publish what no rule allows": found.unlisted_publish,
+        "subscribe to what no rule allows": found.unlisted_subscribe,
+        "read what no rule allows": found.unlisted_read,
+    }
+
+
+class AtRules:
+    """With the canaries of `at`, which have to be connected."""
+
+    def __init__(self, at: AtMediator) -> None:
+        self._at = at
+
+    async def unlisted_publish(self) -> str:
+        """The writer's label is the topic's."""
+        writer = self._at.writer
+        rule = await writer.publish(UNLISTED, writer.seal(UNLISTED, os.urandom(8)))
+        if rule is None:
+            raise Failed(f"a publish that no rule allows is taken; {NOT_ENFORCED}")
+        return rule or "no acknowledgement"
+
+    async def unlisted_subscribe(self) -> str:
+        """The reader's label is above the topic's."""
+        if await self._at.reader.subscribe(self._at.filter(UNREAD)):
+            await self._at.reader.unsubscribe(self._at.filter(UNREAD))
+            raise Failed(f"a subscription that no rule allows is granted; {NOT_ENFORCED}")
+        return "SUBACK 0x80"
+
+    async def unlisted_read(self) -> str:
+        """The reader has a filter that matches, of which rules allow a part."""
+        await self._at.honest_publish(self._at.writer, UNREAD, os.urandom(8))
+        if UNREAD in [topic for topic, _ in await self._at.last()]:
+            raise Failed(f"what no rule lets the reader read is delivered; {NOT_ENFORCED}")
+        return "nothing is delivered"

@@ -1,0 +1,156 @@
+"""Who may publish and read what: what no rule of [families.allowlist] allows is refused.
+
+%c in a pattern is the name of the client that has proved who it is, never the MQTT client
+identifier that it chose. Every message is judged when it is delivered; a filter that reaches beyond
+what is allowed is granted if something of it is, but a shared one only as a whole: what one member
+must not have would be lost to the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from sealmq_spec.errors import Malformed
+from sealmq_spec.topics import check_filter, is_reserved
+
+from ..api import (
+    FOREVER,
+    Ask,
+    Change,
+    Duties,
+    Duty,
+    Family,
+    Follow,
+    Policy,
+    Verdict,
+    Who,
+    allow,
+    deny,
+)
+from ..filters import levels
+from ..shared import GROUP, inner
+from . import rules, settings
+from .compiled import Grant, Side, fits
+from .settings import Rule
+
+_PUBLIC = "@sm1/"
+_SHOWN = 5
+_FOLLOW: tuple[Duty, ...] = (Follow(),)
+_CONNECT = allow(rules.CONNECT, "anybody may connect")
+_RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
+_DELIVER_RECORD = allow(rules.DELIVER_RECORD, "a public record")
+
+
+class Allowlist(Family):
+    """Rules by client, label and kind; nothing is kept but them."""
+
+    name: ClassVar[str] = settings.NAME
+    rules: ClassVar[Mapping[str, str]] = rules.RULES
+    duties: ClassVar[Duties] = {"subscribe": frozenset({Follow})}
+
+    def __init__(self) -> None:
+        self._rules: Sequence[Rule] = ()
+        self._publish, self._read = Side("publish"), Side("read")
+
+    def configure(self, config: Policy) -> Change:
+        self._rules = settings.read(config)
+        return Change([*self._publish.take(self._rules), *self._read.take(self._rules)])
+
+    # Questions
+
+    def connect(self, ask: Ask) -> Verdict:
+        return _CONNECT
+
+    def publish(self, ask: Ask) -> Verdict:
+        topic = ask.topic
+        if not _is_plain(topic):
+            return deny(rules.PUBLISH_NOT_ALLOWED, "no topic that a rule could name")
+        path = topic.split("/")
+        grant = self._publish.covering(ask.who, path)
+        if grant is None:
+            reason = "no rule lets this client publish there"
+            return deny(rules.PUBLISH_NOT_ALLOWED, reason, deps=self._publish.denied(path))
+        return Verdict(True, rules.PUBLISH_ALLOWED, f"by {grant[2]}", FOREVER, (grant,))
+
+    def subscribe(self, ask: Ask) -> Verdict:
+        try:
+            check_filter(ask.topic)
+            filt = inner(ask.topic)
+            if filt.startswith(_PUBLIC):
+                return _RECORD
+            if is_reserved(filt):
+                raise Malformed("the filter begins with $, ! or @")
+        except (Malformed, UnicodeEncodeError):
+            return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
+        who, side, path = ask.who, self._read, levels(filt)
+        grant = side.covering(who, path)
+        if grant is not None:
+            return _granted(rules.SUBSCRIBE_ALLOWED, grant)
+        grant = side.crossing(who, path)
+        if grant is None:
+            reason = "no rule lets this client read any of it"
+            return deny(rules.SUBSCRIBE_NOT_ALLOWED, reason, deps=side.denied(path))
+        if ask.topic.startswith(GROUP):
+            reason = "no rule lets this client read all of what the group shares"
+            return deny(rules.SUBSCRIBE_SHARED, reason, deps=(grant, *side.denied(path)))
+        return _granted(rules.SUBSCRIBE_NARROWED, grant)
+
+    def deliver(self, ask: Ask) -> Verdict:
+        topic = ask.topic
+        if not _is_plain(topic):
+            if not ask.label and topic.startswith(_PUBLIC):
+                return _DELIVER_RECORD
+            return deny(rules.DELIVER_NOT_ALLOWED, "no topic that a rule could name")
+        path = topic.split("/")
+        grant = self._read.covering(ask.who, path)
+        if grant is None:
+            reason = "no rule lets this client read the topic"
+            return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=self._read.denied(path))
+        return Verdict(True, rules.DELIVER_ALLOWED, f"by {grant[2]}", FOREVER, (grant,))
+
+    # Words
+
+    def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
+        """The rules that are about the client, by their number in the file."""
+        if ask.question == "connect":
+            return ()
+        who, publishing = ask.who, ask.question == "publish"
+        verb = "publish on" if publishing else "read"
+        lines = []
+        for number, rule in enumerate(self._rules, 1):
+            patterns = rule.publish if publishing else rule.read
+            if patterns and rule.about(who.client, who.label, who.kind):
+                lines.append(f"rule {number} lets {_whom(rule)} {verb} {_some(patterns)}")
+        more = len(lines) - _SHOWN
+        if more > 0:
+            lines[_SHOWN:] = [f"and {more} rules more are about {who.client}"]
+        lines += _unfit(who)
+        return lines or (f"no rule lets {who.client} {verb} anything",)
+
+
+def _is_plain(topic: str) -> bool:
+    """Whether a rule may name it: a topic, and none of the protocol's own."""
+    return not (is_reserved(topic) or "+" in topic or "#" in topic)
+
+
+def _granted(rule: str, grant: Grant) -> Verdict:
+    return Verdict(True, rule, f"by {grant[2]}", FOREVER, (grant,), _FOLLOW)
+
+
+def _whom(rule: Rule) -> str:
+    if rule.everybody:
+        return "everybody"
+    return _some((*rule.clients, *rule.labels, *rule.kinds))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + ", ..." * (len(names) > _SHOWN)
+
+
+def _unfit(who: Who) -> list[str]:
+    return [
+        f"no pattern with {mark} is about it: {name} has a /, + or #"
+        for mark, name in ((settings.CLIENT, who.client), (settings.LABEL, who.label))
+        if not fits(name)
+    ]

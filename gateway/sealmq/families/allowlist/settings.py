@@ -1,0 +1,152 @@
+"""[families.allowlist] of sealmq.toml, checked: one wrong word, and none of it is taken over.
+
+[[families.allowlist.rule]]
+clients = [...], labels = [...], kinds = [...]   whom it is about, by either; without any: everybody
+publish = ["machine/%c/#"]                       what these may publish on
+read = ["machine/+/temperature"]                 what they may read
+
+In a pattern %c stands for the client's name and %l for its label, each alone in its level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sealmq.kinds import KINDS
+from sealmq.near import near
+from sealmq_spec.errors import SealError
+from sealmq_spec.topics import check_filter, is_reserved
+
+from ..api import FamilyConfigError, Policy
+
+NAME = "allowlist"
+CLIENT, LABEL = "%c", "%l"
+WHOM = ("clients", "labels", "kinds")
+WHAT = ("publish", "read")
+MOST_LEVELS = 32
+MOST_PATTERNS = 2000
+"""A look at what a filter has in common with them must not hold others up."""
+_EXAMPLE = '[[families.allowlist.rule]] clients = ["..."] publish = ["state/%c"] read = ["news/#"]'
+
+
+class Rule(NamedTuple):
+    """One [[families.allowlist.rule]]; about everybody if it names nobody."""
+
+    clients: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    publish: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+    @property
+    def everybody(self) -> bool:
+        return not (self.clients or self.labels or self.kinds)
+
+    def about(self, client: str, label: str, kind: str) -> bool:
+        """Whether it is about this client."""
+        named = client in self.clients or label in self.labels or kind in self.kinds
+        return named or self.everybody
+
+
+def read(config: Policy) -> tuple[Rule, ...]:
+    """The rules in the file's order. FamilyConfigError: the first thing that is wrong."""
+    settings = config.families.get(NAME, {})
+    _only(settings, "", ("rule",))
+    rows = settings.get("rule", [])
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise FamilyConfigError("rule", "rules are an array of tables", _EXAMPLE)
+    rules = tuple(_rule(row, f"rule.{i}", config) for i, row in enumerate(rows))
+    count = sum(len(rule.publish) + len(rule.read) for rule in rules)
+    if count > MOST_PATTERNS:
+        raise FamilyConfigError(
+            "rule",
+            f"{count} patterns, and {MOST_PATTERNS} are the most",
+            "one pattern with %c or %l stands for a pattern of each client or label",
+        )
+    return rules
+
+
+def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
+    _only(row, key, (*WHOM, *WHAT))
+    clients, labels, kinds = (_names(row, key, word) for word in WHOM)
+    for name in clients:
+        if name not in config.clients:
+            raise FamilyConfigError(
+                f"{key}.clients", f"there is no client {name!r}", near(name, config.clients)
+            )
+    for label in labels:
+        # A label that there is dominates itself; `none` does not.
+        if not config.dominates(label, label):
+            raise FamilyConfigError(
+                f"{key}.labels",
+                f"no client has the label {label!r}",
+                "labels stand in [labels]; bottom and top are built in",
+            )
+    for kind in kinds:
+        if kind not in KINDS:
+            raise FamilyConfigError(f"{key}.kinds", f"there is no kind {kind!r}", near(kind, KINDS))
+    publish, reads = (_names(row, key, word) for word in WHAT)
+    if not publish and not reads:
+        raise FamilyConfigError(
+            key,
+            "the rule allows nothing",
+            'publish = ["..."] or read = ["..."]; or take the rule out',
+        )
+    for word, patterns in (("publish", publish), ("read", reads)):
+        for pattern in patterns:
+            _check_pattern(pattern, f"{key}.{word}")
+    return Rule(clients, labels, kinds, publish, reads)
+
+
+def _only(table: Mapping[str, Any], where: str, names: Iterable[str]) -> None:
+    for name in table:
+        if name not in names:
+            key = f"{where}.{name}" if where else name
+            raise FamilyConfigError(key, f"unknown key {name!r}", near(name, names))
+
+
+def _names(row: Mapping[str, Any], key: str, word: str) -> tuple[str, ...]:
+    """A list of names; where it says whom the rule is about, an empty one would mislead."""
+    key, value = f"{key}.{word}", row.get(word)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise FamilyConfigError(key, f"{word} is a list of texts", f'{word} = ["...", "..."]')
+    if len(set(value)) != len(value):
+        raise FamilyConfigError(key, "one stands there twice", "name each once")
+    if not value and word in WHOM:
+        raise FamilyConfigError(
+            key,
+            "an empty list names nobody, and a rule that names nobody is about everybody",
+            f"for everybody take {word} out; for nobody take the rule out",
+        )
+    return tuple(value)
+
+
+def _check_pattern(pattern: str, key: str) -> None:
+    try:
+        check_filter(pattern)
+    except (SealError, UnicodeEncodeError) as error:
+        raise FamilyConfigError(key, str(error), "a filter, as in a/+/%c/#") from None
+    if is_reserved(pattern):
+        raise FamilyConfigError(
+            key,
+            f"{pattern!r}: names that begin with $, ! or @ are the protocol's own",
+            "rename it; a shared subscription is allowed by the filter after $share/GROUP/",
+        )
+    levels = pattern.split("/")
+    if len(levels) > MOST_LEVELS:
+        raise FamilyConfigError(
+            key,
+            f"{pattern!r} has {len(levels)} levels, and {MOST_LEVELS} are the most",
+            "shorten it, or end it with #",
+        )
+    for level in levels:
+        if "%" in level and level not in (CLIENT, LABEL):
+            raise FamilyConfigError(
+                key,
+                f"{level!r} in {pattern!r} is neither %c nor %l",
+                "%c stands for the client's name and %l for its label, each alone in its level; a "
+                "level that really has a % in it is reached by +",
+            )

@@ -1,0 +1,93 @@
+"""Random rules, clients, topics and filters: the trie answers as the definition does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from families.allowlist import naive_allowlist as naive
+from families.factory import HEAD
+from sealmq.families.allowlist.family import Allowlist
+from sealmq.families.ask import Who
+from sealmq.families.engine import Engine
+from sealmq.site.check import parse
+
+CLIENTS = (("c1", "L1", "device"), ("a", "b", "app"), ("b", "L1", "app"), ("+", "#", "device"))
+SITE = (
+    HEAD + "[labels]\nL1 = []\nb = []\n[clients]\n"
+    'c1 = { label = "L1" }\na = { label = "b", kind = "app" }\nb = { label = "L1", kind = "app" }\n'
+    '[policy]\norder = ["labels", "allowlist"]\n'
+)
+LEVELS = ("a", "b", "c1", "L1", "", "+", "%c", "%l")
+TOPICS, FILTERS = 120, 60
+
+
+def pattern(draw: random.Random, words: tuple[str, ...]) -> str:
+    while True:
+        some = [draw.choice(words) for _ in range(draw.randint(1, 3))]
+        if draw.random() < 0.3:
+            some[-1] = "#"
+        text = "/".join(some)
+        if text:
+            return text
+
+
+def rule(draw: random.Random) -> naive.Rule:
+    def few(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(draw.sample(names, draw.randint(1, 2))) if draw.random() < 0.35 else ()
+
+    made = [tuple(dict.fromkeys(pattern(draw, LEVELS) for _ in range(2))) for _ in range(2)]
+    return naive.Rule(few(("c1", "a", "b")), few(("L1", "b")), few(("device", "app")), *made)
+
+
+def written(rules: list[naive.Rule]) -> str:
+    def lists(one: naive.Rule) -> str:
+        rows = [(name, value) for name, value in one._asdict().items() if value]
+        return "".join(f"{name} = {list(value)!r}\n" for name, value in rows)
+
+    return SITE + "".join(f"[[families.allowlist.rule]]\n{lists(one)}" for one in rules)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_answer_is_the_definitions(seed: int) -> None:
+    """With each reload the cached answers of the one before stay where they still hold."""
+    draw = random.Random(seed)
+    engine = Engine([Allowlist()], 1 << 20)
+    rules = [rule(draw) for _ in range(draw.randint(0, 5))]
+    engine.load(parse(written(rules)), [])
+    *known, odd = CLIENTS
+    # Of the last the configuration knows nothing: no such name gets into it.
+    strange = Who(odd[0], 1, odd[0], odd[2], "", odd[1], ())
+    conns = [(who, engine.connection(engine.who(who[0]))) for who in known]
+    conns.append((odd, engine.connection(strange)))
+    topics = draw.sample(naive.WORLD, TOPICS)
+    filters = [pattern(draw, (*LEVELS[:6], "z")) for _ in range(FILTERS)]
+    allowed = 0
+    for now in range(1, 13):
+        for who, conn in conns:
+            may = {verb: naive.sets(rules, verb, *who) for verb in ("publish", "read")}
+            union = {verb: frozenset().union(*found) for verb, found in may.items()}
+            for topic in topics:
+                asked = {
+                    "publish": conn.publish(topic, 0, False, 1, now),
+                    "read": conn.deliver(topic, "L1", 0, now),
+                }
+                for verb, got in asked.items():
+                    assert got.allow == (topic in union[verb]), (verb, who, topic, rules)
+                    allowed += got.allow
+            for filt in filters:
+                wanted = naive.meant(naive.levels(filt))
+                got = conn.subscribe(filt, 0, now)
+                assert got.allow == bool(wanted & union["read"]), (who, filt, rules)
+                whole = any(wanted <= each for each in may["read"])
+                shared = conn.subscribe(f"$share/g/{filt}", 0, now)
+                assert shared.allow == (bool(wanted) and whole), (who, filt, rules)
+                allowed += got.allow
+        changed = draw.randrange(len(rules) + 1)
+        rules = [one for i, one in enumerate(rules) if i != changed]
+        if draw.random() < 0.7:
+            rules.insert(draw.randint(0, len(rules)), rule(draw))
+        engine.reload(parse(written(rules)))
+        conns[-1][1].ask.who = strange
+    assert allowed > 100, "something is allowed"
