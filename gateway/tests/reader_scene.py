@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from families.gate import Gate
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
+from sealmq.families.api import Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.mediator.core.delivery import fan_out
@@ -181,10 +182,16 @@ class Client:
 class Scene:
     """`questions`: effects that wait for their answers, in order. `rows`: in the store."""
 
-    def __init__(self, shared: bool = True, gate: bool = False) -> None:
-        self.world = World()
+    def __init__(
+        self,
+        shared: bool = True,
+        gate: bool = False,
+        more: Sequence[Family] = (),
+        world: World | None = None,
+    ) -> None:
+        self.world = world or World()
         self.gate = Gate()
-        families = [Labels(), self.gate] if gate else [Labels()]
+        families = [Labels(), *([self.gate] if gate else []), *more]
         self.engine = Engine(families, 10_000, site="00c0ffee")
         self.config: Config = parse(POLICY)
         self.engine.apply(self.engine.load(self.config, []))
@@ -250,6 +257,10 @@ class Scene:
         return session
 
     # --- the client's packets ---
+
+    def peer(self, session: Session) -> Any:
+        """The client's side of a session that `open` made."""
+        return self._clients[session]
 
     def subscribe(self, session: Session, number: int, *filters: tuple[str, int]) -> None:
         peer = self._clients[session]

@@ -91,6 +91,7 @@ class Listener:
     def __init__(self, raw: RawClient, filt: str, flags: int = CLEAN) -> None:
         self.raw = raw
         self.reader = Reader(raw.ident, Cipher)
+        self.reader.session = raw.session
         # Of each message that opened: what families said of it.
         self.items: list[dict[int, bytes]] = []
         raw.connect(keepalive=0, flags=flags)

@@ -4,7 +4,6 @@ nothing is let through.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,26 +11,18 @@ import pytest
 
 from attack_scene import LIVE, QOS1, TOPIC, Scene, answer, notices, pid_of
 from attack_scene import scene as scene_of
-from evil_scene import environment
+from installed_family import installed
 from running_site import Site, sealmq, until
 from wire import packet, publish, text
 
-# Found by every Python of the gateway that is started with this folder on PYTHONPATH.
-FOUND = """\
-from pathlib import Path
-
-import sealmq.families
-
-sealmq.families.__path__.append(str(Path(__file__).parent / "families"))
-"""
 FAMILY = """\
-from sealmq.families.api import Family, PutTlv, SealTo, allow
+from sealmq.families.api import Family, PutTlv, SealToGrant, SealToLink, allow
 from sealmq.families.manifest import Manifest, Ref
 
 # By question: the client for whom it asks, and what for.
 ASKS = {
     "connect": ("m1-arm-operator", PutTlv(40, b"x")),
-    "publish": ("m1-control-panel", SealTo(1, 5)),
+    "publish": ("m1-control-panel", SealToLink()),
     "subscribe": ("m2-control-panel", PutTlv(40, b"x")),
     "deliver": ("m1-reader", PutTlv(40, b"x")),
 }
@@ -55,16 +46,6 @@ MANIFEST = Manifest(name="asking", family=Ref(":Asking"))
 BAD = "engine.bad-duty"
 
 
-def _installed(folder: Path, declares: str) -> dict[str, str]:
-    """The environment in which the family is there."""
-    family = folder / "families" / "asking"
-    family.mkdir(parents=True)
-    (folder / "sitecustomize.py").write_text(FOUND)
-    (family / "__init__.py").write_text(FAMILY.replace("DECLARES", declares))
-    path = os.environ.get("PYTHONPATH", "")
-    return {"PYTHONPATH": f"{folder}:{path}".rstrip(":")}
-
-
 def _ordered(site: Site) -> None:
     site.edit('order = ["labels"]\n', 'order = ["labels", "asking"]\n')
 
@@ -73,7 +54,7 @@ def _ordered(site: Site) -> None:
 def asking(site: Site, tmp_path: Path) -> Iterator[Scene]:
     """A site whose family asks for what it has not declared, of one client for each question."""
     _ordered(site)
-    with environment(_installed(tmp_path / "installed", "duties = {}")):
+    with installed(tmp_path / "installed", "asking", FAMILY.replace("DECLARES", "duties = {}")):
         site.up()
         with scene_of(site) as made:
             yield made
@@ -110,15 +91,18 @@ def test_what_a_family_has_not_declared_is_a_deny_on_every_question(asking: Scen
     until("a record of each fault", faults)
 
 
-@pytest.mark.parametrize("question", ["connect", "deliver"])
+@pytest.mark.parametrize(
+    ("question", "duty"),
+    [("connect", "PutTlv"), ("publish", "SealToLink"), ("deliver", "SealToGrant")],
+)
 def test_a_family_that_asks_for_what_nobody_does_is_refused_when_it_is_loaded(
-    site: Site, tmp_path: Path, question: str
+    site: Site, tmp_path: Path, question: str, duty: str
 ) -> None:
     _ordered(site)
-    declares = f'duties = {{"{question}": frozenset({{PutTlv}})}}'
-    with environment(_installed(tmp_path / "installed", declares)):
+    declares = f'duties = {{"{question}": frozenset({{{duty}}})}}'
+    with installed(tmp_path / "installed", "asking", FAMILY.replace("DECLARES", declares)):
         done = sealmq("up", site.path)
     assert done.returncode != 0
-    assert f"'asking' asks for PutTlv on {question}" in done.stderr
+    assert f"'asking' asks for {duty} on {question}" in done.stderr
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr

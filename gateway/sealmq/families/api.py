@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
-from .duties import EXECUTED, Duties, Duty, Follow, LabelTopic, PutTlv, Rewrite, SealTo
+from .duties import (
+    EXECUTED,
+    Duties,
+    Duty,
+    Follow,
+    LabelTopic,
+    PutTlv,
+    Rewrite,
+    SealToGrant,
+    SealToLink,
+)
 from .facts import UnknownFact
 from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 from .values import value
@@ -43,7 +53,8 @@ __all__ = [
     "Record",
     "ResetDone",
     "Rewrite",
-    "SealTo",
+    "SealToGrant",
+    "SealToLink",
     "Seen",
     "Sub",
     "TopicLabel",

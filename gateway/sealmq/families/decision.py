@@ -19,9 +19,10 @@ from .api import (
     PutTlv,
     Question,
     Rewrite,
+    SealToLink,
 )
 from .ask import Who
-from .duties import EXECUTED
+from .duties import EXECUTED, exclude
 from .values import value
 
 ENGINE = "engine"
@@ -148,19 +149,21 @@ def check_duty(family: Family, question: Question, duty: Duty, who: Who) -> None
     if type(duty) not in family.duties.get(question, ()) or type(duty) not in EXECUTED[question]:
         text = f"{type(duty).__name__} is no duty that {family.name} declares for {question}"
         raise Refused("engine.bad-duty", text, FOREVER)
-    if not _can_be_done(duty, who):
+    if not _can_be_done(family, duty, who):
         raise Refused("engine.bad-duty", f"{type(duty).__name__} with values that cannot be done")
 
 
-def _can_be_done(duty: object, who: Who) -> bool:
+def _can_be_done(family: Family, duty: object, who: Who) -> bool:
     match duty:
         case LabelTopic(label):
             return label in who.publishes
         case Rewrite(str(topic)):
             return 0 < len(topic.encode()) <= MAX_TOPIC
         case PutTlv(int(kind), bytes(value)):
-            return _family_tlv(kind) and len(value) <= 255
-        case Follow():
+            # A mediator that opens the message again would refuse a critical one that it lacks.
+            known = kind < 0x80 or kind & 0x7F in family.tlvs
+            return _family_tlv(kind) and known and len(value) <= 255
+        case Follow() | SealToLink():
             return True
         case _:
             return False
@@ -177,9 +180,7 @@ def merge_duties(duties: list[Duty], more: Sequence[Duty]) -> None:
         if duty in duties:
             continue
         for other in duties:
-            if type(other) is not type(duty):
-                continue
-            if isinstance(duty, PutTlv) and isinstance(other, PutTlv) and duty.type != other.type:
-                continue
-            raise Refused("engine.duty-conflict", f"two different duties {type(duty).__name__}")
+            if exclude(duty, other):
+                text = f"{type(other).__name__} and another {type(duty).__name__}"
+                raise Refused("engine.duty-conflict", text)
         duties.append(duty)

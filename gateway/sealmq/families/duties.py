@@ -8,7 +8,7 @@ that was not declared, or has values that the wire cannot carry, turns the verdi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .ask import Question
@@ -33,7 +33,9 @@ class PutTlv:
     """Put an item into the TLV block of m3 (SPEC.md 3.4). Nothing of a publisher's items is there
     unless a family puts it.
 
-    `type` is 32 to 127, or 0xa0 to 0xff with the critical bit; `value` at most 255 bytes.
+    `type` is 32 to 127, or with the critical bit one that the family understands (`tlvs`), and
+    `value` has at most 255 bytes. On publish the item goes to all readers; on deliver to this one,
+    in the place of one of the same type, for what SealToLink costs.
     """
 
     type: int
@@ -41,10 +43,17 @@ class PutTlv:
 
 
 @dataclass(frozen=True, slots=True)
-class SealTo:
-    """Seal m3 to one link (ref 1, a client's number) or a grant (ref 2), not to the label."""
+class SealToLink:
+    """Seal m3 to the link of the reader's connection (SPEC.md 3.3, ref 1), not to the label: nobody
+    else with the label's keys opens what this reader is sent. Costs opening m3, once for all
+    readers, and sealing it for each.
+    """
 
-    ref: int
+
+@dataclass(frozen=True, slots=True)
+class SealToGrant:
+    """Seal m3 to a grant (SPEC.md 3.3, ref 2), not to the label."""
+
     number: int
 
 
@@ -58,7 +67,7 @@ class Follow:
     """
 
 
-Duty = LabelTopic | Rewrite | PutTlv | SealTo | Follow
+Duty = LabelTopic | Rewrite | PutTlv | SealToLink | SealToGrant | Follow
 
 Duties = Mapping[Question, frozenset[type[Duty]]]
 """Duties by the question that they answer."""
@@ -67,6 +76,24 @@ EXECUTED: Duties = {
     "connect": frozenset(),
     "publish": frozenset({LabelTopic, Rewrite, PutTlv}),
     "subscribe": frozenset({Rewrite, Follow}),
-    "deliver": frozenset(),
+    "deliver": frozenset({PutTlv, SealToLink}),
 }
-"""What this mediator does, by the question that it is asked for: publishing.py, subscribing.py."""
+"""What this mediator does, by the question that it is asked for: mediator/core/inbound.py,
+subscriptions.py, delivery.py."""
+
+
+def exclude(one: Duty, other: Duty) -> bool:
+    """Whether two different duties cannot both be done. A delivery has one form, and a type of TLV
+    occurs once in it, with or without the critical bit.
+    """
+    if isinstance(one, PutTlv) and isinstance(other, PutTlv):
+        return one.type & 0x7F == other.type & 0x7F
+    sealing = SealToLink, SealToGrant
+    return type(one) is type(other) or (isinstance(one, sealing) and isinstance(other, sealing))
+
+
+def items_put(duties: Iterable[Duty], among: Mapping[int, bytes]) -> dict[int, bytes]:
+    """The items `among`, and those that are put, in the place of those of their types."""
+    put = {duty.type: duty.value for duty in duties if isinstance(duty, PutTlv)}
+    types = {kind & 0x7F for kind in put}
+    return {kind: value for kind, value in among.items() if kind & 0x7F not in types} | put

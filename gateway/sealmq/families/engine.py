@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from .api import Family, FamilyRecord, Policy, Record, Verdict
+from .api import Family, FamilyRecord, Policy, Record, SealToLink, Verdict
 from .ask import Who
 from .cache import Entry
 from .conn import Conn, Key
@@ -23,6 +23,10 @@ OFF = (
     "never run a site like this"
 )
 
+
+SEALED = (
+    "each message is sealed to the reader's own link: no other client opens what is captured there"
+)
 
 REOPEN = "nothing is delivered and no topic gets a label before `sealmq reopen`"
 
@@ -195,6 +199,8 @@ class Engine(Questions[Key]):
                 if vote.family == family.name:
                     verdict = Verdict(decision.allow, vote.rule, vote.reason)
                     lines.extend(family.explain(conn.ask, verdict))
+        if SealToLink() in decision.duties:
+            lines.append(SEALED)
         if decision.overridden:
             lines.append(OFF)
         return lines

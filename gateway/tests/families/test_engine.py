@@ -21,13 +21,14 @@ from sealmq.families.api import (
     PutTlv,
     Question,
     Rewrite,
-    SealTo,
+    SealToGrant,
+    SealToLink,
     UnfitFamily,
     Verdict,
     allow,
     deny,
 )
-from sealmq.families.duties import EXECUTED
+from sealmq.families.duties import EXECUTED, exclude, items_put
 from sealmq.families.engine import Decision, Engine
 from sealmq.families.registry import load
 
@@ -42,6 +43,7 @@ class Fake(Family):
     rules: ClassVar[dict[str, str]] = {"fake.yes": "Yes.", "fake.no": "No."}
     name = "fake"
     duties: ClassVar[Duties] = EXECUTED
+    tlvs = frozenset({40})
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -205,12 +207,13 @@ class Novel:
         (PutTlv(31, b""), "publish"),  # the protocol's own
         (PutTlv(0x81, b""), "publish"),
         (PutTlv(256, b""), "publish"),
+        (PutTlv(0x80 | 41, b""), "publish"),  # critical, and it does not understand it itself
         (PutTlv(40, bytes(256)), "publish"),
         (LabelTopic("m1-ctrl"), "publish"),  # not a label of the client
         (LabelTopic("m1-temp"), "deliver"),
-        (SealTo(1, 5), "publish"),
-        (SealTo(1, 5), "deliver"),
-        (PutTlv(40, b"a"), "deliver"),
+        (SealToLink(), "publish"),
+        (SealToGrant(5), "deliver"),
+        (PutTlv(31, b"a"), "deliver"),
         (Rewrite("x"), "deliver"),
         (PutTlv(40, b"a"), "connect"),
         (Rewrite(""), "publish"),
@@ -235,7 +238,7 @@ def test_a_duty_that_the_family_has_not_declared_denies_and_is_a_fault(question:
 
 
 @pytest.mark.parametrize("question", EXECUTED)
-@pytest.mark.parametrize("duty", [LabelTopic, Rewrite, PutTlv, SealTo, Follow])
+@pytest.mark.parametrize("duty", [LabelTopic, Rewrite, PutTlv, SealToLink, SealToGrant, Follow])
 def test_a_family_that_asks_for_what_nobody_does_is_not_loaded(
     duty: type[Duty], question: Question
 ) -> None:
@@ -254,12 +257,33 @@ def test_a_family_that_asks_for_what_nobody_does_is_not_loaded(
     ("one", "two"),
     [
         (PutTlv(40, b"a"), PutTlv(40, b"b")),
+        (PutTlv(40, b"a"), PutTlv(0x80 | 40, b"a")),  # a type occurs once in a block
         (Rewrite("a"), Rewrite("b")),
     ],
 )
 def test_duties_that_exclude_each_other_deny(one: Duty, two: Duty) -> None:
     site = Site(FACTORY, Fake(yes(one)), Other(yes(two)))
     assert site.publish(SENSOR, TOPIC).rule == "engine.duty-conflict"
+
+
+def test_one_delivery_is_sealed_in_one_form() -> None:
+    assert exclude(SealToLink(), SealToGrant(5))
+    assert exclude(SealToGrant(4), SealToGrant(5))
+    assert not exclude(SealToLink(), PutTlv(40, b""))
+
+
+def test_an_item_that_is_put_takes_the_place_of_one_of_its_type() -> None:
+    duties = (SealToLink(), PutTlv(0x80 | 40, b"new"), PutTlv(42, b""))
+    among = {2: b"fire", 40: b"old", 41: b"stays"}
+    assert items_put(duties, among) == {2: b"fire", 41: b"stays", 0x80 | 40: b"new", 42: b""}
+
+
+def test_a_delivery_may_be_sealed_to_the_link_with_items() -> None:
+    duties = (SealToLink(), PutTlv(40, b"a"))
+    got = Site(FACTORY, Fake(yes(*duties)), Other(yes(SealToLink()))).deliver(
+        SENSOR, TOPIC, "m1-temp"
+    )
+    assert (got.allow, got.duties) == (True, duties)
 
 
 def test_two_tlvs_go_together() -> None:

@@ -3,7 +3,8 @@
 SEALMQ_RECORD: a folder. Each process keeps there what it sealed, a line each: a digest of key and
 nonce, and one of what was sealed. Neither tells a key. SEALMQ_CLOCK: a file with the milliseconds
 that are added to the wall clock and to time.monotonic_ns, read anew each time, so that a test sets
-the clock of a running site, or lets time go by.
+the clock of a running site, or lets time go by. SEALMQ_FAMILIES: a folder of policy families that
+are installed, besides those of the gateway.
 """
 
 from __future__ import annotations
@@ -45,6 +46,12 @@ def _record(folder: str) -> None:
         setattr(aead, name, recording(getattr(aead, name)))
 
 
+def _install(folder: str) -> None:
+    import sealmq.families  # noqa: TID251 - this runs in the gateway's processes
+
+    sealmq.families.__path__.append(folder)
+
+
 def _shift_clock(path: str) -> None:
     wall, mono = time.time_ns, time.monotonic_ns
 
@@ -61,3 +68,5 @@ if os.environ.get("SEALMQ_RECORD"):
     _record(os.environ["SEALMQ_RECORD"])
 if os.environ.get("SEALMQ_CLOCK"):
     _shift_clock(os.environ["SEALMQ_CLOCK"])
+if os.environ.get("SEALMQ_FAMILIES"):
+    _install(os.environ["SEALMQ_FAMILIES"])

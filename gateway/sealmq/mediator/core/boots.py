@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sealmq.aead import Aead, make
 from sealmq_spec import control
-from sealmq_spec.const import MAX_TOPIC, USE_CONTROL, USE_DOWN, USE_PUBLISH
+from sealmq_spec.const import MAX_TOPIC, USE_CONTROL, USE_DELIVERY, USE_DOWN, USE_PUBLISH
 from sealmq_spec.envelope import tail_m2
 from sealmq_spec.errors import Replay, SealError, TooLarge, Unsupported
 from sealmq_spec.keys import link_key
@@ -74,6 +74,7 @@ class BootSession:
 
     __slots__ = (
         "_control",
+        "_delivery",
         "_down",
         "_filters",
         "_tails",
@@ -99,13 +100,15 @@ class BootSession:
         self.gen, self.boot, self.salt, self.suite = gen, boot, salt, client.suite
         km = client.links[gen]
 
-        def derived(use: int) -> Aead:
-            return make(self.suite, link_key(site, use, self.suite, mediator, boot, salt, km))
+        def derived(use: int) -> bytes:
+            return link_key(site, use, self.suite, mediator, boot, salt, km)
 
         # The cipher of m2.
-        self.publish = derived(USE_PUBLISH)
-        self._control = derived(USE_CONTROL)
-        self._down = derived(USE_DOWN)
+        self.publish = make(self.suite, derived(USE_PUBLISH))
+        self._control = make(self.suite, derived(USE_CONTROL))
+        self._down = make(self.suite, derived(USE_DOWN))
+        # Its key: the link root may have ended when the first delivery is sealed.
+        self._delivery: bytes | Aead = derived(USE_DELIVERY)
         # Counters that were let through, against replays; and that the broker accepted, for
         # receipts.
         self.window = Window()
@@ -131,6 +134,14 @@ class BootSession:
                 self._tails.clear()
             self._tails[topic, flags] = tail
         return tail
+
+    @property
+    def delivery(self) -> Aead:
+        """The cipher of deliveries that are sealed to this link (ref 1)."""
+        cipher = self._delivery
+        if isinstance(cipher, bytes):
+            cipher = self._delivery = make(self.suite, cipher)
+        return cipher
 
     def check_connect(self, conn: int, raw: bytes, tag: bytes) -> None:
         """Verifies a CONNECT's proof; raises Unauthentic."""

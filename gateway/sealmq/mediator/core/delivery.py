@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
+from sealmq.families.duties import SealToLink, items_put
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
@@ -38,7 +39,7 @@ from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .wire import Wire
-from .wrap import Inside, look_m3, open_m3, rewrap
+from .wrap import Inside, for_one, is_over, look_m3, open_m3, rewrap
 
 WINDOW = 64
 """Messages of QoS 1 and 2 that a client has not acknowledged; a boot session may send as many. How
@@ -190,14 +191,23 @@ class Message:
 
     # Wills, and what the journal brought again, may have an m1 of any epoch.
     def _opened(self, site: Site, how: int, live: bool) -> _Form:
-        raw, seen, inside = self.packet.topic_raw, look_m3(site.ring, self.payload), self._inside
-        if inside is None:
-            inside = open_m3(site.ring, seen, raw, self.payload, tuple(site.engine.tlvs))
-            self._inside = inside
+        inside = self.inside(site)
         if live:
             return how, self.payload, inside
+        raw, seen = self.packet.topic_raw, look_m3(site.ring, self.payload)
         payload = rewrap(site.ring, site.order, seen, inside, how, raw, site.now_ms)
         return how, payload, inside
+
+    def inside(self, site: Site) -> Inside:
+        """What its m3 holds, with the keys of `ring`, which have to be the site's. Raises
+        SealError.
+        """
+        inside = self._inside
+        if inside is None:
+            seen, known = look_m3(site.ring, self.payload), tuple(site.engine.tlvs)
+            inside = open_m3(site.ring, seen, self.packet.topic_raw, self.payload, known)
+            self._inside = inside
+        return inside
 
     def loose(self, wire: Wire, payload: bytes) -> bytes:
         """The PUBLISH of QoS 0, encoded once for all its readers."""
@@ -216,7 +226,8 @@ class Message:
         if around is None or around[0] is not payload or around[1] != qos or around[2] != dup:
             raw, retain = self.packet.topic_raw, self.retain
             around = payload, qos, dup, *wire.around_id(raw, payload, qos, retain, dup)
-            self._around = around
+            if payload is self.payload or payload is self.form[1]:
+                self._around = around  # else it is one reader's alone
         return b"".join((around[3], number.to_bytes(2, "big"), around[4]))
 
 
@@ -599,6 +610,13 @@ class Delivery:
             decision = self._policy.deliver(topic, label, how, now_ms, len(message.payload))
         else:
             decision = self._ask_about(message, how, inside, now_ms)
+        if decision.duties:
+            try:
+                how, payload, inside, decision = self._for_one(message, how, inside, decision)
+            except SealError as error:
+                self._deny(topic, type(error))
+                self._withhold(qos, own)
+                return
         if not decision.allow:
             self._withhold(qos, own)
             site.counts.count_denied(self.name, topic, decision.rule, label)
@@ -630,6 +648,26 @@ class Delivery:
             (inside.boot, inside.ctr),
             inside.age_s(now_ms) * 1000,
         )
+
+    # A family demands that this reader's m3 is sealed to its link, or puts items into it. What the
+    # decision is by then, since `how` may be another one.
+    def _for_one(
+        self, message: Message, how: int, inside: Inside | None, decision: Decision
+    ) -> tuple[int, bytes, Inside, Decision]:
+        site = self._site
+        now_ms, ring, order = site.now_ms, site.ring, site.order
+        label = ring.labels[message.number]
+        if inside is None:
+            inside = message.inside(site)
+        if how == LIVE and is_over(label, inside.epoch, max(now_ms, order.ms) // 1000):
+            # It was sealed before the end of its epoch's hand-over, and a fresh s2 lies after it.
+            how = QUEUED
+            decision = self._ask_about(message, how, inside, now_ms)
+        duties, topic = decision.duties, message.packet.topic_raw
+        items = items_put(duties, inside.tlv)
+        link = self._session.link if SealToLink() in duties else None
+        payload = for_one(ring, order, label, inside, items, link, how, topic, now_ms)
+        return how, payload, inside, decision
 
     def _wants(self, message: Message, by_own: bool) -> bool:
         if by_own:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from sealmq.broker.promises import MESSAGE, NotPromised, check_publish
-from sealmq.families.api import PutTlv
+from sealmq.families.duties import items_put
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.records import TopicLabel
 from sealmq.mqtt import Publish, Pubrel, Will
@@ -439,7 +439,7 @@ def with_obligations(opened: Opened, decision: Decision) -> bytes:
     """TLV and m1 as they go into m3: the items that families put, and none of the publisher's, as
     readers take an item for the mediator's word.
     """
-    items = {duty.type: duty.value for duty in decision.duties if isinstance(duty, PutTlv)}
+    items = items_put(decision.duties, {})
     if not items and opened.start == len(EMPTY):
         return opened.body
     return pack(sorted(items.items())) + opened.body[opened.start :]

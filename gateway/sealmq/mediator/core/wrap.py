@@ -8,6 +8,7 @@ two.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sealmq.order import Order
@@ -18,18 +19,21 @@ from sealmq_spec.const import (
     M3_HEAD,
     MAX_PAYLOAD,
     REF_LABEL,
+    REF_LINK,
     RETAINED,
     TAG,
     TLV_FIRED,
     WILL,
     WINDOW_S,
 )
+from sealmq_spec.delivery import seal_delivery
 from sealmq_spec.envelope import (
     get_m1,
     get_m2,
     get_m3,
     nonce_link,
     nonce_m3,
+    put_m3,
 )
 from sealmq_spec.errors import (
     Malformed,
@@ -151,13 +155,15 @@ def _judge_m1(
         raise TooLarge(
             f"plaintext of {end - start - M1_MIN} bytes, at most {MAX_PAYLOAD} are taken"
         )
-    if epoch != label.epoch and not _in_handover(label, epoch, now):
+    if is_over(label, epoch, now):
         raise WrongEpoch(f"not the epoch of {label.name}, which is {label.epoch}: provision")
     return kind, life
 
 
-def _in_handover(label: Label, epoch: int, now: int) -> bool:
-    return bool(label.previous and epoch == label.previous[0] and now < label.previous[1])
+def is_over(label: Label, epoch: int, at: int) -> bool:
+    """Whether live messages of that epoch are refused at this time (Unix seconds)."""
+    before = label.previous
+    return epoch != label.epoch and not (before and epoch == before[0] and at < before[1])
 
 
 def seal_m3(
@@ -282,6 +288,31 @@ def rewrap(
             raise WrongEpoch(f"sealed under epoch {seen.epoch} of {label.name} after its end")
     check_fresh("message", inside.age_s(now_ms), life_s(inside.life))
     return seal_m3(ring, label, order, how, topic, inside.body, now_ms)
+
+
+def for_one(
+    ring: Keyring,
+    order: Order,
+    label: Label,
+    inside: Inside,
+    items: Mapping[int, bytes],
+    link: BootSession | None,
+    how: int,
+    topic: bytes,
+    now_ms: int,
+) -> bytes:
+    """m3 for one reader, with these items and a fresh s2: sealed to the link of its connection, or
+    without one to the label (GATEWAY.md G2). Raises SealError.
+    """
+    m1, sorted_items = inside.body[inside.start :], sorted(items.items())
+    if link is None:
+        return seal_m3(ring, label, order, how, topic, pack(sorted_items) + m1, now_ms)
+    ms, seq = order.next(now_ms)
+    head = bytearray(M3_HEAD)
+    put_m3(head, 0, link.suite, REF_LINK, how, link.client, 0, order.inst, ms, seq)
+    return seal_delivery(
+        link.delivery, bytes(head), link.site, topic, label.number, m1, sorted_items
+    )
 
 
 def fired(body: bytes, start: int, tlv: dict[int, bytes], now_ms: int) -> bytes:

@@ -23,8 +23,10 @@ BILL, CARE = "!AP/machine/%23{bill}", "!AP/machine/%23{care}"
 class Alone:
     """One session and what its client was told."""
 
-    def __init__(self, clean: bool = True, rows: tuple[KeptSub, ...] = (), **site: bool) -> None:
-        self.scene = Scene(gate=True, **site)
+    def __init__(
+        self, clean: bool = True, rows: tuple[KeptSub, ...] = (), shared: bool = True
+    ) -> None:
+        self.scene = Scene(shared, gate=True)
         self.session: Session = self.scene.open(clean=clean, rows=rows)
         self.client = Client(self.session)
 

@@ -1,0 +1,49 @@
+"""A family that has deliveries sealed to the reader's link, or puts items into them (tests)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sealmq.families.api import (
+    HOWS,
+    Ask,
+    Duties,
+    Duty,
+    Family,
+    PutTlv,
+    SealToLink,
+    Verdict,
+    allow,
+    deny,
+)
+
+
+class Sealing(Family):
+    """`wants`: of each client's deliveries. `asked`: how the messages came about which it was
+    asked. `keeps_back`: a `how` that it denies.
+    """
+
+    name: ClassVar[str] = "sealing"
+    rules: ClassVar[dict[str, str]] = {
+        "sealing.fine": "The family has nothing against it.",
+        "sealing.back": "The test keeps it back.",
+    }
+    duties: ClassVar[Duties] = {"deliver": frozenset({PutTlv, SealToLink})}
+    tlvs: ClassVar[frozenset[int]] = frozenset({40, 41})
+
+    def __init__(self, **wants: tuple[Duty, ...]) -> None:
+        self.wants = wants
+        self.asked: list[str] = []
+        self.keeps_back = ""
+
+    def connect(self, ask: Ask) -> Verdict:
+        return allow("sealing.fine", "fine")
+
+    publish = subscribe = connect
+
+    def deliver(self, ask: Ask) -> Verdict:
+        how = HOWS[ask.how]
+        self.asked.append(how)
+        if how == self.keeps_back:
+            return deny("sealing.back", how)
+        return allow("sealing.fine", "fine", duties=self.wants.get(ask.who.client, ()))

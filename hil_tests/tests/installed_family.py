@@ -1,0 +1,28 @@
+"""A policy family that a test makes, installed: all of the gateway that is started then has it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evil_scene import INSTRUMENT, environment
+
+
+@contextmanager
+def installed(folder: Path, name: str, text: str) -> Iterator[None]:
+    """The family `name`, whose module is `text`, is there for processes that are started meanwhile.
+    A site needs its name in `[policy] order`.
+    """
+    family = folder / "families" / name
+    family.mkdir(parents=True)
+    (family / "__init__.py").write_text(text)
+    path = os.environ.get("PYTHONPATH", "")
+    with environment(
+        {
+            "PYTHONPATH": f"{INSTRUMENT}:{path}".rstrip(":"),
+            "SEALMQ_FAMILIES": str(family.parent),
+        }
+    ):
+        yield
