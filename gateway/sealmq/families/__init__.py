@@ -1,5 +1,4 @@
 """Policy families behind one engine: one folder and one line in `[policy] order` for each family.
 
-Pure modules: no socket, file, thread, loop or clock (import-linter holds that). A `kg_part.py` in a
-family's folder belongs to the key generator's process alone.
+Pure modules: no socket, file, thread, loop or clock (import-linter holds that).
 """

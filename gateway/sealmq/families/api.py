@@ -41,7 +41,6 @@ __all__ = [
     "FamilyError",
     "FamilyRecord",
     "Follow",
-    "KgPart",
     "LabelTopic",
     "Later",
     "NotYet",
@@ -227,14 +226,6 @@ class Policy(Protocol):
 
     def dominates(self, a: str, b: str) -> bool:
         """Whether a ≥ b; False for a label that does not exist, and for `none`."""
-        ...
-
-
-class KgPart(Protocol):
-    """`kg_part.py` in a family's folder, loaded by the key generator's process only."""
-
-    def snapshot_extra(self, config: Any) -> Mapping[str, Any]:
-        """JSON-ready additions to the KG's snapshot, under the family's name."""
         ...
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from families.toy import Toy
 from sealmq.cli import acting
 from sealmq.cli import main as cli
 from sealmq.client.errors import refusal
-from sealmq.families import kg_parts, registry
+from sealmq.families import registry
 from sealmq.families.api import Family, FamilyRecord, Proposal, PutTlv, Verdict
 from sealmq.families.labels.family import Labels
 
@@ -197,9 +196,6 @@ def test_one_folder_and_one_word_add_it() -> None:
     assert [family.name for family in families] == ["labels", "toy"]
     assert all(isinstance(family, Family) for family in families)
     assert isinstance(families[0], Labels)
-    extra = kg_parts.snapshot_extra(["labels", "toy"], Site().config)
-    assert extra == {"toy": {"limit": 3, "labels": 8}}
-    assert json.loads(json.dumps(extra)) == extra
 
 
 @pytest.mark.usefixtures("folder")
@@ -224,12 +220,6 @@ def test_an_order_that_names_no_family_is_refused(name: str) -> None:
     assert caught.value.hint
 
 
-def test_a_name_without_a_folder_has_no_kg_part() -> None:
-    with pytest.raises(registry.UnknownFamily):
-        kg_parts.load(["unheard_of"])
-    assert kg_parts.load(["labels"]) == {}
-
-
 PURE = """
 import sys
 before = set(sys.modules)
@@ -241,7 +231,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
-def test_what_the_mediator_loads_holds_no_kg_part_and_does_no_io() -> None:
+def test_what_the_mediator_loads_holds_nothing_of_the_key_generator_and_does_no_io() -> None:
     done = subprocess.run(
         [sys.executable, "-S", "-c", PURE, str(Path(__file__).parent)],
         capture_output=True,
@@ -252,5 +242,5 @@ def test_what_the_mediator_loads_holds_no_kg_part_and_does_no_io() -> None:
     )
     loaded = set(done.stdout.split())
     assert "sealmq.families.toy" in loaded
-    assert not {name for name in loaded if "kg_part" in name or name.startswith("sealmq.kg")}
+    assert not {name for name in loaded if name.startswith("sealmq.kg")}
     assert not loaded & {"asyncio", "socket", "sqlite3", "sqlalchemy", "subprocess", "threading"}

@@ -1,6 +1,6 @@
 """Another family, for the tests: it does what families may do and `labels` does not.
 
-It counts, reads a fact, sets a TLV, has a topic encoding, a command and a KG part.
+It counts, reads a fact, sets a TLV, has a topic encoding and a command.
 """
 
 from __future__ import annotations
