@@ -264,6 +264,18 @@ def test_a_subscription_is_asked_about_again_when_its_rule_goes_and_when_one_com
     assert conn.again("machine/#", site.now).allow  # type: ignore[union-attr]
 
 
+def test_a_member_that_may_no_longer_read_all_of_a_group_is_paused() -> None:
+    """Else it would go on taking messages from the others."""
+    site = Ruled('read = ["machine/#"]')
+    filt = "$share/g/machine/#"
+    assert site.take(MONITOR, filt).allow
+    site.rule('read = ["machine/1/#"]')
+    assert [due for _, due in site.engine.due()] == [filt]
+    again = site.conn(MONITOR).again(filt, site.now)
+    assert again is not None
+    assert said(again) == "!subscribe.shared"
+
+
 def test_rules_in_another_order_change_no_answer() -> None:
     one, two = 'publish = ["a"]', 'publish = ["b"]'
     site = Ruled(one, two)
