@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sealmq_spec.envelope import get_m3
+from sealmq_spec.errors import NoKey
+from sealmq_spec.reader import Reader
 
 from attack_scene import LIVE, QOS1, Scene, answer, notices, with_will
 from attack_scene import scene as scene_of
 from running_site import Site, ran, until
-from wire import CONTROL, RawClient, packet, publish, text
+from wire import CONTROL, Cipher, RawClient, mono, packet, publish, text
 
 SENSOR, PANEL = "m1-temp-sensor", "m1-control-panel"
 ANGLE, HEIGHT = b"machine/1/arm/angle", b"machine/1/arm/height"
@@ -26,11 +29,19 @@ SHARED = "allowlist.subscribe.shared"
 RULES = """
 [[families.allowlist.rule]]
 labels = ["m1-temp"]
-publish = ["unread/%c", "kept/#", "news/x"]
+publish = ["private/x", "unread/%c", "kept/#", "news/x"]
 
 [[families.allowlist.rule]]
 clients = ["m1-control-panel"]
 read = ["news/#"]
+
+[[families.allowlist.rule]]
+labels = ["m1-ctrl"]
+read = ["private/#"]
+
+[[families.allowlist.rule]]
+clients = ["m1-control-panel"]
+sealed = ["private/#"]
 """
 NEWS = '\n[[families.allowlist.rule]]\nclients = ["m1-control-panel"]\nread = ["news/#"]\n'
 
@@ -177,3 +188,34 @@ def test_a_right_that_a_reload_takes_ends_with_the_next_message(ruled: Scene) ->
         ruled.site.toml.write_text(before)
         ran("reload", ruled.site.path)
     until("it to read again", reads)
+
+
+def test_who_has_the_labels_key_does_not_open_what_is_sealed_to_another(ruled: Scene) -> None:
+    """The panels have one label; the network shows the one what the other is sent."""
+    one, other = connected(ruled, PANEL), connected(ruled, "m1-reader")
+    readers = {}
+    for raw in (one, other):
+        readers[raw] = Reader(raw.ident, Cipher)
+        readers[raw].session = raw.session
+        raw.subscribe("private/x")
+    sensor = connected(ruled, SENSOR)
+    sensor.publish(b"private/x", b"for each alone")
+    sent = {raw: _message(raw, readers[raw]) for raw in (one, other)}
+    assert [get_m3(m3)[1] for m3 in sent.values()] == [1, 0]
+    with pytest.raises(NoKey):
+        readers[other].open(b"private/x", bytearray(sent[one]), one.session.now_ms(mono()))
+    for raw, m3 in sent.items():
+        opened = readers[raw].open(b"private/x", bytearray(m3), raw.session.now_ms(mono()))
+        assert opened.payload == b"for each alone"
+
+
+def _message(raw: RawClient, reader: Reader) -> bytes:
+    """The m3 of the next message; records before it are taken."""
+    while True:
+        got = raw.next("a message")
+        if got[1][2:5] != CONTROL:
+            return got[1][2 + int.from_bytes(got[1][:2], "big") :]
+        op, what = raw.control(got)
+        if op == 5:
+            assert isinstance(what, bytes)
+            reader.add(what)

@@ -16,7 +16,8 @@ from .settings import CLIENT, LABEL, NAME, Rule
 _WILD = frozenset("+#/")
 
 Grant = Dep
-"""("allowlist", publish or read, pattern, what it is allowed by, name): what an allow rests on."""
+"""("allowlist", one of settings.WHAT, pattern, what it is allowed by, name): what an allow rests
+on, and that a delivery is sealed."""
 
 
 def fits(name: str) -> bool:
@@ -81,7 +82,7 @@ class _Node:
 
 
 class Side:
-    """What rules say of one verb, publish or read."""
+    """What rules say of one verb of settings.WHAT."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
@@ -138,7 +139,7 @@ class Side:
 
 def _grants(verb: str, rules: Sequence[Rule]) -> Iterator[Grant]:
     for rule in rules:
-        for pattern in rule.publish if verb == "publish" else rule.read:
+        for pattern in rule.what()[verb]:
             if rule.everybody:
                 yield (NAME, verb, pattern, "everybody", "")
             for by in ("clients", "labels", "kinds"):

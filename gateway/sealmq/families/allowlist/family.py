@@ -23,6 +23,7 @@ from ..api import (
     Family,
     Follow,
     Policy,
+    SealToLink,
     Verdict,
     Who,
     allow,
@@ -37,6 +38,7 @@ from .settings import Rule
 _PUBLIC = "@sm1/"
 _SHOWN = 5
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
+_SEAL: tuple[Duty, ...] = (SealToLink(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect")
 _RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
 _DELIVER_RECORD = allow(rules.DELIVER_RECORD, "a public record")
@@ -47,15 +49,19 @@ class Allowlist(Family):
 
     name: ClassVar[str] = settings.NAME
     rules: ClassVar[Mapping[str, str]] = rules.RULES
-    duties: ClassVar[Duties] = {"subscribe": frozenset({Follow})}
+    duties: ClassVar[Duties] = {
+        "subscribe": frozenset({Follow}),
+        "deliver": frozenset({SealToLink}),
+    }
 
     def __init__(self) -> None:
         self._rules: Sequence[Rule] = ()
-        self._publish, self._read = Side("publish"), Side("read")
+        self._publish, self._read, self._sealed = (Side(verb) for verb in settings.WHAT)
 
     def configure(self, config: Policy) -> Change:
         self._rules = settings.read(config)
-        return Change([*self._publish.take(self._rules), *self._read.take(self._rules)])
+        sides = self._publish, self._read, self._sealed
+        return Change([dep for side in sides for dep in side.take(self._rules)])
 
     # Questions
 
@@ -107,7 +113,12 @@ class Allowlist(Family):
         if grant is None:
             reason = "no rule lets this client read the topic"
             return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=self._read.denied(path))
-        return Verdict(True, rules.DELIVER_ALLOWED, f"by {grant[2]}", FOREVER, (grant,))
+        reason, sealed = f"by {grant[2]}", self._sealed.covering(ask.who, path)
+        if sealed is None:
+            deps = (grant, *self._sealed.denied(path))
+            return Verdict(True, rules.DELIVER_ALLOWED, reason, FOREVER, deps)
+        reason += f", sealed by {sealed[2]}"
+        return Verdict(True, rules.DELIVER_SEALED, reason, FOREVER, (grant, sealed), _SEAL)
 
     # Words
 

@@ -14,6 +14,7 @@ SUBSCRIBE_SHARED = "allowlist.subscribe.shared"
 SUBSCRIBE_RECORDS = "allowlist.subscribe.records"
 SUBSCRIBE_MALFORMED = "allowlist.subscribe.malformed"
 DELIVER_ALLOWED = "allowlist.deliver.allowed"
+DELIVER_SEALED = "allowlist.deliver.sealed"
 DELIVER_NOT_ALLOWED = "allowlist.deliver.not-allowed"
 DELIVER_RECORD = "allowlist.deliver.record"
 
@@ -30,6 +31,7 @@ RULES: Mapping[str, str] = {
     SUBSCRIBE_RECORDS: "Public records are for everybody.",
     SUBSCRIBE_MALFORMED: "This is no topic filter.",
     DELIVER_ALLOWED: "A rule lets the client read the topic.",
+    DELIVER_SEALED: "A rule lets the client read the topic, and one has it sealed to its link.",
     DELIVER_NOT_ALLOWED: "No rule lets the client read the topic.",
     DELIVER_RECORD: "Public records are for everybody.",
 }

@@ -4,6 +4,7 @@
 clients = [...], labels = [...], kinds = [...]   whom it is about, by either; without any: everybody
 publish = ["machine/%c/#"]                       what these may publish on
 read = ["machine/+/temperature"]                 what they may read
+sealed = ["machine/#"]                           what of it is sealed to the link of each of them
 
 In a pattern %c stands for the client's name and %l for its label, each alone in its level.
 """
@@ -23,7 +24,7 @@ from ..api import FamilyConfigError, Policy
 NAME = "allowlist"
 CLIENT, LABEL = "%c", "%l"
 WHOM = ("clients", "labels", "kinds")
-WHAT = ("publish", "read")
+WHAT = ("publish", "read", "sealed")
 MOST_LEVELS = 32
 MOST_PATTERNS = 2000
 """A look at what a filter has in common with them must not hold others up."""
@@ -38,10 +39,15 @@ class Rule(NamedTuple):
     kinds: tuple[str, ...] = ()
     publish: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
 
     @property
     def everybody(self) -> bool:
         return not (self.clients or self.labels or self.kinds)
+
+    def what(self) -> Mapping[str, tuple[str, ...]]:
+        """Its patterns, by WHAT."""
+        return {"publish": self.publish, "read": self.read, "sealed": self.sealed}
 
     def about(self, client: str, label: str, kind: str) -> bool:
         """Whether it is about this client."""
@@ -57,7 +63,7 @@ def read(config: Policy) -> tuple[Rule, ...]:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise FamilyConfigError("rule", "rules are an array of tables", _EXAMPLE)
     rules = tuple(_rule(row, f"rule.{i}", config) for i, row in enumerate(rows))
-    count = sum(len(rule.publish) + len(rule.read) for rule in rules)
+    count = sum(len(patterns) for rule in rules for patterns in rule.what().values())
     if count > MOST_PATTERNS:
         raise FamilyConfigError(
             "rule",
@@ -86,17 +92,17 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
     for kind in kinds:
         if kind not in KINDS:
             raise FamilyConfigError(f"{key}.kinds", f"there is no kind {kind!r}", near(kind, KINDS))
-    publish, reads = (_names(row, key, word) for word in WHAT)
-    if not publish and not reads:
+    rule = Rule(clients, labels, kinds, *(_names(row, key, word) for word in WHAT))
+    if not any(rule.what().values()):
         raise FamilyConfigError(
             key,
             "the rule allows nothing",
             'publish = ["..."] or read = ["..."]; or take the rule out',
         )
-    for word, patterns in (("publish", publish), ("read", reads)):
+    for word, patterns in rule.what().items():
         for pattern in patterns:
             _check_pattern(pattern, f"{key}.{word}")
-    return Rule(clients, labels, kinds, publish, reads)
+    return rule
 
 
 def _only(table: Mapping[str, Any], where: str, names: Iterable[str]) -> None:

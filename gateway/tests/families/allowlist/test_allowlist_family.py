@@ -8,6 +8,7 @@ from families.allowlist.allowlist_site import Ruled, said, toml
 from families.factory import FACTORY
 from sealmq.families import registry
 from sealmq.families.allowlist.family import Allowlist
+from sealmq.families.api import SealToLink
 from sealmq.families.ask import Who
 from sealmq.families.engine import Engine
 from sealmq.site.check import parse
@@ -336,3 +337,41 @@ def test_a_refusal_tells_a_client_no_rule() -> None:
         assert not got.allow
         assert "secret" not in got.reason
         assert len(got.reason.encode()) <= 200
+
+
+SEALED = (SealToLink(),)
+
+
+def test_a_delivery_is_sealed_to_the_reader_where_a_rule_about_it_says_so() -> None:
+    both = 'clients = ["m1-control-panel", "monitor"]\nread = ["machine/#"]'
+    site = Ruled(both, f'clients = ["{PANEL}"]\nsealed = ["machine/+/temperature"]')
+    assert (said(site.read(PANEL, TEMP)), site.read(PANEL, TEMP).duties) == (
+        "deliver.sealed",
+        SEALED,
+    )
+    assert (said(site.read(MONITOR, TEMP)), site.read(MONITOR, TEMP).duties) == (
+        "deliver.allowed",
+        (),
+    )
+    assert site.read(PANEL, "machine/1/setpoint").duties == ()
+
+
+def test_what_is_sealed_is_not_allowed_by_that() -> None:
+    site = Ruled('sealed = ["#"]')
+    assert said(site.read(MONITOR, TEMP)) == NO_READ
+    assert said(site.subscribe(MONITOR, TEMP)) == "!subscribe.not-allowed"
+
+
+def test_a_reload_seals_from_the_next_delivery_and_leaves_other_answers() -> None:
+    both = 'clients = ["m1-control-panel", "monitor"]\nread = ["#"]'
+    site = Ruled(both)
+    for client in (PANEL, MONITOR):
+        assert site.read(client, TEMP).duties == ()
+    other = site.read(PANEL, "hall/x")
+    sealing = f'clients = ["{PANEL}"]\nsealed = ["machine/1/#"]'
+    site.rule(both, sealing)
+    assert site.read(PANEL, TEMP).duties == SEALED
+    assert site.read(MONITOR, TEMP).duties == ()
+    assert site.read(PANEL, "hall/x") is other
+    site.rule(both)
+    assert site.read(PANEL, TEMP).duties == ()
