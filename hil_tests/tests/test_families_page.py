@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evil_scene import environment
+from installed_family import installed
 from pages import of_page
 from running_site import ROOT, Site, ran, sealmq
-from test_family_duties import FOUND
 
 PAGE = "gateway/FAMILIES.md"
 ANGLE, TEMP = "machine/1/arm/angle", "machine/1/temperature"
@@ -18,13 +17,9 @@ def test_the_toy_of_the_page_judges_in_a_started_site(site: Site, tmp_path: Path
     [toy] = [s for s in of_page(PAGE) if s.language == "python"]
     [toml] = [s for s in of_page(PAGE) if s.language == "toml"]
     order, _, settings = toml.text.partition("\n\n")
-    folder = tmp_path / "installed"
-    (folder / "families" / "halt").mkdir(parents=True)
-    (folder / "families" / "halt" / "__init__.py").write_text(toy.text)
-    (folder / "sitecustomize.py").write_text(FOUND)
     site.edit('order = ["labels"]\n', order.removeprefix("[policy]\n") + "\n")
     site.toml.write_text(f"{site.toml.read_text()}\n{settings}")
-    with environment({"PYTHONPATH": str(folder)}):
+    with installed(tmp_path / "installed", "halt", toy.text):
         site.up()
         words = ("--client", "m1-control-panel", "-t", ANGLE)
         send = ("pub", site.path, *words, "-m", "3", "-q", 1)
