@@ -6,10 +6,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
+from pathlib import Path
 
 from bench_form import aligned
-from evidence.parts import PARTS
+from evidence.parts import BENCHES, PARTS, tables
 from evidence.place import ROOT, EvidenceError
 from evidence.reduced import Reduced, Row
 
@@ -82,11 +83,10 @@ def _paper(reduced: Reduced) -> str:
     return f"{title}:\n\n{aligned(['more than', '', *_STAGES], body, 2)}"
 
 
-def purposes(reduced: Reduced) -> str:
-    """What purpose limitation costs."""
-    from purposes_table import table
-
-    return table(_rows(reduced, "purposes"))
+def of_family(name: str, reduced: Reduced) -> str:
+    """What a policy family costs."""
+    made: str = tables(BENCHES[name].script).table(_rows(reduced, name))
+    return made
 
 
 def gateway(reduced: Reduced) -> str:
@@ -198,7 +198,6 @@ def spark(reduced: Reduced) -> str:
 
 BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "device.json": device,
-    "purposes.json": purposes,
     "gateway.json": gateway,
     "sizes.json": sizes,
     "flash": flash,
@@ -206,4 +205,8 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "defences": defences,
     "results.json": spark,
     "parts": parts,
+    **{
+        Path(bench.script).with_suffix(".json").name: partial(of_family, name)
+        for name, bench in BENCHES.items()
+    },
 }

@@ -8,14 +8,16 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from evidence.place import RESULTS, ROOT, EvidenceError, put
 from evidence.reduced import Row
+from sealmq.families import registry
+from sealmq.families.manifest import Bench
 
 _PYTHON = sys.executable
-_BENCH = "gateway/bench/purposes.py"
-_CLOSER = ("--variant", "labels", "--variant", "fop-cache", "--variant", "hybrid", "--pairs", "40")
 # With --json people get their progress on stderr.
 _HIL = ("-m", "sealmq.cli", "hil", "run", "--json")
 
@@ -104,19 +106,43 @@ def _rig(work: Path) -> None:
     fresh.replace(RESULTS / "rig")
 
 
-def _purposes(work: Path) -> None:
-    """Of both runs what the tables show."""
-    from purposes_table import beside, shown
+def tables(script: str) -> Any:
+    """What makes tables of what a policy family's bench has measured, a module."""
+    return import_module(f"{Path(script).stem}_table")
 
-    rows = beside(*(_rows(work / name) for name in ("purposes.json", "closer.json")))
-    put(PURPOSES, rows_text(shown(rows)))
+
+def _of_family(name: str, bench: Bench) -> Part:
+    """Its bench, in two runs; of both what the tables show."""
+    kept = (ROOT / bench.script).with_suffix(".json")
+
+    def keep(work: Path) -> None:
+        make = tables(bench.script)
+        rows = make.beside(*(_rows(work / file) for file in ("whole.json", "closer.json")))
+        put(kept, rows_text(make.shown(rows)))
+
+    return Part(
+        name,
+        bench.about,
+        [
+            [bench.script, "--out", "WORK/whole.json"],
+            [bench.script, *bench.closer, "--out", "WORK/closer.json"],
+        ],
+        [kept],
+        keep,
+        minutes=40,
+        idle=True,
+        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
+    )
+
+
+BENCHES = {m.name: m.load(m.bench) for m in registry.manifests() if m.bench}
+"""The benches of policy families, by the family's name."""
 
 
 def _nothing(work: Path) -> None:
     """The last command has put it there."""
 
 
-PURPOSES = ROOT / "gateway/bench/purposes.json"
 SPARK = ROOT / "spark/bench/results.json"
 GATEWAY = ("codec", "policy")
 _GATEWAY_FILES = ("gateway.json", *(f"gateway-{name}.json" for name in GATEWAY))
@@ -155,19 +181,7 @@ PARTS = (
         of=["gateway/sealmq", "gateway/bench", "shared_spec"],
         to=("said-1.txt", *_GATEWAY_FILES[1:]),
     ),
-    Part(
-        "purposes",
-        "what purpose limitation costs, beside a site without it",
-        [
-            [_BENCH, "--out", "WORK/purposes.json"],
-            [_BENCH, *_CLOSER, "--out", "WORK/closer.json"],
-        ],
-        [PURPOSES],
-        _purposes,
-        minutes=40,
-        idle=True,
-        of=["gateway/sealmq", "gateway/bench", "shared_spec"],
-    ),
+    *(_of_family(name, bench) for name, bench in BENCHES.items()),
     Part(
         "rig",
         "the rig's core: three virtual boards, every behaviour, twenty power cuts",

@@ -117,16 +117,17 @@ collect.run(Part("one", "", [words], [], lambda work: (folder / "result").unlink
 def test_both_runs_of_purposes_are_kept_in_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committed = json.loads(parts.PURPOSES.read_text())["rows"]
+    [each] = find(["purposes"])
+    [result] = each.results
+    committed = json.loads(result.read_text())["rows"]
     closer = [row for row in committed if row["params"].get("stage") == "closer"]
     for name, rows in (
-        ("purposes", [row for row in committed if row not in closer]),
+        ("whole", [row for row in committed if row not in closer]),
         ("closer", [{**row, "params": {**row["params"], "stage": "variants"}} for row in closer]),
     ):
         assert rows
         (tmp_path / f"{name}.json").write_text(json.dumps({"rows": rows}))
-    monkeypatch.setattr(parts, "PURPOSES", tmp_path / "kept.json")
-    [each] = find(["purposes"])
+    monkeypatch.setattr(parts, "put", lambda path, text: put(tmp_path / "kept.json", text))
     each.keep(tmp_path)
     kept = json.loads((tmp_path / "kept.json").read_text())["rows"]
     assert sorted(kept, key=order) == sorted(committed, key=order)
