@@ -6,6 +6,7 @@ import json
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,11 +25,12 @@ class Message:
 
 
 class Reader:
-    """One client that listens, over broken connections, until `close`. purpose: "" for none."""
+    """One client that listens, over broken connections, until `close`. words: more for
+    `sealmq sub`."""
 
-    def __init__(self, enrolment: Path, filters: list[str], purpose: str = "") -> None:
+    def __init__(self, enrolment: Path, filters: Sequence[str], words: Sequence[str] = ()) -> None:
         self.enrolment, self.state = enrolment, enrolment.with_suffix(".state")
-        self._filters, self._purpose = filters, purpose
+        self._filters, self._words = filters, words
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._said: list[str] = []
@@ -45,10 +47,8 @@ class Reader:
         words = ["sub", "--enrolment", str(self.enrolment), "--state", str(self.state)]
         for filt in self._filters:
             words += ["-t", filt]
-        if self._purpose:
-            words += ["--purpose", self._purpose]
         process = self._process = subprocess.Popen(  # noqa: S603 - our own words
-            sealmq(*words, "-q", "1", "--json", "-d"),
+            sealmq(*words, *self._words, "-q", "1", "--json", "-d"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

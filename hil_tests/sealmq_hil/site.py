@@ -2,7 +2,7 @@
 
 Every board has a label of its own, so that rekeying one leaves the others alone. Above all of them
 is the rig's reader; below them a bystander, who may read none. The site is closed, as `sealmq init`
-makes one: what boards publish is for the rig, some of it for care, too, which has a reader above.
+makes one; what its policy families need, so that the rig reads, a behaviour says of each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .behaviour import Table, policies
 from .broker import Mosquitto, free_port
 from .errors import Failed, RigError
 from .nonces import Book
@@ -28,8 +29,7 @@ from .tap import Envelopes, Tap, identity
 
 MOSQUITTO, EMBEDDED = "mosquitto", "embedded"
 BROKERS = (MOSQUITTO, EMBEDDED)
-ABOVE, BELOW, CARER = "rig-reader", "bystander", "rig-carer"
-RIG, CARE = "rig", "care"
+ABOVE, BELOW = "rig-reader", "bystander"
 LIMITS = "rig/bystander"
 _UP_S = 120.0
 
@@ -37,11 +37,6 @@ _UP_S = 120.0
 def topic_of(board: str) -> str:
     """Where a board publishes."""
     return f"rig/{board}/reading"
-
-
-def private_of(board: str) -> str:
-    """Where it publishes what is for care as well."""
-    return f"rig/{board}/private"
 
 
 class Site:
@@ -65,7 +60,9 @@ class Site:
         self.numbers: dict[int, str] = {}
         self.above: Reader
         self.below: Reader
-        self.carer: Reader
+        # Of policies, by their names.
+        self.others: dict[str, Reader] = {}
+        self._policies = policies()
 
     # --- begin and end ---------------------------------------------------------------------------
 
@@ -73,12 +70,12 @@ class Site:
         """Everything runs, and the readers listen."""
         self._policy()
         lines: list[list[str | Path]] = []
-        names = (*self._boards, ABOVE, BELOW, CARER)
+        names = (*self._boards, ABOVE, BELOW, *(policy.reader for policy in self._policies))
         for name in names:
             (self.folder / name).mkdir(mode=0o700)
             lines.append(self._add(name))
         ordered(commands(*lines), timeout=300)
-        self._presubscribe()
+        self._write(*(table for policy in self._policies for table in policy.named))
         if self.mosquitto is not None:
             self.mosquitto.start()
         self.up()
@@ -93,10 +90,11 @@ class Site:
         self.numbers.update((self.clients[name], name) for name in self._boards)
         self.above = Reader(self._file(ABOVE), ["rig/#"])
         self.below = Reader(self._file(BELOW), ["rig/#"])
-        self.carer = Reader(self._file(CARER), [private_of("+")], CARE)
-        self.above.start()
-        self.below.start()
-        self.carer.start()
+        for policy in self._policies:
+            file = self._file(policy.reader)
+            self.others[policy.reader] = Reader(file, policy.filters, policy.words)
+        for reader in (self.above, self.below, *self.others.values()):
+            reader.start()
         if self.mosquitto is not None:
             ident = identity(self.above.enrolment, self.above.state)
             self.envelopes = Envelopes(self.book, ident)
@@ -112,21 +110,10 @@ class Site:
         self._write(
             ("labels", [f"{BELOW} = []", *labels, f"{ABOVE} = [{boards}]"]),
             ("topics", [*topics, f'"{LIMITS}" = "{BELOW}"']),
-            (
-                "families.purposes.reserve",
-                [
-                    f'"rig/#" = {{ aip = ["{RIG}"] }}',
-                    f'"{private_of("+")}" = {{ aip = ["{CARE}"] }}',
-                ],
-            ),
+            *(table for policy in self._policies for table in policy.tables),
         )
 
-    # The readers of the rig say themselves for what as little as other programs of today.
-    def _presubscribe(self) -> None:
-        names = [f'"{name}" = {{ "rig/#" = "{RIG}" }}' for name in (ABOVE, BELOW)]
-        self._write(("families.purposes.presubscribe", names))
-
-    def _write(self, *tables: tuple[str, list[str]]) -> None:
+    def _write(self, *tables: Table) -> None:
         toml = self.path / "sealmq.toml"
         text = toml.read_text()
         for table, lines in tables:
@@ -141,7 +128,7 @@ class Site:
 
     def _add(self, name: str) -> list[str | Path]:
         kind = "device" if name in self._boards else "app"
-        label = ABOVE if name == CARER else name
+        label = name if kind == "device" or name in (ABOVE, BELOW) else ABOVE
         words: list[str | Path] = ["client", "add", self.path, name, "--label", label]
         return [*words, "--kind", kind, "-o", self._file(name)]
 
@@ -168,10 +155,9 @@ class Site:
 
     def stop(self) -> None:
         """Ends all processes; what the taps saw stays."""
-        for name in ("above", "below", "carer"):
-            reader: Reader | None = getattr(self, name, None)
-            if reader is not None:
-                reader.close()
+        own = (getattr(self, name, None) for name in ("above", "below"))
+        for reader in (*filter(None, own), *self.others.values()):
+            reader.close()
         for path in self.paths.values():
             path.close()
         if self._up is not None and self._up.poll() is None:

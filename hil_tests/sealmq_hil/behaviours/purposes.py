@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import time
 
-from ..behaviour import Behaviour
+from ..behaviour import Behaviour, Policy
 from ..bench import Bench
 from ..errors import Failed
 from ..processes import until
 from ..reader import Reader
-from ..site import CARE, RIG, private_of
+from ..site import ABOVE, BELOW
+
+CARER = "rig-carer"
+RIG, CARE = "rig", "care"
 
 # With the board's own secret, in the place of its program. The client stays for what comes next.
 _RESERVES = """
@@ -31,12 +34,18 @@ print("said", "all")
 """
 
 
+def private_of(board: str) -> str:
+    """Where it publishes what is for care as well."""
+    return f"rig/{board}/private"
+
+
 def _run(bench: Bench) -> None:
     site, topic = bench.site, private_of(bench.name)
+    carer = site.others[CARER]
     token = f"{bench.dice.getrandbits(32):x}"
     # A message is judged when it is delivered, so each is awaited before the next command.
     for stage, script, reader in (
-        ("reserve", _RESERVES, site.carer),
+        ("reserve", _RESERVES, carer),
         ("release", _RELEASES, site.above),
     ):
         with bench.stage(stage):
@@ -52,7 +61,7 @@ def _run(bench: Bench) -> None:
         bench.board.reset()
         # The rig's reader gets this one behind all that came before.
         bench.fresh(since, not_in=before)
-        _await(site.carer, topic, f"release {token}")
+        _await(carer, topic, f"release {token}")
         heard = [text for text in _heard(site.above, topic) if text.endswith(token)]
         if heard != [f"release {token}"]:
             raise Failed(f"the reader for {RIG} has read {heard} of {topic}")
@@ -66,6 +75,32 @@ def _await(reader: Reader, topic: str, text: str) -> None:
     until(f"{reader.name} to read {text}", lambda: text in _heard(reader, topic))
 
 
+# What boards publish is for the rig, some of it for care, too, which has a reader. The rig's other
+# readers say themselves for what as little as other programs of today.
+_POLICY = Policy(
+    tables=[
+        (
+            "families.purposes.reserve",
+            [
+                f'"rig/#" = {{ aip = ["{RIG}"] }}',
+                f'"{private_of("+")}" = {{ aip = ["{CARE}"] }}',
+            ],
+        )
+    ],
+    named=[
+        (
+            "families.purposes.presubscribe",
+            [f'"{name}" = {{ "rig/#" = "{RIG}" }}' for name in (ABOVE, BELOW)],
+        )
+    ],
+    reader=CARER,
+    filters=[private_of("+")],
+    words=["--purpose", CARE],
+)
+
 BEHAVIOUR = Behaviour(
-    "purposes", "read for the purpose that it reserves, not for the one it prohibits", _run
+    "purposes",
+    "read for the purpose that it reserves, not for the one it prohibits",
+    _run,
+    policy=_POLICY,
 )
