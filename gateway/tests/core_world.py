@@ -10,7 +10,7 @@ from typing import Any
 
 from mediator_world import MEDIATOR, NOW_MS, SENSOR, World, hello, sealed
 from sealmq.aead import make
-from sealmq.families.api import Family
+from sealmq.families.api import Audited, Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.records import Record, TopicLabel
@@ -90,9 +90,7 @@ class Counted:
     def count_accepted(self, client: str, topic: str, label: str) -> None:
         """A message was forwarded."""
 
-    def count_delivered(
-        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
-    ) -> None:
+    def count_delivered(self, client: str, topic: str, label: str, audit: Audited = ()) -> None:
         """A message was written to a reader."""
 
     def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:

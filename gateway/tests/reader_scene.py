@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from families.gate import Gate
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
-from sealmq.families.api import Family
+from sealmq.families.api import Audited, Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
 from sealmq.mediator.core.delivery import fan_out
@@ -74,9 +74,7 @@ class Counted(Counts):
     def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
         """Everything is enforced here."""
 
-    def count_delivered(
-        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
-    ) -> None:
+    def count_delivered(self, client: str, topic: str, label: str, audit: Audited = ()) -> None:
         self.delivered.append((client, topic))
 
     def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:

@@ -157,6 +157,14 @@ def columns(name: str) -> T.StructType:
     return _columns(_fields(_schema(name)))
 
 
+@cache
+def of_families() -> tuple[str, ...]:
+    """The fields in which policy families say more of a delivery, all of text: those that the
+    audit log's record may have, and does not need. Needs no session."""
+    delivered = _events(_schema("audit"))["delivered"]
+    return tuple(name for name in delivered.may if name not in delivered.needs)
+
+
 def fingerprint() -> str:
     """Of all contracts of lines: another one where lines would be judged otherwise, and only there.
 

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from .contracts import of_families
 from .measures.columns import summed
 
 Rows = list[dict[str, Any]]
@@ -64,7 +65,8 @@ def shown(
 
 NAMES = (
     "decisions_time", "decisions_rule", "decisions_label", "decisions_client", "decisions_question",
-    "disclosures", "disclosures_topic", "disclosures_purpose", "disclosures_matrix",
+    "disclosures", "disclosures_topic", *(f"disclosures_by_{name}" for name in of_families()),
+    "disclosures_matrix",
     "labelling_time", "labelling", "refusals_time", "refusals", "unenforced", "changed", "gaps",
     "cost", "paper", "stages", "behaviours", "flaky", "cuts", "coverage", "nonces", "reused",
     "regressions", "quarantine",
@@ -128,15 +130,17 @@ def _officer(tables: Mapping[str, DataFrame], span: Span) -> dict[str, Rows]:
             "first": F.min("first"),
             "last": F.max("last"),
         }
-        by = ["topic", "purpose", "under"]
-        found["disclosures"] = _most(disclosed, by, count, 40, more)
+        found["disclosures"] = _most(disclosed, ["topic", *of_families()], count, 40, more)
         found["disclosures_topic"] = topics = _most(disclosed, ["topic"], count, 15)
-        found["disclosures_purpose"] = purposes = _most(disclosed, ["purpose"], count, 10)
-        matrix = disclosed.where(
-            F.col("topic").isin(_names(topics, "topic"))
-            & F.col("purpose").isin(_names(purposes, "purpose"))
-        )
-        found["disclosures_matrix"] = _most(matrix, ["topic", "purpose"], count, 150)
+        for name in of_families():
+            found[f"disclosures_by_{name}"] = said = _most(disclosed, [name], count, 10)
+            # Of the first field in which there is anything.
+            if "disclosures_matrix" not in found and any(row[name] for row in said):
+                matrix = disclosed.where(
+                    F.col("topic").isin(_names(topics, "topic"))
+                    & F.col(name).isin(_names(said, name))
+                )
+                found["disclosures_matrix"] = _most(matrix, ["topic", name], count, 150)
     return found
 
 

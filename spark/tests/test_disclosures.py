@@ -18,7 +18,7 @@ from sealmq_spark.contracts import columns
 from sealmq_spark.measures.columns import MOST
 from sealmq_spark.measures.disclosures import disclosures
 
-NAMES = ["site", "topic", "purpose", "client", "under", "first", "last", "count"]
+NAMES = ["site", "topic", "client", "purpose", "under", "first", "last", "count"]
 
 
 def test_who_got_what(spark: SparkSession) -> None:
@@ -58,15 +58,15 @@ def test_who_got_what(spark: SparkSession) -> None:
     assert found.columns == NAMES
     assert rows(found) == sorted(
         [
-            (SITE, "a/b", "care", "panel", "a/#", minute(3), minute(5000), 117),
-            (SITE, "a/b", "billing", "panel", "a/b", minute(1), minute(1), 1),
-            (SITE, "a/b", "care", "panel", "a/b", minute(2), minute(2), 2),
-            (SITE, "a/b", "care", "pump", "a/#", minute(3), minute(3), 3),
-            (SITE, "a/c", "care", "panel", "a/#", minute(4), minute(4), 4),
-            (OTHER_SITE, "a/b", "care", "panel", "a/#", minute(5), minute(5), 5),
-            (SITE, "a/b", "", "panel", "", minute(6), minute(9), 12),
-            (SITE, "a/b", "", "z", "", minute(1), minute(2), MOST),
-            (SITE, "late", "", "panel", "", LAST, LAST, 1),
+            (SITE, "a/b", "panel", "care", "a/#", minute(3), minute(5000), 117),
+            (SITE, "a/b", "panel", "billing", "a/b", minute(1), minute(1), 1),
+            (SITE, "a/b", "panel", "care", "a/b", minute(2), minute(2), 2),
+            (SITE, "a/b", "pump", "care", "a/#", minute(3), minute(3), 3),
+            (SITE, "a/c", "panel", "care", "a/#", minute(4), minute(4), 4),
+            (OTHER_SITE, "a/b", "panel", "care", "a/#", minute(5), minute(5), 5),
+            (SITE, "a/b", "panel", "", "", minute(6), minute(9), 12),
+            (SITE, "a/b", "z", "", "", minute(1), minute(2), MOST),
+            (SITE, "late", "panel", "", "", LAST, LAST, 1),
         ]
     )
 
@@ -75,14 +75,14 @@ Sums = dict[tuple[str, ...], tuple[datetime, datetime, int]]
 
 
 def reported(path: Path, topic: str) -> Sums:
-    """topic, purpose, client, under -> first, last, count, as `sealmq purposes report` has it.
+    """topic, client, purpose, under -> first, last, count, as `sealmq purposes report` has it.
 
     It also tells apart who had made the reservation, the table does not.
     """
     parts: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in officer_scene.report(path, topic):
         [of] = row["topics"]
-        parts[of, row["purpose"], row["client"], row["under"]].append(row)
+        parts[of, row["client"], row["purpose"], row["under"]].append(row)
     return {
         key: (
             instant(min(row["first_ms"] for row in same)),
@@ -110,7 +110,7 @@ def test_a_recorded_log_says_what_the_officer_is_told(spark: SparkSession, tmp_p
     shutil.copytree(officer_scene.RECORDED, site / "audit/mediator", dirs_exist_ok=True)
     said = reported(site, "#")
     assert of_the_log(spark, site / "audit/mediator", "#") == said
-    assert {(key[1], key[3]): row[2] for key, row in said.items() if key[0].count("1")} == {
+    assert {(key[2], key[3]): row[2] for key, row in said.items() if key[0].count("1")} == {
         ("maintenance", "machine/#"): 9,
         ("energy", officer_scene.TEMPERATURE): 3,
     }

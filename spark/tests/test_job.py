@@ -140,7 +140,7 @@ def test_the_page_gets_what_was_counted_by_hand(made: tuple[Outcome, Path]) -> N
     ]
     eve = {"client": "eve", "allowed": 0, "denied": 4}
     assert eve in _shown["decisions_client"]
-    assert _shown["disclosures_purpose"] == [
+    assert _shown["disclosures_by_purpose"] == [
         {"purpose": "service", "count": 8},
         {"purpose": "", "count": 2},
     ]

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from sealmq_spec.topics import matches
 
-from .events import EACH_CLIENT, EACH_MINUTE, Field
+from .events import EACH_CLIENT, EACH_MINUTE, MORE, Field
 
 MAX_KEYS = 10_000
 MINUTE_MS = 60_000
 
 FIELDS = {
     "publish-accepted": ("client", "topic", "label"),
-    "delivered": ("client", "topic", "label", "purpose", "under"),
+    "delivered": ("client", "topic", "label"),
     "deliver-denied": ("client", "topic", "rule", "label"),
     "unenforced": ("client", "topic", "rule", "question"),
     "folded": ("of", "client", "rule"),
 }
-"""What a key holds after the event; "" where the event has no such field."""
+"""What a key holds after the event; "" where the event has no such field. One of `delivered` ends
+with names and values of families' fields.
+"""
 
 _OF_READERS = ("delivered", "deliver-denied", "unenforced")
 
-Key = tuple[str, ...]
+Said = tuple[tuple[str, str], ...]
+Key = tuple[Any, ...]
 
 
 class Counts:
@@ -70,7 +74,9 @@ class Counts:
         """(event, fields) of all that was counted; counting begins anew."""
         records: list[tuple[str, dict[str, Field]]] = []
         for (event, *texts), count in self._counts.items():
-            fields: dict[str, Field] = dict(zip(FIELDS[event], texts, strict=True))
+            fields: dict[str, Field] = dict(zip(FIELDS[event], texts, strict=event != MORE))
+            if event == MORE:
+                fields.update(texts[-1])
             records.append((event, {**fields, "count": count, "minute_ms": self.minute_ms}))
         self._counts = Counter()
         if self.over(now_ms):

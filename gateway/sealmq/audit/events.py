@@ -5,7 +5,7 @@ Flat and of one type a field, so that a reader can declare one table for all eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 VERSION = 1
@@ -32,13 +32,11 @@ TEXT: Mapping[str, int] = {
     "name": 64,
     "of": 32,
     "peer": 300,
-    "purpose": 128,
     "question": 32,
     "reason": 500,
     "rule": 100,
     "segment": 100,
     "topic": 1024,
-    "under": 1024,
     "user": 64,
     "version": 32,
 }
@@ -100,7 +98,7 @@ EVENTS: Mapping[str, Event] = {
     "command": Event(("client", "family"), ("topic", "label", "detail", "parted", *_WHY)),
     # Counted: one record a minute for each combination of the fields that are not numbers.
     "publish-accepted": Event(("client", "topic", "label", "count", "minute_ms")),
-    "delivered": Event(("client", "topic", "label", "count", "minute_ms"), ("purpose", "under")),
+    "delivered": Event(("client", "topic", "label", "count", "minute_ms")),
     "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label",)),
     "unenforced": Event(("client", "topic", "rule", "question", "count", "minute_ms")),
     "folded": Event(("of", "count", "minute_ms"), ("client", "rule")),
@@ -110,6 +108,15 @@ EVENTS: Mapping[str, Event] = {
     "log-fault": Event(("of", "reason")),
 }
 """In `subscribe-refused` and `unenforced`, `topic` may be a filter."""
+
+FRAME = ("v", "id", "at_ms", "site", "role", "inst", "event")
+"""What every record has."""
+NAMES = frozenset((*FRAME, *TEXT, *NUMBERS, *FLAGS, *LISTS))
+"""All fields of the log's own; no family's field may have such a name."""
+
+MORE = "delivered"
+"""The event in whose records policy families have fields, too (of_families): all texts."""
+NO_MORE: Mapping[str, int] = {}
 
 LIMITED = frozenset(
     {
@@ -150,8 +157,26 @@ LARGEST = {"minute_ms": 253_402_300_799_999, "handover_end_s": 253_402_300_799}
 """What ends with the year 9999 instead."""
 
 
-def check(event: str, fields: Mapping[str, object]) -> tuple[dict[str, Field] | None, str]:
-    """The fields as they are written, and what was wrong ("" if nothing was).
+def of_families(order: Iterable[str]) -> dict[str, int]:
+    """The audit fields of these policy families, and how long each may be. FamilyError: a family's
+    field has a name that is taken.
+    """
+    from sealmq.families import registry  # for the mediator's log alone
+
+    found: dict[str, int] = {}
+    for name in order:
+        for field in registry.manifest(name).audit:
+            if field.name in NAMES:
+                raise registry.TakenField(name, field.name, "the audit log itself")
+            found[field.name] = field.bound
+    return found
+
+
+def check(
+    event: str, fields: Mapping[str, object], more: Mapping[str, int] = NO_MORE
+) -> tuple[dict[str, Field] | None, str]:
+    """The fields as they are written, and what was wrong ("" if nothing was). more: families'
+    fields, and how long each may be.
 
     None instead of fields: the record cannot be written, since it would not be one of the schema.
     """
@@ -160,13 +185,14 @@ def check(event: str, fields: Mapping[str, object]) -> tuple[dict[str, Field] | 
         return None, "no such event"
     out: dict[str, Field] = {}
     wrong = []
+    may = (*shape.may, *more) if event == MORE else shape.may
     for name, value in fields.items():
-        if value is None or (value == "" and name in shape.may):
+        if value is None or (value == "" and name in may):
             continue
-        if name not in shape.needs and name not in shape.may:
+        if name not in shape.needs and name not in may:
             wrong.append(f"{name} is no field of it")
             continue
-        clean = _value(name, value)
+        clean = _value(name, value, more)
         if clean is None:
             wrong.append(f"{name} cannot be {type(value).__name__}")
         else:
@@ -175,10 +201,11 @@ def check(event: str, fields: Mapping[str, object]) -> tuple[dict[str, Field] | 
     return (None if missing else out), "; ".join(wrong + missing)
 
 
-def _value(name: str, value: object) -> Field | None:
+def _value(name: str, value: object, more: Mapping[str, int]) -> Field | None:
     """The value as it is written, or None if the field cannot hold it."""
-    if name in TEXT:
-        return _text(value, TEXT[name]) or "-" if isinstance(value, str) else None
+    if name in TEXT or name in more:
+        limit = TEXT.get(name) or more[name]
+        return _text(value, limit) or "-" if isinstance(value, str) else None
     if name in FLAGS:
         return value if isinstance(value, bool) else None
     if name in LISTS:

@@ -12,13 +12,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sealmq.site.reserve import Reserve
 
-from .counts import Counts, Key
-from .events import LIMITED, ROLES, URGENT, VERSION, Field, check
+from .counts import Counts, Key, Said
+from .events import LIMITED, NO_MORE, ROLES, URGENT, VERSION, Field, check
 from .segment import Segment, recover
 
 log = logging.getLogger("sealmq.audit")
@@ -57,16 +57,19 @@ class Audit:
         strict: bool = False,
         now: Callable[[], int] = clock,
         spare: Path | None = None,
+        more: Mapping[str, int] = NO_MORE,
     ) -> None:
         """Closes what a dead process of the role has left open in `dir`.
 
         A segment is closed at `segment_bytes` or `segment_ms`. `strict`: a record that is not one
         of the schema raises AuditError; else it is logged as `log-fault`. `spare`: where there is
-        space for what has to be written with a full disk, too.
+        space for what has to be written with a full disk, too. `more`: fields of policy families,
+        and how long each may be.
         """
         if role not in ROLES or len(site) != 8 or set(site) - set("0123456789abcdef"):
             raise AuditError(f"no role or no site: {role!r}, {site!r}")
         self._folder, self._role, self._inst, self._site = dir, role, inst, site
+        self._more = more
         self._bytes, self._ms, self._strict, self._now = segment_bytes, segment_ms, strict, now
         dir.mkdir(parents=True, exist_ok=True)
         self._began = _unused(dir, f"{role}-{inst:08d}", now())
@@ -97,7 +100,7 @@ class Audit:
 
     def write(self, event: str, **fields: Field | None) -> None:
         """One record. Fields that are None are left out, text that is too long is cut."""
-        clean, wrong = check(event, fields)
+        clean, wrong = check(event, fields, self._more)
         if wrong:
             self._fault(event, wrong)
             if clean is None:
@@ -118,11 +121,9 @@ class Audit:
         if len(self._counted) >= COUNTED:
             self._look()
 
-    def count_delivered(
-        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
-    ) -> None:
-        """delivered, likewise, and for each purpose and what allowed it."""
-        self._counted.append(("delivered", client, topic, label, purpose, under))
+    def count_delivered(self, client: str, topic: str, label: str, audit: Said = ()) -> None:
+        """delivered, likewise, and for each that families say in their fields."""
+        self._counted.append(("delivered", client, topic, label, audit))
         if len(self._counted) >= COUNTED:
             self._look()
 
@@ -188,7 +189,7 @@ class Audit:
 
     def _put_counts(self, counts: list[tuple[str, dict[str, Field]]], now: int) -> None:
         for event, fields in counts:
-            clean, wrong = check(event, fields)
+            clean, wrong = check(event, fields, self._more)
             if clean is not None and not wrong:
                 self._put(event, clean, now)
 

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from sealmq.site.reading import open_plain
 
-from .events import EVENTS, NUMBERS, TEXT, VERSION
+from .events import EVENTS, NAMES, NUMBERS, TEXT, VERSION
 from .segment import CLOSED, OPEN
 
 # Longer than any record can be: every character of its longest texts escaped.
@@ -244,6 +244,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 def _fits(field: tuple[str, object]) -> bool:
     name, value = field
-    if name in TEXT:
+    # What is none of the log's own is a family's, whichever judges now.
+    if name in TEXT or name not in NAMES:
         return isinstance(value, str)
     return name not in NUMBERS or (type(value) is int and value >= 0)

@@ -120,8 +120,10 @@ def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list
     word = "allowed" if decision.allow else "denied"
     if decision.overridden:
         word = "allowed, but only because the policy is off"
-    purpose = _purpose(args, decision)
-    first = f"{word}: {args.client} {can} {verb} {args.topic}" + (f" for {purpose}" * bool(purpose))
+    first = f"{word}: {args.client} {can} {verb} {args.topic}"
+    told = _told(args, decision)
+    options = (m.says.option for m in registry.manifests() if m.says)
+    first += "".join(f" for {told[option]}" for option in options if told.get(option))
     if decision.reason:
         first += f" ({decision.reason})"
     said = f" ({decision.reason})"
@@ -135,9 +137,9 @@ def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list
     return [first, f"rule {sentences[0]}", *(f"  {line}" for line in sentences[1:])]
 
 
-def _purpose(args: argparse.Namespace, decision: Decision) -> str:
-    """What was said with the subscription, or what the decision says."""
-    return next((value for _, _, value in args.said.values()), decision.purpose)
+def _told(args: argparse.Namespace, decision: Decision) -> dict[str, str]:
+    """What was said with the subscription, and what the decision says in the audit's fields."""
+    return dict(decision.audit) | {option: value for option, (_, _, value) in args.said.items()}
 
 
 def _answer(
@@ -145,6 +147,8 @@ def _answer(
 ) -> dict[str, Any]:
     client = view.config.clients.get(args.client)
     topic = view.topics.get(args.topic)
+    told = _told(args, decision)
+    fields = [field.name for manifest in registry.manifests() for field in manifest.audit]
     return {
         "question": args.question,
         "client": args.client,
@@ -158,8 +162,7 @@ def _answer(
         "topic_label": None if topic is None else topic.label,
         "becomes": decision.label,
         "asked": decision.question,
-        "purpose": _purpose(args, decision) or None,
-        "under": decision.under or None,
+        **{name: told.get(name) or None for name in fields},
         "rules": [vote.rule for vote in decision.votes],
         "lines": lines,
     }

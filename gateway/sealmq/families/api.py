@@ -32,6 +32,7 @@ __all__ = [
     "HOWS",
     "NEVER",
     "Ask",
+    "Audited",
     "Change",
     "Dep",
     "Duties",
@@ -69,13 +70,17 @@ __all__ = [
 
 Seen = Literal["accepted", "delivered", "refused", "subscribed", "gone"]
 
+Audited = tuple[tuple[str, str], ...]
+"""Values of a family's audit fields, each with its field's name."""
+
 
 @value
 class Verdict:
     """One family's answer. `rule` is a stable id out of the family's `rules`.
 
-    `until` is Unix ms up to which it may be cached; NEVER (0) means it must not be. `purpose` is
-    what a reader may use the data for, and `under` what allowed it: for the audit, "" for neither.
+    `until` is Unix ms up to which it may be cached; NEVER (0) means it must not be. `audit`: of the
+    fields that the family has (`audited`), what the audit log is to say of a delivery; "" says
+    nothing.
     """
 
     allow: bool
@@ -84,8 +89,7 @@ class Verdict:
     until: int = FOREVER
     deps: tuple[Dep, ...] = ()
     duties: tuple[Duty, ...] = ()
-    purpose: str = ""
-    under: str = ""
+    audit: Audited = ()
 
 
 def allow(
@@ -95,11 +99,10 @@ def allow(
     until: int = FOREVER,
     deps: tuple[Dep, ...] = (),
     duties: tuple[Duty, ...] = (),
-    purpose: str = "",
-    under: str = "",
+    audit: Audited = (),
 ) -> Verdict:
     """A verdict that lets the packet go on to the next family."""
-    return Verdict(True, rule, reason, until, deps, duties, purpose, under)
+    return Verdict(True, rule, reason, until, deps, duties, audit)
 
 
 def deny(rule: str, reason: str, *, until: int = FOREVER, deps: tuple[Dep, ...] = ()) -> Verdict:
@@ -122,7 +125,7 @@ class FamilyError(LookupError):
 
 
 class UnfitFamily(FamilyError):
-    """The family declares a duty that this mediator does not do."""
+    """The family declares what this gateway does not do."""
 
 
 class FamilyConfigError(ValueError):
@@ -243,6 +246,8 @@ class Family:
     """What its verdicts may ask of the mediator, by question: out of duties.EXECUTED."""
     records: ClassVar[frozenset[type[Record]]] = frozenset()
     """Records that are its own, besides its FamilyRecords."""
+    audited: ClassVar[frozenset[str]] = frozenset()
+    """Names of the audit fields that its manifest declares: what its verdicts may say there."""
     opens: ClassVar[bool] = False
     """Whether `deliver` needs tlv, sender, message_id or age_ms, which lie inside the envelope."""
 

@@ -11,6 +11,7 @@ from sealmq_spec.const import MAX_TOPIC
 from .api import (
     FOREVER,
     NEVER,
+    Audited,
     Dep,
     Duty,
     Family,
@@ -65,8 +66,8 @@ class Decision:
     `raw` is the topic or filter as it arrived, `topic` the one to go on with (parsed, rewritten);
     `notes` what the families' encodings said. `label` is the label to commit before going on (duty
     LabelTopic), or None. `overridden`: it was a deny, and `enforce = false` made an allow of it.
-    `said`: family, rule and reason of every family that was asked. `purpose` and `under` are of the
-    first family that says any; "" for none.
+    `said`: family, rule and reason of every family that was asked. `audit`: what families say in
+    their audit fields; of a deny nothing.
     """
 
     question: Question
@@ -80,8 +81,7 @@ class Decision:
     label: str | None
     overridden: bool
     said: tuple[Said, ...]
-    purpose: str = ""
-    under: str = ""
+    audit: Audited = ()
 
     @property
     def votes(self) -> tuple[Vote, ...]:
@@ -137,8 +137,7 @@ def when_closed(decision: Decision) -> Decision:
         label=None,
         overridden=False,
         said=(*decision.said, (ENGINE, CLOSED, CLOSED_REASON)),
-        purpose="",
-        under="",
+        audit=(),
     )
 
 

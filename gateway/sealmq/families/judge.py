@@ -9,7 +9,18 @@ from collections.abc import Callable, Sequence
 
 from sealmq_spec.errors import Malformed
 
-from .api import FOREVER, NEVER, Duty, Family, LabelTopic, NotYet, Question, Rewrite, Verdict, deny
+from .api import (
+    FOREVER,
+    NEVER,
+    Audited,
+    Duty,
+    Family,
+    LabelTopic,
+    NotYet,
+    Question,
+    Rewrite,
+    Verdict,
+)
 from .ask import NO_NOTES, QUESTIONS, Ask
 from .decision import ENGINE, Decision, Refused, Said, check_duty, merge_duties
 from .facts import UnknownFact
@@ -70,19 +81,19 @@ class Judge:
         try:
             if self._parsers[ask.question]:
                 self.parse(ask)
-            verdict = self._round(ask, said, duties)
-            if duties and verdict.allow and _rewrite(duties, ask.topic) is not None:
+            audit = self._round(ask, said, duties)
+            if duties and audit is not None and _rewrite(duties, ask.topic) is not None:
                 # The other topic is judged by every family too, else a rewrite would walk past r_p.
                 ask.topic = _rewrite(duties, ask.topic) or ""
                 said, duties = [], []
-                verdict = self._round(ask, said, duties)
-                if verdict.allow and _rewrite(duties, ask.topic) is not None:
+                audit = self._round(ask, said, duties)
+                if audit is not None and _rewrite(duties, ask.topic) is not None:
                     raise Refused("engine.rewrite-loop", "the topic was rewritten twice")
         except Refused as refused:
-            verdict = deny(refused.rule, refused.reason, until=refused.until)
+            audit = None
             ask.until = min(ask.until, refused.until)
             said.append((ENGINE, refused.rule, refused.reason))
-        allow = verdict.allow
+        allow = audit is not None
         label = None
         if not allow:
             duties = []
@@ -100,13 +111,12 @@ class Judge:
             label,
             False,
             tuple(said),
-            verdict.purpose,
-            verdict.under,
+            audit or (),
         )
 
-    def _round(self, ask: Ask, said: list[Said], duties: list[Duty]) -> Verdict:
-        """Ask each family once. Gives the deny, or when all allow the first that says a purpose."""
-        allowed: Verdict | None = None
+    def _round(self, ask: Ask, said: list[Said], duties: list[Duty]) -> Audited | None:
+        """Ask each family once. When all allow: what they say for the audit; None is a deny."""
+        audit: Audited = ()
         deps = ask.deps
         for family, answer in self._asked[ask.question]:
             if family.name in self._lost:
@@ -123,11 +133,14 @@ class Judge:
                     ask.until = verdict.until
                 said.append((family.name, verdict.rule, verdict.reason))
                 if not verdict.allow:
-                    return verdict
+                    return None
                 if verdict.duties:
                     self._merge(family, ask, duties, verdict.duties)
-                if allowed is None or (verdict.purpose and not allowed.purpose):
-                    allowed = verdict
+                if verdict.audit:
+                    for name, value in verdict.audit:
+                        if name not in family.audited or type(value) is not str:
+                            raise self._bad(family, ask, "has no such audit field", name)
+                    audit += verdict.audit
             except (NotYet, Refused):
                 raise
             except UnknownFact as unknown:
@@ -139,9 +152,9 @@ class Judge:
                 self._on_fault(family.name, ask.question, error)
                 text = f"{family.name} failed on {ask.question}"
                 raise Refused("engine.exception", text) from error
-        if allowed is None:
+        if not said:
             raise Refused("engine.no-family", "the policy order is empty", FOREVER)
-        return allowed
+        return audit
 
     def _bad(self, family: Family, ask: Ask, what: str, got: object) -> Refused:
         self._on_fault(family.name, ask.question, TypeError(f"it {what}: {got}"))

@@ -136,7 +136,17 @@ class Bench(Protocol):
 
     @property
     def script(self) -> str:
-        """What measures: its path in the source tree."""
+        """What measures: its path in the source tree. Beside it stand NAME.json, what was measured,
+        and NAME_table.py, which makes tables of that.
+        """
+
+    @property
+    def about(self) -> str:
+        """What it measures, in a line of the evidence."""
+
+    @property
+    def closer(self) -> Sequence[str]:
+        """Arguments of a second run, of few variants in many rounds, for the evidence."""
 
     def add(self, kinds: argparse._SubParsersAction[Any]) -> None:
         """Add the parser NAME."""
@@ -167,6 +177,19 @@ class Doctor:
     part: Ref[DoctorPart]
 
 
+class AuditField(NamedTuple):
+    """A field in which the family's verdicts say more of a delivery: in the log's record
+    `delivered`, in `explain --json`, and in the reports.
+
+    `name`: of no other family and no other field of the log; lower case, `_`. `what` it says, for
+    the log's schema. `bound`: its greatest length in characters, 1,024 at most; more is cut off.
+    """
+
+    name: str
+    what: str
+    bound: int
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A family by what others iterate over. Every field has a caller in production."""
@@ -185,6 +208,9 @@ class Manifest:
     says: Says | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
     """What to do about a refusal, by its rule."""
+    audit: tuple[AuditField, ...] = ()
+    """What `audited` of the family names; shared_spec/audit.schema.json has them, too
+    (gateway/audit_schema.py)."""
     made: Made | None = None
     lost: Lost | None = None
     doctor: Doctor | None = None

@@ -15,6 +15,9 @@ from .api import Family, FamilyError, UnfitFamily, check_family
 from .manifest import Manifest
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+FIELD = re.compile(r"[a-z][a-z_]{0,31}")
+FIELD_BOUND = 1024
+FIELDS_BOUND = 8 * FIELD_BOUND
 
 
 class UnknownFamily(FamilyError):
@@ -43,6 +46,17 @@ class WrongOrder(FamilyError):
         )
 
 
+class TakenField(UnfitFamily):
+    """A family declares an audit field that somebody else has."""
+
+    def __init__(self, name: str, field: str, owner: str) -> None:
+        super().__init__(
+            name,
+            f"the policy family {name!r} declares the audit field {field!r}, which {owner} has",
+            f"give it another name in the manifest of {name!r}",
+        )
+
+
 def load(order: Sequence[str]) -> list[Family]:
     """A fresh instance of each family, in this order. UnknownFamily, WrongOrder, UnfitFamily."""
     found = [manifest(name) for name in order]
@@ -50,7 +64,34 @@ def load(order: Sequence[str]) -> list[Family]:
         for needed in each.stands_on:
             if needed not in order[:at]:
                 raise WrongOrder(each.name, needed, order)
+    _check_audit(found)
     return [_family(each)() for each in found]
+
+
+def _check_audit(families: Sequence[Manifest]) -> None:
+    # Whether the log itself has a field of that name: sealmq.audit.events.of_families.
+    taken: set[str] = set()
+    much = 0
+    for each in families:
+        for field in each.audit:
+            if field.name in taken:
+                raise TakenField(each.name, field.name, "another family of the order")
+            if not (FIELD.fullmatch(field.name) and 1 <= field.bound <= FIELD_BOUND):
+                raise UnfitFamily(
+                    each.name,
+                    f"the policy family {each.name!r} declares the audit field {field.name!r} of "
+                    f"{field.bound} characters",
+                    f"a name is of a-z and _, and its text of 1 to {FIELD_BOUND} characters",
+                )
+            taken.add(field.name)
+            much += field.bound
+            if much > FIELDS_BOUND:
+                raise UnfitFamily(
+                    each.name,
+                    f"with the policy family {each.name!r} a record of the audit log has {much} "
+                    "characters of families' fields",
+                    f"{FIELDS_BOUND} at most in one order: lower `bound` in its manifest",
+                )
 
 
 def manifests() -> list[Manifest]:
@@ -89,6 +130,12 @@ def _family(of: Manifest) -> type[Family]:
             of.name,
             f"the manifest of {of.name!r} names no policy family of that name",
             "mend its folder in sealmq/families, or take it out",
+        )
+    if found.audited != {field.name for field in of.audit}:
+        raise UnfitFamily(
+            of.name,
+            f"`audited` of {of.name!r} is not what its manifest declares in `audit`",
+            "take the names from the manifest: frozenset(f.name for f in MANIFEST.audit)",
         )
     check_family(found)
     return found

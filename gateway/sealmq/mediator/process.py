@@ -15,6 +15,7 @@ from typing import Any
 
 from sealmq import __version__, logs, loops
 from sealmq.audit import Audit
+from sealmq.audit.events import of_families
 from sealmq.families.api import FamilyError
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
@@ -199,7 +200,10 @@ async def serve(layout: Layout, secrets: dict[str, object]) -> None:
         )
         insts, kg = await keys.start(config)
         where, spare = layout.audit("mediator"), layout.state_of("mediator")
-        audit = Audit(where, "mediator", insts[0], keys.site.hex(), spare=spare)
+        audit = Audit(
+            where, "mediator", insts[0], keys.site.hex(), spare=spare,
+            more=of_families(config.policy.order),
+        )  # fmt: skip
         try:
             owner = Owner(layout, config, store, keys, audit)
             owner.kg = kg

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 from sealmq.audit import Audit
+from sealmq.audit.events import of_families
 from sealmq.families.engine import Engine
 from sealmq.families.registry import load as load_families
 from sealmq.store import StoreError
@@ -146,7 +147,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         kind = Audit if begin.first else WorkerAudit
         audit = kind(
             layout.audit("mediator"), "mediator", ring.inst, ring.site.hex(),
-            spare=layout.state_of("mediator"),
+            spare=layout.state_of("mediator"), more=of_families(config.policy.order),
         )  # fmt: skip
     mediator: Mediator | None = None
 

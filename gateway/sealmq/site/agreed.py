@@ -38,11 +38,14 @@ def agreed(config: Config, text: str, path: Path | None = None) -> Config:
 
 
 def _ordered(config: Config) -> list[Family]:
+    from sealmq.audit.events import of_families
     from sealmq.families import registry
     from sealmq.families.api import FamilyError
 
     try:
-        return registry.load(config.policy.order)
+        families = registry.load(config.policy.order)
+        of_families(config.policy.order)
+        return families
     except registry.UnknownFamily as error:
         tables = [name for name in config.families if name != error.name]
         meant = closest(error.name, tables)

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from audit.audit_lines import Clock, read, schema, short, validator
+import audit_schema
+from audit.audit_lines import SCHEMA, Clock, read, schema, short, validator
 from sealmq.audit import Audit, AuditError
 from sealmq.audit import events as table
+from sealmq.families.registry import manifests
 from sealmq.site.reserve import Reserve
 
 MINUTE = 60_000
+FIELDS = {field.name: field for manifest in manifests() for field in manifest.audit}
+MORE = {field.name: field.bound for field in FIELDS.values()}
 
 
 @pytest.fixture
@@ -28,14 +32,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 def audit(tmp_path: Path, clock: Clock) -> Iterator[Audit]:
-    made = Audit(tmp_path, "mediator", 7, "00c0ffee", strict=True, now=clock)
+    made = Audit(tmp_path, "mediator", 7, "00c0ffee", strict=True, now=clock, more=MORE)
     yield made
     made.close()
 
 
 def example(name: str) -> Any:
     """A value that the field may have."""
-    if name in table.TEXT:
+    if name in table.TEXT or name in FIELDS:
         return name
     if name in table.FLAGS:
         return True
@@ -54,12 +58,14 @@ def test_schema_and_table_name_the_same_events_and_fields() -> None:
         )
         for branch in schema["oneOf"]
     }
-    assert told == {name: (e.needs, (*e.needs, *e.may)) for name, e in table.EVENTS.items()}
+    known = {name: (e.needs, (*e.needs, *e.may)) for name, e in table.EVENTS.items()}
+    needs, may = known[table.MORE]
+    assert told == known | {table.MORE: (needs, (*may, *FIELDS))}
     for branch in schema["oneOf"]:
         assert branch["properties"]["event"] == {"const": branch["title"]}
         assert branch["description"]
     names = {*table.TEXT, *table.NUMBERS, *table.FLAGS, *table.LISTS}
-    assert names == set(schema["$defs"])
+    assert {*names, *FIELDS} == set(schema["$defs"])
     assert {n: schema["$defs"][n]["maxLength"] for n in table.TEXT} == dict(table.TEXT)
 
 
@@ -88,10 +94,44 @@ def test_the_schema_refuses_what_is_missing_or_not_of_the_event(
         del less[name]
         assert not validator.is_valid(less), name
     assert not validator.is_valid({**line, "payload": "21.5"})
-    for name in set(schema["$defs"]) - {*shape.needs, *shape.may}:
+    theirs = FIELDS if event == table.MORE else ()
+    for name in set(schema["$defs"]) - {*shape.needs, *shape.may, *theirs}:
         assert not validator.is_valid({**line, name: example(name)}), name
     for name in shape.needs:
         assert not validator.is_valid({**line, name: None}), name
+
+
+def test_the_schema_has_the_fields_of_the_families_that_are_installed() -> None:
+    assert FIELDS
+    for name, field in FIELDS.items():
+        text = {"type": "string", "minLength": 1, "maxLength": field.bound}
+        assert schema["$defs"][name] == {"description": field.what, **text}
+    assert audit_schema.text(audit_schema.with_fields(schema)) + "\n" == SCHEMA.read_text()
+
+
+def test_what_families_say_of_a_delivery_stands_in_its_record(tmp_path: Path, clock: Clock) -> None:
+    clock.now = start = clock.now // MINUTE * MINUTE
+    more = {"purpose": 128, "under": 5}
+    audit = Audit(tmp_path, "mediator", 7, "00c0ffee", strict=True, now=clock, more=more)
+    for said in ((), (("purpose", "p"), ("under", "")), (("purpose", "p"), ("under", "a/b/c/d"))):
+        for _ in range(2):
+            audit.count_delivered("arm", "a", "l", said)
+    audit.close()
+    one = {"event": "delivered", "client": "arm", "topic": "a", "label": "l"}
+    counted = {"count": 2, "minute_ms": start}
+    assert short(read(tmp_path)) == [
+        {**one, **counted},
+        {**one, "purpose": "p", **counted},
+        {**one, "purpose": "p", "under": "a/b/c", **counted},
+    ]
+
+
+def test_a_field_of_no_family_of_the_order_is_not_written(audit: Audit, clock: Clock) -> None:
+    with pytest.raises(AuditError, match="mood is no field of it"):
+        audit.write("delivered", client="c", topic="t", label="l", count=1, minute_ms=0, mood="x")
+    with pytest.raises(AuditError, match="purpose is no field of it"):
+        audit.write("publish-accepted", client="c", topic="t", label="l", count=1, minute_ms=0,
+                    purpose="x")  # fmt: skip
 
 
 def test_the_frame_says_who_writes_and_when(audit: Audit, tmp_path: Path, clock: Clock) -> None:

@@ -10,12 +10,14 @@ import pytest
 from audit.audit_lines import Clock, read
 from sealmq.audit import Audit
 from sealmq.audit.counts import MINUTE_MS
+from sealmq.audit.events import of_families
 from sealmq.families.purposes.cli import changes as history
 from sealmq.families.purposes.cli.changes import Change, Counted, History
 from sealmq.families.purposes.cli.disclosure import TooMany
 
 M = MINUTE_MS
 T = "a/b"
+FIELDS = of_families(["labels", "purposes"])
 
 
 def counted(event: str, minute: int, count: int = 1, **fields: str) -> dict[str, Any]:
@@ -102,13 +104,13 @@ def test_too_many_changes_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_counts_of_a_filter_s_topics_are_written_at_once_and_others_a_minute(
     tmp_path: Path,
 ) -> None:
-    audit = Audit(tmp_path, "mediator", 1, "000000aa", now=Clock(), strict=True)
+    audit = Audit(tmp_path, "mediator", 1, "000000aa", now=Clock(), strict=True, more=FIELDS)
     for topic in ("a/b", "a/b", "z"):
-        audit.count_delivered("c", topic, "l", "p", "a/#")
+        audit.count_delivered("c", topic, "l", (("purpose", "p"), ("under", "a/#")))
         audit.count_accepted("w", topic, "l")
     audit.part("a/#")
     audit.write("command", client="w", family="purposes", topic="a/#", parted=True)
-    audit.count_delivered("c", "a/b", "l", "p", "a/#")
+    audit.count_delivered("c", "a/b", "l", (("purpose", "p"), ("under", "a/#")))
     audit.close()
     told = [(r["event"], r.get("topic"), r.get("count")) for r in read(tmp_path)]
     assert told[:2] == [("delivered", "a/b", 2), ("command", "a/#", None)]

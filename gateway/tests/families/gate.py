@@ -52,6 +52,7 @@ class Gate(Family):
     }
     parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
     duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
+    audited: ClassVar[frozenset[str]] = frozenset({"purpose", "under"})
 
     def __init__(self) -> None:
         self.shut: set[str] = set()
@@ -109,6 +110,8 @@ class Gate(Family):
         deps = tuple(("gate", purpose) for purpose in purposes)
         for purpose in purposes:
             if purpose not in self.shut:
-                return allow("gate.open", "open", deps=deps, purpose=purpose, under="gate")
+                return allow(
+                    "gate.open", "open", deps=deps, audit=(("purpose", purpose), ("under", "gate"))
+                )
         rule = "gate.shut" if purposes else "gate.none"
         return deny(rule, "not open", deps=deps)

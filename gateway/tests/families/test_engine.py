@@ -110,6 +110,38 @@ def test_allows_are_merged() -> None:
     assert got.until == 8000
 
 
+class Saying(Fake):
+    name = "saying"
+    audited: ClassVar[frozenset[str]] = frozenset({"mood"})
+
+
+class SayingToo(Fake):
+    name = "saying-too"
+    audited: ClassVar[frozenset[str]] = frozenset({"why", "how"})
+
+
+def says(*audit: tuple[Any, Any]) -> Answer:
+    return lambda ask: allow("fake.yes", "yes", audit=audit)
+
+
+def test_what_all_families_say_for_the_audit_is_the_decision_s() -> None:
+    one, two = Saying(says(("mood", "calm"))), SayingToo(says(("how", "so"), ("why", "")))
+    site = Site(FACTORY, one, two)
+    got = site.deliver(SENSOR, TOPIC, "m1-temp")
+    assert got.audit == (("mood", "calm"), ("how", "so"), ("why", ""))
+    assert asked(Site(FACTORY, one, Fake(no())), "deliver").audit == (), "a deny says nothing"
+    site.engine.close_site("its store is new")
+    closed = site.deliver(SENSOR, TOPIC, "m1-temp")
+    assert (closed.allow, closed.audit) == (False, ())
+
+
+@pytest.mark.parametrize("bad", [("why", "x"), ("topic", "x"), ("mood", 5), ("mood", None)])
+def test_a_family_that_says_what_it_has_no_field_for_denies(bad: tuple[Any, Any]) -> None:
+    site = Site(FACTORY, Saying(says(bad)), SayingToo(says(("why", "x"))))
+    got = site.deliver(SENSOR, TOPIC, "m1-temp")
+    assert (got.allow, got.rule, got.audit) == (False, "engine.bad-verdict", ())
+
+
 def test_without_a_family_nothing_is_allowed() -> None:
     engine = Engine([])
     conn = engine.connection(engine.who("x"))

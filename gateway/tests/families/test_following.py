@@ -143,15 +143,15 @@ def test_who_is_relabelled_is_asked_about_all(site: Site) -> None:
     assert site.engine.due() == [(conn, BILL)]
 
 
-def test_a_purpose_and_what_allowed_it_come_with_the_decision(site: Site) -> None:
+def test_what_a_family_says_for_the_audit_comes_with_the_decision(site: Site) -> None:
     conn = held(site, BILL)
     got = site.deliver(MONITOR, "machine/1/temperature", "m1-temp")
-    assert (got.purpose, got.under) == ("bill", "gate")
+    assert got.audit == (("purpose", "bill"), ("under", "gate"))
     assert site.deliver(MONITOR, "machine/1/temperature", "m1-temp") is got
-    assert (site.publish("root", "x").purpose, conn.connect(1).purpose) == ("", "")
+    assert (site.publish("root", "x").audit, conn.connect(1).audit) == ((), ())
     site.engine.apply(shut("bill"))
     denied = site.deliver(MONITOR, "machine/1/temperature", "m1-temp")
-    assert (denied.rule, denied.purpose, denied.under) == ("gate.shut", "", "")
+    assert (denied.rule, denied.audit) == ("gate.shut", ())
 
 
 def test_a_lower_qos_granted_is_what_families_see(site: Site) -> None:

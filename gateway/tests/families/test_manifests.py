@@ -10,21 +10,26 @@ from collections.abc import Iterator
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import sealmq
 import sealmq.families
+from sealmq.audit.events import of_families
 from sealmq.cli import main as cli
 from sealmq.families import registry
-from sealmq.families.manifest import Manifest, Ref
+from sealmq.families.api import Family, UnfitFamily
+from sealmq.families.manifest import AuditField, Manifest, Ref
 from sealmq.site.edit import fill
 
 INSTALLED = registry.manifests()
 SOURCE = Path(sealmq.__file__).parent
 # What a new site begins with is for `init` to say, and what `bench gateway` measures for itself.
 NAME_ONE = {"cli/bench.py", "cli/init.py"}
+ROOT = SOURCE.parents[1]
+# The order of the rig's behaviours; what the device client is measured with.
+NAME_ONE_BESIDE = {"hil_tests/sealmq_hil/behaviour.py", "evidence/blocks.py"}
 
 
 def references(manifest: Manifest) -> Iterator[tuple[Ref[Any], tuple[str, ...]]]:
@@ -73,8 +78,80 @@ def test_no_two_families_have_the_same_option_or_the_same_key() -> None:
         [m.says.option for m in INSTALLED if m.says],
         [m.made.key for m in INSTALLED if m.made],
         [word for m in INSTALLED for word in m.commands],
+        [field.name for m in INSTALLED for field in m.audit],
     ):
         assert len(set(words)) == len(words)
+
+
+class Toy(Family):
+    name: ClassVar[str] = "toy"
+    audited: ClassVar[frozenset[str]] = frozenset()
+
+
+class Shy(Toy):
+    name: ClassVar[str] = "shy"
+
+
+def declares(monkeypatch: pytest.MonkeyPatch, *names: str, bound: int = 10, says: str = "") -> None:
+    """Families toy and shy that declare a field of these names each, and say that one (`says`)."""
+    found = {}
+    by = {family.name: family for family in (Toy, Shy)}
+    monkeypatch.setattr(Manifest, "load", lambda of, ref: by[of.name])
+    for family, name in zip((Toy, Shy), names, strict=False):
+        monkeypatch.setattr(family, "audited", frozenset({says or name}))
+        fields = (AuditField(name, "What it feels.", bound),)
+        made = Manifest(name=family.name, family=Ref(":x"), audit=fields)
+        found[family.name] = made
+    monkeypatch.setattr(registry, "_manifest", found.get)
+
+
+def test_an_audit_field_that_another_family_of_the_order_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    declares(monkeypatch, "mood", "mood")
+    assert [registry.load([name])[0].name for name in ("toy", "shy")] == ["toy", "shy"]
+    with pytest.raises(UnfitFamily, match="which another family of the order has") as no:
+        registry.load(["toy", "shy"])
+    assert no.value.hint == "give it another name in the manifest of 'shy'"
+
+
+@pytest.mark.parametrize("name", ["topic", "at_ms", "count", "order", "clean", "v"])
+def test_an_audit_field_that_the_log_itself_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    declares(monkeypatch, name)
+    with pytest.raises(UnfitFamily, match=f"'{name}', which the audit log itself has"):
+        of_families(["toy"])
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [("mood", 0), ("mood", 1025), ("Mood", 9), ("a-b", 9), ("", 9), ("x" * 33, 9)],
+)
+def test_an_audit_field_of_no_name_or_of_any_length_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, bound: int
+) -> None:
+    declares(monkeypatch, name, bound=bound)
+    with pytest.raises(UnfitFamily, match="declares the audit field"):
+        registry.load(["toy"])
+
+
+def test_audit_fields_that_together_hold_too_much_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "FIELDS_BOUND", 1000)
+    declares(monkeypatch, "mood", "temper", bound=501)
+    assert registry.load(["toy"])
+    with pytest.raises(UnfitFamily, match="1002 characters of families' fields"):
+        registry.load(["toy", "shy"])
+
+
+def test_a_family_that_says_another_field_than_it_declares_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    declares(monkeypatch, "temper", says="mood")
+    with pytest.raises(UnfitFamily, match="not what its manifest declares"):
+        registry.load(["toy"])
 
 
 def test_a_family_may_not_take_the_word_of_another_command(
@@ -104,6 +181,17 @@ def test_outside_its_folder_nobody_names_a_family(name: str) -> None:
     }
     others = {path for path in naming if not path.startswith(f"families/{name}/")}
     assert others <= NAME_ONE
+
+
+@pytest.mark.parametrize("name", [m.name for m in INSTALLED if m.stands_on])
+def test_the_rig_the_reports_and_the_evidence_iterate_over_families(name: str) -> None:
+    naming = {
+        str(path.relative_to(ROOT))
+        for folder in ("hil_tests/sealmq_hil", "spark/sealmq_spark", "evidence")
+        for path in (ROOT / folder).rglob("*.py")
+        if "tests" not in path.parts and re.search(rf"\b{name}\b", path.read_text("utf-8"))
+    }
+    assert naming <= {*NAME_ONE_BESIDE, f"hil_tests/sealmq_hil/behaviours/{name}.py"}
 
 
 LOADED = """

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from families.factory import FACTORY
 from sealmq.audit import Audit
+from sealmq.audit.events import of_families
 from sealmq.audit.reading import Told
 from sealmq.cli import main as cli
 from sealmq.families.purposes import records as rows
@@ -25,6 +26,7 @@ from sealmq.site.layout import Layout, prepare
 from sealmq.store import KeptSession, KeptSub, Store, StoreRecord
 from sealmq_spec import purposes
 
+FIELDS = of_families(["labels", "purposes"])
 AT = 1_767_323_045_000
 SHOWN = "2026-01-02 03:04:05Z"
 TEMPERATURE = "machine/1/temperature"
@@ -352,11 +354,22 @@ NOON = 1_767_268_800_000  # 2026-01-01 12:00
 EVIL = "machine/2/\x1b[2J\u202etemperature"
 
 
+def opened(site: Path, now: Callable[[], int]) -> Audit:
+    """Its mediator's log."""
+    folder = Layout.of(site).audit("mediator")
+    return Audit(folder, "mediator", 1, "00c0ffee", now=now, more=FIELDS)
+
+
+def said(purpose: str, under: str) -> tuple[tuple[str, str], ...]:
+    """What the family says of a delivery."""
+    return (("purpose", purpose), ("under", under))
+
+
 @pytest.fixture
 def logged(site: Path) -> Path:
     """A morning's log: a reservation by a client beside that of sealmq.toml, one withdrawn."""
     now = [NOON]
-    audit = Audit(Layout.of(site).audit("mediator"), "mediator", 1, "00c0ffee", now=lambda: now[0])
+    audit = opened(site, lambda: now[0])
     told = {"family": "purposes", "client": "m1-temp-sensor", "rule": "purposes.entitled.label"}
     audit.write("command", topic=TEMPERATURE, detail="reserve aip=control pip=", **told)
     for minute in range(3):
@@ -364,8 +377,8 @@ def logged(site: Path) -> Path:
         # Else the log's own thread ends a minute, up to a second late: here and below.
         audit.part("none")
         for _ in range(minute + 1):
-            audit.count_delivered("monitor", TEMPERATURE, "m1-temp", "control", TEMPERATURE)
-        audit.count_delivered("=monitor", EVIL, "m2-temp", "repair", "machine/#")
+            audit.count_delivered("monitor", TEMPERATURE, "m1-temp", said("control", TEMPERATURE))
+        audit.count_delivered("=monitor", EVIL, "m2-temp", said("repair", "machine/#"))
         audit.part("none")
     now[0] = NOON + 10 * MINUTE
     audit.write("command", topic=TEMPERATURE, detail="release", **told)
@@ -446,9 +459,9 @@ def test_what_only_the_store_knows_of_a_reservation(
 ) -> None:
     """The log's beginning is gone; the store says who, unless it was made only later."""
     now = [AT + 2 * MINUTE]
-    audit = Audit(Layout.of(site).audit("mediator"), "mediator", 1, "00c0ffee", now=lambda: now[0])
+    audit = opened(site, lambda: now[0])
     for under in ("a/#", "b/#", "c/#"):
-        audit.count_delivered("monitor", under[0], "m1-temp", "control", under)
+        audit.count_delivered("monitor", under[0], "m1-temp", said("control", under))
     audit.close()
     later = rows.reservation(Reservation("b/#", ["control"], [], "public"), AT + 9 * MINUTE)
     keep(site, reserved("a/#", ["control"]), later).close()

@@ -1,8 +1,8 @@
-"""The officer's report: who got whose data, for which purpose, and how topics got their labels."""
+"""The officer's report: who got whose data, what policy says of it, how topics got their labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import matrix, rowplots, timeplots, words
@@ -11,44 +11,53 @@ from .markup import Markup, named, tag
 from .scales import linear
 from .traffic import Shown
 
-_NONE = "no purpose asked"
+_BY = "disclosures_by_"
+
+
+def _none(field: str) -> str:
+    return f"no {field}"
 
 
 def disclosures(summary: Mapping[str, Any], shown: Shown) -> Markup:
-    """By topic and purpose, and each with its reservation."""
+    """By topic, by what policy families say in each field of theirs, and each."""
     rows = shown.get("disclosures", ())
     if not rows:
         return nothing("No delivery in these logs: nobody got anything that was written down.")
-    purposes = shown.get("disclosures_purpose", ())
+    by = _by_field(shown)
+    field = next(iter(by), "")
     topics = shown.get("disclosures_topic", ())
     total = summary["headline"].get("disclosed") or sum(row["count"] for row in rows)
     return tag(
         "div",
-        _found(total, purposes),
+        _found(total, field, by.get(field, ())),
         tag(
             "div",
-            _bars("By purpose", "purpose", purposes, total, _NONE),
+            *(_bars(f"By {name}", name, said, total, _none(name)) for name, said in by.items()),
             _bars("By topic", "topic", topics, total),
             class_="pair",
         ),
-        _heat(shown.get("disclosures_matrix", ())),
-        _each(rows),
+        _heat(field, shown.get("disclosures_matrix", ())),
+        _each(by, rows),
     )
 
 
-def _found(total: int, purposes: Sequence[Mapping[str, Any]]) -> Markup:
+def _found(total: int, field: str, rows: Sequence[Mapping[str, Any]]) -> Markup:
     parts: list[object] = [strong(words.plural(total, "message")), " reached readers"]
-    first = next((row for row in purposes if row.get("purpose")), None)
-    if first is None:
-        return sentence(*parts, "; no purpose was asked for any of them.")
+    if not field:
+        return sentence(*parts, "; no policy said more of any of them.")
+    first = next(row for row in rows if row.get(field))
     share = words.share(first["count"], total)
-    parts += [", most of them for ", code(first["purpose"]), f" ({share}). "]
-    without = sum(
-        row["count"] for row in purposes if not row.get("purpose") and not row.get("others")
-    )
+    parts += [f", most of them with {field} ", code(first[field]), f" ({share}). "]
+    without = sum(row["count"] for row in rows if not row.get(field) and not row.get("others"))
     if without:
-        parts.append(f"{words.share(without, total)} went out without a purpose.")
+        parts.append(f"{words.share(without, total)} went out without {field}.")
     return sentence(*parts)
+
+
+def _by_field(shown: Shown) -> dict[str, Sequence[Mapping[str, Any]]]:
+    """Of each field of a policy family's in which anything is said, the most frequent values."""
+    lists = {key.removeprefix(_BY): rows for key, rows in shown.items() if key.startswith(_BY)}
+    return {name: rows for name, rows in lists.items() if any(row.get(name) for row in rows)}
 
 
 def _bars(
@@ -71,49 +80,51 @@ def _bars(
     return figure(title, rowplots.rows(key, scale, columns, each, title), note="messages delivered")
 
 
-def _heat(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+def _heat(field: str, rows: Sequence[Mapping[str, Any]]) -> Markup | None:
     if not rows:
         return None
     topics = list(dict.fromkeys(str(row.get("topic") or "") for row in rows))
-    purposes = list(dict.fromkeys(str(row.get("purpose") or "") for row in rows))
-    counts = {(row.get("topic") or "", row.get("purpose") or ""): row["count"] for row in rows}
+    values = list(dict.fromkeys(str(row.get(field) or "") for row in rows))
+    counts = {(row.get("topic") or "", row.get(field) or ""): row["count"] for row in rows}
     most = max(counts.values())
     cells = [
         [
-            matrix.heat(counts.get((topic, purpose), 0), most, f"{topic}: {purpose or _NONE}")
-            for purpose in purposes
+            matrix.heat(counts.get((topic, value), 0), most, f"{topic}: {value or _none(field)}")
+            for value in values
         ]
         for topic in topics
     ]
     return figure(
-        "Topics and purposes",
+        f"Topics, by {field}",
         matrix.matrix(
             "topic",
-            [named(purpose, 28, _NONE) for purpose in purposes],
+            [named(value, 28, _none(field)) for value in values],
             [named(topic) for topic in topics],
             cells,
-            "Messages delivered, by topic and purpose",
+            f"Messages delivered, by topic and {field}",
         ),
         note="messages delivered; the darker, the more (each step is three times as many)",
     )
 
 
-def _each(rows: Sequence[Mapping[str, Any]]) -> Markup:
-    names = ("topic", "purpose", "readers", "under", "first (UTC)", "last (UTC)", "messages")
+def _each(fields: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> Markup:
+    names = ("topic", *fields, "readers", "first (UTC)", "last (UTC)", "messages")
     columns = [Column(name, name in ("readers", "messages")) for name in names]
     cells = [
         [
             rowplots.name_of(row, "topic"),
-            "" if row.get("others") else named(row.get("purpose"), 40, _NONE),
+            *(
+                "" if row.get("others") else named(row.get(name), 40, _none(name))
+                for name in fields
+            ),
             words.count(row.get("clients")),
-            "" if row.get("others") else named(row.get("under"), 40, words.DASH),
             words.when(row.get("first")),
             words.when(row.get("last")),
             words.count(row["count"]),
         ]
         for row in rows
     ]
-    text = "Each disclosure, with the reservation that allowed it"
+    text = "Each disclosure, with what policy says of it"
     return folded(text, table(columns, cells, text))
 
 

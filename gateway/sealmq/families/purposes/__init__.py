@@ -1,6 +1,6 @@
 """Purposes: purpose limitation for data in transit, after HivePBAC (Wolf et al.)."""
 
-from ..manifest import Doctor, Lost, Made, Manifest, Policy, Ref, Says
+from ..manifest import AuditField, Doctor, Lost, Made, Manifest, Policy, Ref, Says
 
 MANIFEST = Manifest(
     name="purposes",
@@ -42,6 +42,10 @@ MANIFEST = Manifest(
         "explain SITE TOPIC, or sealmq purposes show SITE",
         "purposes.unknown": "sealmq purposes show SITE",
     },
+    audit=(
+        AuditField("purpose", "What the reader may use the data for.", 128),
+        AuditField("under", "What allowed it: the filter of a reservation.", 1024),
+    ),
     made=Made(key="reservations", words="reservations", rows=Ref("made:rows"), idle="reservation"),
     lost=Lost(
         what="owners' reservations",

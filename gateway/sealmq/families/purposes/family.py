@@ -18,6 +18,7 @@ from ..api import (
     FOREVER,
     NEVER,
     Ask,
+    Audited,
     Change,
     Dep,
     Duties,
@@ -37,7 +38,7 @@ from ..api import (
     deny,
 )
 from ..shared import GROUP, inner
-from . import commands, rules
+from . import MANIFEST, commands, rules
 from .entitled import fitting, quoted
 from .explain import lines
 from .share import at_broker
@@ -72,6 +73,10 @@ _WORST = (
 )
 
 
+def _audit(purpose: str, under: str) -> Audited:
+    return (("purpose", purpose), ("under", under)) if purpose else ()
+
+
 class PurposesFamily(Family):
     """The second pillar: a reader needs the key and a purpose."""
 
@@ -79,6 +84,7 @@ class PurposesFamily(Family):
     rules: ClassVar[Mapping[str, str]] = rules.RULES
     parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
     duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
+    audited: ClassVar[frozenset[str]] = frozenset(field.name for field in MANIFEST.audit)
 
     def __init__(self) -> None:
         self.state = State()
@@ -151,8 +157,7 @@ class PurposesFamily(Family):
             until=until,
             deps=tuple(deps),
             duties=duties,
-            purpose=ap,
-            under="" if answer.under is None else answer.under.filter,
+            audit=_audit(ap, "" if answer.under is None else answer.under.filter),
         )
 
     def _purpose(self, client: str, filt: str, notes: Notes, deps: list[Dep]) -> str:
@@ -218,8 +223,8 @@ class PurposesFamily(Family):
                     found.append(rules.DELIVER_PAUSED)
                     continue
             if answer.allow and answer.under is not None:
-                under = answer.under.filter
-                return Verdict(True, answer.rule, f"for {ap}", until, tuple(deps), (), ap, under)
+                audit = _audit(ap, answer.under.filter)
+                return Verdict(True, answer.rule, f"for {ap}", until, tuple(deps), (), audit)
             found.append(answer.rule)
         rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_SUBSCRIPTION)
         return deny(rule, _REASONS[rule], until=until, deps=tuple(deps))
@@ -236,7 +241,7 @@ class PurposesFamily(Family):
             "nobody has reserved the topic",
             until=until,
             deps=tuple(deps),
-            purpose=next(filter(None, said), ""),
+            audit=_audit(next(filter(None, said), ""), ""),
         )
 
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:

@@ -629,7 +629,7 @@ class Delivery:
             self._write(message, payload, qos, own)
         else:
             self._session.write(message.loose(self._wire, payload))
-        site.counts.count_delivered(self.name, topic, label, decision.purpose, decision.under)
+        site.counts.count_delivered(self.name, topic, label, decision.audit)
         if decision.overridden:
             site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")
         if site.engine.listens:

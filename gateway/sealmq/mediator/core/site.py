@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sealmq.broker.promises import BrokerTakes
+from sealmq.families.api import Audited
 from sealmq.families.engine import Engine
 from sealmq.order import Order
 from sealmq.site.config import Config
@@ -82,9 +83,7 @@ class Counts(Protocol):
     def count_accepted(self, client: str, topic: str, label: str) -> None:
         """A message was forwarded."""
 
-    def count_delivered(
-        self, client: str, topic: str, label: str, purpose: str = "", under: str = ""
-    ) -> None:
+    def count_delivered(self, client: str, topic: str, label: str, audit: Audited = ()) -> None:
         """A message was written to a reader."""
 
     def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:

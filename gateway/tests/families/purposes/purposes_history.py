@@ -117,8 +117,9 @@ class Run:
         for one in self.all:
             got = one.conn(client).deliver(topic, "low", how, NOW)
             self.same(f"{client} gets {topic}", got.allow, want, one, got)
-            if got.under:
-                self.justified(one, client, topic, got.purpose, got.under)
+            audit = dict(got.audit)
+            if audit.get("under"):
+                self.justified(one, client, topic, audit["purpose"], audit["under"])
 
     def justified(self, one: One, client: str, topic: str, purpose: str, under: str) -> None:
         """What the audit says: one of the reader's purposes, and a reservation that allows it."""

@@ -55,7 +55,7 @@ def test_filter_on_subscribe_takes_what_is_allowed_as_a_whole(store: str) -> Non
     assert said(house.take(READER, TEMP, "a")) == "subscribe.allowed"
     house.reserve(DPO, "machine/1/#", ("a",))
     got = house.take(READER, "machine/1/#", "a")
-    assert (said(got), got.under) == ("subscribe.allowed", "machine/1/#")
+    assert (said(got), got.audit[1]) == ("subscribe.allowed", ("under", "machine/1/#"))
     # The other side's prohibition anywhere in it counts.
     house.reserve(DPO, ANGLE, ("b",), ("a",))
     assert said(house.subscribe(READER, say.access("machine/1/#", "a"))) == "!subscribe.partly"

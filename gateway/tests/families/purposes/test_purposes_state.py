@@ -18,7 +18,7 @@ from families.purposes.purposes_factory import (
     toml,
 )
 from sealmq.families.api import FamilyRecord
-from sealmq.families.engine import Engine
+from sealmq.families.engine import Decision, Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.purposes import records
 from sealmq.families.purposes.family import PurposesFamily
@@ -32,14 +32,19 @@ def store(request: pytest.FixtureRequest) -> str:
     return f'store = "{request.param}"\n'
 
 
+def purpose(got: Decision) -> str:
+    """What the audit log would say that it is for."""
+    return dict(got.audit)["purpose"]
+
+
 def test_a_presubscription_gives_a_plain_subscription_its_purpose(store: str) -> None:
     house = House(store)
     house.reserve(SENSOR, TEMP, ("billing",))
     assert not house.take(READER, TEMP).allow
     house.tell(DPO, say.presubscribe(READER, TEMP, "billing"))
     got = house.take(READER, TEMP)
-    assert (got.allow, got.purpose, got.raw) == (True, "billing", TEMP)
-    assert house.read(READER, TEMP).purpose == "billing"
+    assert (got.allow, purpose(got), got.raw) == (True, "billing", TEMP)
+    assert purpose(house.read(READER, TEMP)) == "billing"
     # Of that filter and that client only.
     assert not house.take(READER, "machine/#").allow
     assert not house.take("m1-arm-operator", TEMP).allow
@@ -66,7 +71,7 @@ def test_what_sealmq_toml_declares_holds_beside_and_cannot_be_overwritten(store:
         f'{READER} = {{ "{TEMP}" = "a" }}\n'
     )
     house = House(more)
-    assert house.take(READER, TEMP).purpose == "a"
+    assert purpose(house.take(READER, TEMP)) == "a"
     assert house.read(READER, TEMP).allow
     assert house.reserve(SENSOR, TEMP, ("b", "c")) == "entitled.label"
     assert house.reserve(DPO, TEMP, ("b", "c")) == "entitled.steward"
@@ -84,7 +89,7 @@ def test_what_sealmq_toml_declares_holds_beside_and_cannot_be_overwritten(store:
         "left_out": 0,
     }
     house.tell(DPO, say.presubscribe(READER, TEMP, "ads"))
-    assert house.read(READER, TEMP).purpose == "a"
+    assert purpose(house.read(READER, TEMP)) == "a"
     house.reload(toml(store))
     assert said(house.read(READER, TEMP)) == "!deliver.not-allowed", "ads, and the site's are gone"
 
@@ -101,9 +106,9 @@ def test_a_restart_finds_everything_again(store: str) -> None:
     engine.apply(engine.load(house.config, house.stored))
     conn = engine.connection(engine.who(READER, 1))
     got = conn.subscribe(TEMP, 0, 1)
-    assert (got.purpose, got.allow) == ("a", True)
+    assert (purpose(got), got.allow) == ("a", True)
     conn.subscribed(got, 0, 1)
-    assert conn.deliver(TEMP, "m1-temp", 3, 1).under == TEMP
+    assert conn.deliver(TEMP, "m1-temp", 3, 1).audit[1] == ("under", TEMP)
     assert family.state.mode == "fop"
     assert list(family.state.dormant) == ["old"]
     assert family.state.held == house.family.state.held

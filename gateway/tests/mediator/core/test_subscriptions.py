@@ -322,7 +322,7 @@ def test_the_policy_and_the_table_know_of_it_before_the_broker_answers() -> None
     alone = Alone()
     alone.subscribe(1, (BILL, 1))
     got = alone.session.policy.deliver("machine/1/temperature", "low", 1, 1)
-    assert (got.allow, got.purpose) == (True, "bill")
+    assert (got.allow, got.audit[0]) == (True, ("purpose", "bill"))
     live = alone.scene.publish("machine/1")
     alone.settle()
     assert payloads(alone.client.messages) == [live]

@@ -126,7 +126,7 @@ def _readers(view: PurposesView, layout: Any, topic: str) -> list[Reader]:
         if reached:
             purpose = purpose or view.state.presub(client, inner(filt))
             decision = _ask(view, client, raw, topic)
-            said = decision.rule, decision.reason, decision.under
+            said = decision.rule, decision.reason, dict(decision.audit).get("under", "")
             readers.append(Reader(client, filt, purpose, source, decision.allow, *said))
     return readers
 
