@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import time
 from typing import Any
 
-from sealmq.families import registry
+from sealmq.families import conditions, registry
+from sealmq.families.ask import ATTRIBUTE, FOREVER, NEVER
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.shared import reaching
 from sealmq.near import near
@@ -29,7 +31,8 @@ examples:
 {examples}
 `deliver` asks about a message that is published on the topic now, and comes to a subscription of
 --filter (default: the topic), with what is said there. Exit code 0: allowed, 1: denied, 2: wrong
-usage. The answer comes from sealmq.toml and the store, whether the site is up or down.
+usage. The answer comes from sealmq.toml, the store and what attributes are now ([attributes.NAME]),
+whether the site is up or down.
 """
 
 
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     view = View(Layout.open(args.site))
     conn = view.engine.connection(view.engine.who(args.client))
     decision = _ask(view, conn, args)
-    lines = view.engine.explain(conn, decision)
+    lines = [*view.engine.explain(conn, decision), *_rests_on(view, decision)]
     if args.json:
         print(json.dumps(_answer(view, args, decision, lines)))
     else:
@@ -83,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ask(view: View, conn: Conn, args: argparse.Namespace) -> Decision:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = _now_ms()
     # Without a connection there is nothing to ask.
     connect = conn.connect(now_ms)
     if not connect.allow:
@@ -112,6 +115,47 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
         return filt
     except (SealError, UnicodeEncodeError) as error:
         raise UsageError(str(error)) from None
+
+
+def _rests_on(view: View, decision: Decision) -> list[str]:
+    """The attributes that were looked at, and until when the answer holds."""
+    lines = []
+    for name, subject in _attributes(decision):
+        held = view.engine.attributes.held(name, subject)
+        settings = view.config.attributes.get(name)
+        if settings is not None and settings.zone and held is not None:
+            now = conditions.time_of_day(held.value, _now_ms())
+            said = f"{now} in {settings.zone}"
+        elif held is None:
+            said = "unknown"
+        else:
+            over = ", which is over" * (held.until <= _now_ms())
+            said = f"{conditions.show(held.value)}, until {_written(held.until)}{over}"
+        lines.append(f"attribute {name}" + f" of {subject}" * bool(subject) + f": {said}")
+        if name in view.failing:
+            lines.append(
+                f"the source of {name} says nothing now ({view.failing[name]}); a mediator that "
+                "runs goes on with what it said before"
+            )
+    if lines and NEVER < decision.until < FOREVER:
+        lines.append(f"another answer may come from {_written(decision.until)} on")
+    return lines
+
+
+def _attributes(decision: Decision) -> list[tuple[str, str]]:
+    return [(dep[1], dep[2]) for dep in decision.deps if dep[0] == ATTRIBUTE]
+
+
+def _written(ms: int) -> str:
+    try:
+        when = datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return "the end of time"
+    return when.isoformat().replace("+00:00", "Z")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list[str]) -> list[str]:
@@ -162,6 +206,17 @@ def _answer(
         "topic_label": None if topic is None else topic.label,
         "becomes": decision.label,
         "asked": decision.question,
+        "attributes": [
+            {
+                "name": name,
+                "subject": subject,
+                "value": None if held is None else held.value,
+                "until": None if held is None else held.until,
+            }
+            for name, subject in _attributes(decision)
+            for held in [view.engine.attributes.held(name, subject)]
+        ],
+        "until": decision.until if NEVER < decision.until < FOREVER else None,
         **{name: told.get(name) or None for name in fields},
         "rules": [vote.rule for vote in decision.votes],
         "lines": lines,

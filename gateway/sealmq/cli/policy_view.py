@@ -1,14 +1,15 @@
 """The site's policy as the mediator would judge it now: sealmq.toml, or while that is wrong the one
 in force, and the store; read only.
 
-Works whether the gateway runs or not; needs no key. Facts that tasks of the running mediator push
-are not in here.
+Works whether the gateway runs or not; needs no key. Attributes are what their sources say now.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sealmq.attributes.files import BadSource
+from sealmq.attributes.sources import source, why
 from sealmq.families import registry
 from sealmq.families.api import TopicReset
 from sealmq.families.engine import Conn, Decision, Engine
@@ -32,7 +33,9 @@ class Topic:
 
 
 class View:
-    """`engine` is loaded with `records`; `topics` has every labelled topic by name."""
+    """`engine` is loaded with `records`; `topics` has every labelled topic by name. `failing`: why
+    the source of an attribute says nothing.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.config: Config = in_force.policy(layout)
@@ -57,6 +60,14 @@ class View:
         fixed = {t: label for t, label in self.config.topics.items() if label != NONE}
         found |= {t: Topic(t, label, True, None, None) for t, label in fixed.items()}
         self.topics = dict(sorted(found.items()))
+        self.failing: dict[str, str] = {}
+        for name, settings in self.config.attributes.items():
+            try:
+                rows = source(name, settings).look()
+            except (BadSource, OSError) as error:
+                self.failing[name] = why(error)
+            else:
+                self.engine.take_attributes(rows.values() if rows else ())
 
     def deliver(self, conn: Conn, topic: str, raw: str | None, now_ms: int) -> Decision:
         """Of a message on the topic now; raw: the subscription that it comes to, as it is sent."""

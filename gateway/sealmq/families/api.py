@@ -1,8 +1,9 @@
 """The one interface of all policy families. Deny by default: only an explicit allow allows.
 
-A family is a pure module: no socket, file, thread, clock or loop; time comes in the Ask, facts are
-pushed to it, state comes through `configure` and `apply`. It answers `connect`, `publish`,
-`subscribe` and `deliver` with a Verdict that says what it rests on (deps) and how long (until).
+A family is a pure module: no socket, file, thread, clock or loop; time comes in the Ask, as do
+attributes from outside (attributes.py), state comes through `configure` and `apply`. It answers
+`connect`, `publish`, `subscribe` and `deliver` with a Verdict that says what it rests on (deps) and
+how long (until).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
+from .attributes import UnknownAttribute
 from .duties import (
     EXECUTED,
     Duties,
@@ -23,7 +25,6 @@ from .duties import (
     SealToGrant,
     SealToLink,
 )
-from .facts import UnknownFact
 from .records import FamilyRecord, Record, ResetDone, TopicLabel, TopicReset
 from .values import value
 
@@ -60,7 +61,7 @@ __all__ = [
     "TopicLabel",
     "TopicReset",
     "UnfitFamily",
-    "UnknownFact",
+    "UnknownAttribute",
     "Verdict",
     "Who",
     "allow",
@@ -211,6 +212,14 @@ class LimitsPolicy(Protocol):
     def label_topics(self) -> int: ...
 
 
+class AttributePolicy(Protocol):
+    """One [attributes.NAME]."""
+
+    @property
+    def source(self) -> str:
+        """ "time" or "file"."""
+
+
 class Policy(Protocol):
     """What families read of the configuration (sealmq.toml); `site.config.Config` fits."""
 
@@ -222,6 +231,8 @@ class Policy(Protocol):
     def creation(self) -> Sequence[CreationPolicy]: ...
     @property
     def limits(self) -> LimitsPolicy: ...
+    @property
+    def attributes(self) -> Mapping[str, AttributePolicy]: ...
     @property
     def families(self) -> Mapping[str, Mapping[str, Any]]:
         """[families.NAME]: a family's own settings, which it checks itself."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from .facts import Facts
+from .attributes import Attributes
 from .values import value
 
 NEVER = 0
@@ -19,6 +19,9 @@ FOREVER = 1 << 62
 
 Dep = tuple[str, ...]
 """What a verdict rests on: a kind and its keys, for instance ("topic", "a/b")."""
+
+ATTRIBUTE = "attribute"
+"""The kind of deps that are attributes: this, the name, the subject."""
 
 Question = Literal["connect", "publish", "subscribe", "deliver"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -32,15 +35,13 @@ NO_NOTES: Mapping[str, Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A client as policy sees it; `publishes` are the labels it may publish under."""
+    """A client as policy sees it. It publishes under its label: m1 names no other (SPEC.md 3.1)."""
 
     client: str
     number: int
-    principal: str
     kind: str
     site: str
     label: str
-    publishes: tuple[str, ...]
 
 
 @value
@@ -66,7 +67,7 @@ class Ask:
 
     __slots__ = (
         "_age_ms",
-        "_facts",
+        "_attributes",
         "_looked",
         "_message_id",
         "_sender",
@@ -88,10 +89,12 @@ class Ask:
         "who",
     )
 
-    def __init__(self, who: Who, facts: Facts, subs: Mapping[str, Sub], looked: Dep) -> None:
+    def __init__(
+        self, who: Who, attributes: Attributes, subs: Mapping[str, Sub], looked: Dep
+    ) -> None:
         """`subs` are the connection's subscriptions; what looks at them rests on `looked`."""
         self.who = who
-        self._facts = facts
+        self._attributes = attributes
         self._subs = subs
         self._looked = looked
         self.deps: dict[Dep, None] = {}
@@ -170,13 +173,18 @@ class Ask:
                 found.append(sub)
         return tuple(found)
 
-    def fact(self, name: str, subject: str = "") -> Any:
-        """A pushed fact's value; UnknownFact (hence a deny) when there is none.
+    def attribute(self, name: str, subject: str = "") -> Any:
+        """Its value; UnknownAttribute (hence a deny) when none holds now.
 
-        The verdict then rests on the fact and is cached no longer than the fact is valid; on an
-        absent one as well, so that its arrival is noticed.
+        The verdict then rests on it and is cached no longer than it holds; on an absent one as
+        well, so that its arrival is noticed.
         """
-        self.deps["fact", name, subject] = None
-        value, until = self._facts.read(name, subject, self.now_ms)
-        self.until = min(self.until, until)
-        return value
+        self.deps[ATTRIBUTE, name, subject] = None
+        held = self._attributes.read(name, subject, self.now_ms)
+        self.holds_until(held.until)
+        return held.value
+
+    def holds_until(self, ms: int) -> None:
+        """The answer may be another one from then on: it is cached no longer."""
+        if ms < self.until:
+            self.until = ms

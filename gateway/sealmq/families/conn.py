@@ -45,7 +45,7 @@ class Conn:
         self._subs: dict[str, Sub] = {}
         self._looked: Dep = ("subs", str(number))
         # Without a reference to the connection: the cycle would wait for the garbage collector.
-        self.ask = Ask(who, questions.facts, self._subs, self._looked)
+        self.ask = Ask(who, questions.attributes, self._subs, self._looked)
         self._connect: Slot = {}
         # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
         self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})

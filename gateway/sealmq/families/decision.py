@@ -24,6 +24,7 @@ from .api import (
 )
 from .ask import Who
 from .duties import EXECUTED, exclude
+from .topiclabels import NONE
 from .values import value
 
 ENGINE = "engine"
@@ -42,7 +43,8 @@ RULES: Mapping[str, str] = {
     "engine.no-family": "No policy family is there to allow it.",
     "engine.parse": "A family could not read the topic or filter.",
     "engine.rewrite-loop": "Families kept rewriting the topic.",
-    "engine.unknown-fact": "A family needed a fact that nobody has told, or that is out of date.",
+    "engine.unknown-attribute": "A family needed an attribute that no source has told, or whose "
+    "validity is over.",
 }
 """The rules that the engine itself denies by, each with one plain line for `explain`."""
 
@@ -155,7 +157,7 @@ def check_duty(family: Family, question: Question, duty: Duty, who: Who) -> None
 def _can_be_done(family: Family, duty: object, who: Who) -> bool:
     match duty:
         case LabelTopic(label):
-            return label in who.publishes
+            return label == who.label != NONE
         case Rewrite(str(topic)):
             return 0 < len(topic.encode()) <= MAX_TOPIC
         case PutTlv(int(kind), bytes(value)):

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .api import Family, FamilyRecord, Policy, Record, SealToLink, Verdict
-from .ask import Who
+from .ask import ATTRIBUTE, Who
+from .attributes import Attribute
 from .cache import Entry
 from .conn import Conn, Key
 from .decision import RULES, Decision, Vote
@@ -132,10 +133,13 @@ class Engine(Questions[Key]):
                 self._judge.lost(family.name)
                 self._all_gone()
 
-    def push_fact(self, name: str, value: Any, valid_until_ms: int, subject: str = "") -> None:
-        """A named task tells a fact and how long it holds; verdicts that rest on it go."""
-        self.facts.push(name, value, valid_until_ms, subject)
-        self._gone((("fact", name, subject),))
+    def take_attributes(self, rows: Iterable[Attribute]) -> None:
+        """What sources tell; verdicts that rest on it go."""
+        self._gone([(ATTRIBUTE, *row[:2]) for row in rows if self.attributes.take(row)])
+
+    def clock_set(self) -> None:
+        """The clock was set: until when an answer holds was said by the time before."""
+        self._all_gone()
 
     def tick(self, now_ms: int) -> None:
         """Call about once a second."""
@@ -146,7 +150,7 @@ class Engine(Questions[Key]):
 
     def due(self) -> list[Key]:
         """Followed subscriptions (Conn, filter as it arrived) whose answer may have changed: ask
-        Conn.again about each. Call this after apply, reload, push_fact and tick.
+        Conn.again about each. Call this after apply, reload, take_attributes, clock_set and tick.
         """
         return self.following.take()
 
@@ -171,9 +175,9 @@ class Engine(Questions[Key]):
         """The client after the present configuration; label `none` if it is not in there."""
         known = self._config.clients.get(client) if self._config is not None else None
         if known is None:
-            return Who(client, number, client, "unknown", self._site, "none", ())
+            return Who(client, number, "unknown", self._site, "none")
         label = "none" if known.disabled else known.label
-        return Who(client, number, client, known.kind, self._site, label, (label,))
+        return Who(client, number, known.kind, self._site, label)
 
     def connection(self, who: Who) -> Conn:
         """A connection of that client, with the one Ask that it reuses."""

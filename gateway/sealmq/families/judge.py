@@ -22,8 +22,8 @@ from .api import (
     Verdict,
 )
 from .ask import NO_NOTES, QUESTIONS, Ask
+from .attributes import UnknownAttribute
 from .decision import ENGINE, Decision, Refused, Said, check_duty, merge_duties
-from .facts import UnknownFact
 
 OnFault = Callable[[str, str, Exception], None]
 
@@ -143,10 +143,10 @@ class Judge:
                     audit += verdict.audit
             except (NotYet, Refused):
                 raise
-            except UnknownFact as unknown:
-                # Rests on the fact (see Ask.fact), so it may be cached until the fact comes.
+            except UnknownAttribute as unknown:
+                # It rests on the attribute (Ask.attribute), so it may be cached until that comes.
                 raise Refused(
-                    "engine.unknown-fact", f"nothing known of {unknown}", FOREVER
+                    "engine.unknown-attribute", f"nothing is known of {unknown}", FOREVER
                 ) from None
             except Exception as error:  # a defect of one family must not take the mediator down
                 self._on_fault(family.name, ask.question, error)

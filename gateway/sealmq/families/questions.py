@@ -1,8 +1,8 @@
 """Asks the families, in their fixed order, what connections want to know, and caches the answers.
 The first deny wins.
 
-Anything but an explicit allow is a deny: an exception, an unknown fact, a duty outside the closed
-set, a rule that is in no table, an empty order. It knows no connections.
+Anything but an explicit allow is a deny: an exception, an unknown attribute, a duty outside the
+closed set, a rule that is in no table, an empty order. It knows no connections.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .api import (
     deny,
 )
 from .ask import Ask, Who
+from .attributes import Attributes
 from .cache import Cache, Slot
 from .decision import CLOSED, CLOSED_REASON, ENGINE, Decision, Refused, when_closed
-from .facts import Facts
 from .following import Following, K
 from .judge import Judge, OnFault
 from .shared import reaching
@@ -53,7 +53,7 @@ class Questions(Generic[K]):
         self.order = tuple(order)
         self.enforce = enforce
         self.closed = ""
-        self.facts = Facts()
+        self.attributes = Attributes()
         self.cache = Cache(cache_size)
         self.following: Following[K] = Following()
         self._on_fault: OnFault = on_fault or _silent

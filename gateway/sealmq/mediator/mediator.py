@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from sealmq.audit import Audit
+from sealmq.families.attributes import Attribute
 from sealmq.families.engine import OFF, Conn, Engine
 from sealmq.families.records import Record, TopicReset
 from sealmq.mqtt import Publish, Unfit
@@ -290,6 +291,8 @@ class Mediator:
             self.site.retained.forget()
         self._clock.take()
         self.events.look(stepped=True)
+        self.site.engine.clock_set()
+        self.follow()
 
     # --- questions ---
 
@@ -463,6 +466,11 @@ class Mediator:
         if part:
             self._audit.part(part)
         self.site.engine.apply(records)
+        self.follow()
+
+    def take_attributes(self, rows: list[Attribute]) -> None:
+        """What sources have told: nothing is judged by what they told before."""
+        self.site.engine.take_attributes(rows)
         self.follow()
 
     def follow(self) -> None:

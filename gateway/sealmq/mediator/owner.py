@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sealmq.audit import Audit
+from sealmq.families.attributes import Attribute
 from sealmq.families.records import FamilyRecord, Record
 from sealmq.kglink import Answer, KgClient, KgError, KgUnavailable
 from sealmq.site.config import Config, load
@@ -22,6 +23,7 @@ from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout
 from sealmq.store import Held, Store, StoreError, StoreRecord
 
+from .attribute_sources import AttributeSources
 from .frames import Handler
 from .keysource import KeySource
 from .locks import RowLocks
@@ -51,7 +53,8 @@ class Owner:
         self.locks = RowLocks()
         self.reload = asyncio.Event()
         self.told: Callable[[], None] = lambda: None
-        """Called when a worker has reported its state, has ended or begun."""
+        """Called when a worker has reported its state, has ended or begun, or a source fails."""
+        self.sources = AttributeSources(self._told_attributes, lambda: self.told())
         self._audit = audit
         # Set when keys or policy may differ from what the key generator was told last.
         self._news = asyncio.Event()
@@ -114,6 +117,8 @@ class Owner:
                     log.error("sealmq.toml is not taken over: it names another site's id")
                     continue
                 self.newest = config
+                # What a rule that is new asks about is told before it is asked.
+                await self.sources.take(config.attributes)
                 await self._all(worker.config(config) for worker in self.workers)
                 self.config = config
                 self._news.set()
@@ -122,6 +127,9 @@ class Owner:
             except StoreError as error:
                 log.error("sealmq.toml is not taken over yet: %s", error)
                 asyncio.get_running_loop().call_later(_RETRY_S, self.reload.set)
+
+    async def _told_attributes(self, rows: list[Attribute]) -> None:
+        await self._all(worker.attributes(rows) for worker in self.workers)
 
     # What was in force stays in force.
     def _refused(self, error: SiteError | OSError) -> None:

@@ -134,6 +134,7 @@ class Pool:
         await worker.open()
         # From here on it is told all changes, and applies them once it has read the store.
         owner.workers.append(worker)
+        worker.tell("attributes", owner.sources.rows)
         for other in self.workers.values():
             if other is not worker and other.live:
                 worker.tell("live", other.index, True)

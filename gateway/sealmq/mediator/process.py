@@ -57,6 +57,7 @@ class Process:
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._owner.reload.set)
         crew = self._crew
+        await self._owner.sources.take(self._owner.config.attributes)
         await crew.start()
         garbage.started()
         tasks = [
@@ -76,6 +77,7 @@ class Process:
                 await self._serve(tasks, ended)
         finally:
             await self._forget()
+            await self._owner.sources.close()
             await crew.stop()
             for task in [*tasks, ended, ready]:
                 task.cancel()
@@ -129,7 +131,7 @@ class Process:
 
     # What `sealmq status` reads, once this serves. In a thread, as it is synced.
     async def _tell(self) -> None:
-        news = _merged(self._crew.news())
+        news = self._news()
         while self._serving and any(self._serving.get(k, 0) != news[k] for k in news):
             self._serving.update(news)
             told = json.dumps(self._serving).encode()
@@ -139,7 +141,10 @@ class Process:
             except OSError as error:
                 log.error("run/mediator/ready.json cannot be written: %s", error.strerror)
             # What was told meanwhile may have been for somebody else, too.
-            news = _merged(self._crew.news())
+            news = self._news()
+
+    def _news(self) -> dict[str, Any]:
+        return {**_merged(self._crew.news()), "attributes": dict(self._owner.sources.failing)}
 
     async def _forget(self) -> None:
         self._serving = {}

@@ -45,6 +45,7 @@ class Running:
         self.mediator = mediator
         self._said: dict[str, Any] = {}
         self.apply, self.passed = mediator.apply, mediator.site.retained.heard
+        self.take_attributes = mediator.take_attributes
         self.took = mediator.site.retained_bytes.heard
         self.live, self.marked = mediator.live, mediator.marked
         self.take_ring, self.ended, self.reload = (

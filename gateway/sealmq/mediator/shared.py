@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from sealmq.families.attributes import Attribute
 from sealmq.families.records import Record
 from sealmq.kgtypes import Answer
 from sealmq.site.config import Config
@@ -168,6 +169,9 @@ class Mediates(Protocol):
     def apply(self, records: list[Record], part: str = "") -> None:
         """Applies what another worker has committed."""
 
+    def take_attributes(self, rows: list[Attribute]) -> None:
+        """What sources of attributes have told."""
+
     def take_ring(self, ring: Keyring) -> None:
         """Takes these keys over."""
 
@@ -213,6 +217,9 @@ class Worker(Protocol):
 
     async def config(self, config: Config) -> None:
         """Returns when it has taken sealmq.toml over, or was ended. Raises StoreError: not yet."""
+
+    async def attributes(self, rows: list[Attribute]) -> None:
+        """Returns when it judges by what sources have told, or was ended."""
 
     async def links(self, client: int, links: list[dict[str, Any]]) -> None:
         """Returns when it knows a client's link slots, or was ended."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sealmq.audit import Audit
+from sealmq.families.attributes import Attribute
 from sealmq.site.config import Config
 from sealmq.store import Held, Store, StoreRecord
 
@@ -62,6 +63,7 @@ class Single:
         self._running = await build(begin, self, self._audit)
         self.strangers = self._running.strangers
         owner.workers.append(self)
+        await self.attributes(owner.sources.rows)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -102,6 +104,10 @@ class Single:
     async def config(self, config: Config) -> None:
         """As Worker.config."""
         await self._it.reload(config)
+
+    async def attributes(self, rows: list[Attribute]) -> None:
+        """As Worker.attributes."""
+        self._it.take_attributes(rows)
 
     async def links(self, client: int, links: list[dict[str, Any]]) -> None:
         """As Worker.links."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from sealmq import logs, loops
 from sealmq.families.api import FamilyError
+from sealmq.families.attributes import Attribute
 from sealmq.kgtypes import Answer, KgUnavailable
 from sealmq.run.errors import BadHandOver
 from sealmq.run.secrets import receive
@@ -169,6 +170,7 @@ class WorkerEnd:
                 "stop": self._stop,
                 "ping": lambda: None,
                 "apply": self._apply,
+                "attributes": self._attributes,
                 "ring": self._ring,
                 "ended": lambda: self._it().ended(),
                 "config": self._config,
@@ -254,6 +256,10 @@ class WorkerEnd:
                 self._it().apply(records, part)
 
         return self._do(apply)
+
+    def _attributes(self, rows: list[Any]) -> object:
+        told = [Attribute(*row) for row in rows]
+        return self._do(lambda: self._it().take_attributes(told))
 
     def _ring(self, site: bytes, inst: int, snapshot: dict[str, Any], fresh: list[Any]) -> object:
         ring = _ring_of(site, inst, snapshot, fresh)

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sealmq.families.attributes import Attribute
 from sealmq.families.records import Record
 from sealmq.mqtt import build
 from sealmq.run.child import Child, Start
@@ -224,6 +225,9 @@ class WorkerProcess:
             await asyncio.wait([self._child.exited])
         finally:
             self._reloading -= 1
+
+    async def attributes(self, rows: list[Attribute]) -> None:
+        await self.ask("attributes", rows)
 
     async def links(self, client: int, links: list[dict[str, Any]]) -> None:
         await self.ask("links", client, links)

@@ -165,6 +165,7 @@ async def _one(layout: Layout, role: str, ours: object, supervisor: bool) -> Pro
                 _stuck(told.get("stuck")),
                 _journal(told.get("journal")),
                 _handover(told.get("handover")),
+                _attributes(told.get("attributes")),
             ]
             closed = told.get("closed")
             closed = closed if isinstance(closed, str) and closed else None
@@ -239,6 +240,15 @@ def _handover(told: object) -> str | None:
     if type(held) is int and held > 0:
         parts.append(f"connections that wait for a new epoch: {held}")
     return "; ".join(parts) or None
+
+
+def _attributes(told: object) -> str | None:
+    """Whose sources say nothing, and why."""
+    if not isinstance(told, dict) or not told:
+        return None
+    rows = [f"attribute {_shown(name)}: {_shown(reason)}" for name, reason in told.items()]
+    more = f"; and {len(rows) - _NAMES} more attributes" if len(rows) > _NAMES else ""
+    return "; ".join(rows[:_NAMES]) + more
 
 
 def _external(word: ready.Ready) -> str:

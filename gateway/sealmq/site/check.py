@@ -26,6 +26,8 @@ from .model import (
     BROKERS,
     BUILT_IN,
     MOST_WORKERS,
+    SOURCES,
+    Attribute,
     Broker,
     Client,
     Config,
@@ -48,6 +50,7 @@ _TABLES = (
     "clients",
     "topics",
     "creation",
+    "attributes",
 )
 
 
@@ -100,6 +103,7 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
         clients=MappingProxyType(clients),
         topics=MappingProxyType(_topics(values.table(doc, "topics"), labels)),
         creation=_creation(doc.get("creation", []), labels, clients),
+        attributes=MappingProxyType(_attributes(values.table(doc, "attributes"), folder)),
         families=MappingProxyType(_families(values.table(doc, "families"))),
         below=MappingProxyType(closure({name: label.over for name, label in labels.items()})),
     )
@@ -326,6 +330,59 @@ def _creation(
                 raise ConfigError(f"there is no client {client!r}", near(client, clients), key=key)
         out.append(Creation(filt, who, by_name))
     return tuple(out)
+
+
+# Each has a task of its own in the mediator.
+_MOST_ATTRIBUTES = 32
+_ATTRIBUTE_KEYS = {"time": ("source", "zone"), "file": ("source", "path")}
+
+
+def _attributes(t: Mapping[str, Any], folder: Path | None) -> dict[str, Attribute]:
+    out = {}
+    for name, row in t.items():
+        key = f"attributes.{name}"
+        values.check_name(name, key)
+        if not isinstance(row, dict):
+            raise ConfigError("an attribute is a table", f"[{key}]", key=key)
+        values.text(row, f"{key}.source", required=True)
+        source = values.one_of(row, f"{key}.source", SOURCES, "")
+        values.only(row, key, _ATTRIBUTE_KEYS[source])
+        if source == "time":
+            out[name] = Attribute(source, zone=_zone(row, f"{key}.zone"))
+        else:
+            out[name] = Attribute(source, path=_values_file(row, f"{key}.path", folder))
+    if len(out) > _MOST_ATTRIBUTES:
+        raise ConfigError(
+            f"{len(out)} attributes, at most {_MOST_ATTRIBUTES} go",
+            "one file can hold the values of all clients",
+            key="attributes",
+        )
+    return out
+
+
+def _zone(row: Mapping[str, Any], key: str) -> str:
+    from sealmq.attributes import zones  # few sites need it
+
+    name = values.text(row, key, required=True)
+    try:
+        zones.zone(name)
+    except LookupError:
+        raise ConfigError(
+            f"this host knows no time zone {name!r}",
+            f"{near(name, zones.names())}, or UTC",
+            key=key,
+        ) from None
+    return name
+
+
+def _values_file(row: Mapping[str, Any], key: str, folder: Path | None) -> Path:
+    values.text(row, key, required=True)
+    found = values.path(row, key, folder)
+    if found is None or found.suffix not in (".toml", ".json"):
+        raise ConfigError(
+            "the file's name does not say what it is", "it ends in .toml or .json", key=key
+        )
+    return found
 
 
 def _families(t: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -22,6 +22,7 @@ SUITES = MappingProxyType({"ccm": 1, "chacha": 2})
 BROKERS = ("embedded", "mosquitto", "external")
 # Each has its own memory of labels, reservations and keys.
 MOST_WORKERS = 64
+SOURCES = ("time", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,17 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True)
+class Attribute:
+    """[attributes.NAME]: what families' conditions may ask about. source: one of SOURCES. zone: of
+    "time", whose; path: of "file", where, absolute or None.
+    """
+
+    source: str
+    zone: str = ""
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A whole sealmq.toml. `labels` holds the site's own labels, without bottom, top and none.
 
@@ -145,6 +157,7 @@ class Config:
     clients: Mapping[str, Client]
     topics: Mapping[str, str]
     creation: tuple[Creation, ...]
+    attributes: Mapping[str, Attribute]
     families: Mapping[str, Mapping[str, Any]]
     below: Mapping[str, frozenset[str]] = field(repr=False)
     text: str = field(default="", repr=False, compare=False)

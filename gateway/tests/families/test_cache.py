@@ -11,6 +11,7 @@ import pytest
 from families.factory import FACTORY, Site
 from sealmq.families import cache
 from sealmq.families.api import NEVER, Ask, Family, TopicLabel, Verdict, allow
+from sealmq.families.attributes import Attribute
 from sealmq.families.cache import Entry
 from sealmq.families.engine import Decision
 
@@ -224,6 +225,10 @@ def stands(site: Site, client: str = SENSOR, topic: str = TOPIC) -> Entry:
     return entry
 
 
+def told(site: Site, value: int, until: int) -> None:
+    site.engine.take_attributes([Attribute("hour", "", value, until)])
+
+
 def test_an_answer_that_is_kept_stands_until_what_it_rests_on_changes() -> None:
     ends: list[Callable[[Site], object]] = [
         lambda site: site.commit([TopicLabel(TOPIC, "m1-ctrl", "x", 1)]),
@@ -231,13 +236,13 @@ def test_an_answer_that_is_kept_stands_until_what_it_rests_on_changes() -> None:
         lambda site: site.engine.close_site("lost"),
         lambda site: site.conn(SENSOR).close(1),
         lambda site: site.conn(SENSOR).granted("machine/#", 1),
-        lambda site: site.engine.push_fact("hour", 3, 9_000),
+        lambda site: told(site, 3, 9_000),
         lambda site: [site.publish("public", f"t/{i}") for i in range(60)],
     ]
     for end in ends:
-        looks = Counter(lambda ask: (ask.subs, ask.fact("hour")))
+        looks = Counter(lambda ask: (ask.subs, ask.attribute("hour")))
         site = Site(FACTORY, looks, size=50)
-        site.engine.push_fact("hour", 1, 5_000)
+        told(site, 1, 5_000)
         conn = site.conn(SENSOR)
         conn.subscribed(conn.subscribe("machine/#", 0, 1), 0, 1)
         entry = stands(site)
@@ -250,8 +255,8 @@ def test_an_answer_that_is_kept_stands_until_what_it_rests_on_changes() -> None:
 def test_an_answer_that_may_not_be_kept_does_not_stand() -> None:
     site = Site(FACTORY, Counter(lambda ask: ask.size))
     assert stands(site).until == NEVER
-    short = Site(FACTORY, Counter(lambda ask: ask.fact("hour")))
-    short.engine.push_fact("hour", 1, 2_000)
+    short = Site(FACTORY, Counter(lambda ask: ask.attribute("hour")))
+    told(short, 1, 2_000)
     first = stands(short)
     assert first.until == 2_000
     short.now = 2_000

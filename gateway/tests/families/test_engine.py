@@ -28,6 +28,7 @@ from sealmq.families.api import (
     allow,
     deny,
 )
+from sealmq.families.attributes import Attribute
 from sealmq.families.duties import EXECUTED, exclude, items_put
 from sealmq.families.engine import Decision, Engine
 from sealmq.families.registry import load
@@ -345,22 +346,25 @@ def test_a_rewrite_that_does_not_end_denies() -> None:
     )
 
 
-def test_an_unknown_fact_denies_until_it_is_told_and_after_it_is_over() -> None:
-    site = Site(FACTORY, Fake(lambda ask: yes()(ask) if ask.fact("open") else no()(ask)))
+def test_an_unknown_attribute_denies_until_it_is_told_and_after_it_is_over() -> None:
+    site = Site(FACTORY, Fake(lambda ask: yes()(ask) if ask.attribute("open") else no()(ask)))
 
     def rule() -> str:
         return site.publish(SENSOR, TOPIC).rule
 
-    assert rule() == "engine.unknown-fact"
-    site.engine.push_fact("open", True, 2000)
+    def told(value: bool, until: int, subject: str = "") -> None:
+        site.engine.take_attributes([Attribute("open", subject, value, until)])
+
+    assert rule() == "engine.unknown-attribute"
+    told(True, 2000)
     assert rule() == "labels.publish.same-label"
     site.now = 1999
     assert rule() == "labels.publish.same-label"
     site.now = 2000
-    assert rule() == "engine.unknown-fact"
-    site.engine.push_fact("open", False, 9000)
+    assert rule() == "engine.unknown-attribute"
+    told(False, 9000)
     assert rule() == "fake.no"
-    site.engine.push_fact("open", True, 9000, subject="another")
+    told(True, 9000, "another")
     assert rule() == "fake.no"
     assert site.faults == []
 

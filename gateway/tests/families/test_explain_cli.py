@@ -215,3 +215,55 @@ def test_a_store_that_cannot_be_read_says_who_can(
     assert code == 1
     assert "cannot be read" in err
     assert "hint: " in err
+
+
+TIMES = """
+[policy]
+order = ["labels", "allowlist"]
+[attributes.contract]
+source = "file"
+path = "contract.toml"
+[attributes.time]
+source = "time"
+zone = "Europe/Berlin"
+[[families.allowlist.rule]]
+publish = ["#"]
+when = [
+  { attribute = "contract", is = "signed" },
+  { attribute = "time", weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] },
+]
+"""
+
+
+def test_the_attributes_that_were_looked_at_are_shown_as_their_sources_say_them(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "sealmq.toml").write_text(FACTORY + TIMES)
+    file = site / "contract.toml"
+    words = ("explain", site, "publish", "--client", "m1-temp-sensor", "-t")
+    question = (*words, "machine/1/temperature")
+
+    code, lines, _ = sealmq(capsys, *question)
+    assert code == 1
+    assert "  attribute contract of m1-temp-sensor: unknown" in lines
+    assert any("the source of contract says nothing now (it cannot be read" in x for x in lines)
+
+    row = '[m1-temp-sensor]\nvalue = "signed"\nuntil = '
+    file.write_text(row + "2099-01-01T00:00:00Z\n")
+    code, lines, _ = sealmq(capsys, *question)
+    assert code == 0
+    said = "  attribute contract of m1-temp-sensor: signed, until 2099-01-01T00:00:00Z"
+    assert said in lines
+    assert any(x.startswith("  attribute time: ") and x.endswith("Europe/Berlin") for x in lines)
+    assert any(x.startswith("  another answer may come from 20") for x in lines)
+
+    file.write_text(row + "2001-01-01T00:00:00Z\n")
+    code, lines, _ = sealmq(capsys, *question)
+    assert code == 1
+    assert f"{said.replace('2099', '2001')}, which is over" in lines
+
+    answer = json.loads(sealmq(capsys, *question, "--json")[1][0])
+    assert answer["attributes"] == [
+        {"name": "contract", "subject": "m1-temp-sensor", "value": "signed", "until": 978307200000}
+    ]
+    assert answer["until"] is None

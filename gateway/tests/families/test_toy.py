@@ -17,10 +17,15 @@ from sealmq.cli import main as cli
 from sealmq.client.errors import refusal
 from sealmq.families import registry
 from sealmq.families.api import Family, FamilyRecord, Proposal, PutTlv, Verdict
+from sealmq.families.attributes import Attribute
 from sealmq.families.labels.family import Labels
 
 TOPIC = "machine/1/temperature"
 SENSOR = "m1-temp-sensor"
+
+
+def opened(site: Site, is_open: bool) -> None:
+    site.engine.take_attributes([Attribute("open", "", is_open, 1 << 50)])
 
 
 @pytest.fixture
@@ -31,7 +36,7 @@ def toy() -> Toy:
 @pytest.fixture
 def site(toy: Toy) -> Site:
     made = Site(FACTORY + "[families.toy]\nlimit = 2\n", toy)
-    made.engine.push_fact("open", True, 1 << 50)
+    opened(made, True)
     return made
 
 
@@ -51,8 +56,8 @@ def test_it_counts_and_the_count_reaches_the_cached_verdict(site: Site, toy: Toy
     assert site.publish("m2-temp-sensor", "machine/2/temperature").allow
 
 
-def test_it_reads_a_fact(site: Site) -> None:
-    site.engine.push_fact("open", False, 1 << 50)
+def test_it_reads_an_attribute(site: Site) -> None:
+    opened(site, False)
     assert site.publish(SENSOR, TOPIC).rule == "toy.closed"
 
 
@@ -142,7 +147,7 @@ def test_what_a_command_may_not_propose(
 def test_its_records_come_back_at_a_start(toy: Toy) -> None:
     site = Site(FACTORY, toy)
     site.engine.load(site.config, [FamilyRecord("toy", SENSOR, b"0")])
-    site.engine.push_fact("open", True, 1 << 50)
+    opened(site, True)
     toy.count[SENSOR] = 0
     assert site.publish(SENSOR, TOPIC).rule == "toy.limit"
 

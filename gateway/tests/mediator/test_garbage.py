@@ -31,6 +31,7 @@ PROCESS = """
 import asyncio, gc, os, signal, sys
 from types import SimpleNamespace
 from sealmq.mediator import garbage, process
+from sealmq.mediator.attribute_sources import AttributeSources
 
 class Crew:
     strangers = give = None
@@ -53,7 +54,10 @@ class Crew:
         assert self.looked
 
 async def serve(layout, secrets):
-    owner = SimpleNamespace(reload=asyncio.Event(), run=asyncio.Event().wait)
+    sources = AttributeSources(None, None)
+    config = SimpleNamespace(attributes={})
+    run = asyncio.Event().wait
+    owner = SimpleNamespace(reload=asyncio.Event(), run=run, sources=sources, config=config)
     await process.Process(layout, owner, Crew(), None).run()
 
 process.receive = dict

@@ -20,7 +20,8 @@ from sealmq.site.layout import Layout
 def _process(folder: Path) -> Any:
     news = {"away": None, "journal": {"bytes": 1, "segments": 1, "failing": None}}
     crew = SimpleNamespace(news=lambda: [news])
-    made: Any = Process(Layout(folder), SimpleNamespace(), crew, SimpleNamespace())  # type: ignore[arg-type]
+    owner = SimpleNamespace(sources=SimpleNamespace(failing={}))
+    made: Any = Process(Layout(folder), owner, crew, SimpleNamespace())  # type: ignore[arg-type]
     made._serving = {"role": "mediator"}
     return made
 

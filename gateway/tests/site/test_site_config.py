@@ -91,6 +91,23 @@ WRONG = [
     ("torn in a table's name", "\n[clients", "", 5, "not TOML", "quotes"),
     ("torn in a value", '[clients]\nx = { label = "to', "", 5, "not TOML", "quotes"),
     ("torn behind a line", "[labels]\na = [\n", "", 5, "not TOML", "quotes"),
+    ("attribute no table", "[attributes]\ntime = 3", "attributes.time", 5, "is a table",
+     "[attributes.time]"),
+    ("attribute's name", '[attributes."a b"]\nsource = "time"', "attributes.a b", 4, "no name", ""),
+    ("no source", '[attributes.time]\nzone = "UTC"', "attributes.time.source", None, "missing",
+     "source ="),
+    ("source", '[attributes.time]\nsource = "clock"', "attributes.time.source", 5, "'clock'",
+     "time, file"),
+    ("no zone", '[attributes.time]\nsource = "time"', "attributes.time.zone", None, "missing",
+     "zone ="),
+    ("zone", '[attributes.time]\nsource = "time"\nzone = "Europe/Berlyn"',
+     "attributes.time.zone", 6, "knows no time zone 'Europe/Berlyn'", "Europe/Berlin"),
+    ("zone's key", '[attributes.time]\nsource = "time"\npath = "x"', "attributes.time.path", 6,
+     "unknown key", "source, zone"),
+    ("no path", '[attributes.paid]\nsource = "file"', "attributes.paid.path", None, "missing",
+     "path ="),
+    ("path", '[attributes.paid]\nsource = "file"\npath = "/x.yaml"', "attributes.paid.path", 6,
+     "what it is", ".toml or .json"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..api import Dep, Who
+from ..api import Ask, Dep, Who
+from ..conditions import When
 from ..filters import levels
 from .settings import CLIENT, LABEL, NAME, Rule
 
@@ -81,15 +82,73 @@ class _Node:
         return found
 
 
+class Verb:
+    """What rules say of one verb, publish or read: those without a condition, and then those with
+    each."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._sides: dict[When, Side] = {}
+
+    def take(self, rules: Sequence[Rule]) -> list[Dep]:
+        """These from now on. Gives what no longer holds."""
+        before = self._sides
+        whens = dict.fromkeys((When(), *(rule.when for rule in rules)))
+        self._sides = {when: before.get(when, Side(self._verb)) for when in whens}
+        gone = [dep for when in before.keys() - whens.keys() for dep in before[when].take(())]
+        for when, side in self._sides.items():
+            gone += side.take([rule for rule in rules if rule.when == when])
+        return gone
+
+    def denied(self, path: Sequence[str]) -> tuple[Dep, ...]:
+        """What the deny of a topic or filter rests on: what may come to be allowed there. What
+        conditions were looked at it rests on anyway."""
+        if path[0] == "+":
+            return (_wild(self._verb),)
+        return (_below(self._verb, path[0]), _anywhere(self._verb))
+
+    def covering(self, ask: Ask, path: Sequence[str]) -> Grant | None:
+        """By what it is allowed all of the topic or filter (its levels) now: a grant that alone is
+        enough."""
+        for when, side in self._sides.items():
+            grant = side.covering(ask.who, path)
+            if grant is not None and when.met(ask):
+                return grant
+        return None
+
+    def crossing(self, ask: Ask, path: Sequence[str]) -> Grant | None:
+        """By what it is allowed some topic now that the filter matches."""
+        for when, side in self._sides.items():
+            grant = side.crossing(ask.who, path)
+            if grant is not None and when.met(ask):
+                return grant
+        return None
+
+    def unmet(self, who: Who, path: Sequence[str]) -> str:
+        """Of what is denied: the condition of a rule that would allow some of it, or ""."""
+        found = (when.words for when, side in self._sides.items() if side.crossing(who, path))
+        return next(found, "")
+
+
+def _anywhere(verb: str) -> Dep:
+    return (NAME, verb, "anywhere")
+
+
+def _wild(verb: str) -> Dep:
+    return (NAME, verb, "wild")
+
+
+def _below(verb: str, first: str) -> Dep:
+    return (NAME, verb, "below", first)
+
+
 class Side:
-    """What rules say of one verb of settings.WHAT."""
+    """What rules of one condition say of one verb of settings.WHAT."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
         self._grants: frozenset[Grant] = frozenset()
         self._root = _Node()
-        self._anywhere: Dep = (NAME, verb, "anywhere")
-        self._wild: Dep = (NAME, verb, "wild")
 
     def take(self, rules: Sequence[Rule]) -> list[Dep]:
         """These from now on. Gives what no longer holds: allows whose grant is gone, and denies of
@@ -102,8 +161,8 @@ class Side:
         for grant in self._grants - before:
             first = levels(grant[2])[0]
             wild = first in ("+", CLIENT, LABEL)
-            gone[self._anywhere if wild else self._below(first)] = None
-            gone[self._wild] = None
+            gone[_anywhere(self._verb) if wild else _below(self._verb, first)] = None
+            gone[_wild(self._verb)] = None
         return list(gone)
 
     def _put(self, grant: Grant) -> None:
@@ -118,22 +177,12 @@ class Side:
             node.here = ends = node.here or _Ends()
         ends.put(grant)
 
-    def _below(self, first: str) -> Dep:
-        return (NAME, self._verb, "below", first)
-
-    def denied(self, path: Sequence[str]) -> tuple[Dep, ...]:
-        """What the deny of a topic or filter rests on: what may come to be allowed there."""
-        if path[0] == "+":
-            return (self._wild,)
-        return (self._below(path[0]), self._anywhere)
-
     def covering(self, who: Who, path: Sequence[str]) -> Grant | None:
-        """By what it is allowed all of the topic or filter (its levels): a grant that alone is
-        enough."""
+        """As Verb's, while the condition is met."""
         return _covering(self._root, who, path, 0)
 
     def crossing(self, who: Who, path: Sequence[str]) -> Grant | None:
-        """By what it is allowed some topic that the filter matches."""
+        """As Verb's, while the condition is met."""
         return _crossing(self._root, who, path, 0)
 
 

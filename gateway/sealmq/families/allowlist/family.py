@@ -32,11 +32,13 @@ from ..api import (
 from ..filters import levels
 from ..shared import GROUP, inner
 from . import rules, settings
-from .compiled import Grant, Side, fits
+from .compiled import Grant, Verb, fits
 from .settings import Rule
 
 _PUBLIC = "@sm1/"
 _SHOWN = 5
+# Characters of a reason.
+_LONGEST = 150
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
 _SEAL: tuple[Duty, ...] = (SealToLink(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect")
@@ -56,7 +58,7 @@ class Allowlist(Family):
 
     def __init__(self) -> None:
         self._rules: Sequence[Rule] = ()
-        self._publish, self._read, self._sealed = (Side(verb) for verb in settings.WHAT)
+        self._publish, self._read, self._sealed = (Verb(verb) for verb in settings.WHAT)
 
     def configure(self, config: Policy) -> Change:
         self._rules = settings.read(config)
@@ -73,9 +75,11 @@ class Allowlist(Family):
         if not _is_plain(topic):
             return deny(rules.PUBLISH_NOT_ALLOWED, "no topic that a rule could name")
         path = topic.split("/")
-        grant = self._publish.covering(ask.who, path)
+        grant = self._publish.covering(ask, path)
         if grant is None:
-            reason = "no rule lets this client publish there"
+            reason = _but(
+                "no rule lets this client publish there", self._publish.unmet(ask.who, path)
+            )
             return deny(rules.PUBLISH_NOT_ALLOWED, reason, deps=self._publish.denied(path))
         return Verdict(True, rules.PUBLISH_ALLOWED, f"by {grant[2]}", FOREVER, (grant,))
 
@@ -89,13 +93,13 @@ class Allowlist(Family):
                 raise Malformed("the filter begins with $, ! or @")
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
-        who, side, path = ask.who, self._read, levels(filt)
-        grant = side.covering(who, path)
+        side, path = self._read, levels(filt)
+        grant = side.covering(ask, path)
         if grant is not None:
             return _granted(rules.SUBSCRIBE_ALLOWED, grant)
-        grant = side.crossing(who, path)
+        grant = side.crossing(ask, path)
         if grant is None:
-            reason = "no rule lets this client read any of it"
+            reason = _but("no rule lets this client read any of it", side.unmet(ask.who, path))
             return deny(rules.SUBSCRIBE_NOT_ALLOWED, reason, deps=side.denied(path))
         if ask.topic.startswith(GROUP):
             reason = "no rule lets this client read all of what the group shares"
@@ -109,11 +113,13 @@ class Allowlist(Family):
                 return _DELIVER_RECORD
             return deny(rules.DELIVER_NOT_ALLOWED, "no topic that a rule could name")
         path = topic.split("/")
-        grant = self._read.covering(ask.who, path)
+        grant = self._read.covering(ask, path)
         if grant is None:
-            reason = "no rule lets this client read the topic"
+            reason = _but(
+                "no rule lets this client read the topic", self._read.unmet(ask.who, path)
+            )
             return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=self._read.denied(path))
-        reason, sealed = f"by {grant[2]}", self._sealed.covering(ask.who, path)
+        reason, sealed = f"by {grant[2]}", self._sealed.covering(ask, path)
         if sealed is None:
             deps = (grant, *self._sealed.denied(path))
             return Verdict(True, rules.DELIVER_ALLOWED, reason, FOREVER, deps)
@@ -132,7 +138,8 @@ class Allowlist(Family):
         for number, rule in enumerate(self._rules, 1):
             patterns = rule.publish if publishing else rule.read
             if patterns and rule.about(who.client, who.label, who.kind):
-                lines.append(f"rule {number} lets {_whom(rule)} {verb} {_some(patterns)}")
+                always = f" while {rule.when.words}" * bool(rule.when.words)
+                lines.append(f"rule {number} lets {_whom(rule)} {verb} {_some(patterns)}{always}")
         more = len(lines) - _SHOWN
         if more > 0:
             lines[_SHOWN:] = [f"and {more} rules more are about {who.client}"]
@@ -147,6 +154,10 @@ def _is_plain(topic: str) -> bool:
 
 def _granted(rule: str, grant: Grant) -> Verdict:
     return Verdict(True, rule, f"by {grant[2]}", FOREVER, (grant,), _FOLLOW)
+
+
+def _but(reason: str, condition: str) -> str:
+    return f"{reason} now, but while {condition}"[:_LONGEST] if condition else reason
 
 
 def _whom(rule: Rule) -> str:

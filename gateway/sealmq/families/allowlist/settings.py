@@ -5,6 +5,7 @@ clients = [...], labels = [...], kinds = [...]   whom it is about, by either; wi
 publish = ["machine/%c/#"]                       what these may publish on
 read = ["machine/+/temperature"]                 what they may read
 sealed = ["machine/#"]                           what of it is sealed to the link of each of them
+when = { attribute = "time", between = ["07:00", "19:00"] }   not always (conditions.py)
 
 In a pattern %c stands for the client's name and %l for its label, each alone in its level.
 """
@@ -19,7 +20,9 @@ from sealmq.near import near
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter, is_reserved
 
+from .. import conditions
 from ..api import FamilyConfigError, Policy
+from ..conditions import When
 
 NAME = "allowlist"
 CLIENT, LABEL = "%c", "%l"
@@ -28,6 +31,8 @@ WHAT = ("publish", "read", "sealed")
 MOST_LEVELS = 32
 MOST_PATTERNS = 2000
 """A look at what a filter has in common with them must not hold others up."""
+MOST_WHENS = 32
+"""Likewise: rules of one condition are looked at together."""
 _EXAMPLE = '[[families.allowlist.rule]] clients = ["..."] publish = ["state/%c"] read = ["news/#"]'
 
 
@@ -40,6 +45,7 @@ class Rule(NamedTuple):
     publish: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     sealed: tuple[str, ...] = ()
+    when: When = When()
 
     @property
     def everybody(self) -> bool:
@@ -70,11 +76,17 @@ def read(config: Policy) -> tuple[Rule, ...]:
             f"{count} patterns, and {MOST_PATTERNS} are the most",
             "one pattern with %c or %l stands for a pattern of each client or label",
         )
+    if len({rule.when for rule in rules}) > MOST_WHENS:
+        raise FamilyConfigError(
+            "rule",
+            f"more than {MOST_WHENS} different conditions",
+            "a file that says who may (an attribute's source) takes the place of many",
+        )
     return rules
 
 
 def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
-    _only(row, key, (*WHOM, *WHAT))
+    _only(row, key, (*WHOM, *WHAT, "when"))
     clients, labels, kinds = (_names(row, key, word) for word in WHOM)
     for name in clients:
         if name not in config.clients:
@@ -92,7 +104,16 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
     for kind in kinds:
         if kind not in KINDS:
             raise FamilyConfigError(f"{key}.kinds", f"there is no kind {kind!r}", near(kind, KINDS))
-    rule = Rule(clients, labels, kinds, *(_names(row, key, word) for word in WHAT))
+    when = conditions.parse(row["when"], f"{key}.when", config) if "when" in row else When()
+    publish, reads, sealed = (_names(row, key, word) for word in WHAT)
+    rule = Rule(clients, labels, kinds, publish, reads, sealed, when)
+    if rule.sealed and when.conditions:
+        # What is unknown meets no condition: it would go out unsealed.
+        raise FamilyConfigError(
+            f"{key}.when",
+            "what is sealed is sealed always",
+            "a rule without `when` for what is sealed, another one for what is read",
+        )
     if not any(rule.what().values()):
         raise FamilyConfigError(
             key,

@@ -127,7 +127,7 @@ class Labels(Family):
         if label is None:
             return self._first(who, topic)
         deps = (("topic", topic),)
-        if label in who.publishes:
+        if label == who.label:
             return allow(rules.PUBLISH_SAME, f"both have {label}", deps=deps)
         return deny(
             rules.PUBLISH_OTHER, f"the topic has {label}, the client {who.label}", deps=deps

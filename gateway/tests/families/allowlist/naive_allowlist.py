@@ -24,6 +24,8 @@ class Rule(NamedTuple):
     kinds: tuple[str, ...]
     publish: tuple[str, ...]
     read: tuple[str, ...]
+    when: str = ""
+    """The attribute of the site that has to be true; "" for always."""
 
 
 def hits(pattern: tuple[str, ...], topic: tuple[str, ...]) -> bool:

@@ -137,7 +137,7 @@ def test_a_name_with_a_wildcard_or_a_slash_never_matches_a_pattern(name: str, ma
     pattern = f'["own/{mark}", "own/{mark}/#", "{mark}"]'
     engine.load(parse(toml(f"publish = {pattern}\nread = {pattern}")), [])
     client, label = (name, "m1-temp") if mark == "%c" else ("x", name)
-    conn = engine.connection(Who(client, 1, client, "device", "00c0ffee", label, (label,)))
+    conn = engine.connection(Who(client, 1, "device", "00c0ffee", label))
     for topic in (f"own/{name}", f"own/{name}/x", "own/x/y", "own/y", "own/a/b", name, "own/"):
         assert not conn.publish(topic, 0, False, 1, 1).allow, topic
         assert not conn.deliver(topic, "m1-temp", 0, 1).allow, topic

@@ -10,6 +10,7 @@ from families.allowlist import naive_allowlist as naive
 from families.factory import HEAD
 from sealmq.families.allowlist.family import Allowlist
 from sealmq.families.ask import Who
+from sealmq.families.attributes import Attribute
 from sealmq.families.engine import Engine
 from sealmq.site.check import parse
 
@@ -18,6 +19,8 @@ SITE = (
     HEAD + "[labels]\nL1 = []\nb = []\n[clients]\n"
     'c1 = { label = "L1" }\na = { label = "b", kind = "app" }\nb = { label = "L1", kind = "app" }\n'
     '[policy]\norder = ["labels", "allowlist"]\n'
+    '[attributes.p]\nsource = "file"\npath = "/p.toml"\n'
+    '[attributes.q]\nsource = "file"\npath = "/q.toml"\n'
 )
 LEVELS = ("a", "b", "c1", "L1", "", "+", "%c", "%l")
 TOPICS, FILTERS = 120, 60
@@ -37,36 +40,52 @@ def rule(draw: random.Random) -> naive.Rule:
     def few(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(draw.sample(names, draw.randint(1, 2))) if draw.random() < 0.35 else ()
 
-    made = [tuple(dict.fromkeys(pattern(draw, LEVELS) for _ in range(2))) for _ in range(2)]
-    return naive.Rule(few(("c1", "a", "b")), few(("L1", "b")), few(("device", "app")), *made)
+    def patterns() -> tuple[str, ...]:
+        return tuple(dict.fromkeys(pattern(draw, LEVELS) for _ in range(2)))
+
+    clients, labels, kinds = few(("c1", "a", "b")), few(("L1", "b")), few(("device", "app"))
+    when = draw.choice(("", "", "p", "q"))
+    return naive.Rule(clients, labels, kinds, patterns(), patterns(), when)
 
 
 def written(rules: list[naive.Rule]) -> str:
     def lists(one: naive.Rule) -> str:
-        rows = [(name, value) for name, value in one._asdict().items() if value]
-        return "".join(f"{name} = {list(value)!r}\n" for name, value in rows)
+        rows = [(name, value) for name, value in one._asdict().items() if value and name != "when"]
+        text = "".join(f"{name} = {list(value)!r}\n" for name, value in rows)
+        if one.when:
+            text += f'when = {{ attribute = "{one.when}", is = true, of = "site" }}\n'
+        return text
 
     return SITE + "".join(f"[[families.allowlist.rule]]\n{lists(one)}" for one in rules)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_each_answer_is_the_definitions(seed: int) -> None:
-    """With each reload the cached answers of the one before stay where they still hold."""
+    """With each reload, each value that an attribute gets and each that is over the cached answers
+    of before stay where they still hold.
+    """
     draw = random.Random(seed)
     engine = Engine([Allowlist()], 1 << 20)
     rules = [rule(draw) for _ in range(draw.randint(0, 5))]
     engine.load(parse(written(rules)), [])
     *known, odd = CLIENTS
     # Of the last the configuration knows nothing: no such name gets into it.
-    strange = Who(odd[0], 1, odd[0], odd[2], "", odd[1], ())
+    strange = Who(odd[0], 1, odd[2], "", odd[1])
     conns = [(who, engine.connection(engine.who(who[0]))) for who in known]
     conns.append((odd, engine.connection(strange)))
     topics = draw.sample(naive.WORLD, TOPICS)
     filters = [pattern(draw, (*LEVELS[:6], "z")) for _ in range(FILTERS)]
     allowed = 0
+    held: dict[str, Attribute] = {}
     for now in range(1, 13):
+        for name in draw.sample(("p", "q"), draw.randint(0, 2)):
+            told = Attribute(name, "", draw.random() < 0.7, draw.choice((0, now + 1, now + 3)))
+            held[name] = told
+            engine.take_attributes([told])
+        met = {name for name, row in held.items() if row.value and now < row.until}
         for who, conn in conns:
-            may = {verb: naive.sets(rules, verb, *who) for verb in ("publish", "read")}
+            counted = [one for one in rules if not one.when or one.when in met]
+            may = {verb: naive.sets(counted, verb, *who) for verb in ("publish", "read")}
             union = {verb: frozenset().union(*found) for verb, found in may.items()}
             for topic in topics:
                 asked = {

@@ -1,6 +1,6 @@
 """Another family, for the tests: it does what families may do and `labels` does not.
 
-It counts, reads a fact, sets a TLV, has a topic encoding and a command.
+It counts, reads an attribute, sets a TLV, has a topic encoding and a command.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Toy(Family):
         return allow("toy.fine", "fine")
 
     def publish(self, ask: Ask) -> Verdict:
-        if not ask.fact("open"):
+        if not ask.attribute("open"):
             return deny("toy.closed", "closed")
         client = ask.who.client
         deps: tuple[Dep, ...] = (("toy.count", client), ("toy.limit",))

@@ -13,6 +13,7 @@ from core_world import CONFIG, TOPIC, Peer, Shell, opened
 from families.toy import Toy
 from mediator_world import NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.broker.promises import BrokerTakes
+from sealmq.families.attributes import Attribute
 from sealmq.mediator.core.effects import Commit
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.wrap import look_m3, open_m3
@@ -113,7 +114,7 @@ def test_what_is_not_accepted_stands_in_no_receipt() -> None:
 
 def test_a_family_s_item_goes_into_m3_and_the_publisher_s_do_not() -> None:
     shell = Shell(Toy())
-    shell.site.engine.push_fact("open", True, NOW_MS * 2)
+    shell.site.engine.take_attributes([Attribute("open", "", True, NOW_MS * 2)])
     peer = opened(shell)
     peer.send(peer.message(topic="~hello/" + TOPIC, tlv=bytes((3, 41, 1, 9))))
     (forward,) = shell.forwards()

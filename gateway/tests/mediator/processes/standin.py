@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any
 
+from sealmq.families.attributes import Attribute
 from sealmq.families.records import FamilyRecord, Record, TopicLabel
 from sealmq.mediator.shared import Begin, Shared
 from sealmq.mediator.worker import main
@@ -48,6 +49,9 @@ class StandIn:
                 self.rows[record.topic] = record.label
             elif isinstance(record, FamilyRecord):
                 self.rows[record.key] = (record.value or b"").decode()
+
+    def take_attributes(self, rows: list[Attribute]) -> None:
+        self.heard.append(f"attributes {[tuple(row) for row in rows]}".replace(" ", ""))
 
     def take_ring(self, ring: Any) -> None:
         self.heard.append(f"kseq {ring.kseq} inst {ring.inst}")

@@ -353,6 +353,35 @@ def test_a_worker_is_told_whose_live_links_are_there_and_what_came_over_them(
     run(story())
 
 
+def test_attributes_reach_all_workers_and_one_that_begins(layout: Layout) -> None:
+    file = layout.root / "contract.toml"
+    file.write_text('[bob]\nvalue = "signed"\nuntil = 2099-01-01T00:00:00Z\n')
+    table = f'[attributes.contract]\nsource = "file"\npath = "{file}"\n'
+    layout.config.write_text(layout.config.read_text() + table)
+
+    async def story() -> None:
+        async with scene(layout) as it:
+            clients = [await it.client(2), await it.client(3)]
+            sources = it.owner.sources
+            try:
+                await sources.take(it.owner.config.attributes)
+                for client in clients:
+                    assert "('contract','bob','signed',4070908800000)" in await client.ask("heard")
+                os.kill(int(await clients[1].ask("pid")), signal.SIGKILL)
+                await until(lambda: it.pool.workers[1].away is not None)
+                await until(lambda: it.pool.workers[1].away is None)
+                late = await it.client(3)
+                assert "('contract','bob','signed',4070908800000)" in await late.ask("heard")
+                file.write_text("")
+                await until(lambda: not sources.rows)
+                for client in (clients[0], late):
+                    assert "('contract','bob',None,0)" in await client.ask("heard")
+            finally:
+                await sources.close()
+
+    run(story())
+
+
 def test_new_keys_and_policy_are_confirmed_when_all_workers_go_by_them(layout: Layout) -> None:
     async def story() -> None:
         async with scene(layout) as it:

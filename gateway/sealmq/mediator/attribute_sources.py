@@ -1,0 +1,125 @@
+"""The sources of attributes: each is a task of its own, and what it says goes to all workers.
+
+What a source said before holds until its validity is over, while the source fails; what it does not
+say any more holds no longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from sealmq.attributes.files import BadSource
+from sealmq.attributes.sources import Rows, Source, source, why
+from sealmq.families.attributes import Attribute, same
+from sealmq.plain import plain
+from sealmq.site.model import Attribute as Settings
+
+log = logging.getLogger("sealmq.mediator")
+
+LOOK_S = 1.0
+# How long those that are new are waited for: a file may be on a disk that hangs.
+FIRST_S = 5.0
+_LONGEST = 300
+
+Tell = Callable[[list[Attribute]], Awaitable[None]]
+
+
+class AttributeSources:
+    """`tell`: to all workers; returns when they have it. `changed`: another one fails, or none."""
+
+    def __init__(
+        self,
+        tell: Tell,
+        changed: Callable[[], None],
+        make: Callable[[str, Settings], Source] = source,
+    ) -> None:
+        self._tell, self._changed, self._make = tell, changed, make
+        self._settings: dict[str, Settings] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._rows: dict[str, Rows] = {}
+        # All workers are told in one order.
+        self._telling = asyncio.Lock()
+        self.failing: dict[str, str] = {}
+        """Why the source of an attribute says nothing, for those that fail."""
+
+    @property
+    def rows(self) -> list[Attribute]:
+        """What they have said last, for a worker that begins."""
+        return [row for rows in self._rows.values() for row in rows.values()]
+
+    async def take(self, settings: Mapping[str, Settings]) -> None:
+        """From now on there are these. Returns when each new one has been asked once."""
+        for name in [n for n, was in self._settings.items() if settings.get(n) != was]:
+            await self._end(name)
+        first = []
+        for name, said in settings.items():
+            if name not in self._settings:
+                asked = asyncio.Event()
+                self._settings[name] = said
+                work = self._watch(name, self._make(name, said), asked)
+                self._tasks[name] = asyncio.create_task(work, name=f"attribute {name}")
+                first.append(asyncio.ensure_future(asked.wait()))
+        if first:
+            _, late = await asyncio.wait(first, timeout=FIRST_S)
+            for waiting in late:
+                waiting.cancel()
+
+    async def close(self) -> None:
+        """Ends all tasks; nothing is told."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _end(self, name: str) -> None:
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        del self._settings[name]
+        self._says(name, None)
+        await self._take(name, {})
+        self._rows.pop(name, None)
+
+    async def _watch(self, name: str, of: Source, asked: asyncio.Event) -> None:
+        self._rows.setdefault(name, {})
+        while True:
+            try:
+                # In a thread: the loop does not wait for the disk.
+                rows = await asyncio.to_thread(of.look)
+                if rows is not None:
+                    self._says(name, None)
+                    await self._take(name, rows)
+            except (BadSource, OSError) as error:
+                self._says(name, why(error))
+            except Exception as error:  # a defect must not end the others
+                self._says(name, f"{type(error).__name__}: {error}")
+            asked.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def _take(self, name: str, rows: Rows) -> None:
+        before = self._rows.get(name, {})
+        gone = (row for row in before.values() if row.subject not in rows)
+        news = [row for row in rows.values() if not same(before.get(row.subject), row)]
+        news += [row._replace(value=None, until=0) for row in gone]
+        if news:
+            async with self._telling:
+                # What a worker that begins is told comes before, or has it.
+                self._rows[name] = rows
+                await self._tell(news)
+
+    def _says(self, name: str, reason: str | None) -> None:
+        reason = None if reason is None else plain(reason, _LONGEST)
+        if self.failing.get(name) == reason:
+            return
+        if reason is None:
+            del self.failing[name]
+            log.warning("attribute %s: its source is there again", name)
+        else:
+            self.failing[name] = reason
+            log.error(
+                "attribute %s: %s; what it said before holds until its validity is over",
+                name,
+                reason,
+            )
+        self._changed()

@@ -1,0 +1,167 @@
+"""Sources of attributes in the mediator: workers hear what they say, and an operator which fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealmq.attributes.files import BadSource
+from sealmq.attributes.sources import Rows
+from sealmq.families.attributes import Attribute
+from sealmq.mediator import attribute_sources
+from sealmq.mediator.attribute_sources import AttributeSources
+from sealmq.site.model import Attribute as Settings
+
+CONTRACT = Settings("file", path=Path("/nowhere.toml"))
+BOB = Attribute("contract", "bob", "signed", 5)
+EVE = Attribute("contract", "eve", True, 5)
+
+
+class Fake:
+    """Says what the test puts into `says`."""
+
+    def __init__(self) -> None:
+        self.says: Rows | Exception | None = None
+        self.looks = 0
+
+    def look(self) -> Rows | None:
+        self.looks += 1
+        says, self.says = self.says, None
+        if isinstance(says, Exception):
+            raise says
+        return says
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.told: list[Attribute] = []
+        self.fakes: dict[str, Any] = {}
+        self.changes = 0
+        self.sources = AttributeSources(self._tell, self._changed, self._make)
+
+    async def _tell(self, rows: list[Attribute]) -> None:
+        self.told += rows
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def _make(self, name: str, settings: Settings) -> Any:
+        return self.fakes[name]
+
+    async def says(self, name: str, says: Rows | Exception) -> list[Attribute]:
+        """What is told when that source says this."""
+        self.told.clear()
+        fake = self.fakes[name]
+        fake.says = says
+        await until(lambda: fake.says is None)
+        looks = fake.looks
+        await until(lambda: fake.looks > looks)
+        return self.told
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(20_000):
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("waited in vain")
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribute_sources, "LOOK_S", 0.001)
+
+
+def run(story: Callable[[Scene], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        scene = Scene()
+        async with asyncio.timeout(30):
+            try:
+                await story(scene)
+            finally:
+                await scene.sources.close()
+
+    asyncio.run(bounded())
+
+
+def test_workers_are_told_what_has_changed_and_what_is_said_no_more() -> None:
+    async def story(it: Scene) -> None:
+        fake = it.fakes["contract"] = Fake()
+        fake.says = {"bob": BOB}
+        await it.sources.take({"contract": CONTRACT})
+        assert it.told == [BOB], "before anybody is served"
+        assert await it.says("contract", {"bob": BOB, "eve": EVE}) == [EVE]
+        assert it.sources.rows == [BOB, EVE], "for a worker that begins"
+        one = EVE._replace(value=1)
+        assert await it.says("contract", {"bob": BOB, "eve": one}) == [one], "1 is not true"
+        assert await it.says("contract", {"eve": one}) == [BOB._replace(value=None, until=0)]
+        await it.sources.take({})
+        assert it.told[-1] == one._replace(value=None, until=0)
+        assert it.sources.rows == []
+
+    run(story)
+
+
+def test_a_source_that_fails_is_said_and_what_it_said_before_is_not_taken_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(it: Scene) -> None:
+        fake = it.fakes["contract"] = Fake()
+        fake.says = {"bob": BOB}
+        await it.sources.take({"contract": CONTRACT})
+        assert await it.says("contract", BadSource("it is not TOML", "mend it")) == []
+        assert it.sources.failing == {"contract": "it is not TOML; mend it"}
+        assert it.sources.rows == [BOB]
+        assert await it.says("contract", FileNotFoundError(2, "No such file")) == []
+        assert it.sources.failing == {"contract": "it cannot be read: No such file"}
+        assert await it.says("contract", ZeroDivisionError("a\nb")) == []
+        assert it.sources.failing == {"contract": "ZeroDivisionError: a\\nb"}
+        assert await it.says("contract", {"bob": BOB}) == []
+        assert it.sources.failing == {}
+        assert it.changes == 4
+
+    run(story)
+    assert "attribute contract: it is not TOML; mend it; what it said before holds" in caplog.text
+    assert "attribute contract: its source is there again" in caplog.text
+
+
+def test_with_other_settings_a_source_begins_anew() -> None:
+    async def story(it: Scene) -> None:
+        old = it.fakes["contract"] = Fake()
+        old.says = {"bob": BOB}
+        await it.sources.take({"contract": CONTRACT})
+        new = it.fakes["contract"] = Fake()
+        new.says = {"eve": EVE}
+        it.told.clear()
+        await it.sources.take({"contract": Settings("file", path=Path("/other.toml"))})
+        assert it.told == [BOB._replace(value=None, until=0), EVE]
+
+    run(story)
+
+
+def test_a_disk_that_hangs_holds_up_neither_the_start_nor_other_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attribute_sources, "FIRST_S", 0.01)
+    goes_on = threading.Event()
+
+    class Hangs:
+        def look(self) -> Rows | None:
+            goes_on.wait(20)
+            return None
+
+    async def story(it: Scene) -> None:
+        it.fakes["hangs"] = Hangs()
+        it.fakes["contract"] = Fake()
+        try:
+            await it.sources.take({"hangs": CONTRACT, "contract": CONTRACT})
+            assert await it.says("contract", {"bob": BOB}) == [BOB]
+        finally:
+            goes_on.set()
+
+    run(story)
