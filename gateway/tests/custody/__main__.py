@@ -32,7 +32,6 @@ def main(argv: list[str] | None = None) -> int:
         for name, defence in DEFENCES.items():
             print(f"{name:16} {defence.text}")
         return 0
-    logging.disable(logging.CRITICAL)
     if asked.without:
         defence = DEFENCES[asked.without]
         with defence.out():
@@ -58,5 +57,6 @@ def _show(name: str, outcome: Outcome) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
     with contextlib.suppress(KeyboardInterrupt):
         sys.exit(main())
