@@ -508,7 +508,7 @@ def test_a_reader_with_the_mediator_s_time_alone_follows_a_clock_set_back(skew: 
             skew[0] = -7_600_000
             peer.link.cut()
             await until(lambda: {boot for _, boot, _ in peer.boots} == {1, 2})
-            assert client.clock == "mediator"
+            await until(lambda: client.clock == "mediator")
             assert not client.clock_conflict
 
     play(story)
