@@ -93,6 +93,14 @@ class KgProcess:
             time.sleep(0.01)
         raise AssertionError(f"not ready: {self.stderr.read_text()}")
 
+    def wait_said(self, text: str) -> None:
+        """Until its stderr has this text."""
+        end = time.monotonic() + WAIT_S
+        while text not in (said := self.stderr.read_text()):
+            if time.monotonic() > end:
+                raise AssertionError(f"never said {text!r}: {said}")
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """kill -9."""
         self.popen.send_signal(signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import struct
 from collections.abc import Iterator
@@ -382,7 +383,8 @@ def test_a_wrong_file_is_refused_and_the_old_stays(process: KgProcess) -> None:
     with pytest.raises(KgBad, match="m1-crtl") as caught:
         call(process, ("reload",))
     assert caught.value.hint == "did you mean m1-ctrl?"
-    process.popen.send_signal(1)  # SIGHUP
+    process.popen.send_signal(signal.SIGHUP)
+    process.wait_said("sealmq.toml is not taken over")
     assert call(process, ("snapshot",))[0] == before
     process.site.edit('m1-arm = ["m1-crtl"]', 'm1-arm = ["m1-ctrl", "m2-temp"]')
     done, after = call(process, ("reload",), ("snapshot",))
@@ -400,7 +402,7 @@ def test_sighup_reloads_and_says_what_an_operator_should_know(process: KgProcess
             changes = kg.changes()
             first = asyncio.ensure_future(anext(changes))
             await kg.status()
-            process.popen.send_signal(1)
+            process.popen.send_signal(signal.SIGHUP)
             async with asyncio.timeout(WAIT_S):
                 await first
             await kg.status()
