@@ -1,8 +1,8 @@
 """Runs the import contracts of pyproject.toml. A contract about a module that does not exist is an
 error: after a rename it would hold nothing.
 
-Beside the contracts: no modules of the gateway import each other in a circle, nor for types alone
-(TYPE_CHECKING).
+Beside the contracts: no modules of the gateway import each other in a circle, and no policy family
+imports another one's; nor for types alone (TYPE_CHECKING).
 """
 
 import subprocess
@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import grimp
+
+FAMILIES = "sealmq.families"
 
 
 def exists(module: str) -> bool:
@@ -24,9 +26,8 @@ def exists(module: str) -> bool:
         return False
 
 
-def in_circles(package: str) -> list[str]:
+def in_circles(graph: grimp.ImportGraph) -> list[str]:
     """The modules of a package that stand in a circle of imports, or between two."""
-    graph = grimp.build_graph(package)
     left = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     # What imports nothing that is left, or is imported by nothing that is left, is in no circle.
     while left:
@@ -38,6 +39,19 @@ def in_circles(package: str) -> list[str]:
             del left[module]
         left = {module: imports & left.keys() for module, imports in left.items()}
     return sorted(left)
+
+
+def from_other_families(graph: grimp.ImportGraph) -> list[str]:
+    """What modules of one policy family import of another's: "importer imports imported". A family
+    is a package in FAMILIES."""
+    families = {m for m in graph.find_children(FAMILIES) if graph.find_children(m)}
+    owner = {m: f for f in families for m in (f, *graph.find_descendants(f))}
+    return sorted(
+        f"{module} imports {imported}"
+        for module, family in owner.items()
+        for imported in graph.find_modules_directly_imported_by(module)
+        if owner.get(imported, family) != family
+    )
 
 
 def main() -> int:
@@ -52,8 +66,12 @@ def main() -> int:
                 "not exist; mend its name in pyproject.toml"
             )
             return 1
-    if circle := in_circles("sealmq"):
+    graph = grimp.build_graph("sealmq")
+    if circle := in_circles(graph):
         print(f"imports: in a circle: {', '.join(circle)}; let one way go through a third module")
+        return 1
+    if across := from_other_families(graph):
+        print(f"imports: {', '.join(across)}; what several families need stands in {FAMILIES}")
         return 1
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo"]
     command += ["--cache-dir", "build/imports"]

@@ -32,10 +32,10 @@ from ..api import (
     allow,
     deny,
 )
+from ..creation import match, may_create
 from ..shared import inner
 from ..topiclabels import NONE, TopicLabels, weight
 from . import rules
-from .creation import check, match
 
 RECORDS = "@sm1/"
 CREATION: Dep = ("creation",)
@@ -135,10 +135,13 @@ class Labels(Family):
 
     def _first(self, who: Who, topic: str) -> Verdict:
         deps = (("topic", topic), CREATION)
-        creation: Sequence[CreationPolicy] = self._config.creation if self._config else ()
-        rule, reason = check(creation, who, topic)
-        if rule:
-            return deny(rule, reason, deps=deps)
+        creation = self._creates(topic)
+        if creation is not None and not may_create(creation, who):
+            if creation.labels or creation.clients:
+                reason = f"topics under {creation.filter} are created by others"
+                return deny(rules.CREATE_NOT_ALLOWED, reason, deps=deps)
+            reason = f"names under {creation.filter} are reserved"
+            return deny(rules.CREATE_RESERVED, reason, deps=deps)
         rule, reason = self._full(who, topic)
         if rule:
             # What is there now counts, and a topic may be forgotten at any time.
@@ -149,6 +152,9 @@ class Labels(Family):
             deps=deps,
             duties=(LabelTopic(who.label),),
         )
+
+    def _creates(self, topic: str) -> CreationPolicy | None:
+        return match(self._config.creation, topic) if self._config is not None else None
 
     def _full(self, who: Who, topic: str) -> tuple[str, str]:
         if self._config is None:
@@ -227,7 +233,7 @@ class Labels(Family):
             return (f"{topic} has the label {fixed}, fixed in sealmq.toml",)
         if learned is not None:
             return (f"{topic} has the label {learned.label}, from {learned.client}'s publish",)
-        rule = match(self._config.creation, topic) if self._config is not None else None
+        rule = self._creates(topic)
         if rule is None:
             return ()
         may = ", ".join((*rule.labels, *rule.clients)) or "nobody"

@@ -16,8 +16,8 @@ from sealmq_spec.topics import is_reserved
 
 from ..api import CreationPolicy
 from ..ask import Who
+from ..creation import match, may_create
 from ..filters import covers, crosses
-from ..labels.creation import match
 from ..topiclabels import TopicLabels
 from . import rules
 from .settings import Grant, Settings
@@ -62,19 +62,14 @@ def may_reserve(
         if label == who.label:
             return Right(True, rules.BY_LABEL, label=label)
         return Right(False, rules.OTHER_LABEL, _why("the topic has another label", who, filt))
-    if _may_create(creation, who, filt):
+    # As r_p asks before a first publish.
+    if may_create(match(creation, filt), who):
         return Right(True, rules.BY_CREATING, label=who.label)
     return Right(False, rules.NOT_CREATOR, _why("others create that topic", who, filt))
 
 
 def _names(grant: Grant, who: Who) -> bool:
     return who.client in grant.clients or who.label in grant.labels
-
-
-def _may_create(creation: Sequence[CreationPolicy], who: Who, topic: str) -> bool:
-    """As r_p asks before a first publish: the first [[creation]] rule that matches decides."""
-    rule = match(creation, topic)
-    return rule is None or who.label in rule.labels or who.client in rule.clients
 
 
 def _why(what: str, who: Who, filt: str) -> str:

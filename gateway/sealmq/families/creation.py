@@ -10,21 +10,15 @@ from collections.abc import Sequence
 
 from sealmq_spec.topics import matches
 
-from ..api import CreationPolicy
-from ..ask import Who
-from . import rules
-
-
-def check(creation: Sequence[CreationPolicy], who: Who, topic: str) -> tuple[str, str]:
-    """(rule, reason) of the refusal, or ("", "") when `who` may create `topic`."""
-    rule = match(creation, topic)
-    if rule is None or who.label in rule.labels or who.client in rule.clients:
-        return "", ""
-    if not rule.labels and not rule.clients:
-        return rules.CREATE_RESERVED, f"names under {rule.filter} are reserved"
-    return rules.CREATE_NOT_ALLOWED, f"topics under {rule.filter} are created by others"
+from .api import CreationPolicy
+from .ask import Who
 
 
 def match(creation: Sequence[CreationPolicy], topic: str) -> CreationPolicy | None:
     """The rule that counts for the topic, or None."""
     return next((rule for rule in creation if matches(rule.filter, topic)), None)
+
+
+def may_create(rule: CreationPolicy | None, who: Who) -> bool:
+    """By the rule that counts for the topic."""
+    return rule is None or who.label in rule.labels or who.client in rule.clients
