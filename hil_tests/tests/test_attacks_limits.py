@@ -6,13 +6,17 @@ The attackers are clients of a real site with small limits and a Mosquitto of it
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sealmq_spec import purposes as say
+from sealmq_spec.const import OP_COMMAND, OP_REPLY
 
-from mqtt_peers import SYNC, Keeper, Sealed, Will, provisioned
-from running_site import Site, sealmq, until
+from mqtt_peers import SYNC, Keeper, Sealed, Will, provisioned, twin
+from running_site import Site, ran, sealmq, until
+from wire import CONTROL, RawClient, mono, publish
 
 LIMITS = """
 [limits]
@@ -180,6 +184,59 @@ def test_a_client_retains_so_many_bytes_and_no_more(place: Place) -> None:
     until("the record", lambda: place.site.audit("connect-refused", rule=RETAINED_FULL))
 
 
+def reserved(raws: list[RawClient], said: list[str]) -> int:
+    """How many of these commands pass, sent at once over each of the connections."""
+    for raw in raws:
+        raw.notices.clear()
+        body = bytes((OP_COMMAND, 8)) + b"purposes"
+        packets = (raw.session.up(body + text.encode(), mono()) for text in said)
+        raw.wire.send(b"".join(publish(CONTROL, packet) for packet in packets))
+    answers = [raw.control(raw.next("an answer"))[0] for raw in raws for _ in said]
+    return answers.count(OP_REPLY)
+
+
+def test_a_client_stores_so_many_rows_of_a_family_and_no_more(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.purposes("\n[families.purposes]\n\n[limits]\nrows = 3\n")
+    site.edit("# workers = 1\n", "workers = 2\n")
+    site.up()
+    try:
+        loud = [provisioned(site.port, site.enrol("loud", "m1-temp"))]
+        loud.append(twin(loud[0], site.clients / "loud" / "sealmq.json", 2))
+        for n, raw in enumerate(loud):
+            raw.client_id = b"loud-%d" % n
+            raw.begin()
+            raw.connect()
+        first, second = loud
+        news = [say.reserve(f"loud/{n}", ["care"]) for n in range(20)]
+        assert reserved(loud, news[:10]) == 6, "the same three over both of them"
+        told = {(notice[3], notice[4].split(" (")[0]) for raw in loud for notice in raw.notices}
+        assert told == {("mediator.command.full", "a client keeps 3 rows at most")}
+        assert reserved([second], news[10:]) == 0
+        assert reserved([first], [say.presubscribe("loud", "x", "care")]) == 0, "of whatever kind"
+        assert reserved([first], [say.reserve("loud/0", ["care"], ["ads"])]) == 1, "what is there"
+
+        quiet = provisioned(site.port, site.enrol("quiet", "m1-temp"))
+        quiet.connect()
+        long = [f"{n:0>60}" for n in range(64)]
+        assert reserved([quiet], [say.reserve("quiet/long", long)]) == 0, "one of 4 KiB counts 4"
+        assert reserved([quiet], [say.reserve("quiet/0", ["care"])]) == 1, "another has its own"
+
+        site.down()
+        site.up()
+        for raw in (first, quiet):
+            raw.boot = 10
+            raw.begin()
+            raw.connect()
+        assert reserved([first], news[10:]) == 0, "as before"
+        assert reserved([first], [say.release("loud/1"), *news[10:]]) == 2, "room for one"
+        assert reserved([quiet], [say.reserve("quiet/1", ["care"])]) == 1
+        shown = json.loads(ran("purposes", "show", site.path, "--json"))
+        assert json.dumps(shown).count("loud/") == 3
+    finally:
+        site.down()
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -188,6 +245,8 @@ def test_a_client_retains_so_many_bytes_and_no_more(place: Place) -> None:
         ("queue_kib = 0", "256 to 1048576"),
         ("queue_messages = 9999", "10000 to 1000000"),
         ('journal_mib = "1"', "8 to 65536"),
+        ("rows = 1000001", "0 to 1000000"),
+        ("family_mib = 0", "1 to 65536"),
         ("topic = 5", "unknown key"),
     ],
 )

@@ -163,13 +163,15 @@ class Proposal:
     """What a command would change: commit `records`, audit, apply, then send `reply`.
 
     `audit`: fields of the record `command`, out of AUDITED; texts. `urgent`: it takes something
-    away, so that it has to pass with a full disk, too.
+    away, so that it has to pass with a full disk, too. `for_site`: the operator has put the client
+    in charge, so that the rows do not count on it ([limits] rows).
     """
 
     records: tuple[Record, ...] = ()
     audit: Mapping[str, str] | None = None
     reply: bytes = b""
     urgent: bool = False
+    for_site: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,12 +116,14 @@ class Questions(Generic[K]):
             return deny("engine.exception", f"{family} has lost its state")
         got = self._commanded(family, lambda: to.command(who, body, now_ms))
         if isinstance(got, Later):
-            return Later(partial(self._command_on, to, got.go_on))
-        return self._checked(to, got)
+            return Later(partial(self._command_on, who, to, got.go_on))
+        return self._checked(who, to, got)
 
-    def _command_on(self, to: Family, go_on: Callable[[], object]) -> Proposal | Verdict | None:
+    def _command_on(
+        self, who: Who, to: Family, go_on: Callable[[], object]
+    ) -> Proposal | Verdict | None:
         got = self._commanded(to.name, go_on)
-        return None if got is None else self._checked(to, got)
+        return None if got is None else self._checked(who, to, got)
 
     def _commanded(self, family: str, work: Callable[[], object]) -> object:
         try:
@@ -130,7 +132,7 @@ class Questions(Generic[K]):
             self._fault(family, "command", error)
             return deny("engine.exception", f"{family} failed on the command")
 
-    def _checked(self, to: Family, got: object) -> Proposal | Verdict:
+    def _checked(self, who: Who, to: Family, got: object) -> Proposal | Verdict:
         family = to.name
         if isinstance(got, Proposal):
             if got.records and self.closed:
@@ -139,6 +141,9 @@ class Questions(Generic[K]):
                 return deny("engine.bad-proposal", f"{family} proposed what is not its own")
             if not AUDITED.issuperset(got.audit or ()):
                 return deny("engine.bad-proposal", f"{family} would audit unknown fields")
+            if got.records:
+                of = "" if got.for_site else who.client
+                return replace(got, records=tuple(_counting(record, of) for record in got.records))
         return got if isinstance(got, (Proposal, Verdict)) else _no_answer(family)
 
     def _gone(self, deps: Iterable[Dep]) -> None:
@@ -171,6 +176,11 @@ def overriding(order: Sequence[Family], method: str) -> tuple[Family, ...]:
 
 def _no_answer(family: str) -> Verdict:
     return deny("engine.bad-verdict", f"{family} gave no answer to the command")
+
+
+def _counting(record: Record, client: str) -> Record:
+    """The record as one that counts on this client."""
+    return replace(record, client=client) if isinstance(record, FamilyRecord) else record
 
 
 def _own(record: Record, family: Family) -> bool:

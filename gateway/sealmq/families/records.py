@@ -39,11 +39,16 @@ class ResetDone:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRecord:
-    """A family's own row; the last writer wins. `value` None deletes it."""
+    """A family's own row; the last writer wins. `value` None deletes it.
+
+    `client`: on whom it counts ([limits] rows), "" for nobody. The engine says so of what a command
+    proposes; whatever the family has put there is overwritten.
+    """
 
     family: str
     key: str
     value: bytes | None
+    client: str = ""
 
 
 Record = TopicLabel | TopicReset | ResetDone | FamilyRecord

@@ -21,7 +21,7 @@ from sealmq.families.records import FamilyRecord, ResetDone, TopicLabel, TopicRe
 from sealmq.kglink import KgError
 from sealmq.kgtypes import KINDS, Answer
 from sealmq.store import StoreError, StoreUnavailable
-from sealmq.store.errors import StoreCorrupt
+from sealmq.store.errors import StoreCorrupt, StoreFull
 from sealmq.store.records import (
     CacheBlob,
     KeptGone,
@@ -56,7 +56,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "list[dict[str, Any]]": lambda v: type(v) is list and all(type(x) is dict for x in v),
 }
 _FAULTS: Mapping[str, type[StoreError]] = {
-    kind.__name__: kind for kind in (StoreError, StoreUnavailable, StoreCorrupt)
+    kind.__name__: kind for kind in (StoreError, StoreUnavailable, StoreFull, StoreCorrupt)
 }
 
 CALL, ANSWER, FAULT, TELL = "call", "answer", "fault", "tell"

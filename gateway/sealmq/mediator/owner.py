@@ -63,6 +63,7 @@ class Owner:
         self._fresh: dict[int, list[dict[str, Any]]] = {}
         self._rounds = Rounds(self._others)
         keys.before_fetch = self._fresh.clear
+        self._bound(config)
 
     async def run(self) -> None:
         """Follows keys and configuration; for ever."""
@@ -121,12 +122,16 @@ class Owner:
                 await self.sources.take(config.attributes)
                 await self._all(worker.config(config) for worker in self.workers)
                 self.config = config
+                self._bound(config)
                 self._news.set()
             except (SiteError, OSError) as error:
                 self._refused(error)
             except StoreError as error:
                 log.error("sealmq.toml is not taken over yet: %s", error)
                 asyncio.get_running_loop().call_later(_RETRY_S, self.reload.set)
+
+    def _bound(self, config: Config) -> None:
+        self.store.bound(config.limits.rows, config.limits.family_mib << 20)
 
     async def _told_attributes(self, rows: list[Attribute]) -> None:
         await self._all(worker.attributes(rows) for worker in self.workers)

@@ -223,6 +223,8 @@ _LIMITS = {
     "queue_kib": (256, 1024 * 1024),
     "journal_mib": (8, 64 * 1024),
     "retained_mib": (0, 64 * 1024),
+    "rows": (0, 1_000_000),
+    "family_mib": (1, 64 * 1024),
 }
 
 

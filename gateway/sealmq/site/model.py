@@ -84,7 +84,9 @@ class Limits:
     broker keeps while it is away. queue_messages, queue_kib: what the site's own Mosquitto queues
     for each of these; the former is also how many packets it holds for a mediator that does not
     read. journal_mib: acknowledged messages that the broker may not have saved, of all clients.
-    retained_mib: a client's retained messages.
+    retained_mib: a client's retained messages. rows: of policy families' that a client has made;
+    one of more than 1 KiB counts once for each KiB begun. family_mib: what all clients have made in
+    one family.
     """
 
     topics: int = 1000
@@ -94,6 +96,8 @@ class Limits:
     queue_kib: int = 8192
     journal_mib: int = 128
     retained_mib: int = 16
+    rows: int = 1000
+    family_mib: int = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The mediator's durable state. What commit has returned survives kill -9 and power loss."""
 
-from .errors import StoreCorrupt, StoreError, StoreUnavailable
+from .errors import StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from .records import (
     CacheBlob,
     Held,
@@ -29,6 +29,7 @@ __all__ = [
     "Store",
     "StoreCorrupt",
     "StoreError",
+    "StoreFull",
     "StoreRecord",
     "StoreUnavailable",
     "WillGone",

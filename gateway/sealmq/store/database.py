@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 
-from . import left, tables
+from . import left, tables, usage
 from .errors import StoreCorrupt, StoreError, StoreUnavailable
 from .metadata import metadata
 
@@ -38,6 +38,7 @@ def create(path: Path, busy_s: float) -> Engine:
         event.listen(engine, "connect", _durable)
         with engine.begin() as conn:
             metadata.create_all(conn)
+            usage.add_column(conn)
             row = insert(tables.meta).values(key="format", value=tables.FORMAT)
             conn.execute(row.on_conflict_do_nothing())
             own = insert(tables.meta).values(key=tables.IDENTITY, value=secrets.token_hex(16))

@@ -17,5 +17,11 @@ class StoreUnavailable(StoreError):
     """Nothing of the commit is kept (disk full, locked, queue full, closed). Refuse; try later."""
 
 
+class StoreFull(StoreError):
+    """Nothing of the commit is kept: a client, or a family, has as much as [limits] lets it have.
+    Others, and what takes something away, may pass.
+    """
+
+
 class StoreCorrupt(StoreError):
     """The file is no store of ours, damaged, or of a newer version."""

@@ -14,6 +14,7 @@ from sealmq.families.records import Record, TopicLabel
 
 from . import database, kept, left, tables
 from .records import Held, KeptSession, KeptSub, SessionMark, StoreRecord, WillRecord
+from .usage import Most
 from .writer import Job, Writer
 
 T = TypeVar("T")
@@ -92,13 +93,19 @@ class Store(Reader):
         """
         return cls(database.create(path, busy_s), path, queue)
 
+    def bound(self, rows: int, family_bytes: int) -> None:
+        """From now on: how many rows of policy families may count on one client (usage.py), and how
+        many bytes one family's may have. Before, there is no bound.
+        """
+        self._writer.most = Most(rows, family_bytes)
+
     async def commit(self, records: Sequence[StoreRecord], urgent: bool = False) -> list[Held]:
         """All or nothing, on disk (fsync) when this returns; one Held for each record, in order.
 
         `urgent`: with a full disk, too, as far as space kept back for it reaches.
 
-        Commits complete in the order of submission. StoreUnavailable: nothing of it is kept, later
-        ones may pass. Cancelling does not take a commit back.
+        Commits complete in the order of submission. StoreUnavailable, StoreFull: nothing of it is
+        kept, later ones may pass. Cancelling does not take a commit back.
         """
         job = Job(records, asyncio.get_running_loop(), urgent)
         self._writer.submit(job)

@@ -6,6 +6,9 @@ mark only rises. So it holds between processes too.
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from sqlalchemy import (
     Column,
     Connection,
@@ -15,6 +18,7 @@ from sqlalchemy import (
     Table,
     and_,
     delete,
+    inspect,
     or_,
     select,
 )
@@ -65,6 +69,8 @@ families = Table(
     Column("family", String, primary_key=True),
     Column("key", String, primary_key=True),
     Column("value", LargeBinary, nullable=False),
+    # On whom it counts. A file of an older version gets the column when it opens (usage.py).
+    Column("client", String, nullable=False, server_default=""),
 )
 sessions = Table(
     "sessions",
@@ -133,10 +139,11 @@ def _family_record(conn: Connection, record: FamilyRecord) -> None:
         mine = and_(families.c.family == record.family, families.c.key == record.key)
         conn.execute(delete(families).where(mine))
         return
-    row = insert(families).values(family=record.family, key=record.key, value=record.value)
+    row = insert(families).values(**{f.name: getattr(record, f.name) for f in fields(record)})
     conn.execute(
         row.on_conflict_do_update(
-            index_elements=[families.c.family, families.c.key], set_={"value": row.excluded.value}
+            index_elements=[families.c.family, families.c.key],
+            set_={"value": row.excluded.value, "client": row.excluded.client},
         )
     )
 
@@ -183,8 +190,14 @@ def read_records(conn: Connection) -> list[Record]:
     """All that policy families index."""
     records: list[Record] = list(read_topics(conn))
     records += [TopicReset(topic, done=True) for topic in conn.scalars(select(resets.c.topic))]
-    records += [FamilyRecord(*row) for row in conn.execute(select(families))]
+    records += [FamilyRecord(*row) for row in conn.execute(select(*_there(conn)))]
     return records
+
+
+def _there(conn: Connection) -> list[Column[Any]]:
+    """The columns of `families`: who only reads may meet a file of an older version."""
+    names = {column["name"] for column in inspect(conn).get_columns(families.name)}
+    return [column for column in families.c if column.name in names]
 
 
 def read_sessions(conn: Connection) -> dict[int, SessionMark]:

@@ -20,7 +20,7 @@ from sealmq.site.reserve import Reserve
 
 from . import tables
 from .database import checkpoint, translate
-from .errors import StoreError, StoreUnavailable
+from .errors import StoreError, StoreFull, StoreUnavailable
 from .records import (
     CacheBlob,
     Held,
@@ -31,6 +31,7 @@ from .records import (
     StoreRecord,
     WillGone,
 )
+from .usage import Most, Usage
 
 GROUP = 512
 
@@ -76,6 +77,10 @@ class Writer:
         self._wake = threading.Condition()
         self._closed = False
         self._conn: Connection | None = None
+        # Of what the connection's transactions have left; counted anew with the next connection.
+        self._usage: Usage | None = None
+        self.most: Most | None = None
+        """How much clients and families may keep; None: nothing is counted."""
         self._thread = threading.Thread(target=self._run, name="sealmq store", daemon=True)
         self._thread.start()
 
@@ -142,9 +147,22 @@ class Writer:
             self._conn = self._engine.connect()
         with self._conn.begin():
             for job in group:
-                job.held = [tables.write(self._conn, record) for record in job.records]
+                self._write(self._conn, job)
         if not self._reserve.whole:
             checkpoint(self._conn)
+
+    def _write(self, conn: Connection, job: Job) -> None:
+        job.failed = None  # the group may be tried a second time, without others
+        most = self.most
+        if most is not None:
+            if self._usage is None:
+                self._usage = Usage(conn)
+            try:
+                self._usage.add(conn, job.records, most, job.urgent)
+            except StoreFull as error:
+                job.failed = error
+                return
+        job.held = [tables.write(conn, record) for record in job.records]
 
     def _fail(self, group: list[Job], error: Exception) -> None:
         if isinstance(error, DBAPIError):
@@ -157,7 +175,7 @@ class Writer:
 
     def _drop(self) -> None:
         """A connection that has failed is not used again: the next group opens a new one."""
-        conn, self._conn = self._conn, None
+        conn, self._conn, self._usage = self._conn, None, None
         if conn is not None:
             conn.invalidate()
             conn.close()

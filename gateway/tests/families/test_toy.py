@@ -100,7 +100,7 @@ def test_its_command_changes_nothing_until_it_is_applied(site: Site) -> None:
     assert not site.publish(SENSOR, TOPIC).allow
     got = site.conn(SENSOR).command("toy", b"5", 1)
     assert isinstance(got, Proposal)
-    assert got.records == (FamilyRecord("toy", SENSOR, b"5"),)
+    assert got.records == (FamilyRecord("toy", SENSOR, b"5", SENSOR),)
     assert (got.audit, got.reply) == ({"detail": "limit 5"}, b"ok")
     assert not site.publish(SENSOR, TOPIC).allow
     site.engine.apply(got.records)

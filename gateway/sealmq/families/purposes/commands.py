@@ -102,30 +102,30 @@ def _reserve(
     unknown = _unknown(state, (*sorted(aip), *sorted(pip)), now_ms)
     if unknown is not None:
         return unknown
-    if right.rule != rules.BY_STEWARD and _full(state, who, filt):
-        return deny(rules.FULL, f"at most {state.settings.limit}, {WILD} of them with wildcards")
+    if right.rule != rules.BY_STEWARD and _too_wild(state, who, filt):
+        return deny(rules.FULL, f"at most {WILD} reservations with wildcards")
     new = Reservation(filt, aip, pip, who.client, right.label)
     detail = f"{RESERVE} aip={','.join(sorted(new.aip))} pip={','.join(sorted(new.pip))}"
     own = state.own(filt)
     allowed, prohibited = (own.aip, own.pip) if own is not None else (frozenset(), frozenset())
     narrows = set(new.aip) <= set(allowed) and set(prohibited) <= set(new.pip)
-    return _proposal(records.reservation(new, now_ms), filt, right.rule, detail, narrows)
+    return _proposal(
+        state, who, records.reservation(new, now_ms), filt, right.rule, detail, narrows
+    )
 
 
-def _full(state: State, who: Who, filt: str) -> bool:
-    own = state.own(filt)
-    if own is not None and own.by == who.client:
+def _too_wild(state: State, who: Who, filt: str) -> bool:
+    if not is_wild(filt) or state.store.wild(who.client) < WILD:
         return False
-    if state.held[who.client] >= state.settings.limit:
-        return True
-    return is_wild(filt) and state.store.wild(who.client) >= WILD
+    own = state.own(filt)
+    return own is None or own.by != who.client
 
 
 def _release(state: State, who: Who, filt: str) -> Answer:
     right = _changes(state, who, filt)
     if not right.allow:
         return deny(right.rule, right.reason)
-    return _proposal(records.released(filt), filt, right.rule, RELEASE, urgent=True)
+    return _proposal(state, who, records.released(filt), filt, right.rule, RELEASE, urgent=True)
 
 
 def _unknown(state: State, purposes: Iterable[str], now_ms: int) -> Verdict | None:
@@ -159,12 +159,10 @@ def _presubscribe(state: State, who: Who, client: str, filt: str, ap: str, now_m
     unknown = _unknown(state, (ap,) if ap else (), now_ms)
     if unknown is not None:
         return unknown
-    full = state.held[who.client] >= state.settings.limit
-    if ap and full and not steward and filt not in state.presubs.get(client, ()):
-        return deny(rules.FULL, f"at most {state.settings.limit}")
     row = records.presubscription(client, filt, ap, who.client, now_ms)
     rule = rules.BY_ITSELF if client == who.client else rules.BY_STEWARD
-    return _proposal(row, filt, rule, f"presubscribe {client} {ap}".rstrip(), urgent=not ap)
+    detail = f"presubscribe {client} {ap}".rstrip()
+    return _proposal(state, who, row, filt, rule, detail, urgent=not ap)
 
 
 def _stewards(what: str, who: Who) -> str:
@@ -181,16 +179,24 @@ def _set(state: State, who: Who, name: str, value: str, now_ms: int) -> Answer:
         known = "; ".join(f"{n}: {', '.join(values)}" for n, values in SET_VALUES.items())
         return deny(rules.BAD_SETTING, f"there is {known}")
     row = records.setting(name, value, who.client, now_ms)
-    return _proposal(row, "", rules.BY_STEWARD, f"set {name} {value or 'as sealmq.toml says'}")
+    detail = f"set {name} {value or 'as sealmq.toml says'}"
+    return _proposal(state, who, row, "", rules.BY_STEWARD, detail)
 
 
 def _proposal(
-    row: FamilyRecord, topic: str, rule: str, detail: str, urgent: bool = False
+    state: State,
+    who: Who,
+    row: FamilyRecord,
+    topic: str,
+    rule: str,
+    detail: str,
+    urgent: bool = False,
 ) -> Proposal:
     audit = {"rule": rule, "detail": detail}
     if topic:
         audit["topic"] = topic
-    return Proposal((row,), audit, urgent=urgent)
+    # A steward reserves for the whole site, and may need more than [limits] lets a client have.
+    return Proposal((row,), audit, urgent=urgent, for_site=who.client in state.settings.stewards)
 
 
 # Questions

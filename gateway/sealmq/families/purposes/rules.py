@@ -72,7 +72,7 @@ RULES: Mapping[str, str] = {
     MALFORMED: "This is no command about purposes.",
     DISABLED: "A client without a label has no say.",
     TOO_MANY: "A client that is no steward sends so many commands a second, not more.",
-    FULL: "One client may keep so many reservations, with so many purposes in each, not more.",
+    FULL: "One client may reserve so many filters with wildcards, for so many purposes each.",
     BY_STEWARD: "The client is a steward of the site's purposes.",
     BY_GRANT: "A [[families.purposes.grant]] names the client or its label.",
     BY_LABEL: "The topic has the client's own label.",

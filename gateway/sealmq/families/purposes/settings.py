@@ -3,7 +3,6 @@
 mode = "hybrid"         fos, fop or hybrid (the paper, V-C)
 strict = true           what nobody has reserved is for nobody
 store = "cache"         or tree, flat (V-D)
-limit = 1000            reservations and presubscriptions of one client that is no steward
 published = false       whether the form of HivePBAC's clients is read, too
 stewards = ["dpo"]
 [families.purposes.tree]             parent = ["child", ...]
@@ -32,12 +31,10 @@ from .stores import DEFAULT, STORES
 from .texts import WORDS, BadWord, Reader
 
 MODES = ("hybrid", "fop", "fos")
-LIMIT = 1000
 _KEYS = (
     "mode",
     "strict",
     "store",
-    "limit",
     "published",
     "stewards",
     "tree",
@@ -65,7 +62,6 @@ class Settings:
     mode: str = "hybrid"
     strict: bool = True
     store: str = DEFAULT
-    limit: int = LIMIT
     stewards: frozenset[str] = frozenset()
     grants: tuple[Grant, ...] = ()
     tree: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -86,6 +82,9 @@ class Parts(NamedTuple):
 def read(config: Policy) -> Parts:
     """Check it all. FamilyConfigError: the first thing that is wrong."""
     t = config.families.get("purposes", {})
+    if "limit" in t:
+        what = "what a client may keep is bounded for all families alike"
+        raise FamilyConfigError("limit", what, "[limits] rows takes its place")
     _only(t, "", _KEYS)
     tree = _tree(t)
     purposes = _purposes(tree)
@@ -94,7 +93,6 @@ def read(config: Policy) -> Parts:
         mode=_one_of(t, "mode", MODES),
         strict=_flag(t, "strict", True),
         store=_one_of(t, "store", (DEFAULT, *(name for name in STORES if name != DEFAULT))),
-        limit=_limit(t),
         stewards=frozenset(_clients(t.get("stewards", []), "stewards", config)),
         grants=_grants(t, config),
         tree=MappingProxyType(tree),
@@ -141,13 +139,6 @@ def _reader(words: Mapping[str, str], published: bool) -> Reader:
     except BadWord as error:
         key = f"words.{error.name}" if error.name in words else "words"
         raise FamilyConfigError(key, error.what, error.hint) from None
-
-
-def _limit(t: Table) -> int:
-    limit = t.get("limit", LIMIT)
-    if type(limit) is not int or limit < 0:
-        raise FamilyConfigError("limit", f"{limit!r} is no number from 0", f"limit = {LIMIT}")
-    return limit
 
 
 def _grants(t: Table, config: Policy) -> tuple[Grant, ...]:

@@ -7,7 +7,6 @@ is dormant, out of the store.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..api import CreationPolicy, Dep, FamilyRecord, Policy, Record
@@ -50,8 +49,6 @@ class State:
         self.since: Mapping[str, int] = {}
         self.settled: dict[str, int] = {}
         self.overrides: dict[str, str] = {}
-        # How many rows each client has made.
-        self.held: Counter[str] = Counter()
         # The second of the newest guess, and how many there were in it.
         self._guessed = (0, 0)
         self.pace = Pace()
@@ -169,10 +166,8 @@ class State:
     def _reserve(self, filt: str, new: Reservation | None) -> Sequence[Dep]:
         old = self.own(filt)
         if old is not None:
-            self.held[old.by] -= 1
             self.dormant.pop(filt, None)
         if new is not None:
-            self.held[new.by] += 1
             if self.counts(new):
                 return self.store.put(new)
             self.dormant[filt] = new
@@ -189,11 +184,8 @@ class State:
 
     def _presubscribe(self, client: str, filt: str, ap: str, by: str, at: int) -> Sequence[Dep]:
         mine = self.presubs.setdefault(client, {})
-        old = mine.pop(filt, None)
-        if old is not None:
-            self.held[old[1]] -= 1
+        mine.pop(filt, None)
         if ap:
-            self.held[by] += 1
             mine[filt] = ap, by, at
         elif not mine:
             del self.presubs[client]

@@ -12,7 +12,7 @@ from typing import Protocol
 from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict
 from sealmq.kgtypes import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
 from sealmq.mqtt import Publish
-from sealmq.store.errors import StoreUnavailable
+from sealmq.store.errors import StoreFull, StoreUnavailable
 from sealmq_spec.const import (
     ASK,
     CONTROL,
@@ -228,6 +228,9 @@ class Control:
         try:
             if answer.records:
                 yield Commit(0, tuple(answer.records), answer.urgent, part)
+        except StoreFull as error:
+            self._refuse(of(Denied(str(error)), ctr), "mediator.command.full")
+            return
         except StoreUnavailable as error:
             self._refuse(of(Unavailable(str(error)), ctr), "mediator.command.unavailable")
             return

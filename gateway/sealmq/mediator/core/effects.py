@@ -37,8 +37,9 @@ class NoPlace(Unavailable):
 
 
 class Commit(NamedTuple):
-    """Make records durable, then let the policy engine index what holds. Answer: list[Held], or
-    StoreUnavailable. `urgent`: on a full disk too, as far as the reserved space reaches.
+    """Make records durable, then let the policy engine index what holds. Answer: list[Held],
+    StoreUnavailable, or StoreFull. `urgent`: on a full disk too, as far as the reserved space
+    reaches.
 
     The answer, and the audit records that it brings, come before what follows from the new rows
     (subscriptions that pause) is looked at. `part`: a topic filter; what other workers counted of

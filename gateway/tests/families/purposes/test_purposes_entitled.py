@@ -17,7 +17,7 @@ from families.purposes.purposes_factory import (
     House,
     rule,
 )
-from sealmq.families.api import Proposal, TopicReset, Verdict
+from sealmq.families.api import FamilyRecord, Proposal, TopicReset, Verdict
 from sealmq.families.purposes.commands import PURPOSES, WILD
 from sealmq.families.purposes.state import GUESSES
 from sealmq_spec import purposes as say
@@ -305,32 +305,23 @@ def test_what_is_no_command_changes_nothing_and_is_no_fault(text: bytes) -> None
     assert house.rows() == {}
 
 
-def test_a_client_fills_its_own_share_only() -> None:
-    house = House("limit = 3\n" + granted("machine/2/#", OTHER))
-    for n in range(3):
-        assert house.reserve(SENSOR, f"new/{n}", ("a",)) == "entitled.new-topic"
-    assert house.reserve(SENSOR, "new/3", ("a",)) == "!command.full"
-    assert rule(house.tell(SENSOR, say.presubscribe(SENSOR, "x", "a"))) == "!command.full"
-    # What is there may be changed, and taken back to make room.
-    assert house.reserve(SENSOR, "new/0", ("b",)) == "entitled.new-topic"
-    assert house.release(SENSOR, "new/0") == "entitled.new-topic"
-    assert rule(house.tell(SENSOR, say.presubscribe(SENSOR, "x", "a"))) == "entitled.itself"
-    assert rule(house.tell(SENSOR, say.presubscribe(SENSOR, "x", "b"))) == "entitled.itself"
-    assert house.reserve(SENSOR, "new/3", ("a",)) == "!command.full"
-    assert house.reserve(PANEL, "new/4", ("a",)) == "entitled.new-topic"
-    for n in range(5):
-        assert house.reserve(DPO, f"dpo/{n}", ("a",)) == "entitled.steward"
-
-
-def test_a_site_that_says_nothing_of_it_gives_each_client_a_thousand() -> None:
+def test_what_a_client_stores_counts_on_it_and_what_a_steward_stores_on_nobody() -> None:
     house = House(granted("machine/2/#", OTHER))
-    for n in range(1000):
-        assert house.reserve(OTHER, f"machine/2/{n}", ("a",)) == "entitled.grant"
-        house.now += 1000
-    got = house.tell(OTHER, say.reserve("machine/2/x", ("a",)))
-    assert rule(got) == "!command.full"
-    assert isinstance(got, Verdict)
-    assert got.reason == "at most 1000, 100 of them with wildcards"
+
+    def counts_on(client: str, text: str) -> str:
+        got = house.tell(client, text)
+        assert isinstance(got, Proposal), got
+        (row,) = got.records
+        assert isinstance(row, FamilyRecord)
+        return row.client
+
+    assert counts_on(SENSOR, say.reserve("new", ("a",))) == SENSOR
+    assert counts_on(OTHER, say.reserve("machine/2/#", ("a",))) == OTHER
+    assert counts_on(SENSOR, say.presubscribe(SENSOR, "x", "a")) == SENSOR
+    assert counts_on(SENSOR, say.release("new")) == SENSOR
+    assert counts_on(DPO, say.reserve("new", ("a",))) == ""
+    assert counts_on(DPO, say.presubscribe(DPO, "x", "a")) == ""
+    assert counts_on(DPO, say.setting("mode", "fop")) == ""
 
 
 def test_reservations_with_wildcards_are_bounded_more_closely() -> None:

@@ -21,6 +21,7 @@ from families.purposes.purposes_factory import (
 )
 from sealmq.families.api import Proposal, Verdict
 from sealmq.families.engine import Decision, Engine
+from sealmq.families.purposes.commands import PURPOSES
 from sealmq.families.purposes.family import PurposesFamily
 from sealmq.families.purposes.pace import BURST
 from sealmq.families.purposes.rules import RULES
@@ -178,7 +179,7 @@ def test_each_rule_is_reached() -> None:
     grant = f'[[families.purposes.grant]]\nfilter = "machine/2/#"\nclients = ["{OTHER}"]\n'
     tree = '[families.purposes.tree]\na = ["b"]\nc = []\n'
     creation = '[[creation]]\nfilter = "kept/#"\n'
-    house = House("limit = 2\n" + grant + tree, text=FACTORY + creation)
+    house = House(grant + tree, text=FACTORY + creation)
     met(house.connect(SENSOR))
     met(house.publish(SENSOR, TEMP))
     for client, filt in (
@@ -189,13 +190,13 @@ def test_each_rule_is_reached() -> None:
         (SENSOR, "kept/x"),
         (SENSOR, "new"),
         (SENSOR, TEMP),
-        (SENSOR, "full"),
         (SENSOR, "$x"),
         (OTHER, "new"),
         (DPO, ANGLE),
         ("off", "x"),
     ):
         met(house.reserve(client, filt, ("a",), ("c",)))
+    met(house.reserve(SENSOR, TEMP, tuple(f"{n}" for n in range(PURPOSES + 1))))
     for client, text in (
         (SENSOR, "nothing"),
         (OTHER, say.query("eip", "elsewhere")),

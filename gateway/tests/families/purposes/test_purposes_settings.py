@@ -26,8 +26,14 @@ WRONG = [
     ("store", 'store = "disk"', "store", "store =", "'disk'", "cache, tree, flat"),
     ("strict", 'strict = "yes"', "strict", "strict =", "neither true nor", "strict = true"),
     ("published", "published = 1", "published", "published =", "neither", "true"),
-    ("limit", "limit = -1", "limit", "limit =", "-1", "1000"),
-    ("limit's type", "limit = true", "limit", "limit =", "True", "1000"),
+    (
+        "what [limits] has now",
+        "limit = 5",
+        "limit",
+        "limit =",
+        "all families alike",
+        "[limits] rows",
+    ),
     ("no table", "tree = []", "tree", "tree =", "tree is a table", FAMILY + "tree]"),
     ("a tree's list", '[families.purposes.tree]\na = "b"', "tree.a", "a =", "list of names", "["),
     (
@@ -237,7 +243,7 @@ def test_a_steward_is_a_client() -> None:
 
 def test_all_of_it_together() -> None:
     text = toml(
-        'mode = "fos"\nstrict = false\nstore = "tree"\nlimit = 7\npublished = true\n'
+        'mode = "fos"\nstrict = false\nstore = "tree"\npublished = true\n'
         '[families.purposes.tree]\nops = ["billing", "ops/route"]\n'
         '[families.purposes.reserve]\n"a/#" = { aip = ["ops"], pip = ["ops/route"] }\n"b" = {}\n'
         '[families.purposes.presubscribe]\nmonitor = { "a/+" = "billing" }\n'
@@ -246,7 +252,7 @@ def test_all_of_it_together() -> None:
     )
     loads(text)
     found, purposes, reader = settings.read(parse(text))
-    assert (found.mode, found.strict, found.store, found.limit) == ("fos", False, "tree", 7)
+    assert (found.mode, found.strict, found.store) == ("fos", False, "tree")
     assert found.reserve == {
         "a/#": (frozenset({"ops"}), frozenset({"ops/route"})),
         "b": (frozenset(), frozenset()),

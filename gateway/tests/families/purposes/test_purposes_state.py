@@ -111,7 +111,6 @@ def test_a_restart_finds_everything_again(store: str) -> None:
     assert conn.deliver(TEMP, "m1-temp", 3, 1).audit[1] == ("under", TEMP)
     assert family.state.mode == "fop"
     assert list(family.state.dormant) == ["old"]
-    assert family.state.held == house.family.state.held
 
 
 def test_rows_of_a_family_that_left_the_order_stay_and_count_again_when_it_is_back() -> None:

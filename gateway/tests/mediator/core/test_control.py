@@ -15,7 +15,7 @@ from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict, Who
 from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
 from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched, Yield
 from sealmq.mqtt import Pingreq, Pingresp, Publish
-from sealmq.store.errors import StoreUnavailable
+from sealmq.store.errors import StoreFull, StoreUnavailable
 from sealmq_spec.const import (
     OP_ASK_TIME,
     OP_COMMAND,
@@ -49,7 +49,7 @@ def test_a_command_gets_to_its_family_and_holds_when_it_is_answered() -> None:
     peer.send(peer.command("gate", b"shut bill"))
     assert gate.shut == {"bill"}
     assert replies(peer) == [(peer.client.ctr, b"ok")]
-    assert shell.store.rows[-1] == FamilyRecord("gate", "bill", b"shut")
+    assert shell.store.rows[-1] == FamilyRecord("gate", "bill", b"shut", "sensor")
     (said,) = shell.audits("command")
     assert (said["client"], said["family"], said["detail"]) == ("sensor", "gate", "shut bill")
     assert shell.locked == set()
@@ -266,6 +266,18 @@ def test_a_command_that_cannot_be_stored_frees_its_rows() -> None:
     peer.take()
     assert rules(peer) == ["mediator.command.unavailable"]
     assert "secret" not in peer.told[-1][1][4]
+    assert (shell.locked, shell.audits("command")) == (set(), [])
+
+
+def test_a_command_for_which_there_is_no_room_is_refused_and_told_the_bound() -> None:
+    shell = Shell(Gate())
+    peer = opened(shell)
+    shell.later = {Commit}
+    peer.send(peer.command("gate", b"shut bill"))
+    shell.answer(None, StoreFull("3 rows at most ([limits] rows)"))
+    peer.take()
+    assert rules(peer) == ["mediator.command.full"]
+    assert peer.told[-1][1][2:] == (5, "mediator.command.full", "3 rows at most ([limits] rows)")
     assert (shell.locked, shell.audits("command")) == (set(), [])
 
 

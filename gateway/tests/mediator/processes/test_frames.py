@@ -17,7 +17,7 @@ from sealmq.store import KeptSub, KeptSubs, SessionMark, StoreUnavailable, WillR
 SAMPLES = (
     TopicLabel("t", "l", "c", 1),
     FamilyRecord("f", "k", None),
-    FamilyRecord("f", "k", b"\x00\xff"),
+    FamilyRecord("f", "k", b"\x00\xff", "c"),
     SessionMark(1, 2, 3, b"saltsalt", 4),
     KeptSubs(1, "x", (KeptSub(1, "x", "a/#", 1, "a/#"),)),
     WillRecord(1, "x", 2, 3, 4, "t", 1, True, 5, 6, b"body"),
