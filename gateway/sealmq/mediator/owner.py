@@ -255,6 +255,7 @@ class Owner:
             "took": partial(relay, "took"),
             "live": live,
             "marked": marked,
+            "reloading": worker.reloading,
             "tell": worker.told,
         }
 

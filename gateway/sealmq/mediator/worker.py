@@ -265,9 +265,17 @@ class WorkerEnd:
         ring = _ring_of(site, inst, snapshot, fresh)
         return self._do(lambda: self._it().take_ring(ring))
 
-    def _config(self, text: str) -> object:
-        config = loads(text, self._layout.config)
-        return self._do(lambda: self._it().reload(config))
+    async def _config(self, text: str) -> None:
+        # What takes it over may hold the loop: the owner has to know that before it begins.
+        self._peer.tell("reloading", True)
+        await asyncio.sleep(0)
+        try:
+            config = loads(text, self._layout.config)
+            done = self._do(lambda: self._it().reload(config))
+            if isinstance(done, Awaitable):
+                await done
+        finally:
+            self._peer.tell("reloading", False)
 
     def _kg(self, there: bool) -> object:
         self._remote.kg.lost = not there

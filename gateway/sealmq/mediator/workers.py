@@ -218,13 +218,14 @@ class WorkerProcess:
         if not self.serving:
             await self.ask("config", config.text)
             return
-        self._reloading += 1
         try:
             await self._peer.call("config", config.text)
         except Gone:
             await asyncio.wait([self._child.exited])
-        finally:
-            self._reloading -= 1
+
+    def reloading(self, begun: bool) -> None:
+        """It says that it takes a configuration over, or has. One that hangs says nothing."""
+        self._reloading += 1 if begun else -1
 
     async def attributes(self, rows: list[Attribute]) -> None:
         await self.ask("attributes", rows)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import sys
+import time
 from typing import Any
 
 from sealmq.families.attributes import Attribute
@@ -23,6 +24,7 @@ class StandIn:
         self.rows: dict[str, str] = {}
         self.heard: list[str] = []
         self.flooded = False
+        self.slow_s = 0.0
         self.collected = gc.isenabled()
         self.apply(shared.store.records())
         self.connections: set[Line] = set()
@@ -60,6 +62,7 @@ class StandIn:
         return
 
     async def reload(self, config: Config) -> None:
+        time.sleep(self.slow_s)
         self.heard.append(f"enforce {config.policy.enforce}")
 
     def set_kg(self, there: bool) -> None:
@@ -82,6 +85,9 @@ class StandIn:
 
     async def do(self, verb: str, *words: str) -> str:
         store = self.shared.store
+        if verb == "slow":
+            self.slow_s = float(words[0])
+            return "done"
         if verb == "flooded":
             return str(self.flooded)
         if verb == "pid":

@@ -245,6 +245,45 @@ def test_a_worker_that_is_stopped_is_ended_then_the_command_is_answered(
     run(story())
 
 
+def test_a_worker_that_is_stopped_before_it_takes_a_configuration_over_has_no_more_time_for_it(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that disables a client writes sealmq.toml as well."""
+    monkeypatch.setattr(workers_module, "ANSWER_S", 1.0)
+    monkeypatch.setattr(workers_module, "RELOAD_S", 10_000.0)
+
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            pid = int(await two.ask("pid"))
+            os.kill(pid, signal.SIGSTOP)
+            taken = asyncio.create_task(it.pool.workers[1].config(it.owner.config))
+            assert await one.ask("command k 1") == "done"
+            await taken
+            assert not _lives(pid)
+
+    run(story())
+
+
+def test_a_worker_that_takes_a_configuration_over_has_the_time_for_it(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "ANSWER_S", 0.5)
+
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            pid = int(await two.ask("pid"))
+            await two.ask("slow 2")
+            taken = asyncio.create_task(it.pool.workers[1].config(it.owner.config))
+            assert await one.ask("command k 1") == "done"
+            await taken
+            assert _lives(pid)
+            assert await two.ask("row k") == "1"
+
+    run(story())
+
+
 def test_nothing_more_goes_out_that_the_system_held_for_a_killed_workers_client(
     layout: Layout,
 ) -> None:
