@@ -7,10 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from pathlib import Path
 
 from bench_form import aligned
-from evidence.parts import BENCHES, PARTS, tables
+from evidence.parts import FAMILIES, PARTS, tables
 from evidence.place import ROOT, EvidenceError
 from evidence.reduced import Reduced, Row
 
@@ -24,16 +23,6 @@ _GATEWAY = (
     ("policy, judged anew", "publish_miss", "labels"),
 )  # fmt: skip
 _FILE = {"codec": "codec", "labels": "policy"}
-# Which set is for which board.
-_SETS = (
-    ("sensor", "publishes, and stays connected or sleeps"),
-    ("sensor-purposes", "the same and [reserves](#purposes); does not sleep"),
-    ("display", "publishes and receives"),
-    ("display-purposes", "the same, for purposes; reserves"),
-    ("asyncio", "publishes and receives, with asyncio, for purposes; reserves"),
-    ("sensor-chacha", "as `sensor`, where label and link have ChaCha20-Poly1305"),
-    ("everything", "does all of it, ChaCha20-Poly1305 too"),
-)
 _ARCHS = ("xtensawin", "rv32imc", "armv6m")
 # Of the paper's Table 5: its lines, its columns, and the payloads of ours.
 _COMPARED = ("TLS > plain", "ours > plain", "TLS > ours")
@@ -85,8 +74,7 @@ def _paper(reduced: Reduced) -> str:
 
 def of_family(name: str, reduced: Reduced) -> str:
     """What a policy family costs."""
-    made: str = tables(BENCHES[name].script).table(_rows(reduced, name))
-    return made
+    return tables(name).table(_rows(reduced, name))
 
 
 def gateway(reduced: Reduced) -> str:
@@ -107,8 +95,10 @@ def gateway(reduced: Reduced) -> str:
 
 def sizes(reduced: Reduced) -> str:
     """What lies on a board, by set and architecture."""
+    from build_mpy import ABOUT
+
     body = []
-    for name, words in _SETS:
+    for name, words in ABOUT.items():
         kilobytes = (reduced.value("sizes", "flash", f"{name}-{arch}") / 1000 for arch in _ARCHS)
         body.append([f"`{name}/<arch>/`", words, *(f"{each:.1f} kB" for each in kilobytes)])
     return aligned(["`build/firmware/`", "for a board that", *_ARCHS], body, 2)
@@ -205,8 +195,5 @@ BLOCKS: dict[str, Callable[[Reduced], str]] = {
     "defences": defences,
     "results.json": spark,
     "parts": parts,
-    **{
-        Path(bench.script).with_suffix(".json").name: partial(of_family, name)
-        for name, bench in BENCHES.items()
-    },
+    **{f"{name}.json": partial(of_family, name) for name in FAMILIES},
 }

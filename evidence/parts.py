@@ -6,16 +6,14 @@ import gzip
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from evidence.place import RESULTS, ROOT, EvidenceError, put
 from evidence.reduced import Row
 from sealmq.families import registry
-from sealmq.families.manifest import Bench
+from sealmq.families.manifest import BenchWhole, Manifest
 
 _PYTHON = sys.executable
 # With --json people get their progress on stderr.
@@ -106,26 +104,37 @@ def _rig(work: Path) -> None:
     fresh.replace(RESULTS / "rig")
 
 
-def tables(script: str) -> Any:
-    """What makes tables of what a policy family's bench has measured, a module."""
-    return import_module(f"{Path(script).stem}_table")
+FAMILIES = {m.name: m for m in registry.manifests() if m.bench and m.bench.whole}
+"""The policy families that have a bench of their own."""
 
 
-def _of_family(name: str, bench: Bench) -> Part:
+def tables(name: str) -> BenchWhole:
+    """What makes tables of what a policy family's bench has measured."""
+    bench = FAMILIES[name].bench
+    if bench is None or bench.whole is None:
+        raise EvidenceError(f"the policy family {name} has no bench of its own")
+    return FAMILIES[name].load(bench.whole)
+
+
+def _of_family(manifest: Manifest) -> Iterator[Part]:
     """Its bench, in two runs; of both what the tables show."""
-    kept = (ROOT / bench.script).with_suffix(".json")
+    bench, name = manifest.bench, manifest.name
+    if bench is None or bench.command is None:
+        return
+    command, script = manifest.load(bench.command), ["gateway/bench/family_bench.py", name]
+    kept = RESULTS / f"{name}.json"
 
     def keep(work: Path) -> None:
-        make = tables(bench.script)
-        rows = make.beside(*(_rows(work / file) for file in ("whole.json", "closer.json")))
+        make = tables(name)
+        rows = make.beside(_rows(work / "whole.json"), _rows(work / "closer.json"))
         put(kept, rows_text(make.shown(rows)))
 
-    return Part(
+    yield Part(
         name,
-        bench.about,
+        command.about,
         [
-            [bench.script, "--out", "WORK/whole.json"],
-            [bench.script, *bench.closer, "--out", "WORK/closer.json"],
+            [*script, "--out", "WORK/whole.json"],
+            [*script, *command.closer, "--out", "WORK/closer.json"],
         ],
         [kept],
         keep,
@@ -133,10 +142,6 @@ def _of_family(name: str, bench: Bench) -> Part:
         idle=True,
         of=["gateway/sealmq", "gateway/bench", "shared_spec"],
     )
-
-
-BENCHES = {m.name: m.load(m.bench) for m in registry.manifests() if m.bench}
-"""The benches of policy families, by the family's name."""
 
 
 def _nothing(work: Path) -> None:
@@ -181,7 +186,7 @@ PARTS = (
         of=["gateway/sealmq", "gateway/bench", "shared_spec"],
         to=("said-1.txt", *_GATEWAY_FILES[1:]),
     ),
-    *(_of_family(name, bench) for name, bench in BENCHES.items()),
+    *(part for manifest in FAMILIES.values() for part in _of_family(manifest)),
     Part(
         "rig",
         "the rig's core: three virtual boards, every behaviour, twenty power cuts",

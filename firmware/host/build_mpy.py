@@ -40,23 +40,28 @@ _PURPOSES = ("reserving",)
 _SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
 SETS: dict[str, tuple[str, ...]] = {
-    # Publishes often, keeps its connection or sleeps; blocking, AES-CCM.
     "sensor": (*_SENSOR, *_PURPOSES),
-    # The same, and says what its data is for; does not sleep.
     "sensor-purposes": (*_SENSOR, "sleeping"),
-    # Publishes and receives often; blocking, AES-CCM.
     "display": (*_DISPLAY, *_PURPOSES),
-    # The same, and says what it is for.
     "display-purposes": _DISPLAY,
-    # Publishes and receives, and says what for; asyncio, AES-CCM.
     "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha"),
     "everything": (),
-    # As sensor, for a site where all is ChaCha20-Poly1305.
     "sensor-chacha": (
         "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast",
         *_PURPOSES,
     ),
 }  # fmt: skip
+# For a board that does this; where nothing else is said blocking, and with AES-CCM. In the order of
+# the table in firmware/README.md.
+ABOUT = {
+    "sensor": "publishes, and stays connected or sleeps",
+    "sensor-purposes": "the same and [reserves](#purposes); does not sleep",
+    "display": "publishes and receives",
+    "display-purposes": "the same, for purposes; reserves",
+    "asyncio": "publishes and receives, with asyncio, for purposes; reserves",
+    "sensor-chacha": "as `sensor`, where label and link have ChaCha20-Poly1305",
+    "everything": "does all of it, ChaCha20-Poly1305 too",
+}
 # The sets whose core has ChaCha20-Poly1305 in the place of AES-CCM.
 CHACHA = ("sensor-chacha",)
 # What an application may import, and the names it may take; none: all without an underscore.

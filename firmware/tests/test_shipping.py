@@ -112,6 +112,7 @@ def test_each_set_fits_its_flash(built: Path) -> None:
         }
         for name in build_mpy.SETS
     }
+    assert set(build_mpy.ABOUT) == set(build_mpy.SETS)
     limited = [name for name, without in build_mpy.SETS.items() if without]
     assert len(limited) >= 3
     assert {(n, a): s for n in limited for a, s in totals[n].items() if s > build_mpy.LIMIT} == {}

@@ -14,8 +14,9 @@ from typing import Any
 
 from bench_print import Row
 from gateway_rows import rows
-from gateway_variants import BASE, HYBRID, LABELS, NATS, RESERVATIONS, TWO
+from gateway_variants import BASE, FAMILIES, HELD, LABELS, NATS, TWO, USUAL
 from load_cpu import LoadError
+from load_family import benches
 from load_rounds import (
     Rounds,
     Sizes,
@@ -35,7 +36,7 @@ class GatewaySizes(Sizes):
     """closer: rounds of two variants alone, for a bar of few percent. paced_s: how long messages
     are sent at a fixed rate. many: clients that connect and are idle, for idle_s. scale: what the
     scenarios of emqx/mqttbs are divided by. seldom: rounds of what takes long. held:
-    reservations where very many are wanted.
+    records of a family where very many are wanted.
     """
 
     span_s: float = 0.5
@@ -59,9 +60,8 @@ UNDER_WAY = 100
 PAYLOAD = 16
 # As often as a client whose keep alive it is says that it lives.
 KEEPALIVE_S = 60.0
-# Two clients, of which one asks for these, and how often the other one pings before that.
+# Two clients, of which one subscribes, and how often the other one pings before that.
 WAITING = 2
-WILD = ("+/+/room/#", "+/+/+/+", "house/+/+/#", "house/#")
 PINGS = 500
 HOLDS = {f"{w}_{of}": "ms" for w in ("calm", "wild") for of in ("p50", "p99", "max")}
 LATENCY = {f"latency_{name}": "ms" for name in ("p50", "p99", "p999")}
@@ -139,7 +139,7 @@ class Group:
 
     parts: tuple[Part, ...]
     clients: Callable[[GatewaySizes], int] = lambda sizes: sizes.clients
-    held: Callable[[GatewaySizes], int] = lambda sizes: RESERVATIONS
+    held: Callable[[GatewaySizes], int] = lambda sizes: HELD
     optional: bool = False
 
 
@@ -288,8 +288,8 @@ def _wild(
         scene.do("connect", clients=WAITING)
     for turn in _turns(sizes.pairs, until):
         for at in in_turns(len(scenes), turn):
-            # Another purpose each time: what was found is remembered.
-            span = scenes[at].do("wild", filters=WILD, purpose=f"wild-{turn}", calm=PINGS)
+            needed, filters = _WILD[scenes[at].variant.name](turn)
+            span = scenes[at].do("wild", needed=needed, filters=filters, calm=PINGS)
             into = taken[at] if turn else Taken("", 0, 0, 0)
             for measure in HOLDS:
                 into.add(measure, span[measure])
@@ -297,20 +297,29 @@ def _wild(
     return rows(taken, "wild", load, HOLDS)
 
 
-_ALL = ("mosquitto", BASE, NATS, "amqtt", LABELS, HYBRID)
-_BARS = ("mosquitto", BASE, LABELS, HYBRID)
+# What takes long to judge, by the variant whose family has such.
+_WILD = {
+    FAMILIES[name].name: manifest.load(bench.wild)
+    for name, (manifest, bench) in benches().items()
+    if bench.wild is not None
+}
+_ALL = ("mosquitto", BASE, NATS, "amqtt", LABELS, USUAL)
+_BARS = ("mosquitto", BASE, LABELS, USUAL)
 _SMALL = Group(
     (
         Part("qos0", "QoS 0", _ALL, 3, _messages("qos0")),
         Part("qos1", "QoS 1, on disk before PUBACK", _BARS, 2, _messages("qos1", 1)),
         Part("kept", "QoS 1, readers with kept sessions", _BARS, 2, _messages("kept", 1, False)),
-        Part(
-            "purposes",
-            "purposes over labels",
-            (LABELS, HYBRID),
-            3,
-            _messages("purposes", closer=True),
-            pairs=lambda sizes: sizes.closer,
+        *(
+            Part(
+                family,
+                f"{family} over labels",
+                (LABELS, variant.name),
+                3,
+                _messages(family, closer=True),
+                pairs=lambda sizes: sizes.closer,
+            )
+            for family, variant in FAMILIES.items()
         ),
         Part("latency", "added latency at half load", _BARS, 3, _latency),
     )
@@ -346,7 +355,7 @@ _HELD = Group(
         Part(
             "wild",
             "how long others wait while a filter with wildcards is judged",
-            (HYBRID,),
+            tuple(_WILD),
             1,
             _wild,
             optional=True,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bench_print import Row
-from gateway_variants import BASE, HYBRID, LABELS, TWO
+from gateway_variants import BASE, FAMILIES, LABELS, TWO
 from load_rounds import UNITS, Taken, row_of
 from load_stats import found, ratios
 
 # By variant, whom it is compared with, and what the measure is called then.
 TO = {
     LABELS: ((BASE, "to_mosquitto_tls"),),
-    HYBRID: ((BASE, "to_mosquitto_tls"), (LABELS, "to_labels")),
+    **{v.name: ((BASE, "to_mosquitto_tls"), (LABELS, "to_labels")) for v in FAMILIES.values()},
     TWO: ((LABELS, "to_one_worker"),),
 }
 

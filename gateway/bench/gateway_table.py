@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from bench_print import Row
-from gateway_variants import BASE, HYBRID, LABELS, TWO, VARIANTS
+from gateway_variants import BASE, FAMILIES, LABELS, TWO, USUAL, VARIANTS
 
 from bench_form import aligned
 
@@ -16,7 +17,7 @@ STAGES = {
     "qos0": "QoS 0",
     "qos1": "QoS 1, each message on disk before its PUBACK",
     "kept": "QoS 1, readers with kept sessions",
-    "purposes": "QoS 0, the two alone, more rounds",
+    **dict.fromkeys(FAMILIES, "QoS 0, the two alone, more rounds"),
     "workers": "QoS 0, two workers",
 }
 # Two workers, the broker and the load generator.
@@ -62,17 +63,17 @@ def bars(rows: Sequence[Row]) -> list[Bar]:
     """Those that the rows can tell."""
     made = []
     for stage, most in (("qos0", 1.5), ("qos1", 2.0), ("kept", 2.0)):
-        for variant in (LABELS, HYBRID):
+        for variant in (LABELS, USUAL):
             for burst in (1, 16):
                 row = _get(rows, "cpu_message_to_mosquitto_tls", variant, stage=stage, burst=burst)
                 if row is not None:
                     words = f"{stage}, {variant} to {BASE}: CPU a message, {_sent(burst)}"
                     made.append(Bar(words, row, most=most))
-    for burst in (1, 16):
-        row = _get(rows, "cpu_message_to_labels", HYBRID, stage="purposes", burst=burst)
-        row = row or _get(rows, "cpu_message_to_labels", HYBRID, stage="qos0", burst=burst)
+    for (family, of), burst in product(FAMILIES.items(), (1, 16)):
+        row = _get(rows, "cpu_message_to_labels", of.name, stage=family, burst=burst)
+        row = row or _get(rows, "cpu_message_to_labels", of.name, stage="qos0", burst=burst)
         if row is not None:
-            words = f"purposes over labels: CPU a message, {_sent(burst)}"
+            words = f"{family} over labels: CPU a message, {_sent(burst)}"
             made.append(Bar(words, row, most=1.02))
     for burst in (1, 16):
         row = _get(rows, "cpu_message_to_one_worker", TWO, burst=burst)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from load_family import benches
 from load_sites import Variant
+
+from sealmq.cli.init import DEFAULT
 
 # What the bars compare with.
 BASE = "mosquitto-tls"
 NATS = "nats"
-LABELS, HYBRID = "sealmq-labels", "sealmq-hybrid"
-TWO = "sealmq-workers-2"
+LABELS, TWO = "sealmq-labels", "sealmq-workers-2"
+FAMILIES = {
+    name: Variant(f"sealmq-{bench.variant}", name, manifest.load(bench.site).SETTINGS)
+    for name, (manifest, bench) in benches().items()
+}
+"""A site under each policy family that has a bench."""
+# As `sealmq init` makes one.
+USUAL = FAMILIES[DEFAULT].name
 VARIANTS = {
     v.name: v
     for v in (
@@ -17,9 +26,9 @@ VARIANTS = {
         Variant(NATS, broker="nats"),
         Variant("amqtt", broker="amqtt"),
         Variant(LABELS),
-        Variant(HYBRID, "hybrid", "cache"),
+        *FAMILIES.values(),
         Variant(TWO, workers=2),
     )
 }
-# How many reservations a site with purposes holds.
-RESERVATIONS = 1000
+# How many records of its family a site holds.
+HELD = 1000

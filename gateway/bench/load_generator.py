@@ -20,18 +20,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from load_cpu import LoadError, cpu_ns, processes
+from load_family import site_of
 from load_paced import Paced, percentile
 from load_peer import PATIENCE_S, Peer, Sealed
 from load_storm import Idle, Storm
 
 from sealmq.mqtt import build
 from sealmq_spec.identity import Identity
-from sealmq_spec.purposes import access, release, reserve
 
 Told = dict[str, Any]
 # How many topics each client reads: its own and those of the clients after it.
 READS = 3
-_FAMILY = "purposes"
+# Stands for a topic's last levels in a family's command.
+WHERE = "WHERE"
 
 
 def name(number: int) -> str:
@@ -51,8 +52,9 @@ class Load:
         self._told = told
         self._main: int = told["main"]
         self._pids: dict[str, int] = told["pids"]
-        self.purpose: str = told["purpose"]
-        self.family: bool = told["family"]
+        # A policy family whose commands are sent, and who says how a filter is subscribed to.
+        self._family: str = told["family"]
+        self._as_sent = site_of(self._family).as_sent if self._family else str
         self.size: int = told["size"]
         self.peers: list[Peer] = []
         self._identities = [_identity(*one) for one in told.get("lent", ())]
@@ -113,7 +115,7 @@ class Load:
     def _read(self, wanted: dict[Peer, list[str]]) -> None:
         """Each subscribes to these."""
         for peer, filters in wanted.items():
-            peer.queue = [peer.subscribe(list(map(self._for, filters)))]
+            peer.queue = [peer.subscribe(list(map(self._as_sent, filters)))]
         self._answers("subscriptions")
         # What each client has to receive of one message on each topic.
         self._expected = [
@@ -134,10 +136,6 @@ class Load:
         self._by_fd = {peer.sock.fileno(): peer for peer in self.peers}
         for fd in self._by_fd:
             self._poll.register(fd, select.EPOLLIN)
-
-    # A filter as it is subscribed to.
-    def _for(self, filt: str) -> str:
-        return access(filt, self.purpose) if self.family else filt
 
     def _wait(self, end: float) -> list[tuple[int, int]]:
         ready = self._poll.poll(max(0.0, end - time.monotonic()))
@@ -273,7 +271,7 @@ class Load:
     def subscribe(self, count: int) -> Told:
         """So many subscriptions, dealt out to the clients, each of which has one under way; left
         afterwards."""
-        filters = self._dealt(count, lambda where: self._for(f"rate/{where}/+"))
+        filters = self._dealt(count, lambda where: self._as_sent(f"rate/{where}/+"))
         for peer, mine in filters.items():
             peer.queue = [peer.subscribe([filt]) for filt in mine]
         span = self._span(lambda: self._answers("subscriptions"))
@@ -283,24 +281,22 @@ class Load:
         self._answers("unsubscriptions")
         return span
 
-    def wild(self, filters: Sequence[str], purpose: str, calm: int) -> Told:
-        """One client subscribes to these for a purpose that nothing they reach allows, so that all
-        that they reach is looked at, and another one waits for each of its PINGRESPs meanwhile.
-        Before that it does so `calm` times with nobody beside. Milliseconds.
+    def wild(self, needed: Sequence[str], filters: Sequence[str], calm: int) -> Told:
+        """One client sends the commands, and subscribes to the filters, which take long to judge;
+        another one waits for each of its PINGRESPs meanwhile. Before that it does so `calm` times
+        with nobody beside. Milliseconds.
         """
         asks, pings = self.peers[:2]
         asks.may_be_refused = True
-        # Everything is spoken for, and somewhere it is allowed: else there is nothing to look for.
-        needed = [reserve("#", ("care",), ()), reserve(f"elsewhere/{purpose}", (purpose,), ())]
-        asks.queue = [asks.command(_FAMILY, text.encode()) for text in needed]
-        self._answers("reservations")
+        asks.queue = [asks.command(self._family, text.encode()) for text in needed]
+        self._answers("commands")
         asks.answered = 0
         quiet = [self._ping(pings) for _ in range(calm)]
         trips: list[float] = []
 
         def act() -> None:
             for at, filt in enumerate(filters):
-                asks.send(asks.subscribe([access(filt, purpose)]))
+                asks.send(asks.subscribe([filt]))
                 while asks.answered <= at:
                     trips.append(self._ping(pings))
 
@@ -325,18 +321,19 @@ class Load:
             if peer.answered:
                 return (now - began) / 1e6
 
-    def reserve(self, count: int) -> Told:
-        """So many reservations, dealt out in the same way; removed afterwards."""
-        topics = self._dealt(count, lambda where: f"own/{where}")
-        for peer, mine in topics.items():
-            made = [reserve(filt, (self.purpose,), ("advertising",)).encode() for filt in mine]
-            peer.queue = [peer.command(_FAMILY, body) for body in made]
-        span = self._span(lambda: self._answers("reservations"))
+    def commands(self, made: str, gone: str, count: int) -> Told:
+        """So many commands of the family, dealt out in the same way; undone afterwards. In a text
+        stands WHERE for what is another one in each."""
+        wheres = self._dealt(count, str)
+        for peer, mine in wheres.items():
+            texts = [made.replace(WHERE, where) for where in mine]
+            peer.queue = [peer.command(self._family, text.encode()) for text in texts]
+        span = self._span(lambda: self._answers("commands"))
         span["done"] = count
-        for peer, mine in topics.items():
-            gone = [release(filt).encode() for filt in mine]
-            peer.queue = [peer.command(_FAMILY, body) for body in gone]
-        self._answers("removals")
+        for peer, mine in wheres.items():
+            texts = [gone.replace(WHERE, where) for where in mine]
+            peer.queue = [peer.command(self._family, text.encode()) for text in texts]
+        self._answers("commands that undo them")
         return span
 
     def _dealt(self, count: int, make: Callable[[str], str]) -> dict[Peer, list[str]]:

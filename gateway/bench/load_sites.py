@@ -13,16 +13,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 from load_brokers import HOST, MAKERS, Command, answers, free_port
 from load_cpu import LoadError, memory_mib, processes
-from load_generator import Told, name
+from load_family import site_of
+from load_generator import Told, topic
+from load_generator import name as client
 from load_held import put
 
+from sealmq.families import registry
 from sealmq.kg.local import opened
 from sealmq.run import ready
 from sealmq.site.edit import edit
@@ -31,26 +34,26 @@ from sealmq.site.layout import Layout
 from sealmq.site.model import Config
 
 LABEL = "fleet"
-# For what everybody subscribes; below what the reservations allow, so that the tree is looked at.
-PURPOSE = "billing/invoice"
 START_S = 400.0
 STOP_S = 30.0
-_HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """mode and store of the family purposes; none of them: without it.
+    """family: a policy family that judges after what it stands on; "": labels alone. settings: its
+    own, as its bench has them.
 
     broker: a broker alone (load_brokers.py) in place of a site. workers: of the mediator; 0: as
     the site has it by itself.
     """
 
     name: str
-    mode: str = ""
-    store: str = ""
+    family: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
     broker: str = ""
-    # How many messages a client sends at once. With 16, a flat store would be busy for a minute.
+    # How many messages a client sends at once.
     bursts: tuple[int, ...] = (1, 16)
     workers: int = 0
 
@@ -65,7 +68,7 @@ class Scene:
 
     def __init__(self, variant: Variant, folder: Path, clients: int, held: int) -> None:
         self.variant, self.clients = variant, clients
-        self.held = held if variant.mode else 0
+        self.held = held if variant.family else 0
         self._folder = folder
         self._log = folder / "log"
         self._main: subprocess.Popen[bytes] | None = None
@@ -80,11 +83,10 @@ class Scene:
         told = self._site() if self.variant.sealed else self._broker()
         if self._main is None:
             raise LoadError(f"{self.variant.name} has not been started")
-        family = bool(self.variant.mode)
         told |= {"main": self._main.pid, "pids": self.pids, "size": size}
-        told |= {"family": family, "purpose": PURPOSE}
+        told |= {"family": self.variant.family}
         self._load = subprocess.Popen(  # noqa: S603 - our own script
-            [sys.executable, str(_HERE / "load_generator.py")],
+            [sys.executable, str(FOLDER / "load_generator.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -119,7 +121,9 @@ class Scene:
                 f"{self.variant.name}: this SealMQ refuses the site: {error}", error.hint or ""
             ) from None
         if self.held:
-            put(layout.mediator_db, self._folder.parent, self.held, self.clients)
+            family, topics = self.variant.family, [topic(n) for n in range(self.clients)]
+            rows = site_of(family).held(self.held, self._names(), topics)
+            put(layout.mediator_db, self._folder.parent, family, rows, self.held)
         lent = self._lent(layout, config, key)
         self._begin(Command([sys.executable, "-m", "sealmq.cli", "up", str(site)]))
         self._until(lambda: self._serves(layout))
@@ -130,7 +134,7 @@ class Scene:
     def _lent(self, layout: Layout, config: Config, key: Path) -> list[tuple[Told, str]]:
         with opened(layout, config, key) as kg:
             kg.apply(config)
-            lent = [kg.lend(name(number)) for number in range(self.clients)]
+            lent = [kg.lend(name) for name in self._names()]
         return [(enrolment, dump.hex()) for enrolment, dump in lent]
 
     def _configure(self, doc: Any) -> None:
@@ -138,21 +142,20 @@ class Scene:
         device = tomlkit.inline_table()
         device.update({"label": LABEL, "kind": "device"})
         clients = tomlkit.table()
-        for number in range(self.clients):
-            clients.append(name(number), device)
+        for name in self._names():
+            clients.append(name, device)
         doc["clients"] = clients
         if self.variant.workers:
             doc["mediator"]["workers"] = self.variant.workers
-        family = bool(self.variant.mode)
-        doc["policy"]["order"] = ["labels", "purposes"] if family else ["labels"]
-        doc.setdefault("families", {}).pop("purposes", None)
+        doc.pop("families", None)
+        family = self.variant.family
+        before = registry.manifest(family).stands_on if family else ("labels",)
+        doc["policy"]["order"] = [*before, *([family] if family else [])]
         if family:
-            settings = {"mode": self.variant.mode, "store": self.variant.store}
-            # A steward's commands are not counted: all clients reserve as fast as they can.
-            stewards = [name(number) for number in range(self.clients)]
-            doc["families"]["purposes"] = {**settings, "strict": True, "stewards": stewards}
-        else:
-            doc.pop("families")
+            site_of(family).put_in(doc, self._names(), self.variant.settings)
+
+    def _names(self) -> list[str]:
+        return [client(number) for number in range(self.clients)]
 
     def _serves(self, layout: Layout) -> bool:
         told = {role: ready.read(layout, role) for role in ("kg", "mediator", "broker")}

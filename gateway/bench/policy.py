@@ -3,7 +3,8 @@
 Run: python gateway/bench/policy.py. "hit": the verdict is cached, topic names are new objects as
 they come off the wire; "cold": 100,000 topics in random order, so that the processor's caches miss
 as well; "miss": judged anew; "change": one topic gets a label, all else stays cached; "kept": three
-readers of a message whose answers the caller keeps. "hold_": policy_holds.py.
+readers of a message whose answers the caller keeps. what families measure
+of themselves comes after that.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-import policy_holds
 from bench_print import row, show
+from load_family import benches, site_of
 
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
@@ -107,7 +108,9 @@ def main() -> None:
     rows = [row(name, "labels", cost, "ns of CPU", n, 0) for name, (cost, n) in costs.items()]
     rows.append(row("cached_verdicts", "labels", cached, "verdicts", 1, 0))
     rows.append(row("still_cached", "labels", len(engine.cache), "verdicts", 1, 0))
-    show([*rows, *policy_holds.rows()])
+    for name in benches():
+        rows += site_of(name).judging()
+    show(rows)
 
 
 def changed(engine: Engine, records: Sequence[TopicLabel]) -> int:

@@ -2,13 +2,14 @@
 
 Every board has a label of its own, so that rekeying one leaves the others alone. Above all of them
 is the rig's reader; below them a bystander, who may read none. The site is closed, as `sealmq init`
-makes one; what its policy families need, so that the rig reads, a behaviour says of each.
+makes one; what a policy family needs, so that the rig reads, its `rig.toml` says.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .behaviour import Table, policies
 from .broker import Mosquitto, free_port
 from .errors import Failed, RigError
+from .families import FAMILIES, Table
 from .nonces import Book
 from .path import Path as BoardPath
 from .processes import commands, last_words, ordered, run, sealmq, until
@@ -60,9 +61,9 @@ class Site:
         self.numbers: dict[int, str] = {}
         self.above: Reader
         self.below: Reader
-        # Of policies, by their names.
+        # Of policy families, by their names.
         self.others: dict[str, Reader] = {}
-        self._policies = policies()
+        self._families = list(FAMILIES.values())
 
     # --- begin and end ---------------------------------------------------------------------------
 
@@ -70,12 +71,13 @@ class Site:
         """Everything runs, and the readers listen."""
         self._policy()
         lines: list[list[str | Path]] = []
-        names = (*self._boards, ABOVE, BELOW, *(policy.reader for policy in self._policies))
+        more = [family.reader for family in self._families if family.reader is not None]
+        names = (*self._boards, ABOVE, BELOW, *(reader.name for reader in more))
         for name in names:
             (self.folder / name).mkdir(mode=0o700)
             lines.append(self._add(name))
         ordered(commands(*lines), timeout=300)
-        self._write(*(table for policy in self._policies for table in policy.named))
+        self._write(*(table for family in self._families for table in family.named))
         if self.mosquitto is not None:
             self.mosquitto.start()
         self.up()
@@ -90,9 +92,8 @@ class Site:
         self.numbers.update((self.clients[name], name) for name in self._boards)
         self.above = Reader(self._file(ABOVE), ["rig/#"])
         self.below = Reader(self._file(BELOW), ["rig/#"])
-        for policy in self._policies:
-            file = self._file(policy.reader)
-            self.others[policy.reader] = Reader(file, policy.filters, policy.words)
+        for one in more:
+            self.others[one.name] = Reader(self._file(one.name), one.filters, one.words)
         for reader in (self.above, self.below, *self.others.values()):
             reader.start()
         if self.mosquitto is not None:
@@ -110,8 +111,21 @@ class Site:
         self._write(
             ("labels", [f"{BELOW} = []", *labels, f"{ABOVE} = [{boards}]"]),
             ("topics", [*topics, f'"{LIMITS}" = "{BELOW}"']),
-            *(table for policy in self._policies for table in policy.tables),
+            *(table for family in self._families for table in family.tables),
         )
+        self._judge()
+
+    def _judge(self) -> None:
+        """All families judge that have something to say to the rig, after those of a new site."""
+        toml = self.path / "sealmq.toml"
+        text = toml.read_text()
+        found = re.search(r"^order = \[(.*)\]$", text, re.MULTILINE)
+        if found is None:
+            raise RigError("sealmq init wrote no [policy] order")
+        order = json.loads(f"[{found[1]}]")
+        order += [family.name for family in self._families if family.name not in order]
+        text = text.replace(found[0], f"order = {json.dumps(order)}")
+        toml.write_text(text + "".join(family.append for family in self._families))
 
     def _write(self, *tables: Table) -> None:
         toml = self.path / "sealmq.toml"

@@ -17,6 +17,7 @@ from sealmq_hil.bench import Bench
 from sealmq_hil.board import CUT, POWER
 from sealmq_hil.cuts import draw, shares
 from sealmq_hil.errors import Failed, RigError, Skipped
+from sealmq_hil.families import FAMILIES
 from sealmq_hil.results import FAIL, PASS, SKIP, VERDICT, Results
 from sealmq_hil.runner import go
 from sealmq_hil.site import EMBEDDED, Site
@@ -236,4 +237,17 @@ def test_every_behaviour_has_a_file_and_its_name() -> None:
         find("flush")
     folder = Path(__file__).parents[1] / "sealmq_hil" / "behaviours"
     files = {file.stem.replace("_", "-") for file in folder.glob("[a-z]*.py")}
-    assert files == set(NAMES)
+    assert files == set(NAMES) - set(FAMILIES)
+
+
+def test_families_have_their_behaviours_after_publishing_by_itself() -> None:
+    assert set(FAMILIES) >= {"allowlist", "purposes"}
+    assert NAMES[2 : 2 + len(FAMILIES)] == tuple(sorted(FAMILIES))
+    for family in FAMILIES.values():
+        assert find(family.name).text == family.text
+        names = {"rig-reader", *({family.reader.name} if family.reader else ())}
+        assert family.steps
+        for step in family.steps:
+            assert set(step.read_by) <= names
+            said = step.program.format(board="b-1", word="w")
+            compile(said, step.name, "exec")

@@ -31,19 +31,21 @@ _PUBLISHES = (
     ("labels.create.not-allowed", "nobody but plant managers creates plant/+/plan"),
     ("mediator.publish.toolarge", "70000 bytes, 65536 are allowed"),
 )
+# A family that there is not: reports know none.
+_FAMILY = "consent"
 _SUBSCRIBES = (
-    ("purposes.subscribe.prohibited", "a reservation prohibits staff-planning"),
-    ("purposes.subscribe.no-purpose", "the subscription says no purpose"),
+    (f"{_FAMILY}.subscribe.prohibited", "an agreement prohibits staff-planning"),
+    (f"{_FAMILY}.subscribe.nothing-said", "the subscription does not say what for"),
     ("labels.subscribe.above", "zone-9 is above the client's label"),
 )
 _WITHHELD = (
-    "purposes.deliver.not-allowed", "purposes.deliver.not-allowed", "labels.deliver.above",
-    "purposes.deliver.prohibited",
+    f"{_FAMILY}.deliver.not-allowed", f"{_FAMILY}.deliver.not-allowed", "labels.deliver.above",
+    f"{_FAMILY}.deliver.prohibited",
 )  # fmt: skip
 _RARE = (
     ("broker-away", ',"reason":"the broker closed the connection"'),
     ("broker-back", ',"address":"127.0.0.1:18830"'),
-    ("config-reloaded", ',"enforce":true,"order":["labels","purposes"]'),
+    ("config-reloaded", f',"enforce":true,"order":["labels","{_FAMILY}"]'),
     ("topic-reset", ',"topic":"plant/1/line/2/machine/3/state"'),
     ("handover-missed", ',"client":"device-77","label":"zone-37","epoch":3'),
     ("client-left", ',"client":"device-78","label":"zone-38","reason":"disabled"'),
@@ -54,15 +56,13 @@ _RARE = (
 def _delivered(of: Lines) -> str:
     number = world.popular_topic(of.rnd())
     reader = world.popular_reader(of.rnd())
-    topic, _, label, under = world.topic(number)
+    topic, _, label, where = world.topic(number)
     count = of.how_many()
     of.tally.topics.add(number)
     of.tally.decided["delivered", ""] += count
     rest = f',"client":"reader-{reader}","topic":"{topic}","label":"{label}"'
-    if under:
-        # A reader has two purposes at most.
-        purpose = world.PURPOSES[(reader * 3 + (number & 1)) % len(world.PURPOSES)]
-        rest += f',"purpose":"{purpose}","under":"{under}"'
+    if where:
+        rest += world.said(reader, number, where)
     return of.counted("delivered", rest, count)
 
 
@@ -153,12 +153,11 @@ def _folded(of: Lines) -> str:
 
 def _command(of: Lines) -> str:
     topic, client, _, _ = world.topic(world.popular_topic(of.rnd()))
-    purpose = world.PURPOSES[int(of.rnd() * len(world.PURPOSES))]
-    rule = "purposes.entitled.label"
+    word, rule = world.drawn_word(of.rnd()), f"{_FAMILY}.entitled.label"
     of.tally.decided["command", rule] += 1
     rest = (
-        f',"client":"{client}","family":"purposes","rule":"{rule}",'
-        f'"detail":"reserve aip={purpose}","topic":"{topic}"'
+        f',"client":"{client}","family":"{_FAMILY}","rule":"{rule}",'
+        f'"detail":"agree to {word}","topic":"{topic}"'
     )
     return of.record("command", rest)
 

@@ -17,7 +17,7 @@ BOARDS_FEW, PAIRS_FEW = 3, 150
 _STAGES = {
     "flash": ("build", "loader", "write", "boot", "publish"),
     "publish": ("read", "refuse", "heap"),
-    "purposes": ("reserve", "refuse"),
+    "family": ("agree", "refuse"),
     "broker-loss": ("lose", "recover"),
     "mediator-loss": ("lose", "recover"),
     "wifi-loss": ("lose", "recover"),

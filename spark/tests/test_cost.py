@@ -16,7 +16,7 @@ from sealmq_spark.measures.paper import paper
 from spark_rows import ROOT, Row, bench, document, figure, plain
 
 DEVICE = document("spark/tests/data/device.json")
-PURPOSES = document("gateway/bench/purposes.json")
+PURPOSES = document("evidence/results/purposes.json")
 PLACE: dict[str, Any] = {"machine": "x86_64", "python": "3.11"}
 
 

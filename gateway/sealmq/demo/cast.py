@@ -14,7 +14,7 @@ from typing import Any
 
 EVERY_MS = 1000
 
-# What the monitor reads for.
+# What the monitor says with its subscription.
 OPERATION = "operation"
 
 
@@ -22,7 +22,7 @@ OPERATION = "operation"
 class Part:
     """A client: its script in on_device/, the script's arguments, what it listens to, its width.
 
-    `purpose`: what it listens for; "": it does not say, and the operator has said what for.
+    `said`: what it says with its subscriptions; "": nothing, and the operator has said what counts.
     `label`: of those that the factory example does not have.
     """
 
@@ -31,12 +31,12 @@ class Part:
     arguments: tuple[str, ...]
     filters: tuple[str, ...] = ()
     bits: int = 64
-    purpose: str = ""
+    said: str = ""
     label: str = ""
 
 
-def listener(name: str, filt: str, purpose: str = "", label: str = "", bits: int = 64) -> Part:
-    return Part(name, "listener.py", (purpose, filt), (filt,), bits, purpose, label)
+def listener(name: str, filt: str, said: str = "", label: str = "", bits: int = 64) -> Part:
+    return Part(name, "listener.py", (said, filt), (filt,), bits, said, label)
 
 
 def _sensor(name: str, topic: str, qos: int, reading: str, bits: int = 64) -> Part:

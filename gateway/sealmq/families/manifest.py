@@ -131,14 +131,41 @@ class Lost:
     by: str
 
 
-class Bench(Protocol):
-    """`sealmq bench NAME`, a module."""
+class BenchSite(Protocol):
+    """A site under the family for the benches, a module.
+
+    All clients of such a site have one label. Each publishes `bench/CLIENT/value`, reads `bench/#`
+    or some of it, and subscribes to filters below `rate/`.
+    """
 
     @property
-    def script(self) -> str:
-        """What measures: its path in the source tree. Beside it stand NAME.json, what was measured,
-        and NAME_table.py, which makes tables of that.
-        """
+    def SETTINGS(self) -> Mapping[str, str]:
+        """What `put_in` gets for `sealmq bench gateway`."""
+
+    def put_in(self, doc: MutableMapping[str, Any], clients: Sequence[str], settings: Any) -> None:
+        """[families.NAME] of its sealmq.toml; there is none yet."""
+
+    def as_sent(self, filter: str) -> str:
+        """How a client subscribes to a filter."""
+
+    def held(
+        self, count: int, clients: Sequence[str], topics: Sequence[str]
+    ) -> Iterable[tuple[str, bytes]]:
+        """Key and value of the records that its store begins with, `count` of them or none."""
+
+    def judging(self) -> Sequence[dict[str, Any]]:
+        """What judging costs without a site: rows after shared_spec/bench.schema.json."""
+
+
+class Wild(Protocol):
+    """What takes long to judge, for `sealmq bench gateway --part wild`."""
+
+    def __call__(self, turn: int) -> tuple[Sequence[str], Sequence[str]]:
+        """Commands that come before, and filters as they are sent; others in each turn."""
+
+
+class BenchCommand(Protocol):
+    """`sealmq bench NAME`, a module."""
 
     @property
     def about(self) -> str:
@@ -150,6 +177,39 @@ class Bench(Protocol):
 
     def add(self, kinds: argparse._SubParsersAction[Any]) -> None:
         """Add the parser NAME."""
+
+
+class BenchWhole(Protocol):
+    """What `sealmq bench NAME` runs, and the tables of it, a module."""
+
+    def main(self, argv: Sequence[str]) -> int:
+        """Measure; the exit code."""
+
+    def beside(
+        self, rows: Sequence[dict[str, Any]], closer: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The rows of both runs."""
+
+    def shown(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those that the tables show."""
+
+    def table(self, rows: Sequence[dict[str, Any]]) -> str:
+        """The tables, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is measured of the family, by modules that are part of a checkout (but `command`).
+
+    `variant`: of `sealmq bench gateway`, as sealmq-VARIANT.
+    """
+
+    variant: str
+    site: Ref[BenchSite]
+    wild: Ref[Wild] | None = None
+    command: Ref[BenchCommand] | None = None
+    whole: Ref[BenchWhole] | None = None
+    """With `command`, or neither."""
 
 
 class DoctorPart(Protocol):
@@ -214,7 +274,7 @@ class Manifest:
     made: Made | None = None
     lost: Lost | None = None
     doctor: Doctor | None = None
-    bench: Ref[Bench] | None = None
+    bench: Bench | None = None
     fuzz: Ref[type[Any]] | None = None
     """A target of `python -m fuzz` (gateway/fuzz), which is part of a checkout."""
     demo: Ref[Any] | None = None

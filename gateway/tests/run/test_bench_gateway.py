@@ -25,7 +25,7 @@ import pytest
 from bench_print import Row
 from gateway_parts import SCENARIOS, enough_files
 from gateway_table import Missing, bars, missed, table
-from gateway_variants import BASE, HYBRID, LABELS, TWO, VARIANTS
+from gateway_variants import BASE, FAMILIES, LABELS, TWO, USUAL, VARIANTS
 from load_cpu import LoadError
 from load_peer import Peer, TlsSocket
 from load_rounds import Taken
@@ -53,7 +53,7 @@ def taken(variant: str, cost: float, rate: float = 1000.0) -> Taken:
 
 
 def rows(labels: float, stage: str = "qos0", cores: int = 2) -> list[Row]:
-    of = [taken("mosquitto", 20), taken(BASE, 40), taken(LABELS, labels), taken(HYBRID, labels)]
+    of = [taken("mosquitto", 20), taken(BASE, 40), taken(LABELS, labels), taken(USUAL, labels)]
     made = gateway_rows.rows([*of, taken(TWO, labels, 1500.0)], stage, 0.5)
     for row in made:
         row["params"]["cores"] = cores
@@ -268,7 +268,8 @@ def test_all_of_it_is_what_the_issue_asks_for(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     plan = gateway_bench.Plan(gateway_bench._parser().parse_args([]))
     assert (plan.sizes.clients, plan.sizes.pairs, plan.sizes.size) == (250, 10, 64)
-    assert plan.chosen[:4] == ("qos0", "qos1", "kept", "purposes")
+    assert plan.chosen[:3] == ("qos0", "qos1", "kept")
+    assert set(plan.chosen) >= set(FAMILIES) == {"allowlist", "purposes"}
     # NATS is a column beside: whoever has it not does without, and is told.
     assert "nats" not in plan.variants
     [missing] = plan.missing
@@ -313,7 +314,7 @@ def test_it_measures_real_sites(tmp_path: Path) -> None:
     words = ["--quick", "--clients", "4", "--json", "--allow-misses", "--out", str(out)]
     for part in ("qos0", "qos1", "kept"):
         words += ["--part", part]
-    for variant in (BASE, "amqtt", HYBRID):
+    for variant in (BASE, "amqtt", USUAL):
         words += ["--variant", variant]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=False
@@ -327,10 +328,10 @@ def test_it_measures_real_sites(tmp_path: Path) -> None:
         for row in printed["rows"]
         if row["measure"] == "cpu_message" and row["params"]["burst"] == 16
     }
-    for stage, variant in product(("qos0", "qos1", "kept"), (BASE, HYBRID)):
+    for stage, variant in product(("qos0", "qos1", "kept"), (BASE, USUAL)):
         assert (stage, variant, "gateway") in found
         assert (stage, variant, "broker") in found
-    assert {("qos0", "amqtt", "gateway"), ("kept", HYBRID, "mediator")} <= found
+    assert {("qos0", "amqtt", "gateway"), ("kept", USUAL, "mediator")} <= found
     assert len(bars(printed["rows"])) == 6
 
 

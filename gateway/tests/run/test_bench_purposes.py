@@ -18,11 +18,7 @@ from typing import Any
 
 import jsonschema
 import load_generator
-import load_held
 import load_sites
-import purposes
-import purposes_decide
-import purposes_rounds
 import pytest
 import tomlkit
 from bench_print import Row
@@ -30,17 +26,20 @@ from load_cpu import LoadError, cpu_ns
 from load_peer import Peer, Sealed
 from load_rounds import Rounds, Sizes, Taken
 from load_stats import found, ratios
-from purposes_book import HELD_STAGE, VARIED, Book
-from purposes_rounds import CommandRounds, CommandSizes
-from purposes_table import bars, beside, shown, table
-from purposes_variants import VARIANTS
 
 from sealmq.cli import main
+from sealmq.families.purposes.bench import decide, whole
+from sealmq.families.purposes.bench import rounds as purposes_rounds
+from sealmq.families.purposes.bench import site as purposes_site
+from sealmq.families.purposes.bench.book import HELD_STAGE, VARIED, Book
+from sealmq.families.purposes.bench.rounds import CommandRounds, CommandSizes
+from sealmq.families.purposes.bench.table import bars, beside, shown, table
+from sealmq.families.purposes.bench.variants import VARIANTS
 from sealmq.mqtt import build
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "shared_spec" / "bench.schema.json").read_text(encoding="utf-8"))
-SCRIPT = ROOT / "gateway" / "bench" / "purposes.py"
+SCRIPT = ROOT / "gateway" / "bench" / "family_bench.py"
 
 
 def check(rows: object) -> None:
@@ -87,7 +86,7 @@ def rows(cost: float = 102.0) -> list[Row]:
     first = [taken("mosquitto", 0, 30, 0.9), taken("labels", 0, 100), taken("hybrid", 1000, cost)]
     more = [taken("labels", 0, 100), taken("hybrid", 10, 100), taken("hybrid", 10**6, cost)]
     made = purposes_rounds.rows(first, VARIED, 0.5) + purposes_rounds.rows(more, HELD_STAGE, 0.5)
-    return [*made, *purposes_decide.measure("fop-cache", 10)]
+    return [*made, *decide.measure("fop-cache", 10)]
 
 
 def test_rows_are_of_the_schema_and_the_table_shows_them() -> None:
@@ -109,7 +108,7 @@ def test_rows_are_of_the_schema_and_the_table_shows_them() -> None:
 
 
 def test_a_decision_of_the_default_mode_has_a_bar() -> None:
-    made = purposes_decide.measure("hybrid", 10)
+    made = decide.measure("hybrid", 10)
     check({"rows": made})
     said = {}
     for value in (9.9, 10.1):
@@ -140,7 +139,7 @@ def test_more_rounds_of_the_few_stand_beside_the_bars() -> None:
 
 
 def test_what_performance_md_shows_is_in_the_committed_figures() -> None:
-    committed = json.loads((ROOT / "gateway/bench/purposes.json").read_text(encoding="utf-8"))
+    committed = json.loads((ROOT / "evidence/results/purposes.json").read_text(encoding="utf-8"))
     check(committed)
     text = (ROOT / "gateway/PERFORMANCE.md").read_text(encoding="utf-8")
     assert table(committed["rows"]) in text, "make evidence PARTS=none"
@@ -148,7 +147,7 @@ def test_what_performance_md_shows_is_in_the_committed_figures() -> None:
     assert set(book.variants()) == set(VARIANTS)
     assert book.params(VARIED)["clients"] == 250
     assert book.params(VARIED)["n"] >= 10
-    assert book.levels("cpu_message", HELD_STAGE) == list(purposes.HELD)
+    assert book.levels("cpu_message", HELD_STAGE) == list(whole.HELD)
     assert all(holds for _, _, holds in bars(book))
 
 
@@ -211,10 +210,10 @@ def test_the_cpu_of_a_process_is_its_own() -> None:
 
 @pytest.mark.parametrize(("count", "clients"), [(2, 5), (5, 5), (10, 250), (1000, 250)])
 def test_so_many_reservations_as_were_asked_for(count: int, clients: int) -> None:
-    made = list(load_held.reservations(count, clients))
+    topics = [load_generator.topic(n) for n in range(clients)]
+    made = list(purposes_site.filters(count, topics))
     assert len(set(made)) == len(made) == count
-    named = {load_generator.topic(n) for n in range(clients)}
-    assert len(named & set(made)) == min(clients, count - 2)
+    assert len(set(topics) & set(made)) == min(clients, count - 2)
 
 
 def test_no_client_of_the_bench_is_held_back(tmp_path: Path) -> None:
@@ -289,14 +288,14 @@ def test_the_command_hands_on_what_was_asked(monkeypatch: pytest.MonkeyPatch) ->
     assert main.main(["bench", "purposes", *words]) == 130
     [[_, script, *given]] = started
     assert Path(script) == SCRIPT
-    assert given == words
-    plans: list[purposes.Plan] = []
+    assert given == ["purposes", *words]
+    plans: list[whole.Plan] = []
 
-    def measured(plan: purposes.Plan) -> list[Row]:
+    def measured(plan: whole.Plan) -> list[Row]:
         plans.append(plan)
         return rows()
 
-    assert purposes.main(words[2:12], measured) == 0
+    assert whole.main(words[2:12], measured) == 0
     [plan] = plans
     assert (plan.sizes.pairs, plan.sizes.clients, plan.held) == (20, 30, 5000)
     assert [v.name for v in plan.variants] == ["labels", "fop-cache"]
@@ -305,7 +304,7 @@ def test_the_command_hands_on_what_was_asked(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_all_of_it_is_the_papers_variants_and_four_sizes() -> None:
-    plan = purposes.Plan(argparse.Namespace(
+    plan = whole.Plan(argparse.Namespace(
         quick=False, variant=None, pairs=None, clients=None, reservations=None
     ))  # fmt: skip
     assert (plan.sizes.clients, plan.sizes.pairs, plan.sizes.size) == (250, 10, 64)
@@ -317,7 +316,7 @@ def test_all_of_it_is_the_papers_variants_and_four_sizes() -> None:
 @pytest.mark.parametrize("words", [["--variant", "flying"], ["--clients", "1"], ["--pairs", "x"]])
 def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        purposes.main(words)
+        whole.main(words)
     assert caught.value.code == 2
     assert words[0] in capsys.readouterr().err
 
@@ -331,7 +330,10 @@ def test_it_measures_real_sites(tmp_path: Path) -> None:
     for variant in ("mosquitto", "labels", "hybrid"):
         words += ["--variant", variant]
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), *words], capture_output=True, text=True, check=False
+        [sys.executable, str(SCRIPT), "purposes", *words],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)

@@ -27,9 +27,9 @@ def say(ev: str, **more: "Any") -> None:
 
 
 class Actor:
-    # filters: what it subscribes to; purpose: what for. begin: called with the actor once, before
-    # it is ready. act: called with the actor every `every_ms` while the demo runs. read: called
-    # with (actor, topic, text) of what it could open.
+    # filters: what it subscribes to; said: what it says with that, or None. begin: called with the
+    # actor once, before it is ready. act: called with the actor every `every_ms` while the demo
+    # runs. read: called with (actor, topic, text) of what it could open.
     def __init__(
         self,
         path: str,
@@ -37,7 +37,7 @@ class Actor:
         act: "Any" = None,
         every_ms: int = 1000,
         read: "Any" = None,
-        purpose: "str | None" = None,
+        said: "str | None" = None,
         begin: "Any" = None,
     ) -> None:
         self.client = Client(path)
@@ -46,7 +46,7 @@ class Actor:
         self.act = act
         self.every_ms = every_ms
         self.read = read
-        self.purpose = purpose
+        self.said = said
         self.begin = begin
         self.number = 0
         self._counted = 0
@@ -87,7 +87,7 @@ class Actor:
                 # from the broker, where the demo's attacker can tell them from other readers'.
                 self.client.connect(clean_session=not self.filters)
                 for filt in self.filters:
-                    self.client.subscribe(filt, 1, self.purpose)
+                    self.client.subscribe(filt, 1, self.said)
                 return
             except (OSError, SealError) as e:
                 if not left:
@@ -117,7 +117,7 @@ class Actor:
 
     def _subscribe(self, filt: str) -> None:
         try:
-            self.client.subscribe(filt, 1, self.purpose)
+            self.client.subscribe(filt, 1, self.said)
         except SealError as e:
             self.refused("subscribe", e, filt, "")
         else:

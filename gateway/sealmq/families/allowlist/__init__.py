@@ -1,6 +1,6 @@
 """Allowlist: who may publish and read what, by patterns with the client's name and label."""
 
-from ..manifest import Doctor, Manifest, Policy, Ref
+from ..manifest import Bench, Doctor, Manifest, Policy, Ref
 
 _RULES = "[[families.allowlist.rule]] of sealmq.toml; which of them name the client: sealmq explain"
 
@@ -26,4 +26,5 @@ MANIFEST = Manifest(
         "allows.",
         part=Ref("doctor"),
     ),
+    bench=Bench(variant="allowlist", site=Ref("bench.site")),
 )

@@ -1,6 +1,6 @@
 """Purposes: purpose limitation for data in transit, after HivePBAC (Wolf et al.)."""
 
-from ..manifest import AuditField, Doctor, Lost, Made, Manifest, Policy, Ref, Says
+from ..manifest import AuditField, Bench, Doctor, Lost, Made, Manifest, Policy, Ref, Says
 
 MANIFEST = Manifest(
     name="purposes",
@@ -59,7 +59,13 @@ MANIFEST = Manifest(
         "for another one, and for one that is withdrawn meanwhile.",
         part=Ref("doctor"),
     ),
-    bench=Ref("cli.bench"),
+    bench=Bench(
+        variant="hybrid",
+        site=Ref("bench.site"),
+        wild=Ref("bench.site:wild"),
+        command=Ref("cli.bench"),
+        whole=Ref("bench.whole"),
+    ),
     fuzz=Ref("fuzz:Fuzz"),
     demo=Ref("demo.act"),
 )

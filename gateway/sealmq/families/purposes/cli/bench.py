@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-script = "gateway/bench/purposes.py"
 about = "what purpose limitation costs, beside a site without it"
 closer = ("--variant", "labels", "--variant", "fop-cache", "--variant", "hybrid", "--pairs", "40")
 _EXAMPLES = """\

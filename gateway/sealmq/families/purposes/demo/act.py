@@ -49,7 +49,7 @@ class Uses:
         return any(up & may and not up & never for up in mine)
 
     def _purpose(self, part: Part, filt: str) -> str:
-        return part.purpose or self._presubscribed[part.name][filt]
+        return part.said or self._presubscribed[part.name][filt]
 
 
 def may(evidence: Evidence) -> Callable[[Part, str, str], bool]:

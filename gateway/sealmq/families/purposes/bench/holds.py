@@ -1,27 +1,26 @@
 """For how long the policy holds the mediator's loop at most: milliseconds of CPU in one go, with a
 million reservations. Half of them stand four levels deep, half side by side below one level.
 
-Run: python gateway/bench/policy_holds.py [RESERVATIONS]; policy.py prints these rows too. Each row
-is the longest of `n` calls between which others have a turn.
+Each row is the longest of `n` calls between which others have a turn.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from bench_print import Row, row, show
+from bench_print import Row, row
 
 from sealmq.families.conn import Conn
 from sealmq.families.engine import Engine
-from sealmq.families.purposes import records
-from sealmq.families.purposes.store import Reservation
 from sealmq.families.records import Record
 from sealmq.families.registry import load
 from sealmq.site.config import loads
 from sealmq_spec.purposes import access
+
+from .. import records
+from ..store import Reservation
 
 RESERVATIONS = 1_000_000
 RESTORED = 1_024
@@ -145,13 +144,3 @@ def _reader(made: Engine) -> Conn:
     for n in range(READ):
         conn.deliver(f"house/{n % 1000}/room/{n // 1000}", "fleet", 0, NOW_MS)
     return conn
-
-
-def main(words: Sequence[str]) -> int:
-    """[RESERVATIONS]"""
-    show(rows(int(words[0]) if words else RESERVATIONS))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

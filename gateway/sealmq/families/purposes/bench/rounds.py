@@ -7,9 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench_print import Row
+from load_generator import WHERE
 from load_rounds import GENERATOR, UNITS, Rounds, Sizes, Taken, add_cpu, row_of
 from load_sites import Scene
 from load_stats import Found, found, ratios
+
+from sealmq_spec.purposes import release, reserve
+
+from .site import FORBIDDEN, PURPOSE
 
 _UNITS = {
     **UNITS,
@@ -18,6 +23,12 @@ _UNITS = {
     "reserve_rate": "commands/s",
     "cpu_subscribe": "us of CPU",
     "cpu_reserve": "us of CPU",
+}
+
+# A reservation, and the end of it.
+_RESERVE = {
+    "made": reserve(f"own/{WHERE}", (PURPOSE,), (FORBIDDEN,)),
+    "gone": release(f"own/{WHERE}"),
 }
 
 
@@ -51,10 +62,13 @@ class CommandRounds(Rounds):
         scene, sizes = self.scenes[at], self._commands
         into.add("round_trip_calm", scene.do("calm", count=sizes.calm)["trip_ms"])
         for what in ("subscribe", "reserve"):
-            if what == "reserve" and not scene.variant.mode:
+            if what == "reserve" and not scene.variant.family:
                 continue
             count = self._counts.get((at, what), sizes.few)
-            span = scene.do(what, count=count)
+            if what == "reserve":
+                span = scene.do("commands", count=count, **_RESERVE)
+            else:
+                span = scene.do("subscribe", count=count)
             wanted = int(count * sizes.command_s / span["wall_s"])
             most = sizes.commands * sizes.clients
             self._counts.setdefault((at, what), max(sizes.few, min(most, wanted)))

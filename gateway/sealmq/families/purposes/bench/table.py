@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench_print import Row
-from purposes_book import CLOSER, HELD_STAGE, ORDER, PAPER, VARIED, Book, percent, short
 
 from bench_form import aligned
+
+from .book import CLOSER, HELD_STAGE, ORDER, PAPER, VARIED, Book, percent, short
 
 BAR = 1.05
 OURS = ("fop-cache", "hybrid")

@@ -1,9 +1,9 @@
 """What one decision costs, without sockets and crypto: the engine with both families, asked by the
 mediator's own way. One variant and one number of reservations a process; prints rows of JSON.
 
-Run: python gateway/bench/purposes_decide.py VARIANT RESERVATIONS. "cached": a topic that was asked
-for before; "uncached": each topic for the first time; "change": a reservation that some verdicts
-rest on is overwritten. All of it best of several runs and over at most some tenths of a second.
+It is run with gateway/bench in PYTHONPATH. "cached": a topic that was asked for before; "uncached":
+each topic for the first time; "change": a reservation that some verdicts rest on is overwritten.
+All of it best of several runs and over at most some tenths of a second.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 
 from bench_print import Row, row, show
 from load_generator import name, topic
-from load_held import record, reservations
-from load_sites import LABEL, PURPOSE
-from purposes_variants import VARIANTS
+from load_sites import LABEL
 
 from sealmq.families.conn import Conn
 from sealmq.families.engine import Engine
@@ -25,6 +23,11 @@ from sealmq.families.records import FamilyRecord, Record, TopicLabel
 from sealmq.families.registry import load
 from sealmq.site.config import loads
 from sealmq_spec.purposes import access
+
+from .. import MANIFEST
+from .site import PURPOSE, record
+from .site import held as held_at_first
+from .variants import VARIANTS
 
 NOW_MS = 1_800_000_000_001
 TOPICS = 250
@@ -54,14 +57,14 @@ stewards = ["{steward}"]
 def engine(variant: str, held: int) -> Engine:
     """As a mediator makes it, with so many reservations."""
     of = VARIANTS[variant]
-    order = ["labels", "purposes"] if of.mode else ["labels"]
+    order = [*MANIFEST.stands_on, MANIFEST.name] if of.family else ["labels"]
     clients = "\n".join(f'{name(n)} = {{ label = "{LABEL}" }}' for n in range(TOPICS))
     quoted = ", ".join(f'"{family}"' for family in order)
     text = _CONFIG.format(label=LABEL, clients=clients, order=quoted)
-    if of.mode:
-        text += _FAMILY.format(mode=of.mode, store=of.store, steward=name(0))
+    if of.family:
+        text += _FAMILY.format(steward=name(0), **of.settings)
     made = Engine(load(order))
-    made.load(loads(text), _records(held if of.mode else 0))
+    made.load(loads(text), _records(held if of.family else 0))
     return made
 
 
@@ -69,14 +72,15 @@ def _records(held: int) -> Iterator[Record]:
     for number in range(TOPICS):
         yield TopicLabel(topic(number), LABEL, name(number), 0)
     if held:
-        for filt in reservations(held, TOPICS):
-            yield FamilyRecord("purposes", *record(filt))
+        names, topics = ([of(n) for n in range(TOPICS)] for of in (name, topic))
+        for key, value in held_at_first(held, names, topics):
+            yield FamilyRecord(MANIFEST.name, key, value)
 
 
 def reader(made: Engine, variant: str) -> Conn:
     """A connection that has subscribed as the clients of the bench have."""
     conn = made.connection(made.who(name(0), 1))
-    family = bool(VARIANTS[variant].mode)
+    family = bool(VARIANTS[variant].family)
     filt = access("bench/#", PURPOSE) if family else "bench/#"
     decision = conn.subscribe(filt, 0, NOW_MS)
     if not decision.allow:
@@ -111,7 +115,7 @@ def measure(variant: str, held: int) -> list[Row]:
         for one in batch:
             made.apply((one,))
 
-    if VARIANTS[variant].mode:
+    if VARIANTS[variant].family:
         filters = [access(one.decode(), PURPOSE).encode() for one in names]
     else:
         filters = names
@@ -121,8 +125,10 @@ def measure(variant: str, held: int) -> list[Row]:
         "publish_judged": _best(made.cache.clear, publish, names),
         "subscription_judged": _best(made.cache.clear, subscribe, filters),
     }
-    if VARIANTS[variant].mode:
-        changes: Any = [FamilyRecord("purposes", *record(topic(n), n)) for n in range(TOPICS)]
+    if VARIANTS[variant].family:
+        changes: Any = [
+            FamilyRecord(MANIFEST.name, *record(topic(n), name(0), n)) for n in range(TOPICS)
+        ]
         costs["change"] = _best(
             lambda: ask([one.decode() for one in names[:1]]),
             change,
@@ -132,7 +138,7 @@ def measure(variant: str, held: int) -> list[Row]:
     rows = []
     for what, (cost, n) in costs.items():
         one = row(what, variant, float(f"{cost:.4g}"), UNIT, n, 0)
-        one["params"] |= {"reservations": held if VARIANTS[variant].mode else 0}
+        one["params"] |= {"reservations": held if VARIANTS[variant].family else 0}
         rows.append(one)
     return rows
 

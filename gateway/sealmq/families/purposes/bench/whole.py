@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,13 +20,15 @@ from pathlib import Path
 from bench_print import Row, count, text_of
 from load_cpu import LoadError
 from load_rounds import Progress, load_now, running
-from load_sites import START_S, Variant
-from purposes_book import HELD_STAGE, VARIED
-from purposes_rounds import CommandRounds, CommandSizes
-from purposes_table import table
-from purposes_variants import VARIANTS
+from load_sites import FOLDER, ROOT, START_S, Variant
 
-ROOT = Path(__file__).resolve().parents[2]
+from .book import HELD_STAGE, VARIED
+from .rounds import CommandRounds, CommandSizes
+from .table import beside, shown, table
+from .variants import VARIANTS
+
+__all__ = ["beside", "main", "shown", "table"]
+
 OUT = ROOT / "build" / "bench" / "purposes.json"
 RESERVATIONS = 1000
 HELD = (10, 1_000, 100_000, 1_000_000)
@@ -39,9 +42,9 @@ QUICK = CommandSizes(
 
 _EXAMPLES = """\
 examples:
-  purposes.py                              everything, into build/bench/purposes.json
-  purposes.py --quick                      the same with tiny numbers: does it work here?
-  purposes.py --variant labels --variant hybrid --reservations 100000 --json
+  sealmq bench purposes                    everything, into build/bench/purposes.json
+  sealmq bench purposes --quick            the same with tiny numbers: does it work here?
+  sealmq bench purposes --variant labels --variant hybrid --reservations 100000 --json
 """
 
 
@@ -110,9 +113,10 @@ class Plan:
 
 # A process of its own: a million reservations are gone with it.
 def _decided(variant: str, held: int) -> list[Row]:
-    script = Path(__file__).with_name("purposes_decide.py")
-    done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, str(script), variant, str(held)],
+    found = os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(  # noqa: S603 - our own module
+        [sys.executable, "-m", f"{__package__}.decide", variant, str(held)],
+        env={**os.environ, "PYTHONPATH": found.strip(os.pathsep)},
         capture_output=True,
         text=True,
         check=False,
@@ -151,7 +155,7 @@ def main(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="purposes.py",
+        prog="sealmq bench purposes",
         description=(__doc__ or "").partition("\n\n")[0],
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -174,7 +178,3 @@ def _parser() -> argparse.ArgumentParser:
     default = f"{OUT.relative_to(ROOT)} when all is measured"
     parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())
