@@ -62,7 +62,7 @@ class StandIn:
         return
 
     async def reload(self, config: Config) -> None:
-        time.sleep(self.slow_s)
+        time.sleep(self.slow_s)  # noqa: ASYNC251 (as a large configuration holds the loop)
         self.heard.append(f"enforce {config.policy.enforce}")
 
     def set_kg(self, there: bool) -> None:
