@@ -108,6 +108,19 @@ def test_a_right_begins_and_ends_by_the_file(paid: Site) -> None:
         assert "attribute contract of two: signed, until 20" in done.stdout
         assert "in Europe/Berlin" in done.stdout
 
+        changes = until("the records", lambda: paid.audit("attribute-back"))
+        assert [row["attribute"] for row in changes] == ["contract"]
+        why = [row["reason"] for row in paid.audit("attribute-away", attribute="contract")]
+        assert ["it is not TOML" in why[0], "it cannot be read" in why[1]] == [True, True]
+        said = [
+            (row["subject"], row.get("value"))
+            for row in paid.audit("attribute-changed", attribute="contract")
+        ]
+        signed, gone = '"signed"', None
+        assert said[:3] == [("one", signed), ("two", signed), ("one", gone)]
+        assert said[-2:] == [("two", signed), ("one", gone)]
+        assert paid.audit("attribute-changed", attribute="time") == []
+
         # Its settings are taken over live.
         paid.edit('path = "../contract.toml"', 'path = "../other.toml"')
         assert sealmq("reload", paid.path).returncode == 0

@@ -59,6 +59,11 @@ def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
         # The site's own file.
         record("config-reloaded"),
         record("config-refused", **WHY),
+        # Sources of attributes.
+        record("attribute-changed", attribute="contract", subject="eve", value="1", until_ms=1),
+        record("attribute-away", attribute="contract", reason="it is not TOML"),
+        record("attribute-back", attribute="contract"),
+        record("folded", of="attribute-changed", count=7),
         # Folded: as what it is of, with the count.
         record("folded", of="publish-refused", client="panel", rule=NO["rule"], count=70),
         record("folded", of="connect-refused", rule="mediator.connect.unauthentic", count=500),
@@ -109,6 +114,8 @@ def test_what_is_allowed_and_denied(spark: SparkSession) -> None:
             (SITE, HOUR, "command", True, "purposes.entitled.steward", "", "panel", 1),
             (SITE, HOUR, "config", True, "", "", "", 1),
             (SITE, HOUR, "config", False, "", "", "", 1),
+            (SITE, HOUR, "attribute", True, "", "", "", 8),
+            (SITE, HOUR, "attribute", False, "", "", "", 1),
             (SITE, HOUR, "deliver", True, "", "low", "most", MOST),
             (
                 SITE,

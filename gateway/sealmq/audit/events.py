@@ -24,6 +24,7 @@ class Event(NamedTuple):
 # Text: its greatest length in characters. Longer text is cut, never refused.
 TEXT: Mapping[str, int] = {
     "address": 300,
+    "attribute": 64,
     "client": 64,
     "client_id": 100,
     "detail": 500,
@@ -36,8 +37,10 @@ TEXT: Mapping[str, int] = {
     "reason": 500,
     "rule": 100,
     "segment": 100,
+    "subject": 64,
     "topic": 1024,
     "user": 64,
+    "value": 1600,
     "version": 32,
 }
 NUMBERS = (
@@ -51,6 +54,7 @@ NUMBERS = (
     "minute_ms",
     "number",
     "pid",
+    "until_ms",
 )
 FLAGS = ("clean", "enforce", "parted")
 LISTS = ("notes", "order")
@@ -76,6 +80,10 @@ EVENTS: Mapping[str, Event] = {
     "kg-away": Event(("reason",)),
     "kg-back": Event(),
     "family-fault": Event(("family", "question", "reason")),
+    # Sources of attributes.
+    "attribute-changed": Event(("attribute",), ("subject", "value", "until_ms")),
+    "attribute-away": Event(("attribute", "reason")),
+    "attribute-back": Event(("attribute",)),
     # Clients and keys.
     "connect": Event(("client", "peer"), ("client_id", "number")),
     "connect-refused": Event(("peer", *_WHY), ("client", "client_id")),
@@ -120,6 +128,9 @@ NO_MORE: Mapping[str, int] = {}
 
 LIMITED = frozenset(
     {
+        "attribute-away",
+        "attribute-back",
+        "attribute-changed",
         "broker-away",
         "connect",
         "connect-refused",
@@ -130,7 +141,8 @@ LIMITED = frozenset(
         "subscribe-refused",
     }
 )
-"""What a peer can cause at will: beyond EACH_MINUTE of one kind, only counted (`folded`)."""
+"""What a peer, or whoever writes an attribute's file, can cause at will: beyond EACH_MINUTE of one
+kind, only counted (`folded`)."""
 
 URGENT = frozenset(
     {

@@ -7,8 +7,9 @@ say any more holds no longer.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sealmq.attributes.files import BadSource
 from sealmq.attributes.sources import Rows, Source, source, why
@@ -27,15 +28,18 @@ Tell = Callable[[list[Attribute]], Awaitable[None]]
 
 
 class AttributeSources:
-    """`tell`: to all workers; returns when they have it. `changed`: another one fails, or none."""
+    """`tell`: to all workers; returns when they have it. `changed`: another one fails, or none.
+    `record`: into the audit log.
+    """
 
     def __init__(
         self,
         tell: Tell,
         changed: Callable[[], None],
+        record: Callable[..., None],
         make: Callable[[str, Settings], Source] = source,
     ) -> None:
-        self._tell, self._changed, self._make = tell, changed, make
+        self._tell, self._changed, self._record, self._make = tell, changed, record, make
         self._settings: dict[str, Settings] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._rows: dict[str, Rows] = {}
@@ -76,10 +80,10 @@ class AttributeSources:
         task = self._tasks.pop(name)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        del self._settings[name]
         self._says(name, None)
         await self._take(name, {})
         self._rows.pop(name, None)
+        del self._settings[name]
 
     async def _watch(self, name: str, of: Source, asked: asyncio.Event) -> None:
         self._rows.setdefault(name, {})
@@ -107,6 +111,15 @@ class AttributeSources:
                 # What a worker that begins is told comes before, or has it.
                 self._rows[name] = rows
                 await self._tell(news)
+            if self._settings[name].path is not None:
+                self._write(news)
+
+    # They are in force at all workers by now. What a time zone tells is no news: a table that goes
+    # on, from which each moment's time of day follows.
+    def _write(self, news: Iterable[Attribute]) -> None:
+        for name, subject, value, until in news:
+            held = {"value": _text(value), "until_ms": until} if until > 0 else {}
+            self._record("attribute-changed", attribute=name, subject=subject or None, **held)
 
     def _says(self, name: str, reason: str | None) -> None:
         reason = None if reason is None else plain(reason, _LONGEST)
@@ -114,12 +127,18 @@ class AttributeSources:
             return
         if reason is None:
             del self.failing[name]
+            self._record("attribute-back", attribute=name)
             log.warning("attribute %s: its source is there again", name)
         else:
             self.failing[name] = reason
+            self._record("attribute-away", attribute=name, reason=reason)
             log.error(
                 "attribute %s: %s; what it said before holds until its validity is over",
                 name,
                 reason,
             )
         self._changed()
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

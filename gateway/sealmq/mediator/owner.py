@@ -54,7 +54,7 @@ class Owner:
         self.reload = asyncio.Event()
         self.told: Callable[[], None] = lambda: None
         """Called when a worker has reported its state, has ended or begun, or a source fails."""
-        self.sources = AttributeSources(self._told_attributes, lambda: self.told())
+        self.sources = AttributeSources(self._told_attributes, lambda: self.told(), audit.write)
         self._audit = audit
         # Set when keys or policy may differ from what the key generator was told last.
         self._news = asyncio.Event()

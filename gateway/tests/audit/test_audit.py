@@ -249,6 +249,26 @@ def test_a_flood_is_folded_into_a_count(audit: Audit, tmp_path: Path, clock: Clo
     } in lines
 
 
+def test_a_file_of_attributes_that_flaps_does_not_fill_the_log(
+    audit: Audit, tmp_path: Path, clock: Clock
+) -> None:
+    clock.now = start = clock.now // MINUTE * MINUTE
+    for n in range(3 * table.EACH_MINUTE):
+        said: dict[str, Any] = {"value": "1", "until_ms": n} if n % 2 else {}
+        audit.write("attribute-changed", attribute="contract", subject=f"client-{n}", **said)
+        audit.write("attribute-away", attribute="contract", reason="it is not TOML")
+        audit.write("attribute-back", attribute="contract")
+    audit.close()
+    lines = short(read(tmp_path))
+    folded = [line for line in lines if line["event"] == "folded"]
+    assert len(lines) == 3 * table.EACH_MINUTE + 3
+    count = {"count": 2 * table.EACH_MINUTE, "minute_ms": start}
+    names = ("attribute-away", "attribute-back", "attribute-changed")
+    assert sorted(folded, key=lambda line: str(line["of"])) == [
+        {"event": "folded", "of": name, **count} for name in names
+    ]
+
+
 def test_on_a_full_disk_who_was_put_out_is_written_and_the_rest_later(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from sealmq.attributes.files import BadSource
 from sealmq.attributes.sources import Rows
+from sealmq.audit.events import check
 from sealmq.families.attributes import Attribute
 from sealmq.mediator import attribute_sources
 from sealmq.mediator.attribute_sources import AttributeSources
@@ -42,13 +43,19 @@ class Scene:
         self.told: list[Attribute] = []
         self.fakes: dict[str, Any] = {}
         self.changes = 0
-        self.sources = AttributeSources(self._tell, self._changed, self._make)
+        self.recorded: list[dict[str, Any]] = []
+        self.sources = AttributeSources(self._tell, self._changed, self._record, self._make)
 
     async def _tell(self, rows: list[Attribute]) -> None:
         self.told += rows
 
     def _changed(self) -> None:
         self.changes += 1
+
+    def _record(self, event: str, **fields: Any) -> None:
+        written, wrong = check(event, fields)
+        assert (written is not None, wrong) == (True, ""), "it is one of the schema"
+        self.recorded.append({"event": event} | (written or {}))
 
     def _make(self, name: str, settings: Settings) -> Any:
         return self.fakes[name]
@@ -130,6 +137,50 @@ def test_a_source_that_fails_is_said_and_what_it_said_before_is_not_taken_back(
         run(story)
     assert "attribute contract: it is not TOML; mend it; what it said before holds" in caplog.text
     assert "attribute contract: its source is there again" in caplog.text
+
+
+def test_each_change_of_a_value_stands_in_the_audit_log_and_each_failure_of_its_source() -> None:
+    site = EVE._replace(subject="", value="früh\n", until=7)
+
+    async def story(it: Scene) -> None:
+        fake = it.fakes["contract"] = Fake()
+        fake.says = {"bob": BOB, "": site}
+        await it.sources.take({"contract": CONTRACT})
+        it.fakes["contract"].says = {"bob": BOB, "": site}
+        await it.says("contract", {"bob": BOB._replace(until=6)})
+        await it.says("contract", BadSource("it is not TOML", "mend it"))
+        await it.says("contract", BadSource("it is not TOML", "mend it"))
+        await it.says("contract", {"bob": BOB._replace(until=6)})
+        await it.sources.take({})
+        of = {"event": "attribute-changed", "attribute": "contract"}
+        bob = {**of, "subject": "bob", "value": '"signed"'}
+        assert it.recorded == [
+            {**bob, "until_ms": 5},
+            {**of, "value": '"früh\\n"', "until_ms": 7},
+            {**bob, "until_ms": 6},
+            of,
+            {
+                "event": "attribute-away",
+                "attribute": "contract",
+                "reason": "it is not TOML; mend it",
+            },
+            {"event": "attribute-back", "attribute": "contract"},
+            {**of, "subject": "bob"},
+        ]
+
+    run(story)
+
+
+def test_of_a_time_zone_its_failure_alone_stands_in_the_audit_log() -> None:
+    async def story(it: Scene) -> None:
+        fake = it.fakes["time"] = Fake()
+        fake.says = {"": Attribute("time", "", [[0, 0]], 5)}
+        await it.sources.take({"time": Settings("time", zone="UTC")})
+        await it.says("time", {"": Attribute("time", "", [[0, 0], [5, 1]], 9)})
+        await it.says("time", BadSource("no such zone", "install tzdata"))
+        assert [one["event"] for one in it.recorded] == ["attribute-away"]
+
+    run(story)
 
 
 def test_with_other_settings_a_source_begins_anew() -> None:

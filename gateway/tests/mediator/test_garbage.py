@@ -54,7 +54,7 @@ class Crew:
         assert self.looked
 
 async def serve(layout, secrets):
-    sources = AttributeSources(None, None)
+    sources = AttributeSources(None, None, None)
     config = SimpleNamespace(attributes={})
     run = asyncio.Event().wait
     owner = SimpleNamespace(reload=asyncio.Event(), run=run, sources=sources, config=config)

@@ -26,6 +26,8 @@ COUNTED = {
     "config-reloaded": ("config", True),
     "config-refused": ("config", False),
     "store-unavailable": ("publish", False),
+    "attribute-changed": ("attribute", True),
+    "attribute-away": ("attribute", False),
 }
 """event -> (question, allowed). `folded` counts as what it is `of`.
 
@@ -42,6 +44,7 @@ NOT_COUNTED = {
     ),
     **dict.fromkeys(
         (
+            "attribute-back",
             "broker-away",
             "broker-back",
             "handover-missed",
@@ -72,8 +75,9 @@ def decisions(audit: DataFrame) -> DataFrame:
     """audit -> site, hour, question, allowed, rule, label, client, count.
 
     site: 8 hex digits. hour: timestamp, UTC. rule, label, client: "" where a record has none (a
-    client that has not proved who it is has no name). count: messages, packets, filters, CONNECTs
-    or changes of the site's file; what was folded into a count has that.
+    client that has not proved who it is has no name). count: messages, packets, filters, CONNECTs,
+    changes of the site's file or of an attribute from outside (allowed: it has another value;
+    denied: its source failed); what was folded into a count has that.
     """
     event = F.when(F.col("event") == "folded", F.col("of")).otherwise(F.col("event"))
     return (
