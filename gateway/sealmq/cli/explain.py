@@ -108,10 +108,12 @@ def _subscription(view: View, args: argparse.Namespace) -> str:
         check_filter(filt)
         if args.filter is not None and not reaching(filt)(args.topic):
             raise UsageError(f"{filt!r} does not match {args.topic!r}", "nothing would come")
-        for option, (manifest, says, value) in args.said.items():
+        for option, (manifest, _, _) in args.said.items():
             if manifest.name not in view.config.policy.order:
                 raise UsageError(f"a {option}", f"this site judges without {manifest.name}")
-            filt = manifest.load(says.encode)(filt, value)
+        said = {option: value for option, (_, _, value) in args.said.items()}
+        for encode in registry.encodings(said):
+            filt = encode(filt)
         return filt
     except (SealError, UnicodeEncodeError) as error:
         raise UsageError(str(error)) from None

@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Any
 
 from sealmq.families import registry
-from sealmq.families.manifest import Encode
 from sealmq_spec.const import CLEAR, LIFE_FOREVER, LIVE, MAX_PAYLOAD, OP_COMMAND, RETAINED
 from sealmq_spec.errors import Denied, Malformed, TooLarge, from_notice
 from sealmq_spec.identity import Identity
@@ -252,14 +251,13 @@ class Client:
         self, filters: Sequence[str], qos: int, said: Mapping[str, str | None]
     ) -> list[Wanted]:
         """Checked. Malformed."""
-        encodes = [(_encode(option), value) for option, value in said.items()]
+        encodes = registry.encodings(said)
         wanted = []
         for filt in filters:
             check_filter(_text(filt))
             wire = filt
-            for encode, value in encodes:
-                if value is not None:
-                    wire = encode(wire, value)
+            for encode in encodes:
+                wire = encode(wire)
             wanted.append(Wanted(wire, filt, qos))
         return wanted
 
@@ -382,16 +380,6 @@ def address(enrolment: Mapping[str, Any]) -> tuple[str, int]:
     if not isinstance(host, str) or not host or type(port) is not int or not 0 < port < 65536:
         raise Malformed("enrolment file: the mediator's address has the wrong form")
     return host, port
-
-
-def _encode(option: str) -> Encode:
-    """How the policy family that has this option puts it into a filter. Malformed: none has it."""
-    found = {m.says.option: (m, m.says) for m in registry.manifests() if m.says}
-    if option not in found:
-        there = ", ".join(found) or "nothing"
-        raise Malformed(f"{option!r} cannot be said with a subscription; there is: {there}")
-    manifest, says = found[option]
-    return manifest.load(says.encode)
 
 
 def _checked(topic: str) -> bytes:

@@ -288,7 +288,7 @@ class Family:
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
         """Strip the own encoding off a topic or filter; None when there is none. Pure. Asked of the
-        questions that `parses` names.
+        questions that `parses` names. The family whose name comes first is asked first.
         """
         return None
 

@@ -34,7 +34,9 @@ class Judge:
     def __init__(self, order: Sequence[Family], on_fault: OnFault) -> None:
         self._on_fault = on_fault
         self._lost: set[str] = set()
-        self._parsers = {q: [f for f in order if q in f.parses] for q in QUESTIONS}
+        # By name and not in the order: a client cannot know that (registry.encodings).
+        by_name = sorted(order, key=lambda family: family.name)
+        self._parsers = {q: [f for f in by_name if q in f.parses] for q in QUESTIONS}
         self._asked: dict[Question, list[tuple[Family, Callable[[Ask], object]]]] = {
             q: [(family, getattr(family, q)) for family in order] for q in QUESTIONS
         }

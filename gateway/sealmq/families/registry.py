@@ -6,13 +6,14 @@ A new family is one folder here, and to judge its name in `[policy] order`; noth
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 import sealmq.families
+from sealmq_spec.errors import Malformed
 
 from .api import Family, FamilyError, UnfitFamily, check_family
-from .manifest import Manifest
+from .manifest import Encode, Manifest
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 FIELD = re.compile(r"[a-z][a-z_]{0,31}")
@@ -92,6 +93,30 @@ def _check_audit(families: Sequence[Manifest]) -> None:
                     "characters of families' fields",
                     f"{FIELDS_BOUND} at most in one order: lower `bound` in its manifest",
                 )
+
+
+def encodings(said: Mapping[str, str | None]) -> list[Callable[[str], str]]:
+    """What puts into a filter what a client says with it, by option: to be applied one after the
+    other. None says nothing. Malformed: no family has such an option.
+
+    They go by the families' names, the last one first, whatever the order of `said`. A mediator's
+    families take it out again the other way round (judge.py), whatever its [policy] order, which a
+    client does not know.
+    """
+    there = {m.says.option: (m, m.says) for m in manifests() if m.says}
+    for option in said:
+        if option not in there:
+            names = ", ".join(there) or "nothing"
+            raise Malformed(f"{option!r} cannot be said with a subscription; there is: {names}")
+    return [
+        _saying(each.load(says.encode), value)
+        for option, (each, says) in reversed(there.items())
+        if (value := said.get(option)) is not None
+    ]
+
+
+def _saying(encode: Encode, value: str) -> Callable[[str], str]:
+    return lambda filt: encode(filt, value)
 
 
 def manifests() -> list[Manifest]:

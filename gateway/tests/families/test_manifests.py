@@ -19,9 +19,11 @@ import sealmq.families
 from sealmq.audit.events import of_families
 from sealmq.cli import main as cli
 from sealmq.families import registry
-from sealmq.families.api import Family, UnfitFamily
-from sealmq.families.manifest import AuditField, Manifest, Ref
+from sealmq.families.api import Ask, Family, Parsed, Question, UnfitFamily, Verdict, Who, allow
+from sealmq.families.engine import Engine
+from sealmq.families.manifest import AuditField, Check, Manifest, Ref, Says
 from sealmq.site.edit import fill
+from sealmq_spec.errors import Malformed
 
 INSTALLED = registry.manifests()
 SOURCE = Path(sealmq.__file__).parent
@@ -126,6 +128,56 @@ def declares(monkeypatch: pytest.MonkeyPatch, *names: str, bound: int = 10, says
         made = Manifest(name=family.name, family=Ref(":x"), audit=fields)
         found[family.name] = made
     monkeypatch.setattr(registry, "_manifest", found.get)
+
+
+class Encoding(Toy):
+    """Its encoding is its name and a value before the filter."""
+
+    rules: ClassVar[dict[str, str]] = {"x": "Always."}
+    parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
+
+    def parse(self, question: Question, topic: str) -> Parsed | None:
+        name, value, rest = topic.split("~", 2)
+        assert name == self.name, "it is told the filter without what stands around it"
+        return Parsed(rest, {"value": value})
+
+    def subscribe(self, ask: Ask) -> Verdict:
+        return allow("x", ask.notes[self.name]["value"])
+
+
+class EncodingToo(Encoding):
+    name: ClassVar[str] = "also"
+
+
+@pytest.mark.parametrize("words", [("toy", "also"), ("also", "toy")])
+@pytest.mark.parametrize("order", [(Encoding, EncodingToo), (EncodingToo, Encoding)])
+def test_what_is_said_to_several_families_is_read_whatever_was_said_first_and_the_site_s_order(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], order: tuple[type[Family], ...]
+) -> None:
+    def puts(of: Manifest, ref: Ref[object]) -> object:
+        return lambda filt, value: f"{of.name}~{value}~{filt}"
+
+    check: Ref[Check] = Ref(":x")
+    there = [
+        Manifest(name=name, family=Ref(":x"), says=Says(name, "X", "x", Ref(":x"), check))
+        for name in ("also", "toy")
+    ]
+    monkeypatch.setattr(registry, "manifests", lambda: there)
+    monkeypatch.setattr(Manifest, "load", puts)
+    filt = "a/#"
+    for encode in registry.encodings({word: f"for {word}" for word in words}):
+        filt = encode(filt)
+    assert filt == "also~for also~toy~for toy~a/#"
+    engine = Engine([family() for family in order])
+    got = engine.connection(Who("eve", 1, "device", "s", "low")).subscribe(filt, 0, 1)
+    assert (got.allow, got.topic) == (True, "a/#")
+    assert {vote.family: vote.reason for vote in got.votes} == {
+        "also": "for also",
+        "toy": "for toy",
+    }
+    with pytest.raises(Malformed, match="there is: also, toy"):
+        registry.encodings({"other": None})
+    assert registry.encodings(dict.fromkeys(words)) == [], "nothing is said"
 
 
 def test_an_audit_field_that_another_family_of_the_order_has_is_refused(
