@@ -78,7 +78,7 @@ class Events:
         another, as each packet of those that one read has brought, is a part of it.
         """
         part, self._inside = self._inside, True
-        if not part:
+        if not part and self._loop.time() != self._site.mono_s:
             self.look()
         try:
             event(*words)
@@ -89,7 +89,8 @@ class Events:
                 session.close("internal error")
         finally:
             self._inside = part
-        if not part:
+        agenda = self.agenda
+        if not part and (agenda.pending or (agenda.dirty and not self._writing)):
             self.drain()
 
     def drain(self) -> None:

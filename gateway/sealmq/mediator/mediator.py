@@ -383,8 +383,13 @@ class Mediator:
 
     # --- the broker ---
 
+    # A part of the event that a read of the live link is. A fault with one message does not end the
+    # link, and so the sessions of all readers.
     def _live_packet(self, packet: Publish) -> None:
-        self.events.run(fan_out, self.site, self._agenda.outboxes, packet)
+        try:
+            fan_out(self.site, self._agenda.outboxes, packet)
+        except Exception:
+            log.exception("a message could not be delivered")
 
     # Another publisher made it, or the broker spoilt it: our own are checked before they go out.
     def _unfit(self, packet: Unfit) -> None:

@@ -41,8 +41,10 @@ def publish(
     if type(payload) is not bytes:
         payload = bytes(memoryview(payload))
     if qos:
+        if not 0 < packet_id < 65536:
+            raise _wrong_id(packet_id)
         return b"".join(
-            (_publish_head(raw, len(payload), qos, retain, dup), _id(packet_id), payload)
+            (_publish_head(raw, len(payload), qos, retain, dup), _U16(packet_id), payload)
         )
     if dup or packet_id:
         raise UsageError("DUP or a packet id with QoS 0 [MQTT-3.3.1-2, MQTT-2.3.1-5]")
@@ -123,8 +125,10 @@ def connack(session_present: bool, code: int) -> bytes:
 
 
 def puback(packet_id: int) -> bytes:
-    """PUBACK, section 3.4."""
-    return _ack(0x40, packet_id)
+    """PUBACK, section 3.4: as many go out as messages of QoS 1 come."""
+    if not 0 < packet_id < 65536:
+        raise _wrong_id(packet_id)
+    return _ACK(0x40, 2, packet_id)
 
 
 def pubrec(packet_id: int) -> bytes:
@@ -214,14 +218,18 @@ def _packet(first: int, *fields: bytes) -> bytes:
 
 def _ack(first: int, packet_id: int) -> bytes:
     if not 0 < packet_id < 65536:
-        raise UsageError(f"packet id {packet_id}; it is 1 to 65535 [MQTT-2.3.1-1]")
+        raise _wrong_id(packet_id)
     return _ACK(first, 2, packet_id)
 
 
 def _id(packet_id: int) -> bytes:
     if not 0 < packet_id < 65536:
-        raise UsageError(f"packet id {packet_id}; it is 1 to 65535 [MQTT-2.3.1-1]")
+        raise _wrong_id(packet_id)
     return _U16(packet_id)
+
+
+def _wrong_id(packet_id: int) -> UsageError:
+    return UsageError(f"packet id {packet_id}; it is 1 to 65535 [MQTT-2.3.1-1]")
 
 
 def _sized(name: str, raw: bytes) -> bytes:

@@ -189,7 +189,8 @@ class BootSession:
         self.owed += 1
 
     def confirm(self, sent: Sent) -> None:
-        """The broker has accepted it (QoS 0: it was forwarded): from now on receipts say so."""
+        """Broker and journal have it: from now on receipts say so."""
+        sent.done = True
         accepted, ctr = self.accepted, sent.ctr
         if ctr > accepted.top or accepted.look(ctr) == NEW:
             accepted.mark(ctr)

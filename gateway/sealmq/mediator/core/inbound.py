@@ -25,7 +25,7 @@ from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW
 
-from .boots import BootSession, Sent
+from .boots import Sent
 from .effects import Commit, Forward
 from .limits import PUBLISH_HEAD, UNDERWAY
 from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
@@ -320,7 +320,10 @@ class Inbound:
             if sent.refused is not None:
                 self._tell(topic, packet_id, qos, *sent.refused)
             else:
-                self._acknowledge(packet_id, qos)
+                if qos == 1:
+                    s.write(s.wire.puback(packet_id))
+                else:
+                    self._acknowledge(packet_id, qos)
                 if s.link.owed >= RECEIPT_EVERY:
                     s.down(s.link.receipt())
         if self._full and len(self._underway) < UNDERWAY:
@@ -415,21 +418,15 @@ class Inbound:
         return opened, decision
 
 
-def accepted(link: BootSession, sent: Sent) -> None:
-    """Broker and journal have it: answers all connections that wait for it."""
-    sent.done = True
-    link.confirm(sent)
-    _answer(sent)
-
-
 def not_taken(sent: Sent, why: str) -> None:
     """The broker does not take it: refuses it now, and whenever it comes again."""
     error = NotPromised(f"the site's broker does not take this message: {why[:200]}", MESSAGE)
     sent.refused = of(error, sent.ctr), MESSAGE
-    _answer(sent)
+    answer(sent)
 
 
-def _answer(sent: Sent) -> None:
+def answer(sent: Sent) -> None:
+    """It is done, or refused: tells all connections that wait for it."""
     waiting, sent.waiting = sent.waiting, []
     for asker, topic, packet_id, qos in waiting:
         asker.answer(sent, topic, packet_id, qos)

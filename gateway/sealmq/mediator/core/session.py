@@ -39,7 +39,7 @@ from .connect import enter, identify
 from .control import Control
 from .delivery import Delivery, Outboxes
 from .effects import SURE, Audit, Deadline, Effect, End, Entered, PauseLink, Vouched, Will
-from .inbound import Inbound, accepted, not_taken
+from .inbound import Inbound, answer, not_taken
 from .keyring import Client, Keyring
 from .limits import OPENING_S, QUARANTINE_BYTES, QUARANTINE_S, QUEUE, QUEUE_BYTES
 from .refusals import CONNECT, PUBLISH, QUARANTINE, SUBSCRIBE, TABLE, UNSUBSCRIBE, proof_of
@@ -395,7 +395,8 @@ class Session:
 
     def accepted(self, sent: Sent) -> None:
         """Broker and journal have what this session forwarded; it may have ended since."""
-        accepted(self.link, sent)
+        self.link.confirm(sent)
+        answer(sent)
 
     def not_taken(self, sent: Sent, why: str) -> None:
         """The broker does not take the message: it is refused, now and whenever it comes again."""

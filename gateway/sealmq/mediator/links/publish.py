@@ -219,7 +219,9 @@ class PublishLink(ReconnectingLink):
                 self._twos -= 1
             if self._zeros:
                 self._answered(item.zeros)
-            self._release(item)
+            self._bytes -= len(item.payload) + EACH
+            if self._why:
+                self._look_at_room()
             if self._waiting:
                 self._go_on()
             if item.client != _MARKS:
@@ -229,9 +231,8 @@ class PublishLink(ReconnectingLink):
         elif kind is Pubrec and self._link is not None:
             self._link.send(build.pubrel(packet.packet_id))  # type: ignore[union-attr]
 
-    def _release(self, item: Item) -> None:
-        self._bytes -= len(item.payload) + EACH
-        if self._why and self._bytes < MOST_BYTES // 2:
+    def _look_at_room(self) -> None:
+        if self._bytes < MOST_BYTES // 2:
             self._press("bytes", False)
 
     # The broker has dealt with the first `zeros` messages of QoS 0.
@@ -365,7 +366,8 @@ class PublishLink(ReconnectingLink):
             why = str(error)
         except BrokerAway:
             return False
-        self._release(item)
+        self._bytes -= len(item.payload) + EACH
+        self._look_at_room()
         if why is not None:
             self._not_taken(item.sent, why)
         elif item.qos:
