@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from families.gate import Gate
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, as_read, sealed
 from sealmq.families.api import Audited, Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
@@ -274,7 +274,7 @@ class Scene:
 
     def receive(self, session: Session, *packets: Packet) -> None:
         for packet in packets:
-            session.receive(packet)
+            session.receive(as_read(packet))
         self.collect()
 
     # --- what comes from the broker ---

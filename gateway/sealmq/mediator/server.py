@@ -54,7 +54,7 @@ class Channel(asyncio.Protocol):
         self._early = early
         self._site, self._events, self._strangers = site, events, strangers
         self._decoder = Decoder(
-            MAX_PACKET, "server", max_connect=MAX_CONNECT_BODY, connect_first=True
+            MAX_PACKET, "server", max_connect=MAX_CONNECT_BODY, connect_first=True, together=True
         )
         self._transport: asyncio.Transport
         self.session: Session

@@ -10,8 +10,18 @@ from typing import TypeAlias
 
 from .errors import DecoderDead, MalformedPacket, ProtocolError, UsageError
 from .packets import Packet, Unfit
-from .parse import publish_head, unfit
-from .tables import CONNECT, PUBLISH, Role, Stage, first_byte_fault, length_fault, name, table
+from .parse import pubacks, publish_head, unfit
+from .tables import (
+    CONNECT,
+    PUBACK,
+    PUBLISH,
+    Role,
+    Stage,
+    first_byte_fault,
+    length_fault,
+    name,
+    table,
+)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -26,7 +36,8 @@ class Decoder:
     follows the fixed header), the second for CONNECT alone. With `connect_first` a server takes
     nothing before a CONNECT and no second one, so that a stranger can make it hold no more than
     `max_connect` bytes. With `lenient` a PUBLISH that is too large, or whose topic is no topic
-    name, is given as Unfit, as long as where it ends is clear; its payload is held nowhere.
+    name, is given as Unfit, as long as where it ends is clear; its payload is held nowhere. With
+    `together` PUBACKs are given as Pubacks, each for as many as follow one another, up to RUN.
     """
 
     __slots__ = (
@@ -41,6 +52,7 @@ class Decoder:
         "_role",
         "_skip",
         "_stage",
+        "_together",
         "_unfit",
     )
 
@@ -52,6 +64,7 @@ class Decoder:
         max_connect: int = 16384,
         connect_first: bool = False,
         lenient: bool = False,
+        together: bool = False,
     ) -> None:
         if role not in ("server", "client"):
             raise UsageError(f"role {role!r}; it is 'server' or 'client'")
@@ -67,7 +80,7 @@ class Decoder:
         self._held = bytearray()
         self._need = 0
         self._fault: str | None = None
-        self._lenient = lenient
+        self._lenient, self._together = lenient, together
         # Of a packet that is too large: bytes that are still to come, and what is said of it then.
         self._skip = 0
         self._unfit: Unfit | None = None
@@ -135,6 +148,10 @@ class Decoder:
             parse = parsers[first]
             if parse is None:
                 raise first_byte_fault(first, self._role, self._stage)
+            if first == PUBACK and self._together and (run := pubacks(data, pos, end)):
+                packets.append(run)
+                pos += 4 * len(run.packet_ids)
+                continue
             body = pos + 2
             if body > end:
                 break

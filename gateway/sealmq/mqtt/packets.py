@@ -87,6 +87,14 @@ class Puback:
     packet_id: int
 
 
+class Pubacks(NamedTuple):
+    """PUBACKs that came one directly after the other. Only from a decoder that puts them
+    `together`.
+    """
+
+    packet_ids: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Pubrec:
     """PUBREC, section 3.5: the first answer to a PUBLISH of QoS 2."""
@@ -160,6 +168,7 @@ Packet: TypeAlias = (
     | Connect
     | Connack
     | Puback
+    | Pubacks
     | Pubrec
     | Pubrel
     | Pubcomp

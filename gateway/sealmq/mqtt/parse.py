@@ -19,6 +19,7 @@ from .packets import (
     Pingreq,
     Pingresp,
     Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -225,6 +226,25 @@ def puback(data: bytes, start: int, body: int, stop: int) -> Puback:
         _set_id(packet, packet_id)
         return packet
     raise _no_id("PUBACK", body, stop)
+
+
+RUN = 256
+"""The most PUBACKs that are one Pubacks."""
+
+
+def pubacks(data: bytes, start: int, end: int) -> Pubacks | None:
+    """The PUBACKs at data[start:end], up to what is none, or not whole, or wrong; None: there is
+    none.
+    """
+    ids: list[int] = []
+    last = min(end, start + 4 * RUN) - 4
+    while start <= last and data[start] == 0x40 and data[start + 1] == 2:
+        packet_id = data[start + 2] << 8 | data[start + 3]
+        if not packet_id:
+            break
+        ids.append(packet_id)
+        start += 4
+    return _new_tuple(Pubacks, (tuple(ids),)) if ids else None
 
 
 def pubrec(data: bytes, start: int, body: int, stop: int) -> Pubrec:

@@ -19,7 +19,7 @@ Role: TypeAlias = Literal["server", "client"]
 Stage: TypeAlias = Literal["any", "opening", "open"]
 Table: TypeAlias = tuple[tuple[Parser | None, ...], tuple[int, ...]]
 
-CONNECT = 0x10
+CONNECT, PUBACK = 0x10, 0x40
 # Type of a packet, whatever its flags.
 PUBLISH = 3
 

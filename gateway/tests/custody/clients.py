@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from mediator_world import PANEL, SENSOR, SIBLING, hello
+from mediator_world import PANEL, SENSOR, SIBLING, as_read, hello
 from mediator_world import World as Keys
 from sealmq.mediator.core.session import Session
 from sealmq.mqtt import (
@@ -105,7 +105,7 @@ class Client:
         """To the mediator, at once."""
         world, socket = self.world, self.socket
         if socket is not None and not socket.over and not socket.cut:
-            world.run(world.mediator.events.run, socket.session.receive, packet)
+            world.run(world.mediator.events.run, socket.session.receive, as_read(packet))
 
     def fall(self) -> None:
         """Its connection falls, and the mediator has not heard of it yet."""

@@ -15,10 +15,12 @@ from sealmq.mqtt import (
     PacketTooLarge,
     Pingreq,
     Puback,
+    Pubacks,
     Publish,
     UsageError,
     build,
 )
+from sealmq.mqtt.parse import RUN
 
 MEBIBYTE = 1 << 20
 
@@ -36,6 +38,35 @@ def test_many_packets_in_one_feed_keep_their_order() -> None:
     got = Decoder(4096).feed(data)
     assert got[::2] == [Publish("t", b"t", b"%d" % n, 1, False, False, n) for n in range(1, 200)]
     assert got[1::2] == [Puback(n) for n in range(1, 200)]
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1 << 20])
+def test_pubacks_that_follow_one_another_are_given_together(step: int) -> None:
+    data = b"".join(build.puback(n) for n in range(1, 700))
+    data += build.publish("t", b"x") + build.puback(700) + build.pingreq()
+    decoder, got = Decoder(4096, together=True), list[Packet]()
+    feed_all(decoder, data, step, got)
+    ids = [n for packet in got if isinstance(packet, Pubacks) for n in packet.packet_ids]
+    assert ids == list(range(1, 701))
+    assert got[-3:] == [Publish("t", b"t", b"x"), Pubacks((700,)), Pingreq()]
+    assert decoder.buffered == 0
+    if step > len(data):
+        assert [len(p.packet_ids) for p in got[:3] if isinstance(p, Pubacks)] == [RUN, RUN, 187]
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"\x40\x02\x00\x00", b"\x40\x03\x00\x01\x00", b"\x41\x02\x00\x01", b"\x40\x00"]
+)
+def test_pubacks_before_a_wrong_one_are_given_and_that_ends_the_stream(wrong: bytes) -> None:
+    decoder = Decoder(4096, together=True)
+    with pytest.raises(MalformedPacket) as caught:
+        decoder.feed(build.puback(1) + build.puback(2) + wrong + build.puback(3))
+    assert caught.value.packets == (Pubacks((1, 2)),)
+
+
+def test_a_stranger_s_pubacks_before_its_connect_are_refused() -> None:
+    with pytest.raises(MalformedPacket):
+        Decoder(4096, connect_first=True, together=True).feed(build.puback(1))
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

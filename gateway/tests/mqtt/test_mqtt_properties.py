@@ -92,6 +92,7 @@ def encode(packet: Packet) -> bytes:
                 username=packet.username,
                 password=packet.password,
             )
+    assert dataclasses.is_dataclass(packet)
     encoder: Any = getattr(build, type(packet).__name__.lower())
     fields = [getattr(packet, field.name) for field in dataclasses.fields(packet)]
     data: bytes = encoder(*fields)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from sealmq.families.duties import SealToLink, items_put
 from sealmq.families.engine import Decision
-from sealmq.mqtt import Puback, Pubcomp, Publish, Pubrec, Pubrel, build
+from sealmq.mqtt import Pubacks, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.topics import matches
@@ -405,15 +405,21 @@ class Delivery:
         else:
             self._session.emit(Answer(build.pubcomp(own)))
 
-    def acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
-        """The client's answer to something delivered; `go_on` after the last of them."""
-        number = packet.packet_id
-        what = self._under_way.get(number)
-        if what is _LIVE_1 and type(packet) is Puback:
-            del self._under_way[number]
-            self.freed = True
+    def acked(self, packet: Pubacks | Pubrec | Pubcomp) -> None:
+        """The client's answer to what was delivered; `go_on` after the last of them."""
+        if not isinstance(packet, Pubacks):
+            self._answered(packet, packet.packet_id)
             return
-        qos, own = what or (0, number if self._kept else 0)
+        under_way = self._under_way
+        for number in packet.packet_ids:
+            if under_way.get(number) is _LIVE_1:
+                del under_way[number]
+                self.freed = True
+            else:
+                self._answered(packet, number)
+
+    def _answered(self, packet: Pubacks | Pubrec | Pubcomp, number: int) -> None:
+        qos, own = self._under_way.get(number) or (0, number if self._kept else 0)
         if isinstance(packet, Pubrec):
             self._forgetting.discard(number)
             if own:
@@ -425,13 +431,13 @@ class Delivery:
                 # It came over the live link; or the id is over, and is ended here, too.
                 self._session.write(self._wire.pubrel(number))
             return
-        if qos and qos != (1 if isinstance(packet, Puback) else 2):
+        if qos and qos != (1 if isinstance(packet, Pubacks) else 2):
             return  # no answer to that
         if number in self._forgetting:
             self._forgetting.discard(number)
             return  # the broker did not ask
         if own:
-            make = build.puback if isinstance(packet, Puback) else build.pubcomp
+            make = build.puback if isinstance(packet, Pubacks) else build.pubcomp
             self._session.emit(Answer(make(own)))
             self._of_own.pop(own, None)
             self._unreleased.discard(own)

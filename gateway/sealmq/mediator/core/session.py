@@ -21,7 +21,7 @@ from sealmq.mqtt import (
     Packet,
     Pingreq,
     ProtocolError,
-    Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -69,7 +69,7 @@ TAKES: Mapping[str, Mapping[type[Packet], str]] = {
     OPENING: {},
     OPEN: {
         Publish: "_publish",
-        Puback: "_acked",
+        Pubacks: "_acked",
         Pubrec: "_acked",
         Pubcomp: "_acked",
         Pubrel: "_released",
@@ -95,6 +95,8 @@ it is dropped.
 """
 
 _CONTROL = CONTROL.decode()
+# What an acknowledgement that waits takes of memory.
+_ACK_BYTES = 40
 _UNAVAILABLE = "not possible just now; the gateway's log says why"
 _EVENTS = {
     CONNECT: "connect-refused",
@@ -224,8 +226,8 @@ class Session:
     def receive(self, *packets: Packet) -> None:
         """Packets of the client, in their order; one that has to wait holds back others (WAIT)."""
         for packet in packets:
-            if type(packet) is Puback and self.state == OPEN:
-                # Many may come at a time: what they make room for goes out after the last.
+            if type(packet) is Pubacks and self.state == OPEN:
+                # What they make room for goes out after the last of this read.
                 self.delivery.acked(packet)
             elif (self._busy or self._pumping) and self._waits(packet):
                 self._held += _size(packet)
@@ -335,7 +337,7 @@ class Session:
         else:
             self.inbound.publish(packet)
 
-    def _acked(self, packet: Puback | Pubrec | Pubcomp) -> None:
+    def _acked(self, packet: Pubacks | Pubrec | Pubcomp) -> None:
         self.delivery.acked(packet)
         self.delivery.go_on()
 
@@ -569,4 +571,6 @@ def _to_nobody(effect: Effect) -> None:
 
 
 def _size(packet: Packet) -> int:
+    if isinstance(packet, Pubacks):
+        return _ACK_BYTES * len(packet.packet_ids)
     return len(packet.payload) if isinstance(packet, Publish) else 0

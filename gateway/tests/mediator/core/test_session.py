@@ -38,7 +38,7 @@ from sealmq.mqtt import (
     MalformedPacket,
     Pingreq,
     Pingresp,
-    Puback,
+    Pubacks,
     Publish,
     Pubrel,
     Suback,
@@ -386,13 +386,13 @@ def test_bytes_and_effects_are_announced_once() -> None:
     assert shell.agenda.pending == [peer.session]
 
 
-def test_a_puback_of_the_client_is_deliverys() -> None:
+def test_pubacks_of_the_client_are_deliverys() -> None:
     shell = Shell()
     peer = open_peer(shell)
     came: list[Any] = []
     peer.session.delivery.acked = came.append  # type: ignore[method-assign, assignment]
-    peer.send(Puback(5))
-    assert came == [Puback(5)]
+    peer.send(Pubacks((5, 6)))
+    assert came == [Pubacks((5, 6))]
 
 
 def test_a_will_of_a_connection_that_never_opened_is_dropped() -> None:
