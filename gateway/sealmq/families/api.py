@@ -251,6 +251,10 @@ class Family:
     name: ClassVar[str]
     rules: ClassVar[Mapping[str, str]]
     """Every rule id that its verdicts use, with one plain line for `explain`."""
+    rate_rules: ClassVar[frozenset[str]] = frozenset()
+    """Rules by which a client is refused what it does too often: it is told *rate* (SPEC.md 11),
+    since the same may pass later. By all others it is *denied*.
+    """
     tlvs: ClassVar[frozenset[int]] = frozenset()
     """TLV types (without the critical bit) that it understands."""
     parses: ClassVar[frozenset[Question]] = frozenset()
@@ -339,6 +343,12 @@ def check_family(family: type[Family] | Family) -> None:
             f"the policy family {family.name!r} has an encoding of topics and no question to which "
             "it belongs",
             "`parses` has to name the questions about whose topic `parse` is to be asked",
+        )
+    for rule in sorted(made.rate_rules - made.rules.keys()):
+        raise UnfitFamily(
+            family.name,
+            f"the policy family {family.name!r} has no rule {rule!r} to refuse by",
+            "`rate_rules` has to name rules of its `rules`",
         )
     for question, duties in family.duties.items():
         for duty in sorted(duties - EXECUTED.get(question, frozenset()), key=lambda d: d.__name__):

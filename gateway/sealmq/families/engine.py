@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from sealmq_spec.errors import Denied, RateLimited, SealError
+
 from .api import Family, FamilyRecord, Policy, Record, SealToLink, Verdict
 from .ask import ATTRIBUTE, Who
 from .attributes import Attribute
@@ -70,6 +72,7 @@ class Engine(Questions[Key]):
         self._conns: set[Conn] = set()
         self._made = 0
         self._tickers = overriding(self.order, "tick")
+        self._rate_rules = frozenset().union(*(family.rate_rules for family in self.order))
         self.opens = any(family.opens for family in self.order)
         """Whether a family's `deliver` looks into the envelope: give it tlv, sender, and so on."""
 
@@ -185,6 +188,12 @@ class Engine(Questions[Key]):
         conn = Conn(self, who, self._made, self._conns.discard)
         self._conns.add(conn)
         return conn
+
+    def refusal(self, rule: str, reason: str) -> SealError:
+        """What is told to a client that a family, or the engine, refuses something by this rule."""
+        error = (RateLimited if rule in self._rate_rules else Denied)(reason)
+        error.rule = rule
+        return error
 
     # Words
 

@@ -47,6 +47,7 @@ from .store import SETTINGS
 
 PUBLIC = "@sm1/"
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
+_FOR_RATE = frozenset({rules.TOO_MANY})
 Notes = Mapping[str, Mapping[str, Any]]
 _CONNECT = allow(rules.CONNECT, "purposes do not matter here")
 _PUBLISH = allow(rules.PUBLISH, "purposes do not matter here")
@@ -82,6 +83,7 @@ class PurposesFamily(Family):
 
     name: ClassVar[str] = "purposes"
     rules: ClassVar[Mapping[str, str]] = rules.RULES
+    rate_rules: ClassVar[frozenset[str]] = _FOR_RATE
     parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
     duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
     audited: ClassVar[frozenset[str]] = frozenset(field.name for field in MANIFEST.audit)

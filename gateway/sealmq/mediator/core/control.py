@@ -205,7 +205,7 @@ class Control:
                         found = answer.go_on()
                     answer = found
                 if isinstance(answer, Verdict):
-                    self._refuse(of(Denied(answer.reason), ctr), answer.rule)
+                    self._refuse(of(engine.refusal(answer.rule, answer.reason), ctr))
                     return
                 wanted = _rows(answer)
                 if not held >= wanted:

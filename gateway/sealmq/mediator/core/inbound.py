@@ -152,7 +152,7 @@ class Inbound:
                 return
             if not decision.allow or decision.label is not None:
                 reason = "the topic could not be labelled" if decision.allow else decision.reason
-                self._refuse(packet, of(Denied(reason), ctr), decision.rule)
+                self._refuse(packet, of(site.engine.refusal(decision.rule, reason), ctr))
                 return
             if qos and (full := site.refuses(s.client.number)) is not None:
                 self._refuse(packet, of(Unavailable(full), ctr), "mediator.publish.journal")

@@ -32,7 +32,6 @@ from sealmq_spec.topics import check_filter
 from . import refusals
 from .broker_filter import NONE, BrokerFilter, Held
 from .delivery import PUBLIC, Reader
-from .denied import DeniedByRule
 from .effects import LIVE, OWN, Commit, Subscribe, Unsubscribe, Yield
 from .limits import SUBSCRIPTIONS
 from .refusals import of, rule_of
@@ -151,7 +150,7 @@ class Subscriptions:
             if decision is None:
                 return None
             if not decision.allow:
-                raise DeniedByRule(decision.reason, decision.rule)
+                raise site.engine.refusal(decision.rule, decision.reason)
             filter = self._filter(decision)
         except SealError as error:
             raise of(error, ctr) from None

@@ -9,6 +9,7 @@ from sealmq.families.api import Verdict
 from sealmq.families.purposes import pace
 from sealmq.families.purposes.pace import A_SECOND, BURST, Pace
 from sealmq_spec import purposes as say
+from sealmq_spec.errors import RateLimited
 
 EACH_MS = 1000 // A_SECOND
 
@@ -32,6 +33,7 @@ def test_a_client_has_a_burst_and_then_so_many_a_second() -> None:
         got = house.tell(SENSOR, text)
         assert rule(got) == "!command.too-many"
         assert isinstance(got, Verdict)
+        assert isinstance(house.engine.refusal(got.rule, got.reason), RateLimited)
         assert got.reason == f"at most {BURST} at once, then 20 a second; again in {EACH_MS} ms"
     assert house.rows() == before
     # The others have theirs; stewards are not counted.
