@@ -64,7 +64,8 @@ def receive(count, seconds):
 def do(c):
     op = c["op"]
     if op == "connect":
-        client.connect()
+        client.connect(c.get("clean", True))
+        return {"client_id": client.client_id.decode()}
     elif op == "publish":
         client.publish(
             c["topic"], c["payload"].encode(), qos=c.get("qos", 1), retain=c.get("retain", False)
