@@ -2,9 +2,8 @@
 
 Run: python gateway/bench/policy.py. "hit": the verdict is cached, topic names are new objects as
 they come off the wire; "cold": 100,000 topics in random order, so that the processor's caches miss
-as well; "miss": judged anew; "change": one topic gets a label, all else stays cached; "kept": three
-readers of a message whose answers the caller keeps. what families measure
-of themselves comes after that.
+as well; "miss": judged anew; "change": one topic gets a label, all else stays cached. What families
+measure of themselves comes after that.
 """
 
 from __future__ import annotations
@@ -80,13 +79,6 @@ def main() -> None:
             figures.append((time.process_time_ns() - before) / len(names))
         return round(min(figures))
 
-    def kept(names: Sequence[str]) -> None:
-        plan = {name: [panel.standing(name, "temp", 0, 1) for _ in range(3)] for name in names[:1]}
-        for name in names:
-            for entry in plan[name]:
-                if entry.until <= 1 or not entry.decision.allow:
-                    raise SystemExit("an answer does not stand")
-
     one = [topics[7]] * TOPICS
     shuffled = random.sample(topics, TOPICS)
     # (nanoseconds, over how many questions)
@@ -100,7 +92,6 @@ def main() -> None:
     costs |= {
         "publish_hit": (fresh(publish, one), TOPICS),
         "deliver_hit": (fresh(deliver, one), TOPICS),
-        "deliver_kept": (fresh(kept, one), TOPICS),
         "publish_cold": (fresh(publish, shuffled), TOPICS),
         "deliver_cold": (fresh(deliver, shuffled), TOPICS),
         "change": (min(changed(engine, records[i : i + 1000]) for i in range(0, 5000, 1000)), 1000),

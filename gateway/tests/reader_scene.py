@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from families.gate import Gate
-from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, as_read, sealed
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING, World, as_read, sealed
 from sealmq.families.api import Audited, Family
 from sealmq.families.engine import Engine
 from sealmq.families.labels.family import Labels
@@ -218,7 +218,7 @@ class Scene:
         self._acks: dict[Session, Decoder] = {}
         self._clients: dict[Session, Any] = {}
         self._boots = 0
-        self.senders = {n: self.world.session(n) for n in (SENSOR, PANEL)}
+        self.senders = {n: self.world.session(n) for n in (SENSOR, PANEL, SIBLING)}
 
     # --- sessions ---
 
@@ -289,14 +289,15 @@ class Scene:
         order: Order | None = None,
         ring: Keyring | None = None,
         life: int = 255,
+        by: int = SENSOR,
     ) -> bytes:
-        """A message of the sensor, sealed by a mediator at this time."""
+        """A message of the sensor, or its sibling, sealed by a mediator at this time."""
         now_ms = self.site.now_ms if at_ms is None else at_ms
-        sender = self.senders[SENSOR]
+        sender = self.senders[by]
         flags = 3 if kind in (1, CLEAR) else 2
         mono = now_ms - NOW_MS
         m2 = sealed(sender, topic, payload, flags, kind, life, mono)
-        link, client = self.world.link(sender), self.world.ring.clients[SENSOR]
+        link, client = self.world.link(sender), self.world.ring.clients[by]
         verified = verify_m2(link, topic.encode(), m2, flags)
         body = open_m2(link, self.world.ring, client, verified, flags, now_ms // 1000).body
         ring = ring or self.site.ring
@@ -311,10 +312,15 @@ class Scene:
         )
 
     def publish(
-        self, topic: str, payload: bytes = b"21.5", qos: int = 0, retain: bool = False
+        self,
+        topic: str,
+        payload: bytes = b"21.5",
+        qos: int = 0,
+        retain: bool = False,
+        by: int = SENSOR,
     ) -> bytes:
-        """The sensor's message, as it comes back over the live link; its m3."""
-        m3 = self.m3(topic, payload, kind=1 if retain else 0)
+        """The sensor's message, or its sibling's, as it comes back over the live link; its m3."""
+        m3 = self.m3(topic, payload, kind=1 if retain else 0, by=by)
         if retain:
             self.broker.retained[topic] = Publish(topic, topic.encode(), m3, qos, True, False, 0)
         self.live(topic, m3, qos)

@@ -17,6 +17,23 @@ SENSOR, PANEL = "m1-temp-sensor", "m1-control-panel"
 TEMP, ANGLE = "machine/1/temperature", "machine/1/arm/angle"
 
 
+FROM = """
+[[families.allowlist.rule]]
+labels = ["m1-temp"]
+publish = ["signed/#"]
+
+[[families.allowlist.rule]]
+clients = ["panel"]
+read = ["signed/#"]
+from = ["one"]
+
+[[families.allowlist.rule]]
+clients = ["monitor"]
+read = ["signed/#"]
+from = ["two"]
+"""
+
+
 @pytest.fixture(scope="module")
 def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The factory as `sealmq init --policy allowlist` makes it, running."""
@@ -55,6 +72,51 @@ def test_boards_publish_and_read_what_rules_allow_them_and_nothing_else(
     assert {row["rule"] for row in refused} == {"allowlist.publish.not-allowed"}
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_boards_and_clients_of_this_host_get_messages_of_the_senders_that_rules_name(
+    tmp_path: Path, workers: int
+) -> None:
+    made = Site(tmp_path, policy="allowlist")
+    made.edit("[mediator]\n", f"[mediator]\nworkers = {workers}\n")
+    files = {name: made.enrol(name, "m1-temp") for name in ("one", "two")}
+    files["panel"] = made.enrol("panel", "m1-ctrl")
+    made.toml.write_text(made.toml.read_text() + FROM)
+    made.up()
+    try:
+        with (
+            device(files["one"], 64) as one,
+            device(files["two"], 32) as two,
+            device(files["panel"], 32) as panel,
+        ):
+            monitor = Reading(made, tmp_path, "-t", "signed/#")
+            panel.subscribe("signed/#")
+            for payload in ("21", "22"):
+                two.publish("signed/x", payload)
+                one.publish("signed/x", payload)
+            two.publish("signed/kept", "forged", retain=True)
+            one.publish("signed/last", payload)
+            got = [(m["topic"], m["payload"]) for m in panel.receive(3)]
+            assert got == [("signed/x", "21"), ("signed/x", "22"), ("signed/last", "22")]
+            until("what the other sends", lambda: len(monitor.lines()) == 3)
+            assert monitor.lines() == ["signed/x 21", "signed/x 22", "signed/kept forged"]
+            monitor.end()
+        question = ("explain", made.path, "deliver", "--client", "panel", "-t", "signed/x")
+        assert "only messages of one" in ran(*question)
+        assert "panel may read signed/x from one" in ran(*question, "--from", "one")
+        done = sealmq(*question, "--from", "two")
+        assert done.returncode == 1
+        assert "panel may not read signed/x from two" in done.stdout
+        said = json.loads(sealmq(*question, "--from", "two", "--json").stdout)
+        assert (said["rule"], said["from"]) == ("allowlist.deliver.other-sender", "two")
+        done = sealmq("client", "remove", made.path, "one")
+        assert done.returncode != 0
+        assert "families.allowlist.rule.10.from" in done.stderr
+    finally:
+        made.down()
+    rows = made.audit("deliver-denied", client="panel")
+    assert {row["rule"] for row in rows} == {"allowlist.deliver.other-sender"}
+
+
 def test_clients_of_this_host(ruled: Site, tmp_path: Path) -> None:
     monitor = Reading(ruled, tmp_path, "-t", "#")
     ran("pub", ruled.path, "--client", SENSOR, "-t", TEMP, "-m", "21", "-q", 1)
@@ -89,6 +151,7 @@ def test_the_doctor_passes_and_tries_what_no_rule_allows(ruled: Site) -> None:
         "publish what no rule allows": "allowlist.publish.not-allowed",
         "subscribe to what no rule allows": "SUBACK 0x80",
         "read what no rule allows": "nothing is delivered",
+        "read what no rule allows from its sender": "nothing is delivered",
     }
     assert {name: tries[name]["reason"] for name in wanted} == wanted
     assert all(row["ok"] is True for row in tries.values())
@@ -118,6 +181,7 @@ def test_where_rules_do_not_judge_the_doctor_finds_out(tmp_path: Path) -> None:
         "publish what no rule allows",
         "subscribe to what no rule allows",
         "read what no rule allows",
+        "read what no rule allows from its sender",
     } <= failed
 
 

@@ -25,11 +25,12 @@ ANGLE, HEIGHT = b"machine/1/arm/angle", b"machine/1/arm/height"
 REFUSED, GRANTED = (0x90, b"\0\x07\x80"), (0x90, b"\0\x07\0")
 PUBLISH, SUBSCRIBE = "allowlist.publish.not-allowed", "allowlist.subscribe.not-allowed"
 SHARED = "allowlist.subscribe.shared"
+SIBLING, SIGNED = "m1-temp-sibling", b"signed/will"
 # What the reader above everything must not read, though its label opens it.
 RULES = """
 [[families.allowlist.rule]]
 labels = ["m1-temp"]
-publish = ["private/x", "unread/%c", "kept/#", "news/x"]
+publish = ["private/x", "unread/%c", "kept/#", "signed/#", "news/x"]
 
 [[families.allowlist.rule]]
 clients = ["m1-control-panel"]
@@ -42,6 +43,15 @@ read = ["private/#"]
 [[families.allowlist.rule]]
 clients = ["m1-control-panel"]
 sealed = ["private/#"]
+
+[[families.allowlist.rule]]
+clients = ["m1-control-panel"]
+read = ["signed/#"]
+from = ["m1-temp-sensor"]
+
+[[families.allowlist.rule]]
+clients = ["monitor"]
+read = ["signed/#"]
 """
 NEWS = '\n[[families.allowlist.rule]]\nclients = ["m1-control-panel"]\nread = ["news/#"]\n'
 
@@ -164,6 +174,37 @@ def test_a_will_needs_a_rule_when_it_is_left_and_when_it_fires(ruled: Scene) -> 
     finally:
         ruled.site.toml.write_text(before)
         ran("reload", ruled.site.path)
+
+
+def test_a_reader_gets_nothing_of_a_sender_that_no_rule_of_its_own_names(ruled: Scene) -> None:
+    """Live, retained or as a will; one with the same label, whom others may read."""
+    sibling = ruled.client(SIBLING)
+    with_will(sibling, SIGNED, b"forged")
+    for topic, flags in ((b"signed/kept", 3), (b"signed/live", 2)):
+        sealed = sibling.seal(topic, b"forged", flags=flags, kind=flags & 1)
+        sibling.wire.send(publish(topic, sealed, QOS1 | flags & 1, 1))
+        sibling.acknowledged()
+    panel = connected(ruled, PANEL)
+    for filt in ("$share/g/signed/#", "$share/g/signed/live"):
+        assert asked(panel, filt) == REFUSED, filt
+        assert rules(panel) == {SHARED}
+    panel.subscribe("signed/#")
+    sibling.publish(b"signed/live", b"forged")
+    assert rules(sibling) == set()
+    ruled.cut(sibling)
+    others: set[bytes] = set()
+
+    def fired() -> bool:
+        others.update(topic for topic, *_ in ruled.heard())
+        return SIGNED in others
+
+    until("the will", fired)
+    assert {b"signed/kept", b"signed/live"} <= others
+    sensor = connected(ruled, SENSOR)
+    sensor.publish(b"signed/kept", b"true")
+    sensor.publish(b"signed/last", b"true")
+    assert rules(sensor) == set()
+    assert topics(panel, b"signed/last") == [b"signed/kept", b"signed/last"]
 
 
 def test_a_right_that_a_reload_takes_ends_with_the_next_message(ruled: Scene) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sealmq.families import conditions, registry
 from sealmq.families.ask import ATTRIBUTE, FOREVER, NEVER
+from sealmq.families.duties import OnlyFrom
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.shared import reaching
 from sealmq.near import near
@@ -27,6 +28,7 @@ examples:
   sealmq explain factory publish --client m1-temp-sensor -t machine/1/arm/angle
   sealmq explain factory deliver --client monitor -t machine/1/temperature
   sealmq explain factory deliver --client monitor -t machine/1/temperature --filter 'machine/#'
+  sealmq explain factory deliver --client monitor -t machine/1/temperature --from m1-temp-sensor
   sealmq explain factory publish --client m1-temp-sensor -t machine/1/humidity --json
 {examples}
 `deliver` asks about a message that is published on the topic now, and comes to a subscription of
@@ -55,6 +57,9 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--filter", metavar="FILTER", help="deliver: what the client has subscribed to"
     )
+    parser.add_argument(
+        "--from", dest="sender", metavar="NAME", help="deliver: the client that publishes it"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON, for scripts")
 
 
@@ -71,9 +76,17 @@ def run(args: argparse.Namespace) -> int:
         options = [m.says.option for m in registry.manifests() if m.says]
         words = " or ".join(f"--{option}" for option in (*options, "filter"))
         raise UsageError(f"publish with {words}", "they are a subscription's")
+    if args.question != "deliver" and args.sender is not None:
+        raise UsageError(f"{args.question} with --from", "it says whose message is delivered")
     if args.question == "subscribe" and args.filter is not None:
         raise UsageError("subscribe with --filter", "the filter stands behind -t")
     view = View(Layout.open(args.site))
+    if args.sender is not None and args.sender not in view.config.clients:
+        raise UsageError(
+            f"--from {args.sender}",
+            "there is no such client",
+            hint=near(args.sender, view.config.clients),
+        )
     conn = view.engine.connection(view.engine.who(args.client))
     decision = _ask(view, conn, args)
     lines = [*view.engine.explain(conn, decision), *_rests_on(view, decision)]
@@ -98,7 +111,8 @@ def _ask(view: View, conn: Conn, args: argparse.Namespace) -> Decision:
         return conn.subscribe(raw, 0, now_ms)
     says = any(registry.manifest(name).says for name in view.config.policy.order)
     asked = raw != args.topic or says
-    return view.deliver(conn, args.topic, raw if asked else None, now_ms)
+    decision = view.deliver(conn, args.topic, raw if asked else None, now_ms)
+    return decision if args.sender is None else conn.for_sender(decision, args.sender)
 
 
 def _subscription(view: View, args: argparse.Namespace) -> str:
@@ -148,6 +162,11 @@ def _attributes(decision: Decision) -> list[tuple[str, str]]:
     return [(dep[1], dep[2]) for dep in decision.deps if dep[0] == ATTRIBUTE]
 
 
+def _senders(decision: Decision) -> list[str] | None:
+    named = [duty.senders for duty in decision.duties if isinstance(duty, OnlyFrom)]
+    return sorted(frozenset.intersection(*named)) if named else None
+
+
 def _written(ms: int) -> str:
     try:
         when = datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC)
@@ -166,7 +185,8 @@ def _words(view: View, args: argparse.Namespace, decision: Decision, lines: list
     word = "allowed" if decision.allow else "denied"
     if decision.overridden:
         word = "allowed, but only because the policy is off"
-    first = f"{word}: {args.client} {can} {verb} {args.topic}"
+    by = f" from {args.sender}" if args.sender is not None else ""
+    first = f"{word}: {args.client} {can} {verb} {args.topic}{by}"
     told = _told(args, decision)
     options = (m.says.option for m in registry.manifests() if m.says)
     first += "".join(f" for {told[option]}" for option in options if told.get(option))
@@ -207,6 +227,8 @@ def _answer(
         "client_label": None if client is None else client.label,
         "topic_label": None if topic is None else topic.label,
         "becomes": decision.label,
+        "from": args.sender,
+        "senders": _senders(decision),
         "asked": decision.question,
         "attributes": [
             {

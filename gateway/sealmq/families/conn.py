@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from .api import NEVER, Later, Proposal, Question, Seen, Sub, Verdict
+from .api import Later, Proposal, Question, Seen, Sub, Verdict
 from .ask import NO_TLV, Ask, Dep, Who
-from .cache import Entry, Slot
+from .cache import Slot
 from .decision import Decision, Refused
 from .following import is_followed
 from .questions import Questions
@@ -149,31 +149,11 @@ class Conn:
         )
         return self._questions.judge(self.ask, slot, topic)
 
-    def standing(
-        self,
-        topic: str,
-        label: str,
-        how: int,
-        now_ms: int,
-        size: int = 0,
-        tlv: Mapping[int, bytes] = NO_TLV,
-        sender: int = 0,
-        message_id: tuple[int, int] | None = None,
-        age_ms: int = 0,
-    ) -> Entry:
-        """`deliver`, with until when the answer stands: to be kept for later messages of this
-        topic, label and `how`.
-
-        The caller asks again as soon as now >= entry.until; until then entry.decision is what
-        `deliver` would say. An answer that must not be kept has NEVER. Nothing else has to be
-        checked: a change of policy or of this client's subscriptions, and `close`, end it at once.
+    def for_sender(self, decision: Decision, client: str) -> Decision:
+        """What `deliver` has said, for a message of this client ("": not known whose). To be asked
+        whenever it allows with duties: OnlyFrom may be among them.
         """
-        decision = self.deliver(topic, label, how, now_ms, size, tlv, sender, message_id, age_ms)
-        entry = self._deliver[how].get(topic)
-        if entry is None or entry.decision is not decision:
-            entry = Entry({}, topic, label, decision)
-            entry.until = NEVER
-        return entry
+        return self._questions.for_sender(decision, client)
 
     def subscribed(self, decision: Decision, qos: int, now_ms: int) -> None:
         """The client has this subscription: `decision` allowed it and the broker accepted it, or it

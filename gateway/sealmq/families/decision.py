@@ -17,6 +17,7 @@ from .api import (
     Family,
     Follow,
     LabelTopic,
+    OnlyFrom,
     PutTlv,
     Question,
     Rewrite,
@@ -85,6 +86,15 @@ class Decision:
     said: tuple[Said, ...]
     audit: Audited = ()
 
+    def for_sender(self, client: str) -> Decision:
+        """What a delivery's is for a message of this client, "" for one that is not known: of a
+        duty OnlyFrom that does not name it, its family's deny.
+        """
+        for duty in self.duties:
+            if isinstance(duty, OnlyFrom) and client not in duty.senders:
+                return _denied(self, (duty.rule.partition(".")[0], duty.rule, duty.reason))
+        return self
+
     @property
     def votes(self) -> tuple[Vote, ...]:
         """Every family that was asked."""
@@ -132,13 +142,19 @@ def when_closed(decision: Decision) -> Decision:
     delivers = decision.question == "deliver" and not decision.topic.startswith(RECORDS)
     if not decision.allow or not (delivers or decision.label is not None):
         return decision
+    return _denied(decision, (ENGINE, CLOSED, CLOSED_REASON))
+
+
+def _denied(decision: Decision, by: Said) -> Decision:
+    """The deny that it becomes by this, in the place of what that family has said before."""
+    others = (said for said in decision.said if said[0] != by[0])
     return replace(
         decision,
         allow=False,
         duties=(),
         label=None,
         overridden=False,
-        said=(*decision.said, (ENGINE, CLOSED, CLOSED_REASON)),
+        said=(*others, by),
         audit=(),
     )
 
@@ -164,6 +180,10 @@ def _can_be_done(family: Family, duty: object, who: Who) -> bool:
             # A mediator that opens the message again would refuse a critical one that it lacks.
             known = kind < 0x80 or kind & 0x7F in family.tlvs
             return _family_tlv(kind) and known and len(value) <= 255
+        case OnlyFrom(frozenset() as senders, str(rule), str()):
+            # "" is a sender that is not known. Who denies is told by the rule's first word.
+            own = rule.startswith(family.name + ".") and rule in family.rules
+            return own and "" not in senders
         case Follow() | SealToLink():
             return True
         case _:

@@ -67,7 +67,20 @@ class Follow:
     """
 
 
-Duty = LabelTopic | Rewrite | PutTlv | SealToLink | SealToGrant | Follow
+@dataclass(frozen=True, slots=True)
+class OnlyFrom:
+    """Deliver messages of these senders (names of clients) and of nobody else: others' are denied
+    by `rule`, one of the family's. A sender that is not known is none of them.
+
+    The verdict is cached as any other is. Costs opening m3, once for all readers.
+    """
+
+    senders: frozenset[str]
+    rule: str
+    reason: str
+
+
+Duty = LabelTopic | Rewrite | PutTlv | SealToLink | SealToGrant | Follow | OnlyFrom
 
 Duties = Mapping[Question, frozenset[type[Duty]]]
 """Duties by the question that they answer."""
@@ -76,7 +89,7 @@ EXECUTED: Duties = {
     "connect": frozenset(),
     "publish": frozenset({LabelTopic, Rewrite, PutTlv}),
     "subscribe": frozenset({Rewrite, Follow}),
-    "deliver": frozenset({PutTlv, SealToLink}),
+    "deliver": frozenset({OnlyFrom, PutTlv, SealToLink}),
 }
 """What this mediator does, by the question that it is asked for: mediator/core/inbound.py,
 subscriptions.py, delivery.py."""
@@ -84,12 +97,19 @@ subscriptions.py, delivery.py."""
 
 def exclude(one: Duty, other: Duty) -> bool:
     """Whether two different duties cannot both be done. A delivery has one form, and a type of TLV
-    occurs once in it, with or without the critical bit.
+    occurs once in it, with or without the critical bit. Of several that name senders all count.
     """
+    if isinstance(one, OnlyFrom):
+        return False
     if isinstance(one, PutTlv) and isinstance(other, PutTlv):
         return one.type & 0x7F == other.type & 0x7F
     sealing = SealToLink, SealToGrant
     return type(one) is type(other) or (isinstance(one, sealing) and isinstance(other, sealing))
+
+
+def sealed_for_one(duties: Iterable[Duty]) -> bool:
+    """Whether they make of m3 one that is for this reader alone."""
+    return any(isinstance(duty, (PutTlv, SealToLink)) for duty in duties)
 
 
 def items_put(duties: Iterable[Duty], among: Mapping[int, bytes]) -> dict[int, bytes]:

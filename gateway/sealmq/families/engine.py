@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 from sealmq_spec.errors import Denied, RateLimited, SealError
 
-from .api import Family, FamilyRecord, Policy, Record, SealToLink, Verdict
+from .api import Family, FamilyRecord, OnlyFrom, Policy, Record, SealToLink, Verdict
 from .ask import ATTRIBUTE, Who
 from .attributes import Attribute
-from .cache import Entry
 from .conn import Conn, Key
 from .decision import RULES, Decision, Vote
 from .judge import OnFault
 from .questions import Questions, overriding
 
-__all__ = ["Conn", "Decision", "Engine", "Entry", "Reloaded", "Vote"]
+__all__ = ["Conn", "Decision", "Engine", "Reloaded", "Vote"]
 
 OFF = (
     "POLICY IS OFF ([policy] enforce = false): everything is allowed and only recorded; "
@@ -32,6 +31,9 @@ SEALED = (
 )
 
 REOPEN = "nothing is delivered and no topic gets a label before `sealmq reopen`"
+
+SHOWN = 20
+"""Names of senders in a line."""
 
 CLEARED = 1000
 """Cached verdicts that have ended and are taken out with each tick, if no new ones come."""
@@ -214,6 +216,9 @@ class Engine(Questions[Key]):
                     lines.extend(family.explain(conn.ask, verdict))
         if SealToLink() in decision.duties:
             lines.append(SEALED)
+        for duty in decision.duties:
+            if isinstance(duty, OnlyFrom):
+                lines.append(f"only messages of {_few(sorted(duty.senders))}")
         if decision.overridden:
             lines.append(OFF)
         return lines
@@ -236,3 +241,8 @@ class Engine(Questions[Key]):
         """What has to be said loudly at start, at reload and in status."""
         closed = [f"THE SITE IS CLOSED: {self.closed}; {REOPEN}"] if self.closed else []
         return closed if self.enforce else [*closed, OFF]
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return (", ".join(names[:SHOWN]) or "nobody") + (f" and {more} more" if more > 0 else "")

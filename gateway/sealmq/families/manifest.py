@@ -261,8 +261,8 @@ class Manifest:
     """The families that have to stand before it in `[policy] order`."""
     policy: Policy | None = None
     names_clients: tuple[str, ...] = ()
-    """Keys of its [families.NAME] that list clients or are tables by client; of those that are
-    called `clients`, at any depth, everybody knows."""
+    """Keys of its [families.NAME] that list clients, at any depth, or are tables by client; those
+    that are called `clients` everybody knows."""
     commands: Mapping[str, Ref[Command]] = field(default_factory=dict)
     """Commands of `sealmq`, by their word."""
     says: Says | None = None

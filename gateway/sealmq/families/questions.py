@@ -75,12 +75,20 @@ class Questions(Generic[K]):
             decision = self._judge.decide(ask)
         except NotYet:
             return None
+        decision = self._in_force(decision)
+        if ask.now_ms < decision.until:
+            self.cache.put(slot, key, ask.label, decision)
+        return decision
+
+    def for_sender(self, decision: Decision, client: str) -> Decision:
+        """Conn.for_sender."""
+        return self._in_force(decision.for_sender(client))
+
+    def _in_force(self, decision: Decision) -> Decision:
         if not decision.allow and not self.enforce:
             decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
         if self.closed:
             decision = when_closed(decision)
-        if ask.now_ms < decision.until:
-            self.cache.put(slot, key, ask.label, decision)
         return decision
 
     def see(self, what: Seen, ask: Ask) -> None:

@@ -4,7 +4,7 @@ take it out. Plain reading of the parsed file, which may be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SHOWN = 5
@@ -15,7 +15,7 @@ def of_label(doc: Mapping[str, Any], name: str) -> list[str]:
     found = [f"labels.{low}" for low, row in _rows(doc, "labels") if name in _list(row, "over")]
     found += [f"clients.{who}" for who, row in _rows(doc, "clients") if _of(row, "label") == name]
     found += [f"topics.{topic}" for topic, label in _rows(doc, "topics") if label == name]
-    found += [key for key, names in _lists(doc, "labels") if name in names]
+    found += [key for key, names in _lists(_named_in(doc), "labels") if name in names]
     return found
 
 
@@ -23,7 +23,7 @@ def of_client(doc: Mapping[str, Any], name: str) -> list[str]:
     """Dotted keys of what names this client, its own line not counted."""
     from sealmq.families import registry  # few need it
 
-    found = [key for key, names in _lists(doc, "clients") if name in names]
+    found = [key for key, names in _lists(_named_in(doc), "clients") if name in names]
     for manifest in registry.manifests():
         key = f"families.{manifest.name}"
         table = _of(doc.get("families"), manifest.name)
@@ -31,8 +31,7 @@ def of_client(doc: Mapping[str, Any], name: str) -> list[str]:
             named = _of(table, word)
             if isinstance(named, Mapping) and name in named:
                 found.append(f"{key}.{word}.{name}")
-            elif isinstance(named, list) and name in named:
-                found.append(f"{key}.{word}")
+            found += [at for at, names in _lists([(key, table)], word) if name in names]
     return found
 
 
@@ -56,9 +55,14 @@ def _list(row: Any, key: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-# Lists of names under this word, in [[creation]] and in the families' tables, at any depth.
-def _lists(doc: Mapping[str, Any], word: str) -> Iterator[tuple[str, list[Any]]]:
-    left: list[tuple[str, Any]] = [(n, doc[n]) for n in ("creation", "families") if n in doc]
+# Where lists of names may stand.
+def _named_in(doc: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, doc[key]) for key in ("creation", "families") if key in doc]
+
+
+# Lists of names under this word, in these tables (by their keys), at any depth.
+def _lists(tables: Iterable[tuple[str, Any]], word: str) -> Iterator[tuple[str, list[Any]]]:
+    left = list(tables)
     while left:
         key, value = left.pop(0)
         if isinstance(value, Mapping):

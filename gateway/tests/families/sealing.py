@@ -1,4 +1,6 @@
-"""A family that has deliveries sealed to the reader's link, or puts items into them (tests)."""
+"""A family that has deliveries sealed to the reader's link, puts items into them, or lets through
+what some senders have sent (tests).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from sealmq.families.api import (
     Duties,
     Duty,
     Family,
+    OnlyFrom,
     PutTlv,
     SealToLink,
     Verdict,
@@ -27,8 +30,9 @@ class Sealing(Family):
     rules: ClassVar[dict[str, str]] = {
         "sealing.fine": "The family has nothing against it.",
         "sealing.back": "The test keeps it back.",
+        "sealing.sender": "It is of another sender.",
     }
-    duties: ClassVar[Duties] = {"deliver": frozenset({PutTlv, SealToLink})}
+    duties: ClassVar[Duties] = {"deliver": frozenset({OnlyFrom, PutTlv, SealToLink})}
     tlvs: ClassVar[frozenset[int]] = frozenset({40, 41})
 
     def __init__(self, **wants: tuple[Duty, ...]) -> None:
@@ -47,3 +51,8 @@ class Sealing(Family):
         if how == self.keeps_back:
             return deny("sealing.back", how)
         return allow("sealing.fine", "fine", duties=self.wants.get(ask.who.client, ()))
+
+
+def only_from(*clients: str) -> Duty:
+    """Of other senders' messages the family's deny."""
+    return OnlyFrom(frozenset(clients), "sealing.sender", "another sender")

@@ -217,6 +217,49 @@ def test_a_store_that_cannot_be_read_says_who_can(
     assert "hint: " in err
 
 
+FROM = """
+[policy]
+order = ["labels", "allowlist"]
+[[families.allowlist.rule]]
+read = ["machine/#"]
+from = ["m1-temp-sensor"]
+"""
+
+
+def test_a_delivery_by_a_rule_that_names_senders(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "sealmq.toml").write_text(FACTORY + FROM)
+    question = ("explain", site, "deliver", "--client", "monitor", "-t", "machine/1/temperature")
+    code, lines, _ = sealmq(capsys, *question)
+    assert code == 0
+    assert "  only messages of m1-temp-sensor" in lines
+    code, lines, _ = sealmq(capsys, *question, "--json")
+    said = json.loads(lines[0])
+    assert (said["from"], said["senders"]) == (None, ["m1-temp-sensor"])
+    code, lines, _ = sealmq(capsys, *question, "--from", "m1-temp-sensor")
+    assert code == 0
+    assert lines[0].startswith(
+        "allowed: monitor may read machine/1/temperature from m1-temp-sensor"
+    )
+    code, lines, _ = sealmq(capsys, *question, "--from", "monitor")
+    assert code == 1
+    assert lines[:2] == [
+        "denied: monitor may not read machine/1/temperature from monitor (no rule lets this "
+        "client read what this sender publishes there)",
+        "rule allowlist.deliver.other-sender: No rule lets the client read what this sender "
+        "publishes there",
+    ]
+    code, lines, _ = sealmq(capsys, *question, "--from", "monitor", "--json")
+    said = json.loads(lines[0])
+    assert (code, said["rule"], said["senders"]) == (1, "allowlist.deliver.other-sender", None)
+    code, _, err = sealmq(capsys, *question, "--from", "monitr")
+    assert (code, "did you mean monitor?" in err) == (2, True)
+    question = ("explain", site, "subscribe", "--client", "monitor", "-t", "machine/#")
+    code, _, err = sealmq(capsys, *question, "--from", "monitor")
+    assert (code, "subscribe with --from" in err) == (2, True)
+
+
 TIMES = """
 [policy]
 order = ["labels", "allowlist"]

@@ -501,6 +501,10 @@ def test_a_client_that_is_named_elsewhere_is_not_removed(
     ("more", "key"),
     [
         ('stewards = ["monitor"]', "families.purposes.stewards"),
+        (
+            '[[families.allowlist.rule]]\nread = ["a"]\nfrom = ["monitor"]',
+            "families.allowlist.rule.0.from",
+        ),
         ('presubscribe = { monitor = { "#" = "x" } }', "families.purposes.presubscribe.monitor"),
         ('[[families.purposes.grant]]\nfilter = "#"\nclients = ["monitor"]',
          "families.purposes.grant.0.clients"),
@@ -510,7 +514,7 @@ def test_a_client_that_a_family_s_settings_name_is_not_removed(
     site: MadeSite, capsys: pytest.CaptureFixture[str], more: str, key: str
 ) -> None:
     text = site.layout.config.read_text()
-    text = text.replace('order = ["labels"]', 'order = ["labels", "purposes"]')
+    text = text.replace('order = ["labels"]', 'order = ["labels", "purposes", "allowlist"]')
     site.layout.config.write_text(f"{text}\n[families.purposes]\n{more}\n")
     assert main(["client", "remove", str(site.layout.root), "monitor"]) == 1
     assert f"monitor is named elsewhere in sealmq.toml: {key}\n" in (

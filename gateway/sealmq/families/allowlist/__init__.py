@@ -15,6 +15,7 @@ MANIFEST = Manifest(
         "first",
         closed="what no rule allows is refused: [[families.allowlist.rule]] in the policy",
     ),
+    names_clients=("from",),
     hints={
         "allowlist.publish.not-allowed": _RULES,
         "allowlist.subscribe.not-allowed": _RULES,

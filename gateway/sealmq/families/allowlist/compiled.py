@@ -2,23 +2,33 @@
 
 %c and %l are no levels of the trie but edges of their own, as + is: a topic with a level "%c" never
 takes the edge. Who may stands where a pattern ends; patterns of several rules share their path.
-Recursion is bounded by the levels of a pattern (settings.MOST_LEVELS), a look by the patterns.
+Patterns that are about some senders' messages (`from`) have a trie of their own: of these all count
+that fit, of the others one is enough. Recursion is bounded by the levels of a pattern
+(settings.MOST_LEVELS), a look by the patterns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..api import Ask, Dep, Who
 from ..conditions import When
 from ..filters import levels
-from .settings import CLIENT, LABEL, NAME, Rule
+from .settings import CLIENT, LABEL, NAME, WHOM, Rule
 
 _WILD = frozenset("+#/")
 
 Grant = Dep
 """("allowlist", one of settings.WHAT, pattern, what it is allowed by, name): what an allow rests
-on, and that a delivery is sealed."""
+on, and that a delivery is sealed. If it is about some senders' messages alone, their names follow,
+as one text: whoever looks it up goes through no list.
+"""
+_BETWEEN = ","
+
+
+def senders(grant: Grant) -> list[str]:
+    """Whose messages it is about; none: everybody's."""
+    return grant[5].split(_BETWEEN) if len(grant) > 5 else []
 
 
 def fits(name: str) -> bool:
@@ -46,8 +56,18 @@ class _Ends:
             or self.kinds.get(who.kind)
         )
 
+    def all_to(self, who: Who) -> list[Grant]:
+        """All by which it is allowed to that client."""
+        found = (
+            self.everybody,
+            self.clients.get(who.client),
+            self.labels.get(who.label),
+            self.kinds.get(who.kind),
+        )
+        return [grant for grant in found if grant is not None]
+
     def put(self, grant: Grant) -> None:
-        _, _, _, by, name = grant
+        by, name = grant[3:5]
         if by == "everybody":
             self.everybody = grant
         else:
@@ -108,16 +128,25 @@ class Verb:
         return (_below(self._verb, path[0]), _anywhere(self._verb))
 
     def covering(self, ask: Ask, path: Sequence[str]) -> Grant | None:
-        """By what it is allowed all of the topic or filter (its levels) now: a grant that alone is
-        enough."""
+        """By what it is allowed all of the topic or filter (its levels) now, whoever sends: a grant
+        that alone is enough."""
         for when, side in self._sides.items():
             grant = side.covering(ask.who, path)
             if grant is not None and when.met(ask):
                 return grant
         return None
 
+    def covering_some(self, ask: Ask, path: Sequence[str]) -> list[Grant]:
+        """By what it is allowed some senders' messages on the topic now: all such grants."""
+        found = []
+        for when, side in self._sides.items():
+            grants = side.covering_some(ask.who, path)
+            if grants and when.met(ask):
+                found += grants
+        return found
+
     def crossing(self, ask: Ask, path: Sequence[str]) -> Grant | None:
-        """By what it is allowed some topic now that the filter matches."""
+        """By what it is allowed some topic now that the filter matches, or some of its messages."""
         for when, side in self._sides.items():
             grant = side.crossing(ask.who, path)
             if grant is not None and when.met(ask):
@@ -148,13 +177,13 @@ class Side:
     def __init__(self, verb: str) -> None:
         self._verb = verb
         self._grants: frozenset[Grant] = frozenset()
-        self._root = _Node()
+        self._root, self._some = _Node(), _Node()
 
     def take(self, rules: Sequence[Rule]) -> list[Dep]:
         """These from now on. Gives what no longer holds: allows whose grant is gone, and denies of
         what a new grant may reach."""
         before, self._grants = self._grants, frozenset(_grants(self._verb, rules))
-        self._root = _Node()
+        self._root, self._some = _Node(), _Node()
         for grant in self._grants:
             self._put(grant)
         gone: dict[Dep, None] = dict.fromkeys(before - self._grants)
@@ -166,7 +195,7 @@ class Side:
         return list(gone)
 
     def _put(self, grant: Grant) -> None:
-        node = self._root
+        node = self._some if len(grant) > 5 else self._root
         path = levels(grant[2])
         last = path.pop() if path[-1] == "#" else ""
         for level in path:
@@ -179,42 +208,69 @@ class Side:
 
     def covering(self, who: Who, path: Sequence[str]) -> Grant | None:
         """As Verb's, while the condition is met."""
-        return _covering(self._root, who, path, 0)
+        return _covering(self._root, who, path, 0, _Ends.to)
+
+    def covering_some(self, who: Who, path: Sequence[str]) -> list[Grant]:
+        """As Verb's, while the condition is met."""
+        found: list[Grant] = []
+
+        def collect(ends: _Ends, who: Who) -> None:
+            found.extend(ends.all_to(who))
+
+        _covering(self._some, who, path, 0, collect)
+        return found
 
     def crossing(self, who: Who, path: Sequence[str]) -> Grant | None:
         """As Verb's, while the condition is met."""
-        return _crossing(self._root, who, path, 0)
+        return _crossing(self._root, who, path, 0) or _crossing(self._some, who, path, 0)
 
 
 def _grants(verb: str, rules: Sequence[Rule]) -> Iterator[Grant]:
+    # Where a pattern ends there is one grant for each whom it is about.
+    some: dict[Grant, set[str]] = {}
     for rule in rules:
         for pattern in rule.what()[verb]:
-            if rule.everybody:
-                yield (NAME, verb, pattern, "everybody", "")
-            for by in ("clients", "labels", "kinds"):
-                for name in getattr(rule, by):
-                    yield (NAME, verb, pattern, by, name)
+            for by, name in _whom(rule):
+                grant: Grant = (NAME, verb, pattern, by, name)
+                if verb == "read" and rule.senders:
+                    some.setdefault(grant, set()).update(rule.senders)
+                else:
+                    yield grant
+    for grant, names in some.items():
+        yield (*grant, _BETWEEN.join(sorted(names)))
 
 
-def _covering(node: _Node, who: Who, path: Sequence[str], at: int) -> Grant | None:
+def _whom(rule: Rule) -> Iterator[tuple[str, str]]:
+    if rule.everybody:
+        yield "everybody", ""
+    for by in WHOM:
+        for name in getattr(rule, by):
+            yield by, name
+
+
+_Take = Callable[[_Ends, Who], Grant | None]
+
+
+# `take` is asked wherever a pattern ends that fits; the first grant that it gives ends the search.
+def _covering(node: _Node, who: Who, path: Sequence[str], at: int, take: _Take) -> Grant | None:
     if node.rest is not None:
-        grant = node.rest.to(who)
+        grant = take(node.rest, who)
         if grant is not None:
             return grant
     if at == len(path):
-        return None if node.here is None else node.here.to(who)
+        return None if node.here is None else take(node.here, who)
     level = path[at]
     if level == "#":
         return None
     at += 1
     below = node.below.get(level)
-    grant = None if below is None else _covering(below, who, path, at)
+    grant = None if below is None else _covering(below, who, path, at, take)
     if grant is None and node.one is not None:
-        grant = _covering(node.one, who, path, at)
+        grant = _covering(node.one, who, path, at, take)
     if grant is None and node.client is not None and level == who.client and fits(level):
-        grant = _covering(node.client, who, path, at)
+        grant = _covering(node.client, who, path, at, take)
     if grant is None and node.label is not None and level == who.label and fits(level):
-        grant = _covering(node.label, who, path, at)
+        grant = _covering(node.label, who, path, at, take)
     return grant
 
 

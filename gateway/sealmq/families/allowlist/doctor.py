@@ -16,7 +16,7 @@ from tomlkit.items import AoT, InlineTable
 from sealmq.doctor.at_mediator import NOT_ENFORCED, AtMediator
 from sealmq.doctor.policy import table
 from sealmq.doctor.result import Failed, Try
-from sealmq.site.canary import CLIENTS, LOW
+from sealmq.site.canary import CLIENTS, LOW, STRANGER
 
 from . import MANIFEST
 
@@ -24,26 +24,33 @@ UNLISTED = "sealmq-doctor/unlisted/any"
 """Nobody may publish or read it, by any rule of the doctor's."""
 UNREAD = "sealmq-doctor/unread/any"
 """The doctor's clients may publish it, and nobody may read it."""
+UNHEARD = "sealmq-doctor/unheard/any"
+"""They may publish it, and read what one of them publishes there, who is not the writer."""
+_TOPICS = (UNLISTED, UNREAD, UNHEARD)
 # Topics of the doctor's have one level or two; + because other families' tries have some, too.
 _USED = ("+", "sealmq-doctor/+")
 Table = MutableMapping[str, Any]
 
 
 def put_in(doc: Table) -> None:
-    """A rule about the doctor's clients, and what the tries are about."""
-    for topic in (UNLISTED, UNREAD):
+    """Rules about the doctor's clients, and what the tries are about."""
+    for topic in _TOPICS:
         table(doc, "topics")[topic] = LOW
     t = table(table(doc, "families"), MANIFEST.name)
     if "rule" not in t:
         t["rule"] = tomlkit.array() if isinstance(t, InlineTable) else tomlkit.aot()
-    rule = tomlkit.table() if isinstance(t["rule"], AoT) else tomlkit.inline_table()
-    rule.update({"clients": list(CLIENTS), "publish": [*_USED, UNREAD], "read": list(_USED)})
-    t["rule"].append(rule)
+    for what in (
+        {"publish": [*_USED, UNREAD, UNHEARD], "read": list(_USED)},
+        {"read": [UNHEARD], "from": [STRANGER]},
+    ):
+        rule = tomlkit.table() if isinstance(t["rule"], AoT) else tomlkit.inline_table()
+        rule.update({"clients": list(CLIENTS), **what})
+        t["rule"].append(rule)
 
 
 def take_out(doc: Table) -> None:
     """All of that."""
-    for topic in (UNLISTED, UNREAD):
+    for topic in _TOPICS:
         doc.get("topics", {}).pop(topic, None)
     if MANIFEST.name not in doc.get("families", {}):
         return
@@ -68,6 +75,7 @@ def tries(at: AtMediator) -> Mapping[str, Try]:
         "publish what no rule allows": found.unlisted_publish,
         "subscribe to what no rule allows": found.unlisted_subscribe,
         "read what no rule allows": found.unlisted_read,
+        "read what no rule allows from its sender": found.unlisted_sender,
     }
 
 
@@ -94,7 +102,14 @@ class AtRules:
 
     async def unlisted_read(self) -> str:
         """The reader has a filter that matches, of which rules allow a part."""
-        await self._at.honest_publish(self._at.writer, UNREAD, os.urandom(8))
-        if UNREAD in [topic for topic, _ in await self._at.last()]:
-            raise Failed(f"what no rule lets the reader read is delivered; {NOT_ENFORCED}")
+        return await self._undelivered(UNREAD, "what no rule lets the reader read")
+
+    async def unlisted_sender(self) -> str:
+        """A rule lets the reader read the topic, from somebody else than the writer."""
+        return await self._undelivered(UNHEARD, "what another sender than the rule's publishes")
+
+    async def _undelivered(self, topic: str, what: str) -> str:
+        await self._at.honest_publish(self._at.writer, topic, os.urandom(8))
+        if topic in [heard for heard, _ in await self._at.last()]:
+            raise Failed(f"{what} is delivered; {NOT_ENFORCED}")
         return "nothing is delivered"

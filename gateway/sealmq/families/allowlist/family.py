@@ -3,12 +3,14 @@
 %c in a pattern is the name of the client that has proved who it is, never the MQTT client
 identifier that it chose. Every message is judged when it is delivered; a filter that reaches beyond
 what is allowed is granted if something of it is, but a shared one only as a whole: what one member
-must not have would be lost to the group.
+must not have would be lost to the group. Where rules are about some senders' messages (`from`), the
+verdict names these, and stays one that is cached.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from sealmq_spec.errors import Malformed
@@ -18,10 +20,12 @@ from ..api import (
     FOREVER,
     Ask,
     Change,
+    Dep,
     Duties,
     Duty,
     Family,
     Follow,
+    OnlyFrom,
     Policy,
     SealToLink,
     Verdict,
@@ -32,7 +36,7 @@ from ..api import (
 from ..filters import levels
 from ..shared import GROUP, inner
 from . import rules, settings
-from .compiled import Grant, Verb, fits
+from .compiled import Grant, Verb, fits, senders
 from .settings import Rule
 
 _PUBLIC = "@sm1/"
@@ -53,7 +57,7 @@ class Allowlist(Family):
     rules: ClassVar[Mapping[str, str]] = rules.RULES
     duties: ClassVar[Duties] = {
         "subscribe": frozenset({Follow}),
-        "deliver": frozenset({SealToLink}),
+        "deliver": frozenset({OnlyFrom, SealToLink}),
     }
 
     def __init__(self) -> None:
@@ -114,17 +118,26 @@ class Allowlist(Family):
             return deny(rules.DELIVER_NOT_ALLOWED, "no topic that a rule could name")
         path = topic.split("/")
         grant = self._read.covering(ask, path)
-        if grant is None:
-            reason = _but(
-                "no rule lets this client read the topic", self._read.unmet(ask.who, path)
-            )
-            return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=self._read.denied(path))
-        reason, sealed = f"by {grant[2]}", self._sealed.covering(ask, path)
+        deps: tuple[Dep, ...]
+        duties: tuple[Duty, ...]
+        if grant is not None:
+            rule, reason, deps, duties = rules.DELIVER_ALLOWED, f"by {grant[2]}", (grant,), ()
+        else:
+            some = tuple(self._read.covering_some(ask, path))
+            if not some:
+                reason = _but(
+                    "no rule lets this client read the topic", self._read.unmet(ask.who, path)
+                )
+                return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=self._read.denied(path))
+            rule, reason = rules.DELIVER_FROM, f"some senders' messages, by {some[0][2]}"
+            # More rules may come to name more of them.
+            deps, duties = (*some, *self._read.denied(path)), (_only_from(some),)
+        sealed = self._sealed.covering(ask, path)
         if sealed is None:
-            deps = (grant, *self._sealed.denied(path))
-            return Verdict(True, rules.DELIVER_ALLOWED, reason, FOREVER, deps)
+            return Verdict(True, rule, reason, FOREVER, (*deps, *self._sealed.denied(path)), duties)
         reason += f", sealed by {sealed[2]}"
-        return Verdict(True, rules.DELIVER_SEALED, reason, FOREVER, (grant, sealed), _SEAL)
+        duties += _SEAL
+        return Verdict(True, rules.DELIVER_SEALED, reason, FOREVER, (*deps, sealed), duties)
 
     # Words
 
@@ -139,7 +152,10 @@ class Allowlist(Family):
             patterns = rule.publish if publishing else rule.read
             if patterns and rule.about(who.client, who.label, who.kind):
                 always = f" while {rule.when.words}" * bool(rule.when.words)
-                lines.append(f"rule {number} lets {_whom(rule)} {verb} {_some(patterns)}{always}")
+                by = "" if publishing or not rule.senders else f" from {_some(rule.senders)}"
+                lines.append(
+                    f"rule {number} lets {_whom(rule)} {verb} {_some(patterns)}{by}{always}"
+                )
         more = len(lines) - _SHOWN
         if more > 0:
             lines[_SHOWN:] = [f"and {more} rules more are about {who.client}"]
@@ -154,6 +170,14 @@ def _is_plain(topic: str) -> bool:
 
 def _granted(rule: str, grant: Grant) -> Verdict:
     return Verdict(True, rule, f"by {grant[2]}", FOREVER, (grant,), _FOLLOW)
+
+
+# Verdicts share it: it may name many.
+@lru_cache(1024)
+def _only_from(grants: tuple[Grant, ...]) -> Duty:
+    names = frozenset(name for grant in grants for name in senders(grant))
+    reason = "no rule lets this client read what this sender publishes there"
+    return OnlyFrom(names, rules.DELIVER_OTHER_SENDER, reason)
 
 
 def _but(reason: str, condition: str) -> str:

@@ -14,7 +14,9 @@ SUBSCRIBE_SHARED = "allowlist.subscribe.shared"
 SUBSCRIBE_RECORDS = "allowlist.subscribe.records"
 SUBSCRIBE_MALFORMED = "allowlist.subscribe.malformed"
 DELIVER_ALLOWED = "allowlist.deliver.allowed"
+DELIVER_FROM = "allowlist.deliver.from"
 DELIVER_SEALED = "allowlist.deliver.sealed"
+DELIVER_OTHER_SENDER = "allowlist.deliver.other-sender"
 DELIVER_NOT_ALLOWED = "allowlist.deliver.not-allowed"
 DELIVER_RECORD = "allowlist.deliver.record"
 
@@ -27,11 +29,13 @@ RULES: Mapping[str, str] = {
     "delivered.",
     SUBSCRIBE_NOT_ALLOWED: "No rule lets the client read anything that the filter matches.",
     SUBSCRIBE_SHARED: "A group's messages go to one member each, so each has to be allowed all of "
-    "the filter by one rule.",
+    "the filter by one rule, whoever sends.",
     SUBSCRIBE_RECORDS: "Public records are for everybody.",
     SUBSCRIBE_MALFORMED: "This is no topic filter.",
     DELIVER_ALLOWED: "A rule lets the client read the topic.",
+    DELIVER_FROM: "Rules let the client read what some senders publish there.",
     DELIVER_SEALED: "A rule lets the client read the topic, and one has it sealed to its link.",
+    DELIVER_OTHER_SENDER: "No rule lets the client read what this sender publishes there.",
     DELIVER_NOT_ALLOWED: "No rule lets the client read the topic.",
     DELIVER_RECORD: "Public records are for everybody.",
 }

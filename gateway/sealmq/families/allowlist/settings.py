@@ -4,6 +4,7 @@
 clients = [...], labels = [...], kinds = [...]   whom it is about, by either; without any: everybody
 publish = ["machine/%c/#"]                       what these may publish on
 read = ["machine/+/temperature"]                 what they may read
+from = ["m1-sensor"]                             whose messages of it, by name; without it: all
 sealed = ["machine/#"]                           what of it is sealed to the link of each of them
 when = { attribute = "time", between = ["07:00", "19:00"] }   not always (conditions.py)
 
@@ -27,6 +28,7 @@ from ..conditions import When
 NAME = "allowlist"
 CLIENT, LABEL = "%c", "%l"
 WHOM = ("clients", "labels", "kinds")
+FROM = "from"
 WHAT = ("publish", "read", "sealed")
 MOST_LEVELS = 32
 MOST_PATTERNS = 2000
@@ -46,6 +48,8 @@ class Rule(NamedTuple):
     read: tuple[str, ...] = ()
     sealed: tuple[str, ...] = ()
     when: When = When()
+    senders: tuple[str, ...] = ()
+    """Whose messages may be read; none: everybody's."""
 
     @property
     def everybody(self) -> bool:
@@ -86,13 +90,15 @@ def read(config: Policy) -> tuple[Rule, ...]:
 
 
 def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
-    _only(row, key, (*WHOM, *WHAT, "when"))
+    _only(row, key, (*WHOM, *WHAT, FROM, "when"))
     clients, labels, kinds = (_names(row, key, word) for word in WHOM)
-    for name in clients:
-        if name not in config.clients:
-            raise FamilyConfigError(
-                f"{key}.clients", f"there is no client {name!r}", near(name, config.clients)
-            )
+    senders = _names(row, key, FROM)
+    for word, names in (("clients", clients), (FROM, senders)):
+        for name in names:
+            if name not in config.clients:
+                raise FamilyConfigError(
+                    f"{key}.{word}", f"there is no client {name!r}", near(name, config.clients)
+                )
     for label in labels:
         # A label that there is dominates itself; `none` does not.
         if not config.dominates(label, label):
@@ -106,7 +112,13 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
             raise FamilyConfigError(f"{key}.kinds", f"there is no kind {kind!r}", near(kind, KINDS))
     when = conditions.parse(row["when"], f"{key}.when", config) if "when" in row else When()
     publish, reads, sealed = (_names(row, key, word) for word in WHAT)
-    rule = Rule(clients, labels, kinds, publish, reads, sealed, when)
+    rule = Rule(clients, labels, kinds, publish, reads, sealed, when, senders)
+    if senders and not reads:
+        raise FamilyConfigError(
+            f"{key}.{FROM}",
+            "it says whose messages may be read, and the rule has no `read`",
+            'read = ["..."]; or take it out',
+        )
     if rule.sealed and when.conditions:
         # What is unknown meets no condition: it would go out unsealed.
         raise FamilyConfigError(
@@ -134,7 +146,7 @@ def _only(table: Mapping[str, Any], where: str, names: Iterable[str]) -> None:
 
 
 def _names(row: Mapping[str, Any], key: str, word: str) -> tuple[str, ...]:
-    """A list of names; where it says whom the rule is about, an empty one would mislead."""
+    """A list of names; where none stands for everybody, an empty one would mislead."""
     key, value = f"{key}.{word}", row.get(word)
     if value is None:
         return ()
@@ -142,10 +154,10 @@ def _names(row: Mapping[str, Any], key: str, word: str) -> tuple[str, ...]:
         raise FamilyConfigError(key, f"{word} is a list of texts", f'{word} = ["...", "..."]')
     if len(set(value)) != len(value):
         raise FamilyConfigError(key, "one stands there twice", "name each once")
-    if not value and word in WHOM:
+    if not value and word in (*WHOM, FROM):
         raise FamilyConfigError(
             key,
-            "an empty list names nobody, and a rule that names nobody is about everybody",
+            f"an empty list names nobody, and a rule without {word} is about everybody",
             f"for everybody take {word} out; for nobody take the rule out",
         )
     return tuple(value)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
-from sealmq.families.duties import SealToLink, items_put
+from sealmq.families.duties import SealToLink, items_put, sealed_for_one
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Pubacks, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
@@ -618,7 +618,9 @@ class Delivery:
             decision = self._ask_about(message, how, inside, now_ms)
         if decision.duties:
             try:
-                how, payload, inside, decision = self._for_one(message, how, inside, decision)
+                how, payload, inside, decision = self._for_one(
+                    message, how, payload, inside, decision
+                )
             except SealError as error:
                 self._deny(topic, type(error))
                 self._withhold(qos, own)
@@ -655,20 +657,27 @@ class Delivery:
             inside.age_s(now_ms) * 1000,
         )
 
-    # A family demands that this reader's m3 is sealed to its link, or puts items into it. What the
-    # decision is by then, since `how` may be another one.
+    # A family goes by who has sent it, demands that this reader's m3 is sealed to its link, or puts
+    # items into it. What the decision is by then, since `how` may be another one.
     def _for_one(
-        self, message: Message, how: int, inside: Inside | None, decision: Decision
+        self, message: Message, how: int, payload: bytes, inside: Inside | None, decision: Decision
     ) -> tuple[int, bytes, Inside, Decision]:
         site = self._site
         now_ms, ring, order = site.now_ms, site.ring, site.order
-        label = ring.labels[message.number]
         if inside is None:
             inside = message.inside(site)
+        # A client that was removed since has no name any more, and none of its messages one.
+        client = ring.clients.get(inside.sender)
+        sender = "" if client is None else client.name
+        decision = self._policy.for_sender(decision, sender)
+        if not sealed_for_one(decision.duties):
+            return how, payload, inside, decision
+        label = ring.labels[message.number]
         if how == LIVE and is_over(label, inside.epoch, max(now_ms, order.ms) // 1000):
             # It was sealed before the end of its epoch's hand-over, and a fresh s2 lies after it.
             how = QUEUED
             decision = self._ask_about(message, how, inside, now_ms)
+            decision = self._policy.for_sender(decision, sender)
         duties, topic = decision.duties, message.packet.topic_raw
         items = items_put(duties, inside.tlv)
         link = self._session.link if SealToLink() in duties else None

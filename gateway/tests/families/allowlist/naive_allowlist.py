@@ -1,5 +1,6 @@
 """The allowlist by its definition: a pattern stands for a set of topics out of a small world, a
-client may what is in the union of its rules' sets. Shares no code with the family.
+client may what is in the union of its rules' sets; of a rule with senders, for messages of those.
+Shares no code with the family.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Rule(NamedTuple):
     read: tuple[str, ...]
     when: str = ""
     """The attribute of the site that has to be true; "" for always."""
+    senders: tuple[str, ...] = ()
 
 
 def hits(pattern: tuple[str, ...], topic: tuple[str, ...]) -> bool:
@@ -65,12 +67,15 @@ def filled(pattern: str, client: str, label: str) -> tuple[str | None, ...]:
 
 
 def sets(rules: list[Rule], verb: str, client: str, label: str, kind: str) -> list[frozenset[str]]:
-    """What each pattern that is about the client stands for."""
+    """What each pattern that is about the client stands for; "read" is by whomever, "read NAME"
+    what that client sends.
+    """
     found = []
     for rule in rules:
         named = [*rule.clients, *rule.labels, *rule.kinds]
         mine = client in rule.clients or label in rule.labels or kind in rule.kinds
-        if mine or not named:
+        sent = verb == "publish" or not rule.senders or verb.removeprefix("read ") in rule.senders
+        if sent and (mine or not named):
             for pattern in rule.publish if verb == "publish" else rule.read:
                 found.append(meant(filled(pattern, client, label)))
     return found

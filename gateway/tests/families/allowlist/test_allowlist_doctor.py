@@ -43,12 +43,15 @@ def test_where_rules_judge_there_is_one_for_a_visit(layout: Layout, more: str) -
     comments = {line for line in more.splitlines() if line.startswith("#")}
     for edited in (False, True):
         with in_policy(layout):
-            *others, own = read(load(layout.config))
+            *others, own, from_one = read(load(layout.config))
             assert tuple(others) == theirs
             assert own == Rule(
                 tuple(canary.CLIENTS),
-                publish=("+", "sealmq-doctor/+", ours.UNREAD),
+                publish=("+", "sealmq-doctor/+", ours.UNREAD, ours.UNHEARD),
                 read=("+", "sealmq-doctor/+"),
+            )
+            assert from_one == Rule(
+                tuple(canary.CLIENTS), read=(ours.UNHEARD,), senders=(canary.STRANGER,)
             )
             if edited:
                 set_topic(layout, "hall/door", "m1-temp")

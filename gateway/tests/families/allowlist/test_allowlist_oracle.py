@@ -24,6 +24,7 @@ SITE = (
 )
 LEVELS = ("a", "b", "c1", "L1", "", "+", "%c", "%l")
 TOPICS, FILTERS = 120, 60
+SENDERS = ("c1", "a", "b", "z")
 
 
 def pattern(draw: random.Random, words: tuple[str, ...]) -> str:
@@ -37,20 +38,22 @@ def pattern(draw: random.Random, words: tuple[str, ...]) -> str:
 
 
 def rule(draw: random.Random) -> naive.Rule:
-    def few(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(draw.sample(names, draw.randint(1, 2))) if draw.random() < 0.35 else ()
+    def few(names: tuple[str, ...], often: float = 0.35) -> tuple[str, ...]:
+        return tuple(draw.sample(names, draw.randint(1, 2))) if draw.random() < often else ()
 
     def patterns() -> tuple[str, ...]:
         return tuple(dict.fromkeys(pattern(draw, LEVELS) for _ in range(2)))
 
     clients, labels, kinds = few(("c1", "a", "b")), few(("L1", "b")), few(("device", "app"))
     when = draw.choice(("", "", "p", "q"))
-    return naive.Rule(clients, labels, kinds, patterns(), patterns(), when)
+    senders = few(("c1", "a", "b"), 0.6)
+    return naive.Rule(clients, labels, kinds, patterns(), patterns(), when, senders)
 
 
 def written(rules: list[naive.Rule]) -> str:
     def lists(one: naive.Rule) -> str:
         rows = [(name, value) for name, value in one._asdict().items() if value and name != "when"]
+        rows = [("from" if name == "senders" else name, value) for name, value in rows]
         text = "".join(f"{name} = {list(value)!r}\n" for name, value in rows)
         if one.when:
             text += f'when = {{ attribute = "{one.when}", is = true, of = "site" }}\n'
@@ -61,12 +64,12 @@ def written(rules: list[naive.Rule]) -> str:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_each_answer_is_the_definitions(seed: int) -> None:
-    """With each reload, each value that an attribute gets and each that is over the cached answers
-    of before stay where they still hold.
+    """Whoever sends. With each reload, each value that an attribute gets and each that is over the
+    cached answers of before stay where they still hold.
     """
     draw = random.Random(seed)
     engine = Engine([Allowlist()], 1 << 20)
-    rules = [rule(draw) for _ in range(draw.randint(0, 5))]
+    rules = [rule(draw) for _ in range(draw.randint(0, 7))]
     engine.load(parse(written(rules)), [])
     *known, odd = CLIENTS
     # Of the last the configuration knows nothing: no such name gets into it.
@@ -75,7 +78,7 @@ def test_each_answer_is_the_definitions(seed: int) -> None:
     conns.append((odd, engine.connection(strange)))
     topics = draw.sample(naive.WORLD, TOPICS)
     filters = [pattern(draw, (*LEVELS[:6], "z")) for _ in range(FILTERS)]
-    allowed = 0
+    allowed = differ = 0
     held: dict[str, Attribute] = {}
     for now in range(1, 13):
         for name in draw.sample(("p", "q"), draw.randint(0, 2)):
@@ -85,20 +88,25 @@ def test_each_answer_is_the_definitions(seed: int) -> None:
         met = {name for name, row in held.items() if row.value and now < row.until}
         for who, conn in conns:
             counted = [one for one in rules if not one.when or one.when in met]
-            may = {verb: naive.sets(counted, verb, *who) for verb in ("publish", "read")}
+            verbs = ("publish", "read", *(f"read {sender}" for sender in SENDERS))
+            may = {verb: naive.sets(counted, verb, *who) for verb in verbs}
             union = {verb: frozenset().union(*found) for verb, found in may.items()}
             for topic in topics:
+                delivered = conn.deliver(topic, "L1", 0, now)
                 asked = {
                     "publish": conn.publish(topic, 0, False, 1, now),
-                    "read": conn.deliver(topic, "L1", 0, now),
+                    "read": conn.for_sender(delivered, ""),
+                    **{f"read {name}": conn.for_sender(delivered, name) for name in SENDERS},
                 }
                 for verb, got in asked.items():
                     assert got.allow == (topic in union[verb]), (verb, who, topic, rules)
                     allowed += got.allow
+                    differ += got is not delivered and verb != "publish"
+            some = frozenset().union(*(union[verb] for verb in verbs[1:]))
             for filt in filters:
                 wanted = naive.meant(naive.levels(filt))
                 got = conn.subscribe(filt, 0, now)
-                assert got.allow == bool(wanted & union["read"]), (who, filt, rules)
+                assert got.allow == bool(wanted & some), (who, filt, rules)
                 whole = any(wanted <= each for each in may["read"])
                 shared = conn.subscribe(f"$share/g/{filt}", 0, now)
                 assert shared.allow == (bool(wanted) and whole), (who, filt, rules)
@@ -110,3 +118,4 @@ def test_each_answer_is_the_definitions(seed: int) -> None:
         engine.reload(parse(written(rules)))
         conns[-1][1].ask.who = strange
     assert allowed > 100, "something is allowed"
+    assert differ > 10, "some senders' messages are not"
