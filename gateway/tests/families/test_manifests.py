@@ -110,6 +110,7 @@ def test_no_two_families_have_the_same_option_or_the_same_key() -> None:
 
 class Toy(Family):
     name: ClassVar[str] = "toy"
+    rules: ClassVar[dict[str, str]] = {"x": "Always."}
     audited: ClassVar[frozenset[str]] = frozenset()
 
 
@@ -133,7 +134,6 @@ def declares(monkeypatch: pytest.MonkeyPatch, *names: str, bound: int = 10, says
 class Encoding(Toy):
     """Its encoding is its name and a value before the filter."""
 
-    rules: ClassVar[dict[str, str]] = {"x": "Always."}
     parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
