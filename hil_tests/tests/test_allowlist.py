@@ -152,6 +152,7 @@ def test_the_doctor_passes_and_tries_what_no_rule_allows(ruled: Site) -> None:
         "subscribe to what no rule allows": "SUBACK 0x80",
         "read what no rule allows": "nothing is delivered",
         "read what no rule allows from its sender": "nothing is delivered",
+        "open what is sealed to another's link": "it opens for the reader alone",
     }
     assert {name: tries[name]["reason"] for name in wanted} == wanted
     assert all(row["ok"] is True for row in tries.values())

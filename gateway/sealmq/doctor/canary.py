@@ -62,7 +62,9 @@ class Canary:
         self._told: list[str] = []
         self._replied = False
         self._open = False
-        self._reader = Reader(identity, make)
+        self._reader = self._new_reader()
+        # What came last on each topic, as it came.
+        self.came: dict[str, bytes] = {}
         self._ids = itertools.count(1)
         self._wire: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._decoder = Decoder(_MOST, "client")
@@ -205,12 +207,28 @@ class Canary:
         while True:
             packet = await self._next(Publish)
             self.send(build.puback(packet.packet_id) if packet.qos else b"")
+            self.came[packet.topic] = packet.payload
             payload = self._plain(packet)
             if payload == last:
                 return found
             found.append((packet.topic, payload))
 
+    def opens(self, topic: str, m3: bytes) -> bool:
+        """Whether what another client was sent opens for this one, as if it had come first."""
+        now = self.session.now_ms(mono())
+        try:
+            self._new_reader().open(topic.encode(), bytearray(m3), now)
+        except SealError:
+            return False
+        return True
+
     # --- what comes in ---
+
+    def _new_reader(self) -> Reader:
+        reader = Reader(self.session.ident, make)
+        # With what is sealed to its link.
+        reader.session = self.session
+        return reader
 
     def _plain(self, packet: Publish) -> bytes | None:
         now = self.session.now_ms(mono())

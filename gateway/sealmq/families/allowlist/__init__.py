@@ -24,7 +24,7 @@ MANIFEST = Manifest(
     },
     doctor=Doctor(
         does="Where rules say who may publish and read what, it publishes and reads what none "
-        "allows.",
+        "allows, and opens as another client what is sealed to a reader's link.",
         part=Ref("doctor"),
     ),
     bench=Bench(variant="allowlist", site=Ref("bench.site")),

@@ -13,10 +13,13 @@ from typing import Any
 import tomlkit
 from tomlkit.items import AoT, InlineTable
 
-from sealmq.doctor.at_mediator import NOT_ENFORCED, AtMediator
+from sealmq.doctor.at_mediator import LOW_TOPIC, NOT_ENFORCED, AtMediator
+from sealmq.doctor.errors import Broken
 from sealmq.doctor.policy import table
 from sealmq.doctor.result import Failed, Try
 from sealmq.site.canary import CLIENTS, LOW, STRANGER
+from sealmq_spec.const import REF_LABEL
+from sealmq_spec.envelope import get_m3
 
 from . import MANIFEST
 
@@ -26,7 +29,9 @@ UNREAD = "sealmq-doctor/unread/any"
 """The doctor's clients may publish it, and nobody may read it."""
 UNHEARD = "sealmq-doctor/unheard/any"
 """They may publish it, and read what one of them publishes there, who is not the writer."""
-_TOPICS = (UNLISTED, UNREAD, UNHEARD)
+SEALED = "sealmq-doctor/sealed/any"
+"""They may read it, and it is sealed to the link of each."""
+_TOPICS = (UNLISTED, UNREAD, UNHEARD, SEALED)
 # Topics of the doctor's have one level or two; + because other families' tries have some, too.
 _USED = ("+", "sealmq-doctor/+")
 Table = MutableMapping[str, Any]
@@ -40,7 +45,11 @@ def put_in(doc: Table) -> None:
     if "rule" not in t:
         t["rule"] = tomlkit.array() if isinstance(t, InlineTable) else tomlkit.aot()
     for what in (
-        {"publish": [*_USED, UNREAD, UNHEARD], "read": list(_USED)},
+        {
+            "publish": [*_USED, UNREAD, UNHEARD, SEALED],
+            "read": [*_USED, SEALED],
+            "sealed": [SEALED],
+        },
         {"read": [UNHEARD], "from": [STRANGER]},
     ):
         rule = tomlkit.table() if isinstance(t["rule"], AoT) else tomlkit.inline_table()
@@ -76,6 +85,7 @@ def tries(at: AtMediator) -> Mapping[str, Try]:
         "subscribe to what no rule allows": found.unlisted_subscribe,
         "read what no rule allows": found.unlisted_read,
         "read what no rule allows from its sender": found.unlisted_sender,
+        "open what is sealed to another's link": found.sealed,
     }
 
 
@@ -113,3 +123,16 @@ class AtRules:
         if topic in [heard for heard, _ in await self._at.last()]:
             raise Failed(f"{what} is delivered; {NOT_ENFORCED}")
         return "nothing is delivered"
+
+    async def sealed(self) -> str:
+        """The writer has the key of the topic's label, and sees what the reader is sent."""
+        at, payload = self._at, os.urandom(8)
+        await at.honest_publish(at.writer, SEALED, payload)
+        if (SEALED, payload) not in await at.last():
+            raise Broken("what a rule has sealed to the reader's link does not open for it")
+        plain, sealed = (at.reader.came[topic] for topic in (LOW_TOPIC, SEALED))
+        if get_m3(plain)[1] == REF_LABEL and not at.writer.opens(LOW_TOPIC, plain):
+            raise Broken("the writer does not open what its label's key is enough for")
+        if at.writer.opens(SEALED, sealed):
+            raise Failed("another client opens what a rule has sealed to the reader's link")
+        return "it opens for the reader alone"

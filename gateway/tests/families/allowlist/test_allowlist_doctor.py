@@ -47,8 +47,9 @@ def test_where_rules_judge_there_is_one_for_a_visit(layout: Layout, more: str) -
             assert tuple(others) == theirs
             assert own == Rule(
                 tuple(canary.CLIENTS),
-                publish=("+", "sealmq-doctor/+", ours.UNREAD, ours.UNHEARD),
-                read=("+", "sealmq-doctor/+"),
+                publish=("+", "sealmq-doctor/+", ours.UNREAD, ours.UNHEARD, ours.SEALED),
+                read=("+", "sealmq-doctor/+", ours.SEALED),
+                sealed=(ours.SEALED,),
             )
             assert from_one == Rule(
                 tuple(canary.CLIENTS), read=(ours.UNHEARD,), senders=(canary.STRANGER,)

@@ -113,6 +113,9 @@ def test_the_templates_for_init_are_right() -> None:
     plain = (folder / "plain.toml").read_text()
     assert read(HEAD + plain) == ()
     lines = [line.removeprefix("# ") for line in plain.splitlines(True)]
-    shown = "".join(line for line in lines if " = " in line or line.startswith("[["))
+    shown = "".join(line for line in lines if " = " in line or line.startswith("["))
     few = '[labels]\ncontrol = []\n[clients]\nthermometer = { label = "control" }\n'
-    assert len(read(HEAD + few + shown)) == 3
+    rules = read(HEAD + few + shown)
+    assert len(rules) == 4
+    assert any(rule.sealed for rule in rules)
+    assert any(rule.when.conditions for rule in rules)
