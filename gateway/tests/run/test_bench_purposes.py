@@ -107,8 +107,8 @@ def test_rows_are_of_the_schema_and_the_table_shows_them() -> None:
     assert table(rows(106.0)).count("MISS") == 5
 
 
-def test_a_decision_of_the_default_mode_has_a_bar() -> None:
-    made = decide.measure("hybrid", 10)
+def test_a_decision_by_labels_and_one_of_the_default_mode_have_bars() -> None:
+    made = [*decide.measure("labels", 0), *decide.measure("hybrid", 10)]
     check({"rows": made})
     said = {}
     for value in (9.9, 10.1):
@@ -116,7 +116,7 @@ def test_a_decision_of_the_default_mode_has_a_bar() -> None:
             row["value"] = value if row["measure"] == "decision_uncached" else 0.2
         said[value] = [line.split()[-2] for line in table(made).splitlines() if "at most" in line]
         assert table(shown(made)) == table(made)
-    assert said == {9.9: ["pass", "pass"], 10.1: ["MISS", "pass"]}
+    assert said == {9.9: ["pass"] * 4, 10.1: ["MISS", "MISS", "pass", "pass"]}
 
 
 def test_what_the_tables_show_is_kept_and_nothing_else() -> None:
