@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sealmq.audit.events import EVENTS, MORE
+from sealmq.audit.events import MORE, NAMES
 from sealmq.families import registry
 
 SCHEMA = Path(__file__).parents[1] / "shared_spec" / "audit.schema.json"
@@ -20,13 +20,16 @@ WIDTH = 90
 
 def with_fields(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with the fields of all families that are installed, and of no others."""
-    [branch] = (one for one in schema["oneOf"] if one["title"] == MORE)
     ours = dict(schema["$defs"])
-    for name in branch["properties"].keys() - {"event", *EVENTS[MORE].needs}:
-        del branch["properties"][name], ours[name]
+    branches = [one["properties"] for one in schema["oneOf"] if one["title"] in MORE]
+    for names in branches:
+        for name in names.keys() - {"event", *NAMES}:
+            del names[name]
+            ours.pop(name, None)
     for manifest in registry.manifests():
         for field in manifest.audit:
-            branch["properties"][field.name] = {"$ref": f"#/$defs/{field.name}"}
+            for names in branches:
+                names[field.name] = {"$ref": f"#/$defs/{field.name}"}
             ours[field.name] = {
                 "description": field.what,
                 "type": "string",

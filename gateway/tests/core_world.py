@@ -93,7 +93,15 @@ class Counted:
     def count_delivered(self, client: str, topic: str, label: str, audit: Audited = ()) -> None:
         """A message was written to a reader."""
 
-    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
+    def count_denied(
+        self,
+        client: str,
+        topic: str,
+        rule: str,
+        label: str = "",
+        sender: str = "",
+        audit: Audited = (),
+    ) -> None:
         """A message was withheld from a reader, or dropped."""
 
     def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:

@@ -67,6 +67,8 @@ class Counted(Counts):
     def __init__(self) -> None:
         self.delivered: list[tuple[str, str]] = []
         self.denied: list[tuple[str, str, str]] = []
+        # Of each denied one its sender, and what families say of it.
+        self.whose: list[tuple[str, ...]] = []
 
     def count_accepted(self, client: str, topic: str, label: str) -> None:
         """Publishers' are not counted here."""
@@ -77,8 +79,17 @@ class Counted(Counts):
     def count_delivered(self, client: str, topic: str, label: str, audit: Audited = ()) -> None:
         self.delivered.append((client, topic))
 
-    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
+    def count_denied(
+        self,
+        client: str,
+        topic: str,
+        rule: str,
+        label: str = "",
+        sender: str = "",
+        audit: Audited = (),
+    ) -> None:
         self.denied.append((client, topic, rule))
+        self.whose.append((sender, *(value for _, value in audit)))
 
 
 class Broker:

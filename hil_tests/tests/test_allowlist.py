@@ -115,6 +115,7 @@ def test_boards_and_clients_of_this_host_get_messages_of_the_senders_that_rules_
         made.down()
     rows = made.audit("deliver-denied", client="panel")
     assert {row["rule"] for row in rows} == {"allowlist.deliver.other-sender"}
+    assert {row["sender"] for row in rows} == {"two"}
 
 
 def test_clients_of_this_host(ruled: Site, tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def test_what_was_delivered_before_a_withdrawal_and_withheld_after_it_is_told_to
     assert gone["before"] == made["since"] == {"delivered": 3, "under": 3, "withheld": 0}
     assert gone["since"] == {"delivered": 0, "under": 0, "withheld": withheld()}
     assert withheld() == 2
+    denied = site.audit("deliver-denied", topic=TOPIC, client="monitor")
+    assert {row["purpose"] for row in denied} == {"service"}
     assert changes("--since", "1h") == [made, gone]
     assert changes("--until", "1h") == []
     told = sealmq("purposes", "history", site.path).stdout.splitlines()

@@ -19,12 +19,12 @@ MINUTE_MS = 60_000
 FIELDS = {
     "publish-accepted": ("client", "topic", "label"),
     "delivered": ("client", "topic", "label"),
-    "deliver-denied": ("client", "topic", "rule", "label"),
+    "deliver-denied": ("client", "topic", "rule", "label", "sender"),
     "unenforced": ("client", "topic", "rule", "question"),
     "folded": ("of", "client", "rule"),
 }
-"""What a key holds after the event; "" where the event has no such field. One of `delivered` ends
-with names and values of families' fields.
+"""What a key holds after the event; "" where the event has no such field. One of MORE ends with
+names and values of families' fields.
 """
 
 _OF_READERS = ("delivered", "deliver-denied", "unenforced")
@@ -74,8 +74,8 @@ class Counts:
         """(event, fields) of all that was counted; counting begins anew."""
         records: list[tuple[str, dict[str, Field]]] = []
         for (event, *texts), count in self._counts.items():
-            fields: dict[str, Field] = dict(zip(FIELDS[event], texts, strict=event != MORE))
-            if event == MORE:
+            fields: dict[str, Field] = dict(zip(FIELDS[event], texts, strict=event not in MORE))
+            if event in MORE:
                 fields.update(texts[-1])
             records.append((event, {**fields, "count": count, "minute_ms": self.minute_ms}))
         self._counts = Counter()

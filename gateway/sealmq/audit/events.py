@@ -37,6 +37,7 @@ TEXT: Mapping[str, int] = {
     "reason": 500,
     "rule": 100,
     "segment": 100,
+    "sender": 64,
     "subject": 64,
     "topic": 1024,
     "user": 64,
@@ -107,7 +108,7 @@ EVENTS: Mapping[str, Event] = {
     # Counted: one record a minute for each combination of the fields that are not numbers.
     "publish-accepted": Event(("client", "topic", "label", "count", "minute_ms")),
     "delivered": Event(("client", "topic", "label", "count", "minute_ms")),
-    "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label",)),
+    "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label", "sender")),
     "unenforced": Event(("client", "topic", "rule", "question", "count", "minute_ms")),
     "folded": Event(("of", "count", "minute_ms"), ("client", "rule")),
     # The log itself.
@@ -122,8 +123,8 @@ FRAME = ("v", "id", "at_ms", "site", "role", "inst", "event")
 NAMES = frozenset((*FRAME, *TEXT, *NUMBERS, *FLAGS, *LISTS))
 """All fields of the log's own; no family's field may have such a name."""
 
-MORE = "delivered"
-"""The event in whose records policy families have fields, too (of_families): all texts."""
+MORE = frozenset({"delivered", "deliver-denied"})
+"""The events in whose records policy families have fields, too (of_families): all texts."""
 NO_MORE: Mapping[str, int] = {}
 
 LIMITED = frozenset(
@@ -197,7 +198,7 @@ def check(
         return None, "no such event"
     out: dict[str, Field] = {}
     wrong = []
-    may = (*shape.may, *more) if event == MORE else shape.may
+    may = (*shape.may, *more) if event in MORE else shape.may
     for name, value in fields.items():
         if value is None or (value == "" and name in may):
             continue

@@ -127,9 +127,19 @@ class Audit:
         if len(self._counted) >= COUNTED:
             self._look()
 
-    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
-        """deliver-denied, one record a minute for each client, topic and rule."""
-        self._count(("deliver-denied", client, topic, rule, label))
+    def count_denied(
+        self,
+        client: str,
+        topic: str,
+        rule: str,
+        label: str = "",
+        sender: str = "",
+        audit: Said = (),
+    ) -> None:
+        """deliver-denied, one record a minute for each client, topic, rule and sender, and for each
+        that families say in their fields. sender: "" where the mediator has not looked.
+        """
+        self._count(("deliver-denied", client, topic, rule, label, sender, audit))
 
     def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
         """unenforced: what `enforce = false` let through, counted likewise."""

@@ -82,8 +82,8 @@ class Verdict:
     """One family's answer. `rule` is a stable id out of the family's `rules`.
 
     `until` is Unix ms up to which it may be cached; NEVER (0) means it must not be. `audit`: of the
-    fields that the family has (`audited`), what the audit log is to say of a delivery; "" says
-    nothing.
+    fields that the family has (`audited`), what the audit log is to say of a delivery, or of one
+    that was denied; "" says nothing.
     """
 
     allow: bool
@@ -108,9 +108,16 @@ def allow(
     return Verdict(True, rule, reason, until, deps, duties, audit)
 
 
-def deny(rule: str, reason: str, *, until: int = FOREVER, deps: tuple[Dep, ...] = ()) -> Verdict:
+def deny(
+    rule: str,
+    reason: str,
+    *,
+    until: int = FOREVER,
+    deps: tuple[Dep, ...] = (),
+    audit: Audited = (),
+) -> Verdict:
     """A verdict that ends the question. `reason` is told to the client: at most 200 bytes."""
-    return Verdict(False, rule, reason, until, deps)
+    return Verdict(False, rule, reason, until, deps, (), audit)
 
 
 class NotYet(Exception):

@@ -69,8 +69,8 @@ class Decision:
     `raw` is the topic or filter as it arrived, `topic` the one to go on with (parsed, rewritten);
     `notes` what the families' encodings said. `label` is the label to commit before going on (duty
     LabelTopic), or None. `overridden`: it was a deny, and `enforce = false` made an allow of it.
-    `said`: family, rule and reason of every family that was asked. `audit`: what families say in
-    their audit fields; of a deny nothing.
+    `said`: family, rule and reason of every family that was asked. `audit`: what these say in their
+    audit fields; nothing where the engine itself denies, or lets through what was denied.
     """
 
     question: Question
@@ -155,7 +155,7 @@ def _denied(decision: Decision, by: Said) -> Decision:
         label=None,
         overridden=False,
         said=(*others, by),
-        audit=(),
+        audit=() if by[0] == ENGINE else decision.audit,
     )
 
 

@@ -83,19 +83,18 @@ class Judge:
         try:
             if self._parsers[ask.question]:
                 self.parse(ask)
-            audit = self._round(ask, said, duties)
-            if duties and audit is not None and _rewrite(duties, ask.topic) is not None:
+            allow, audit = self._round(ask, said, duties)
+            if duties and allow and _rewrite(duties, ask.topic) is not None:
                 # The other topic is judged by every family too, else a rewrite would walk past r_p.
                 ask.topic = _rewrite(duties, ask.topic) or ""
                 said, duties = [], []
-                audit = self._round(ask, said, duties)
-                if audit is not None and _rewrite(duties, ask.topic) is not None:
+                allow, audit = self._round(ask, said, duties)
+                if allow and _rewrite(duties, ask.topic) is not None:
                     raise Refused("engine.rewrite-loop", "the topic was rewritten twice")
         except Refused as refused:
-            audit = None
+            allow, audit = False, ()
             ask.until = min(ask.until, refused.until)
             said.append((ENGINE, refused.rule, refused.reason))
-        allow = audit is not None
         label = None
         if not allow:
             duties = []
@@ -113,11 +112,13 @@ class Judge:
             label,
             False,
             tuple(said),
-            audit or (),
+            audit,
         )
 
-    def _round(self, ask: Ask, said: list[Said], duties: list[Duty]) -> Audited | None:
-        """Ask each family once. When all allow: what they say for the audit; None is a deny."""
+    def _round(self, ask: Ask, said: list[Said], duties: list[Duty]) -> tuple[bool, Audited]:
+        """Ask each family once, up to the first that denies: whether all allow, and what those that
+        were asked say for the audit.
+        """
         audit: Audited = ()
         deps = ask.deps
         for family, answer in self._asked[ask.question]:
@@ -134,15 +135,15 @@ class Judge:
                 if verdict.until < ask.until:
                     ask.until = verdict.until
                 said.append((family.name, verdict.rule, verdict.reason))
-                if not verdict.allow:
-                    return None
-                if verdict.duties:
-                    self._merge(family, ask, duties, verdict.duties)
                 if verdict.audit:
                     for name, value in verdict.audit:
                         if name not in family.audited or type(value) is not str:
                             raise self._bad(family, ask, "has no such audit field", name)
                     audit += verdict.audit
+                if not verdict.allow:
+                    return False, audit
+                if verdict.duties:
+                    self._merge(family, ask, duties, verdict.duties)
             except (NotYet, Refused):
                 raise
             except UnknownAttribute as unknown:
@@ -156,7 +157,7 @@ class Judge:
                 raise Refused("engine.exception", text) from error
         if not said:
             raise Refused("engine.no-family", "the policy order is empty", FOREVER)
-        return audit
+        return True, audit
 
     def _bad(self, family: Family, ask: Ask, what: str, got: object) -> Refused:
         self._on_fault(family.name, ask.question, TypeError(f"it {what}: {got}"))

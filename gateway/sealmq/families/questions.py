@@ -86,7 +86,9 @@ class Questions(Generic[K]):
 
     def _in_force(self, decision: Decision) -> Decision:
         if not decision.allow and not self.enforce:
-            decision = replace(decision, allow=True, overridden=True, duties=(), label=None)
+            decision = replace(
+                decision, allow=True, overridden=True, duties=(), label=None, audit=()
+            )
         if self.closed:
             decision = when_closed(decision)
         return decision

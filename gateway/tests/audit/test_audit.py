@@ -59,8 +59,8 @@ def test_schema_and_table_name_the_same_events_and_fields() -> None:
         for branch in schema["oneOf"]
     }
     known = {name: (e.needs, (*e.needs, *e.may)) for name, e in table.EVENTS.items()}
-    needs, may = known[table.MORE]
-    assert told == known | {table.MORE: (needs, (*may, *FIELDS))}
+    more = {name: (known[name][0], (*known[name][1], *FIELDS)) for name in table.MORE}
+    assert told == known | more
     for branch in schema["oneOf"]:
         assert branch["properties"]["event"] == {"const": branch["title"]}
         assert branch["description"]
@@ -94,7 +94,7 @@ def test_the_schema_refuses_what_is_missing_or_not_of_the_event(
         del less[name]
         assert not validator.is_valid(less), name
     assert not validator.is_valid({**line, "payload": "21.5"})
-    theirs = FIELDS if event == table.MORE else ()
+    theirs = FIELDS if event in table.MORE else ()
     for name in set(schema["$defs"]) - {*shape.needs, *shape.may, *theirs}:
         assert not validator.is_valid({**line, name: example(name)}), name
     for name in shape.needs:
@@ -123,6 +123,24 @@ def test_what_families_say_of_a_delivery_stands_in_its_record(tmp_path: Path, cl
         {**one, **counted},
         {**one, "purpose": "p", **counted},
         {**one, "purpose": "p", "under": "a/b/c", **counted},
+    ]
+
+
+def test_whose_message_was_denied_and_what_families_say_of_it_stands_in_its_record(
+    tmp_path: Path, clock: Clock
+) -> None:
+    clock.now = start = clock.now // MINUTE * MINUTE
+    audit = Audit(tmp_path, "mediator", 7, "00c0ffee", strict=True, now=clock, more={"purpose": 9})
+    for more in ((), ("",), ("bob",), ("bob", (("purpose", "ads"),)), ("", (("purpose", ""),))):
+        audit.count_denied("arm", "a", "x.no", "l", *more)
+    audit.close()
+    one = {"event": "deliver-denied", "client": "arm", "topic": "a", "rule": "x.no", "label": "l"}
+    counted = {"count": 1, "minute_ms": start}
+    assert short(read(tmp_path)) == [
+        {**one, **counted, "count": 2},
+        {**one, "sender": "bob", **counted},
+        {**one, "sender": "bob", "purpose": "ads", **counted},
+        {**one, **counted},
     ]
 
 

@@ -130,7 +130,13 @@ def test_what_all_families_say_for_the_audit_is_the_decision_s() -> None:
     site = Site(FACTORY, one, two)
     got = site.deliver(SENSOR, TOPIC, "m1-temp")
     assert got.audit == (("mood", "calm"), ("how", "so"), ("why", ""))
-    assert asked(Site(FACTORY, one, Fake(no())), "deliver").audit == (), "a deny says nothing"
+    denies = SayingToo(lambda ask: deny("fake.no", "no", audit=(("why", "so"),)))
+    denied = asked(Site(FACTORY, one, denies, Other(yes())), "deliver")
+    assert (denied.allow, denied.audit) == (False, (("mood", "calm"), ("why", "so")))
+    off = Site(FACTORY, one, denies)
+    off.engine.reload(off.config, enforce=False)
+    passed = off.deliver(SENSOR, TOPIC, "m1-temp")
+    assert (passed.overridden, passed.audit) == (True, ()), "nobody has allowed it for anything"
     site.engine.close_site("its store is new")
     closed = site.deliver(SENSOR, TOPIC, "m1-temp")
     assert (closed.allow, closed.audit) == (False, ())

@@ -210,41 +210,39 @@ class PurposesFamily(Family):
         eip = store.eip(topic)
         if not eip.of:
             return self._unreserved(ask, until, deps)
-        found: list[str] = []
+        # By rule, the first purpose that was denied by it.
+        found: dict[str, str] = {}
         client = ask.who.client
         for sub in ask.subs:
             ap = self._purpose(client, sub.filter, sub.notes, deps)
             if not ap:
-                found.append(rules.DELIVER_NO_PURPOSE)
+                found.setdefault(rules.DELIVER_NO_PURPOSE, "")
                 continue
             answer = judging.read(eip, ap)
             if answer.allow and judging.mode == "fos":
                 filt = inner(sub.filter)
                 deps.append(store.rest_on(filt))
                 if not judging.whole(filt, ap).allow:
-                    found.append(rules.DELIVER_PAUSED)
+                    found.setdefault(rules.DELIVER_PAUSED, ap)
                     continue
             if answer.allow and answer.under is not None:
                 audit = _audit(ap, answer.under.filter)
                 return Verdict(True, answer.rule, f"for {ap}", until, tuple(deps), (), audit)
-            found.append(answer.rule)
+            found.setdefault(answer.rule, ap)
         rule = next((rule for rule in _WORST if rule in found), rules.DELIVER_NO_SUBSCRIPTION)
-        return deny(rule, _REASONS[rule], until=until, deps=tuple(deps))
+        audit = _audit(found.get(rule, ""), "")
+        return deny(rule, _REASONS[rule], until=until, deps=tuple(deps), audit=audit)
 
     def _unreserved(self, ask: Ask, until: int, deps: list[Dep]) -> Verdict:
         """A topic that nobody has reserved."""
-        if self.state.judging.strict:
-            reason = "nobody has reserved the topic for anything"
-            return deny(rules.DELIVER_NO_RESERVATION, reason, until=until, deps=tuple(deps))
         client = ask.who.client
         said = [self._purpose(client, sub.filter, sub.notes, deps) for sub in ask.subs]
-        return allow(
-            rules.DELIVER_UNRESERVED,
-            "nobody has reserved the topic",
-            until=until,
-            deps=tuple(deps),
-            audit=_audit(next(filter(None, said), ""), ""),
-        )
+        audit = _audit(next(filter(None, said), ""), "")
+        allowed, rule = not self.state.judging.strict, rules.DELIVER_UNRESERVED
+        reason = "nobody has reserved the topic"
+        if not allowed:
+            rule, reason = rules.DELIVER_NO_RESERVATION, f"{reason} for anything"
+        return Verdict(allowed, rule, reason, until, tuple(deps), (), audit)
 
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         return commands.command(self.state, who, body, now_ms)

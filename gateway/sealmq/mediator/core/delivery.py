@@ -627,7 +627,8 @@ class Delivery:
                 return
         if not decision.allow:
             self._withhold(qos, own)
-            site.counts.count_denied(self.name, topic, decision.rule, label)
+            sender = "" if inside is None else self._name(inside.sender)
+            site.counts.count_denied(self.name, topic, decision.rule, label, sender, decision.audit)
             return
         if inside is not None:
             self.announced.records(message.number, inside.epoch)
@@ -666,9 +667,7 @@ class Delivery:
         now_ms, ring, order = site.now_ms, site.ring, site.order
         if inside is None:
             inside = message.inside(site)
-        # A client that was removed since has no name any more, and none of its messages one.
-        client = ring.clients.get(inside.sender)
-        sender = "" if client is None else client.name
+        sender = self._name(inside.sender)
         decision = self._policy.for_sender(decision, sender)
         if not sealed_for_one(decision.duties):
             return how, payload, inside, decision
@@ -683,6 +682,11 @@ class Delivery:
         link = self._session.link if SealToLink() in duties else None
         payload = for_one(ring, order, label, inside, items, link, how, topic, now_ms)
         return how, payload, inside, decision
+
+    # A client that was removed since has no name any more, and none of its messages one.
+    def _name(self, number: int) -> str:
+        client = self._site.ring.clients.get(number)
+        return "" if client is None else client.name
 
     def _wants(self, message: Message, by_own: bool) -> bool:
         if by_own:

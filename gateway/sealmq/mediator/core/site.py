@@ -86,8 +86,18 @@ class Counts(Protocol):
     def count_delivered(self, client: str, topic: str, label: str, audit: Audited = ()) -> None:
         """A message was written to a reader."""
 
-    def count_denied(self, client: str, topic: str, rule: str, label: str = "") -> None:
-        """A message was withheld from a reader, or dropped."""
+    def count_denied(
+        self,
+        client: str,
+        topic: str,
+        rule: str,
+        label: str = "",
+        sender: str = "",
+        audit: Audited = (),
+    ) -> None:
+        """A message was withheld from a reader, or dropped. sender: the client that published it,
+        "" where it was not looked at.
+        """
 
     def count_unenforced(self, client: str, topic: str, rule: str, question: str) -> None:
         """A deny that `enforce = false` made an allow of."""

@@ -348,6 +348,17 @@ def test_what_waited_is_judged_when_it_is_written() -> None:
     assert scene.counts.denied == [("sibling", "t/1", "engine.closed")]
 
 
+def test_of_a_denied_one_it_is_counted_whose_it_was_where_it_was_opened_anyway() -> None:
+    scene = Scene()
+    retained(scene, "t/1", age_s=3600)
+    scene.engine.close_site("lost")
+    reader(scene)
+    scene.publish("t/2")
+    closed = "engine.closed"
+    assert scene.counts.denied == [("panel", "t/1", closed), ("panel", "t/2", closed)]
+    assert scene.counts.whose == [("sensor",), ("",)]
+
+
 def test_what_outlived_its_life_while_it_waited_is_dropped() -> None:
     scene = Scene()
     session, client = reader(scene)
