@@ -22,18 +22,23 @@ import load_cpu
 import load_generator
 import load_sites
 import pytest
+import tomlkit
 from bench_print import Row
 from gateway_parts import SCENARIOS, enough_files
 from gateway_table import Missing, bars, missed, table
 from gateway_variants import BASE, FAMILIES, LABELS, TWO, USUAL, VARIANTS
 from load_cpu import LoadError
+from load_family import site_of
 from load_peer import Peer, TlsSocket
 from load_rounds import Taken
 from load_storm import Storm
 
 from sealmq.broker import issuing
 from sealmq.cli import main
+from sealmq.families.engine import Engine
+from sealmq.families.registry import load
 from sealmq.mqtt import build
+from sealmq.site.config import loads
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "shared_spec" / "bench.schema.json").read_text(encoding="utf-8"))
@@ -304,6 +309,22 @@ def test_a_site_that_does_not_know_an_option_says_so(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=r"this SealMQ refuses the site: .*hands"):
         scene.start(64)
     scene.stop()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_site_of_each_familys_bench_is_one_that_loads(family: str, tmp_path: Path) -> None:
+    scene = load_sites.Scene(FAMILIES[family], tmp_path, clients=5, held=10)
+    doc: Any = tomlkit.parse('[site]\nname = "bench"\nid = "00000001"\n[policy]\n')
+    scene._configure(doc)
+    found = load(doc["policy"]["order"])
+    assert [each.name for each in found] == ["labels", family]
+    Engine(found).load(loads(doc.as_string()), [])
+
+
+def test_what_an_uncached_verdict_of_the_allowlist_costs_is_told_as_rows() -> None:
+    made = site_of("allowlist").judging()
+    jsonschema.Draft202012Validator(SCHEMA).validate({"rows": made})
+    assert [row["measure"] for row in made] == ["publish_miss", "deliver_miss"]
 
 
 # --- real processes ------------------------------------------------------------------------------
