@@ -324,7 +324,7 @@ def test_the_site_of_each_familys_bench_is_one_that_loads(family: str, tmp_path:
 def test_what_an_uncached_verdict_of_the_allowlist_costs_is_told_as_rows() -> None:
     made = site_of("allowlist").judging()
     jsonschema.Draft202012Validator(SCHEMA).validate({"rows": made})
-    assert [row["measure"] for row in made] == ["publish_miss", "deliver_miss"]
+    assert {row["measure"] for row in made} >= {"publish_miss", "deliver_miss"}
 
 
 # --- real processes ------------------------------------------------------------------------------
