@@ -141,7 +141,10 @@ class Ask:
 
     @property
     def tlv(self) -> Mapping[int, bytes]:
-        """Authenticated TLVs that came with the packet; types keep their critical bit."""
+        """Authenticated items: those that a publisher puts into its message (publish), those that
+        families have put into it (deliver). CONNECT and SUBSCRIBE have none. Types keep their
+        critical bit.
+        """
         self.volatile = True
         return self._tlv
 

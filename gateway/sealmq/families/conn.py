@@ -56,12 +56,12 @@ class Conn:
     def who(self) -> Who:
         return self.ask.who
 
-    def connect(self, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV) -> Decision:
+    def connect(self, now_ms: int) -> Decision:
         """May this client connect at all."""
         entry = self._connect.get("")
         if entry is not None and now_ms < entry.until:
             return entry.decision
-        self.ask.fill("connect", "", now_ms, tlv=tlv)
+        self.ask.fill("connect", "", now_ms)
         return self._questions.judge(self.ask, self._connect, "")
 
     def publish(
@@ -95,21 +95,17 @@ class Conn:
         )
         return self._questions.judge(self.ask, slot, topic)
 
-    def subscribe(
-        self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV
-    ) -> Decision:
+    def subscribe(self, filter: str, qos: int, now_ms: int) -> Decision:
         """May it subscribe. `filter` as it stands after the token; go on with decision.topic.
 
         A filter with wildcards may take seconds, during which nobody is served: see
         `subscribe_soon`.
         """
-        while (decision := self.subscribe_soon(filter, qos, now_ms, tlv)) is None:
+        while (decision := self.subscribe_soon(filter, qos, now_ms)) is None:
             pass
         return decision
 
-    def subscribe_soon(
-        self, filter: str, qos: int, now_ms: int, tlv: Mapping[int, bytes] = NO_TLV
-    ) -> Decision | None:
+    def subscribe_soon(self, filter: str, qos: int, now_ms: int) -> Decision | None:
         """`subscribe`, a slice of some milliseconds at most; None: let others have a turn, then ask
         again.
 
@@ -121,7 +117,7 @@ class Conn:
         entry = slot.get(filter)
         if entry is not None and now_ms < entry.until:
             return entry.decision
-        self.ask.fill("subscribe", filter, now_ms, qos=qos, tlv=tlv)
+        self.ask.fill("subscribe", filter, now_ms, qos=qos)
         return self._questions.judge_slice(self.ask, slot, filter)
 
     def deliver(
