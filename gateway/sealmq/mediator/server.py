@@ -15,7 +15,7 @@ import struct
 from sealmq.mqtt import Decoder, ProtocolError
 
 from .core.limits import LINGER_S, MAX_CONNECT_BODY, MAX_PACKET
-from .core.session import Session
+from .core.session import OPEN, Session
 from .core.site import Site
 from .events import Events, Peer
 from .strangers import Strangers, source_of
@@ -96,21 +96,17 @@ class Channel(asyncio.Protocol):
         except ProtocolError as error:
             # Its traceback refers to this frame, which would refer to it: a cycle.
             packets, fault = list(error.packets), error.with_traceback(None)
-        events.run(self._receive, packets, fault)
+        events.run(session.receive, *packets)
+        session.heard = self._site.mono_s
+        if fault is not None:
+            events.run(session.broken, fault)
+        elif session.state != OPEN and self._decoder.buffered > MAX_CONNECT_BODY:
+            # Before a proof has verified nobody may make us hold much.
+            events.run(session.close, "a large packet before a proof")
         if session.crowded:
             self.throttle("crowded", True)
         if len(session.out) > _MOST_OUT:
             self._flush()
-
-    def _receive(self, packets: list[object], fault: ProtocolError | None) -> None:
-        session = self.session
-        session.heard = self._site.mono_s
-        session.receive(*packets)  # type: ignore[arg-type]
-        if fault is not None:
-            session.broken(fault)
-        # Before a proof has verified nobody may make us hold much.
-        elif session.state != "open" and self._decoder.buffered > MAX_CONNECT_BODY:
-            session.close("a large packet before a proof")
 
     def pause_writing(self) -> None:
         self._events.run(self.session.writable, False)

@@ -14,7 +14,7 @@ from sealmq.mediator.core import effects as fx
 from sealmq.mediator.events import Events
 from sealmq.mediator.server import Channel
 from sealmq.mediator.strangers import Strangers
-from sealmq.mqtt import build
+from sealmq.mqtt import Connect, build
 
 
 class Transport(asyncio.Transport):
@@ -44,21 +44,25 @@ class Transport(asyncio.Transport):
         pass
 
 
+def _channel(shell: Shell, ended: list[fx.End]) -> Channel:
+    events = Events(shell.site, Clock())
+
+    def end(session: Any, effect: fx.End) -> None:
+        events.peers[session].end(effect.cut)
+        ended.append(effect)
+
+    ignored = {kind: lambda *words: None for kind in fx.ALL}
+    # OpenSession is not answered, so the task of CONNECT keeps the session.
+    events.executed_by({**ignored, fx.End: end})
+    return Channel(shell.site, events, Strangers(10))
+
+
 @pytest.mark.parametrize("how", ["close", "cut"])
 def test_a_session_that_outlives_its_connection_ends_wholly(how: str) -> None:
     async def scene() -> None:
-        shell = Shell()
-        events = Events(shell.site, Clock())
-        ended: list[fx.End] = []
-
-        def end(session: Any, effect: fx.End) -> None:
-            events.peers[session].end(effect.cut)
-            ended.append(effect)
-
-        ignored = {kind: lambda *words: None for kind in fx.ALL}
-        # OpenSession is not answered, so the task of CONNECT keeps the session.
-        events.executed_by({**ignored, fx.End: end})
-        channel = Channel(shell.site, events, Strangers(10))
+        shell, ended = Shell(), list[fx.End]()
+        channel = _channel(shell, ended)
+        events = channel._events
         transport = Transport()
         channel.connection_made(transport)
         peer = Peer(shell, SENSOR)
@@ -74,6 +78,25 @@ def test_a_session_that_outlives_its_connection_ends_wholly(how: str) -> None:
         assert channel.session not in events.peers
 
     asyncio.run(scene())
+
+
+def test_a_fault_while_a_packet_is_handled_ends_its_session_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene() -> None:
+        shell, ended = Shell(), list[fx.End]()
+        channel = _channel(shell, ended)
+        channel.connection_made(Transport())
+
+        def fault(packet: Any) -> None:
+            raise ZeroDivisionError("a fault")
+
+        channel.session._takes = {Connect: fault}
+        channel.data_received(_raw(Peer(shell, SENSOR)))
+        assert (channel.session.state, len(ended)) == ("closed", 1)
+
+    asyncio.run(scene())
+    assert "a fault" in caplog.text
 
 
 def _raw(peer: Peer) -> bytes:

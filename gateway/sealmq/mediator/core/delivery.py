@@ -332,7 +332,7 @@ class Delivery:
         self._loose = self._live = self._own = 0
         self._paused = self._draining = False
         self._writable = True
-        # Whether a message cannot just go out; whether one more may be under way than before.
+        # Whether a message cannot just go out; whether one that waits may go out now.
         self._busy = self.freed = False
         self._closed = False
         # Packet id -> (QoS, packet id on the own link or 0).
@@ -414,9 +414,9 @@ class Delivery:
         for number in packet.packet_ids:
             if under_way.get(number) is _LIVE_1:
                 del under_way[number]
-                self.freed = True
             else:
                 self._answered(packet, number)
+        self.freed = self._busy
 
     def _answered(self, packet: Pubacks | Pubrec | Pubcomp, number: int) -> None:
         qos, own = self._under_way.get(number) or (0, number if self._kept else 0)
@@ -441,15 +441,14 @@ class Delivery:
             self._session.emit(Answer(make(own)))
             self._of_own.pop(own, None)
             self._unreleased.discard(own)
-        if self._under_way.pop(number, None) is not None:
-            self.freed = True
+        self._under_way.pop(number, None)
+        self.freed = self._busy
 
     def go_on(self) -> None:
-        """What the client's answers have made room for goes out."""
+        """What the client's answers have made room for goes out, if there is any (`freed`)."""
         if self.freed:
             self.freed = False
-            if self._busy:
-                self._pump()
+            self._pump()
 
     def writable(self, on: bool) -> None:
         """Whether the client's socket takes more."""
