@@ -80,6 +80,7 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc else "the client closed the connection"
+        self._events.hand_on()
         self._gone = True
         self._events.run(self.session.lost, reason)
 
@@ -87,26 +88,7 @@ class Channel(asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
-        if self._over:
-            return
-        events, session = self._events, self.session
-        fault = None
-        try:
-            packets = self._decoder.feed(data)
-        except ProtocolError as error:
-            # Its traceback refers to this frame, which would refer to it: a cycle.
-            packets, fault = list(error.packets), error.with_traceback(None)
-        events.run(session.receive, *packets)
-        session.heard = self._site.mono_s
-        if fault is not None:
-            events.run(session.broken, fault)
-        elif session.state != OPEN and self._decoder.buffered > MAX_CONNECT_BODY:
-            # Before a proof has verified nobody may make us hold much.
-            events.run(session.close, "a large packet before a proof")
-        if session.crowded:
-            self.throttle("crowded", True)
-        if len(session.out) > _MOST_OUT:
-            self._flush()
+        self._events.came(self, data)
 
     def pause_writing(self) -> None:
         self._events.run(self.session.writable, False)
@@ -117,6 +99,28 @@ class Channel(asyncio.Protocol):
         self.throttle("unread", False)
 
     # --- for the mediator ---
+
+    def received(self, data: bytes) -> None:
+        """What the client has sent, a part of an event."""
+        if self._over:
+            return
+        session, fault = self.session, None
+        try:
+            packets = self._decoder.feed(data)
+        except ProtocolError as error:
+            # Its traceback refers to this frame, which would refer to it: a cycle.
+            packets, fault = list(error.packets), error.with_traceback(None)
+        session.heard = self._site.mono_s
+        session.receive(*packets)
+        if fault is not None:
+            session.broken(fault)
+        elif session.state != OPEN and self._decoder.buffered > MAX_CONNECT_BODY:
+            # Before a proof has verified nobody may make us hold much.
+            session.close("a large packet before a proof")
+        if session.crowded:
+            self.throttle("crowded", True)
+        if len(session.out) > _MOST_OUT:
+            self._flush()
 
     def write(self, data: bytes) -> None:
         """Towards the client; nothing once the connection ends."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core_world import Peer, Shell
-from mediator_world import SENSOR
+from mediator_world import PANEL, SENSOR
 from sealmq.mediator.clock import Clock
 from sealmq.mediator.core import effects as fx
 from sealmq.mediator.events import Events
@@ -67,6 +67,7 @@ def test_a_session_that_outlives_its_connection_ends_wholly(how: str) -> None:
         channel.connection_made(transport)
         peer = Peer(shell, SENSOR)
         channel.data_received(_raw(peer))
+        await asyncio.sleep(0)
         assert channel.session.state == "opening"
         transport.lost = True
         channel.connection_lost(ConnectionResetError())
@@ -86,17 +87,53 @@ def test_a_fault_while_a_packet_is_handled_ends_its_session_alone(
     async def scene() -> None:
         shell, ended = Shell(), list[fx.End]()
         channel = _channel(shell, ended)
-        channel.connection_made(Transport())
+        other = Channel(shell.site, channel._events, Strangers(10))
+        for one in (channel, other):
+            one.connection_made(Transport())
 
         def fault(packet: Any) -> None:
             raise ZeroDivisionError("a fault")
 
         channel.session._takes = {Connect: fault}
         channel.data_received(_raw(Peer(shell, SENSOR)))
+        other.data_received(_raw(Peer(shell, PANEL)))
+        await asyncio.sleep(0)
         assert (channel.session.state, len(ended)) == ("closed", 1)
+        assert other.session.state == "opening"
 
     asyncio.run(scene())
     assert "a fault" in caplog.text
+
+
+def test_what_came_before_a_connection_was_lost_is_handled() -> None:
+    async def scene() -> None:
+        shell, ended = Shell(), list[fx.End]()
+        channel = _channel(shell, ended)
+        channel.connection_made(Transport())
+        took = list[Any]()
+        channel.session._takes = {Connect: took.append}
+        channel.data_received(_raw(Peer(shell, SENSOR)))
+        channel.connection_lost(ConnectionResetError())
+        assert (len(took), channel.session.state) == (1, "closed")
+        await asyncio.sleep(0)
+        assert len(ended) == 1
+
+    asyncio.run(scene())
+
+
+def test_much_that_comes_in_one_turn_of_the_loop_is_handled_at_once() -> None:
+    async def scene() -> None:
+        shell = Shell()
+        channel = _channel(shell, [])
+        channel.connection_made(Transport())
+        channel.data_received(_raw(Peer(shell, SENSOR)))
+        assert channel.session.state == "new"
+        other = Channel(shell.site, channel._events, Strangers(10))
+        other.connection_made(Transport())
+        other.data_received(bytes(256 * 1024))
+        assert (channel.session.state, other.session.state) == ("opening", "closed")
+
+    asyncio.run(scene())
 
 
 def _raw(peer: Peer) -> bytes:
