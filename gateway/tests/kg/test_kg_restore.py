@@ -171,13 +171,17 @@ def test_what_is_no_backup(site: MadeSite, saved: Path, tmp_path: Path) -> None:
 
 
 def test_every_byte_counts(site: MadeSite, saved: Path, tmp_path: Path) -> None:
-    """Of the header, of each piece and of their tags: one bit, and nothing is touched."""
+    """Of the header, of each piece and of their tags: one bit, and nothing is touched.
+
+    Byte 27 is the last of when it was made: a second more or less, which nothing but the seal
+    notices.
+    """
     whole, before = saved.read_bytes(), state(site)
     torn = tmp_path / "torn"
-    places = [*range(0, 76, 5), *range(76, len(whole), len(whole) // 20), len(whole) - 1]
+    places = [*range(0, 76, 3), *range(76, len(whole), len(whole) // 20), len(whole) - 1]
     for at in places:
         torn.write_bytes(whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
-        with pytest.raises((BackupError, StoreBroken)):
+        with pytest.raises(BackupError):
             restore(site.layout, torn)
     for at in range(0, len(whole), len(whole) // 20):
         torn.write_bytes(whole[:at])
