@@ -275,7 +275,7 @@ class Family:
     audited: ClassVar[frozenset[str]] = frozenset()
     """Names of the audit fields that its manifest declares: what its verdicts may say there."""
     opens: ClassVar[bool] = False
-    """Whether `deliver` needs tlv, sender, message_id or age_ms, which lie inside the envelope."""
+    """Whether `deliver` needs tlv, message_id or age_ms, which lie inside the envelope."""
 
     def configure(self, config: Policy) -> Change:
         """Take the configuration in: at start-up (after `apply`) and at each change."""

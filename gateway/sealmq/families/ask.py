@@ -1,7 +1,7 @@
 """Who asks and what: one Ask for each connection, filled again for each question. It also notes
 what the answer rests on: what a family says, and what it read without saying so.
 
-Reading `size`, `tlv`, `sender`, `message_id` or `age_ms` makes the merged verdict one that is never
+Reading `size`, `tlv`, `message_id` or `age_ms` makes the merged verdict one that is never
 cached: those differ from message to message while the cache's key does not hold them.
 """
 
@@ -70,7 +70,6 @@ class Ask:
         "_attributes",
         "_looked",
         "_message_id",
-        "_sender",
         "_size",
         "_subs",
         "_tlv",
@@ -113,7 +112,6 @@ class Ask:
         retain: bool = False,
         size: int = 0,
         tlv: Mapping[int, bytes] = NO_TLV,
-        sender: int = 0,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
     ) -> None:
@@ -129,7 +127,6 @@ class Ask:
         self.retain = retain
         self._size = size
         self._tlv = tlv
-        self._sender = sender
         self._message_id = message_id
         self._age_ms = age_ms
 
@@ -147,12 +144,6 @@ class Ask:
         """
         self.volatile = True
         return self._tlv
-
-    @property
-    def sender(self) -> int:
-        """Client number of the publisher (m1)."""
-        self.volatile = True
-        return self._sender
 
     @property
     def message_id(self) -> tuple[int, int] | None:

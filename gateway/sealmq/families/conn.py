@@ -90,7 +90,6 @@ class Conn:
             retain=retain,
             size=size,
             tlv=tlv,
-            sender=self.who.number,
             message_id=message_id,
         )
         return self._questions.judge(self.ask, slot, topic)
@@ -128,7 +127,6 @@ class Conn:
         now_ms: int,
         size: int = 0,
         tlv: Mapping[int, bytes] = NO_TLV,
-        sender: int = 0,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
     ) -> Decision:
@@ -140,9 +138,7 @@ class Conn:
         entry = slot.get(topic)
         if entry is not None and now_ms < entry.until and entry.label == label:
             return entry.decision
-        self.ask.fill(
-            "deliver", topic, now_ms, label, how, 0, False, size, tlv, sender, message_id, age_ms
-        )
+        self.ask.fill("deliver", topic, now_ms, label, how, 0, False, size, tlv, message_id, age_ms)
         return self._questions.judge(self.ask, slot, topic)
 
     def for_sender(self, decision: Decision, client: str) -> Decision:
@@ -253,7 +249,6 @@ class Conn:
         size: int = 0,
         how: int = 0,
         tlv: Mapping[int, bytes] = NO_TLV,
-        sender: int = 0,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
     ) -> None:
@@ -273,7 +268,6 @@ class Conn:
             retain=retain,
             size=size,
             tlv=tlv,
-            sender=sender,
             message_id=message_id,
             age_ms=age_ms,
         )

@@ -76,7 +76,7 @@ class Engine(Questions[Key]):
         self._tickers = overriding(self.order, "tick")
         self._rate_rules = frozenset().union(*(family.rate_rules for family in self.order))
         self.opens = any(family.opens for family in self.order)
-        """Whether a family's `deliver` looks into the envelope: give it tlv, sender, and so on."""
+        """Whether a family's `deliver` looks into the envelope: give it tlv, and so on."""
 
     # Configuration and state
 

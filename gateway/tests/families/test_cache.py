@@ -78,7 +78,7 @@ def test_qos_retain_label_and_how_are_part_of_the_key() -> None:
     assert asked(site, counter, lambda: conn.subscribe(TOPIC, 2, 1)) == 1
 
 
-@pytest.mark.parametrize("field", ["size", "tlv", "sender", "message_id", "age_ms"])
+@pytest.mark.parametrize("field", ["size", "tlv", "message_id", "age_ms"])
 def test_what_the_key_does_not_hold_is_never_cached(field: str) -> None:
     counter = Counter(lambda ask: getattr(ask, field))
     site = Site(FACTORY, counter)

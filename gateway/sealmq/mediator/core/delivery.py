@@ -652,7 +652,6 @@ class Delivery:
             now_ms,
             len(message.payload),
             inside.tlv,
-            inside.sender,
             (inside.boot, inside.ctr),
             inside.age_s(now_ms) * 1000,
         )
