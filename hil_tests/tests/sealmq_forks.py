@@ -49,6 +49,8 @@ _LATER = (
     *_PROGRAMS,
 )
 _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENSSL_")
+# Before any test has changed it: the first call may come from one that has.
+_PLAIN = dict(os.environ)
 # An answer to stdin has to fit into the pipe.
 _PIPE = 65536
 
@@ -65,8 +67,9 @@ class Forks:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                env=_PLAIN,
             )
-        self._env = dict(os.environ)
+        self._env = _PLAIN
         atexit.register(self._end)
 
     def _end(self) -> None:
