@@ -65,6 +65,8 @@ __all__ = [
 ]
 
 MAX_FRAME = 4 * 1024 * 1024
+SNAPSHOT_LISTS = ("labels", "order", "clients", "records", "manifests", "grants", "holders")
+"""The lists of a snapshot, of which each piece has some entries."""
 CALL_S = 10.0
 # Re-reading a large policy draws many keys.
 RELOAD_S = 120.0
@@ -149,14 +151,14 @@ class KgClient:
         return Hello(bytes.fromhex(got["site"]), int(got["inst"]))
 
     async def snapshot(self) -> dict[str, Any]:
-        """All that a mediator may know: site, kseq, labels, order, clients, records, manifests."""
+        """All that a mediator may know: site, kseq, the digest of the policy, closed, and lists."""
         for _ in range(5):
             whole = await self._call("snapshot")
             try:
                 while "next" in whole:
                     at = whole.pop("next")
                     part = await self._call("snapshot", at=at, kseq=whole["kseq"])
-                    for name in ("labels", "order", "clients", "records", "manifests"):
+                    for name in SNAPSHOT_LISTS:
                         whole[name] += part[name]
                     if "next" in part:
                         whole["next"] = part["next"]

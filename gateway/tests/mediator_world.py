@@ -31,6 +31,9 @@ class World:
     def __init__(self, suite_low: int = 1, suite_high: int = 1, link_suite: int = 1) -> None:
         self.site = os.urandom(4)
         self.link_suite = link_suite
+        # Rows of a snapshot.
+        self.grants: list[dict[str, Any]] = []
+        self.holders: list[list[int]] = []
         self.low = Roots(LOW, 3, suite_low, os.urandom(32), os.urandom(32))
         self.high = Roots(HIGH, 1, suite_high, os.urandom(32), os.urandom(32))
         self.identities = {
@@ -83,7 +86,21 @@ class World:
             "clients": clients,
             "records": [self.record.hex()],
             "manifests": [self.manifest.hex()],
+            "grants": self.grants,
+            "holders": self.holders,
         }
+
+    def grant(self, name: str, *holders: int, epoch: int = 1, suite: int = 1) -> None:
+        """A grant of the family `sealing`, from the next snapshot on; of the same name: another
+        epoch of it, with another key.
+        """
+        had = next((row["number"] for row in self.grants if row["name"] == name), 0)
+        number = had or 1 + max((row["number"] for row in self.grants), default=4)
+        self.grants = [row for row in self.grants if row["number"] != number]
+        self.holders = [row for row in self.holders if row[0] != number]
+        row = {"number": number, "family": "sealing", "name": name, "epoch": epoch}
+        self.grants.append({**row, "suite": suite, "g": os.urandom(32).hex()})
+        self.holders += [[number, client] for client in holders]
 
     def session(self, number: int, boot: int = 1, salt: bytes | None = None) -> Session:
         """A client's session that has its time."""

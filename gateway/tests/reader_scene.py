@@ -151,17 +151,20 @@ class Question(NamedTuple):
 
 
 class Client:
-    """What a session's client was sent."""
+    """What a session's client was sent. `told`: without control packets, which `all` has, too."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.told: list[Packet] = []
+        self.all: list[Packet] = []
         self._decoder = Decoder(1 << 24, "client")
 
     def take(self) -> list[Packet]:
         """What has come since."""
         data, self.session.out[:] = b"".join(self.session.out), []
-        got = [p for p in self._decoder.feed(data) if not self._is_control(p)]
+        came = list(self._decoder.feed(data))
+        got = [p for p in came if not self._is_control(p)]
+        self.all += came
         self.told += got
         return got
 

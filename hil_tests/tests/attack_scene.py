@@ -45,7 +45,7 @@ _LABELS = {
     "west-sensor": "west",
 }
 _LAST = b"machine/2/temperature"
-_OP_RECORD = 5
+_OP_RECORD, _OP_GRANT = 5, 8
 
 
 class Mosquitto:
@@ -111,6 +111,9 @@ class Listener:
                 if op == _OP_RECORD:
                     assert isinstance(what, bytes)
                     self.reader.add(what)
+                elif op == _OP_GRANT:
+                    assert isinstance(what, bytes)
+                    self.reader.add_grant(what)
                 continue
             size = int.from_bytes(got[1][:2], "big")
             topic, payload = got[1][2 : 2 + size], got[1][2 + size :]

@@ -16,7 +16,7 @@ from running_site import Site, sealmq, until
 from wire import packet, publish, text
 
 FAMILY = """\
-from sealmq.families.api import Family, PutTlv, SealToGrant, SealToLink, allow
+from sealmq.families.api import Family, LabelTopic, PutTlv, SealToLink, allow
 from sealmq.families.manifest import Manifest, Ref
 
 # By question: the client for whom it asks, and what for.
@@ -93,7 +93,7 @@ def test_what_a_family_has_not_declared_is_a_deny_on_every_question(asking: Scen
 
 @pytest.mark.parametrize(
     ("question", "duty"),
-    [("connect", "PutTlv"), ("publish", "SealToLink"), ("deliver", "SealToGrant")],
+    [("connect", "PutTlv"), ("publish", "SealToLink"), ("deliver", "LabelTopic")],
 )
 def test_a_family_that_asks_for_what_nobody_does_is_refused_when_it_is_loaded(
     site: Site, tmp_path: Path, question: str, duty: str

@@ -56,7 +56,7 @@ MANIFEST = Manifest(name="sealing", family=Ref(":Sealing"))
 # They have one label. What the one gets is sealed to its link, what the other gets is not.
 SEALED, OTHER = "m1-control-panel", "m1-reader"
 FILTER = "machine/1/#"
-RECORD = 5
+RECORD, GRANT = 5, 8
 
 
 def _prepared(site: Site) -> None:
@@ -84,11 +84,13 @@ class Reads:
         raw.connect(keepalive=0, flags=flags)
         self.reader = Reader(raw.ident, Cipher, known_tlv=(40,))
         self.reader.session = raw.session
+        # Bodies of op 8, after op.
+        self.grants: list[bytes] = []
         if qos is not None:
             raw.subscribe(FILTER, qos)
 
     def next(self) -> tuple[int, bytes, bytes]:
-        """First byte, topic and m3 of the next message; records are taken."""
+        """First byte, topic and m3 of the next message; records and grants are taken."""
         while True:
             first, body = self.raw.next("a message")
             if first & 0xF0 != 0x30:
@@ -98,6 +100,10 @@ class Reads:
                 if op == RECORD:
                     assert isinstance(what, bytes)
                     self.reader.add(what)
+                elif op == GRANT:
+                    assert isinstance(what, bytes)
+                    self.reader.add_grant(what)
+                    self.grants.append(what)
                 continue
             size = 2 + int.from_bytes(body[:2], "big")
             return first, body[2:size], body[size + (2 if first & 6 else 0) :]

@@ -21,6 +21,7 @@ from .api import (
     PutTlv,
     Question,
     Rewrite,
+    SealToGrant,
     SealToLink,
 )
 from .ask import Who
@@ -186,6 +187,8 @@ def _can_be_done(family: Family, duty: object, who: Who) -> bool:
             return own and "" not in senders
         case Follow() | SealToLink():
             return True
+        case SealToGrant(str(of), str()):
+            return of == family.name
         case _:
             return False
 

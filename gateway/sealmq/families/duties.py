@@ -52,9 +52,14 @@ class SealToLink:
 
 @dataclass(frozen=True, slots=True)
 class SealToGrant:
-    """Seal m3 to a grant (SPEC.md 3.3, ref 2), not to the label."""
+    """Seal m3 to a grant (SPEC.md 3.3, ref 2), not to the label: only who holds it opens what is
+    captured on the way to a reader of it. The family's part of the key generator says who does
+    (manifest.py, KgPart); to whom does not, nothing is delivered. Costs opening m3 and sealing it,
+    once for all readers.
+    """
 
-    number: int
+    family: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ EXECUTED: Duties = {
     "connect": frozenset(),
     "publish": frozenset({LabelTopic, Rewrite, PutTlv}),
     "subscribe": frozenset({Rewrite, Follow}),
-    "deliver": frozenset({OnlyFrom, PutTlv, SealToLink}),
+    "deliver": frozenset({OnlyFrom, PutTlv, SealToGrant, SealToLink}),
 }
 """What this mediator does, by the question that it is asked for: mediator/core/inbound.py,
 subscriptions.py, delivery.py."""
@@ -107,9 +112,9 @@ def exclude(one: Duty, other: Duty) -> bool:
     return type(one) is type(other) or (isinstance(one, sealing) and isinstance(other, sealing))
 
 
-def sealed_for_one(duties: Iterable[Duty]) -> bool:
-    """Whether they make of m3 one that is for this reader alone."""
-    return any(isinstance(duty, (PutTlv, SealToLink)) for duty in duties)
+def sealed_anew(duties: Iterable[Duty]) -> bool:
+    """Whether they make another m3 of it, for this reader alone or for some."""
+    return any(isinstance(duty, (PutTlv, SealToGrant, SealToLink)) for duty in duties)
 
 
 def items_put(duties: Iterable[Duty], among: Mapping[int, bytes]) -> dict[int, bytes]:

@@ -10,7 +10,16 @@ from typing import NamedTuple
 
 from sealmq_spec.errors import Denied, RateLimited, SealError
 
-from .api import Family, FamilyRecord, OnlyFrom, Policy, Record, SealToLink, Verdict
+from .api import (
+    Family,
+    FamilyRecord,
+    OnlyFrom,
+    Policy,
+    Record,
+    SealToGrant,
+    SealToLink,
+    Verdict,
+)
 from .ask import ATTRIBUTE, Who
 from .attributes import Attribute
 from .conn import Conn, Key
@@ -28,6 +37,11 @@ OFF = (
 
 SEALED = (
     "each message is sealed to the reader's own link: no other client opens what is captured there"
+)
+
+TO_GRANT = (
+    "each message is sealed to those who hold {name} of {family}: no other client opens what is "
+    "captured there"
 )
 
 REOPEN = "nothing is delivered and no topic gets a label before `sealmq reopen`"
@@ -219,6 +233,8 @@ class Engine(Questions[Key]):
         for duty in decision.duties:
             if isinstance(duty, OnlyFrom):
                 lines.append(f"only messages of {_few(sorted(duty.senders))}")
+            elif isinstance(duty, SealToGrant):
+                lines.append(TO_GRANT.format(name=duty.name, family=duty.family))
         if decision.overridden:
             lines.append(OFF)
         return lines

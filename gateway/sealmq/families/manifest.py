@@ -6,7 +6,15 @@ command, and `sealmq pub` no doctor. `__init__.py` of the family's folder holds 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -14,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, c
 if TYPE_CHECKING:
     import argparse
 
+    from . import api
     from .api import Family
     from .records import Record
 
@@ -250,6 +259,17 @@ class AuditField(NamedTuple):
     bound: int
 
 
+class KgPart(Protocol):
+    """What the key generator asks a family for, a module: no other process loads it. Pure."""
+
+    def grants(self, config: api.Policy) -> Mapping[str, Collection[str]]:
+        """The grants that this policy wants: a name of at most 64 characters for each, and the
+        names of the clients that hold it. Whoever is disabled holds none, whatever this says.
+
+        Asked after `configure` has taken the same policy.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A family by what others iterate over. Every field has a caller in production."""
@@ -271,6 +291,8 @@ class Manifest:
     audit: tuple[AuditField, ...] = ()
     """What `audited` of the family names; shared_spec/audit.schema.json has them, too
     (gateway/audit_schema.py)."""
+    kg_part: Ref[KgPart] | None = None
+    """Which grants there are, that its verdicts may name in SealToGrant, and who holds them."""
     made: Made | None = None
     lost: Lost | None = None
     doctor: Doctor | None = None

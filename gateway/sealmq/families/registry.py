@@ -12,7 +12,7 @@ from importlib import import_module
 import sealmq.families
 from sealmq_spec.errors import Malformed
 
-from .api import Family, FamilyError, UnfitFamily, check_family
+from .api import Family, FamilyError, SealToGrant, UnfitFamily, check_family
 from .manifest import Encode, Manifest
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -135,6 +135,12 @@ def manifest(name: str) -> Manifest:
     return found
 
 
+def has_kg_part(order: Sequence[str]) -> bool:
+    """Whether keys and policy go together: a family of the order has a part of the key generator's.
+    UnknownFamily."""
+    return any(manifest(name).kg_part is not None for name in order)
+
+
 def _manifest(name: str) -> Manifest | None:
     if NAME.fullmatch(name) is None:
         return None
@@ -163,4 +169,10 @@ def _family(of: Manifest) -> type[Family]:
             "take the names from the manifest: frozenset(f.name for f in MANIFEST.audit)",
         )
     check_family(found)
+    if of.kg_part is None and any(SealToGrant in duties for duties in found.duties.values()):
+        raise UnfitFamily(
+            of.name,
+            f"the policy family {of.name!r} asks for SealToGrant and says of no grant who holds it",
+            "give its manifest a `kg_part`, a module with `grants`",
+        )
     return found

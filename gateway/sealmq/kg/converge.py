@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from sealmq.families import registry
 from sealmq.kgtypes import NewEpoch
 from sealmq.site.canary import is_canary
 from sealmq.site.model import BOTTOM, NONE, TOP, Client, Config
@@ -25,7 +26,7 @@ from sealmq_spec.const import (
     U24,
 )
 
-from . import leaving, limits, rekey, rows
+from . import grants, leaving, limits, rekey, rows
 from .errors import Bad
 from .publish import Publisher
 from .rekey import Asked
@@ -52,6 +53,7 @@ class Converge:
         self.drawn: list[str] = []
         self.notes: list[str] = []
         self._labels: dict[str, LabelRow] = {}
+        self._rotated: set[int] = set()
         self._over: set[int] = set()  # labels whose present roots somebody keeps who must not
 
     def run(self) -> None:
@@ -63,6 +65,12 @@ class Converge:
         self._do_clients(before, pairs)
         self._over |= leaving.lost(before, pairs, set(numbers.values()))
         self._do_keys(pairs)
+        self._do_grants()
+        # A mediator takes a policy over after the grants that it wants: it waits for keys of it.
+        if rows.policy(self._tx) != self._config.text and registry.has_kg_part(
+            self._config.policy.order
+        ):
+            self._changed()
         rows.put_policy(self._tx, self._config.text)
 
     def _changed(self) -> int:
@@ -184,6 +192,8 @@ class Converge:
             return
         self._changed()
         rotated = new.rotation != old.rotation
+        if rotated:
+            self._rotated.add(new.number)
         if new.label != old.label or new.disabled or rotated:
             rows.drop_links(self._tx, new.number)
             new = replace(new, ended=new.gen)
@@ -222,6 +232,16 @@ class Converge:
         fresh = rekey.draw(self._tx, self._tools, label, last, until, self._changed(), most)
         self.epochs.append(NewEpoch(label.name, fresh.epoch, until))
         return fresh
+
+    def _do_grants(self) -> None:
+        there = rows.clients(self._tx).items()
+        clients = {n: row.number for n, row in there if not (row.disabled or row.removed)}
+        changed, notes = grants.converge(
+            self._tx, self._tools.vault, grants.wanted(self._config), clients, self._rotated
+        )
+        self.notes += notes
+        if changed:
+            self._changed()
 
     # Numbers that were given away since a backup that was restored lie below the counter.
     def _free(self, taken: Iterable[int], first: int, what: str) -> Callable[[], int]:

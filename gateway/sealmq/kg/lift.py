@@ -47,15 +47,18 @@ class Issued:
     epoch: int
     label: int
     client: int
+    # 0: of before there were grants.
+    grant: int = 0
 
 
-_AT_RANDOM = ("inst", "gen", "label", "client")
+_AT_RANDOM = ("inst", "gen", "label", "client", "grant")
 _A_DAY = {
     "inst": 4096,
     "gen": 2048,
     "epoch": limits.EPOCHS_A_DAY,
     "label": 1024,
     "client": 1024,
+    "grant": limits.GRANTS,
 }
 
 
@@ -73,6 +76,7 @@ def look(tx: Connection, at_s: int) -> Issued:
         highest(schema.epochs.c.epoch),
         max(counter(tx, "label"), highest(schema.labels.c.number), LABEL_FIRST - 1),
         max(counter(tx, "client"), highest(schema.clients.c.number)),
+        max(counter(tx, "grant"), highest(schema.grants.c.number)),
     )
 
 

@@ -19,6 +19,10 @@ EPOCHS_A_DAY = 4096
 # in every snapshot. A retained message is readable through this many epochs after its own.
 KEPT = 512
 
+# Grants that all families together may want at a time; far above the numbers that a site uses for
+# grants in a day.
+GRANTS = 65_536
+
 DAY_S = 86400
 
 

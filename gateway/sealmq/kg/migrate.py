@@ -19,7 +19,14 @@ _TO_2 = (
     "INSERT INTO counters (name, value) VALUES ('label', 0), ('client', 0)",
 )
 _TO_3 = ("ALTER TABLE clients ADD COLUMN since INTEGER NOT NULL DEFAULT 0",)
-_STEPS = {1: _TO_2, 2: _TO_3}
+_TO_4 = (
+    "CREATE TABLE grants (number INTEGER NOT NULL, family TEXT NOT NULL, name TEXT NOT NULL, "
+    "epoch INTEGER NOT NULL, secret BLOB NOT NULL, PRIMARY KEY (number), UNIQUE (family, name))",
+    "CREATE TABLE holders (number INTEGER NOT NULL, client INTEGER NOT NULL, "
+    "PRIMARY KEY (number, client))",
+    "INSERT INTO counters (name, value) VALUES ('grant', 0)",
+)
+_STEPS = {1: _TO_2, 2: _TO_3, 3: _TO_4}
 
 
 def migrate(tx: Connection, version: int) -> None:

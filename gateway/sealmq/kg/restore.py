@@ -1,9 +1,10 @@
 """A key generator from a backup: it opens what was sealed, and issues nothing a second time.
 
 `renew` makes it so in a draft that is not in use yet (sealmq.backup puts it into place). All labels
-get new epochs and all numbers begin above those that can have been issued since (lift.py); all link
-roots end, since nobody knows which CONNECTs were proved since. sealmq.toml is the truth about who
-is in: who was disabled, removed or rotated after the backup stays so, since it says so.
+get new epochs, all grants other numbers, and all numbers begin above those that can have been
+issued since (lift.py); all link roots end, since nobody knows which CONNECTs were proved since.
+sealmq.toml is the truth about who is in: who was disabled, removed or rotated after the backup
+stays so, since it says so.
 """
 
 from __future__ import annotations
@@ -123,12 +124,14 @@ def _before(layout: Layout) -> list[Issued]:
 def _renew(
     tx: Connection, store: KgStore, config: Config, begin: Issued, made_s: int, now_s: int
 ) -> Renewed:
-    for name in ("inst", "kseq", "label", "client"):
+    for name in ("inst", "kseq", "label", "client", "grant"):
         set_counter(tx, name, getattr(begin, name))
     order = Order(begin.inst)
     tx.execute(delete(schema.meta).where(schema.meta.c.name == NEWS))
     tx.execute(update(schema.clients).values(gen=begin.gen))
     closing.end_links(tx)
+    # Who left one since the backup nobody knows: each gets another number, and with it another G.
+    rows.drop_grants(tx, rows.grants(tx).values())
     labels = rows.labels(tx).values()
     for label in labels:
         epoch = EpochRow(label.number, begin.epoch, now_s, begin.kseq)

@@ -78,6 +78,16 @@ class LinkRow:
     km: bytes = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """A grant that a policy family wants; `epoch`: the newest, of which G is kept."""
+
+    number: int
+    family: str
+    name: str
+    epoch: int
+
+
 # --- the policy in force ------------------------------------------------------------------------
 
 _POLICY, _OUT = "policy", "out"
@@ -322,6 +332,60 @@ def end_before(tx: Connection, number: int, gen: int) -> bool:
 def drop_links(tx: Connection, number: int) -> None:
     """The client has to provision anew."""
     tx.execute(delete(schema.links).where(schema.links.c.client == number))
+
+
+# --- grants ---------------------------------------------------------------------------------------
+
+
+def grants(tx: Connection) -> dict[tuple[str, str], GrantRow]:
+    """All of them, by family and name."""
+    c = schema.grants.c
+    rows = tx.execute(select(*(c[field.name] for field in fields(GrantRow))).order_by(c.number))
+    return {(r.family, r.name): GrantRow(*r) for r in rows}
+
+
+def new_g(tx: Connection, vault: Vault, row: GrantRow) -> None:
+    """Draw G of a grant's new epoch; what it had before is gone."""
+    sealed = vault.seal("grants.secret", (row.number, row.epoch), secrets.token_bytes(ROOT))
+    tx.execute(delete(schema.grants).where(schema.grants.c.number == row.number))
+    tx.execute(insert(schema.grants).values(**asdict(row), secret=sealed))
+
+
+def g(tx: Connection, vault: Vault, row: GrantRow) -> bytes:
+    """G of a grant's newest epoch, 32 bytes."""
+    c = schema.grants.c
+    blob = tx.execute(select(c.secret).where(c.number == row.number)).scalar_one()
+    return vault.open("grants.secret", (row.number, row.epoch), blob)
+
+
+def holders(tx: Connection) -> dict[int, set[int]]:
+    """number of a grant -> numbers of the clients that hold it."""
+    c = schema.holders.c
+    out: dict[int, set[int]] = {}
+    for r in tx.execute(select(c.number, c.client).order_by(c.number, c.client)):
+        out.setdefault(r.number, set()).add(r.client)
+    return out
+
+
+def add_holders(tx: Connection, number: int, clients: Iterable[int]) -> None:
+    """These hold the grant, too."""
+    rows = [{"number": number, "client": client} for client in clients]
+    if rows:
+        tx.execute(insert(schema.holders), rows)
+
+
+def drop_holders(tx: Connection, number: int, clients: Iterable[int]) -> None:
+    """These do not hold it any more."""
+    c = schema.holders.c
+    for client in clients:
+        tx.execute(delete(schema.holders).where(c.number == number, c.client == client))
+
+
+def drop_grants(tx: Connection, gone: Iterable[GrantRow]) -> None:
+    """They are held by nobody any more."""
+    for row in gone:
+        tx.execute(delete(schema.grants).where(schema.grants.c.number == row.number))
+        tx.execute(delete(schema.holders).where(schema.holders.c.number == row.number))
 
 
 # --- public packets -----------------------------------------------------------------------------

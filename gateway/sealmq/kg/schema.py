@@ -6,9 +6,18 @@ with another meaning.
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
-VERSION = 3
+VERSION = 4
 
 metadata = MetaData()
 
@@ -21,7 +30,7 @@ meta = Table(
     Column("value", LargeBinary, nullable=False),
 )
 
-# kseq, inst: they only rise. label, client: numbers up to these are not given to new ones.
+# kseq, inst: they only rise. label, client, grant: numbers up to these are not given to new ones.
 counters = Table(
     "counters",
     metadata,
@@ -104,4 +113,25 @@ manifests = Table(
     Column("label", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Integer, nullable=False),
     Column("packet", LargeBinary, nullable=False),
+)
+
+# secret: G of the newest epoch; an older one is of no use to anybody. A grant that no family wants
+# any more is deleted; its number stays given (counters).
+grants = Table(
+    "grants",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("family", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    UniqueConstraint("family", "name"),
+)
+
+# Who may be told a grant's G of the newest epoch.
+holders = Table(
+    "holders",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("client", Integer, primary_key=True, autoincrement=False),
 )

@@ -1,4 +1,4 @@
-"""What a mediator may know (SPEC.md 1.1): topic keys EK and link roots, never a root or a secret.
+"""What a mediator may know (SPEC.md 1.1): topic keys EK, link roots, grants; no root, no secret.
 
 The whole can be larger than a frame, so it is handed out in pieces of equal kseq.
 """
@@ -12,13 +12,13 @@ from sqlalchemy import Connection
 from sealmq.site.model import Config
 from sealmq_spec.keys import topic_key
 
-from . import closing, rows
+from . import closing, grants, rows
 from .errors import Changed
 from .rows import EpochRow, LabelRow, LinkRow
 from .store import KgStore, counter
 
 PIECE = 5000
-_LISTS = ("labels", "order", "clients", "records", "manifests")
+_LISTS = ("labels", "order", "clients", "records", "manifests", "grants", "holders")
 
 
 def build(store: KgStore, config: Config) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
         return {
             "site": config.site.id.hex(),
             "kseq": counter(tx, "kseq"),
+            "policy": config.digest,
             "closed": closing.closed(tx),
             "labels": [_label(store, tx, config, r, epochs) for r in labels.values()],
             "order": [[labels[h].number, labels[n].number] for h, n in config.strict_pairs()],
@@ -50,6 +51,23 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
             ],
             "records": [packet.hex() for packet in rows.records(tx).values()],
             "manifests": [packet.hex() for _, packet in rows.manifests(tx).values()],
+            "grants": [
+                {
+                    "number": row.number,
+                    "family": row.family,
+                    "name": row.name,
+                    "epoch": row.epoch,
+                    "suite": grants.SUITE,
+                    "g": rows.g(tx, store.vault, row).hex(),
+                }
+                for row in rows.grants(tx).values()
+            ],
+            # Entries of their own: a grant may have more holders than a frame holds.
+            "holders": [
+                [number, client]
+                for number, clients in rows.holders(tx).items()
+                for client in sorted(clients)
+            ],
         }
 
 
@@ -104,7 +122,7 @@ def piece(whole: dict[str, Any], at: int, kseq: int | None) -> dict[str, Any]:
     """The entries from number `at` on, over all lists, and `next` when more follow."""
     if kseq is not None and kseq != whole["kseq"]:
         raise Changed("the keys have changed; begin anew")
-    out = {name: whole[name] for name in ("site", "kseq", "closed")}
+    out = {name: whole[name] for name in ("site", "kseq", "policy", "closed")}
     start, room = at, PIECE
     total = 0
     for name in _LISTS:

@@ -83,7 +83,7 @@ class KgStore:
                 ("check", vault.seal("meta.check", (), _CHECK)),
             ):
                 tx.execute(insert(schema.meta).values(name=name, value=value))
-            for name in ("inst", "kseq", "label", "client"):
+            for name in ("inst", "kseq", "label", "client", "grant"):
                 tx.execute(insert(schema.counters).values(name=name, value=0))
         sync_folder(path.parent)
         return store

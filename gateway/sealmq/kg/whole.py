@@ -47,6 +47,8 @@ def _sealed(tx: Connection) -> Iterator[_Sealed]:
         name = clients[r.client].name if r.client in clients else f"number {r.client}"
         what = f"link key {r.gen} of client {name}"
         yield what, "links.secret", (r.client, r.gen, r.mediator), r.secret
+    for r in tx.execute(select(schema.grants)):
+        yield f"grant {r.name} of {r.family}", "grants.secret", (r.number, r.epoch), r.secret
 
 
 # A damaged row may hold any type, and any number.

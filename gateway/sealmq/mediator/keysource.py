@@ -53,7 +53,9 @@ def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
     clients = [
         row if still(row) else row | {"disabled": True, "links": []} for row in snapshot["clients"]
     ]
-    return snapshot | {"clients": clients}
+    # Who holds a grant was said out of the policy of then: somebody may have been taken out since.
+    same = snapshot.get("policy") == config.digest
+    return snapshot | {"clients": clients, "grants": snapshot.get("grants", []) if same else []}
 
 
 class KeySource:

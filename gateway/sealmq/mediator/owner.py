@@ -8,6 +8,7 @@ command that waits for it is answered; a worker that does not answer is ended fi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from sealmq.audit import Audit
 from sealmq.families.attributes import Attribute
 from sealmq.families.records import FamilyRecord, Record
+from sealmq.families.registry import has_kg_part
 from sealmq.kglink import Answer, KgClient, KgError, KgUnavailable
 from sealmq.site.config import Config, load
 from sealmq.site.errors import SiteError
@@ -33,6 +35,8 @@ from .workers import WorkerProcess
 log = logging.getLogger("sealmq.mediator")
 
 _RETRY_S = 1.0
+# So long a policy waits for the keys that the key generator makes for it.
+_KEYS_S = 2.0
 # Commits that the other workers are told at a time.
 _ROUND = 256
 
@@ -49,6 +53,9 @@ class Owner:
         self.workers: list[Worker] = []
         # The serial number of the keys that all workers have.
         self._kseq = int(keys.snapshot["kseq"])
+        # The policy that these were made for.
+        self._policy = keys.snapshot.get("policy")
+        self._keyed = asyncio.Condition()
         self.kg: KgClient | None = None
         self.locks = RowLocks()
         self.reload = asyncio.Event()
@@ -83,10 +90,12 @@ class Owner:
         async for risen in self.keys.watch(self.kg, self._set_kg):
             if risen:
                 fresh = self.fresh
-                kseq = int(self.keys.snapshot["kseq"])
+                kseq, policy = int(self.keys.snapshot["kseq"]), self.keys.snapshot.get("policy")
                 await self._all(worker.ring(self.keys, fresh) for worker in self.workers)
-                self._kseq = kseq
+                self._kseq, self._policy = kseq, policy
                 self._news.set()
+                async with self._keyed:
+                    self._keyed.notify_all()
             self.reload.set()
 
     def _set_kg(self, kg: KgClient | None) -> None:
@@ -120,6 +129,7 @@ class Owner:
                 self.newest = config
                 # What a rule that is new asks about is told before it is asked.
                 await self.sources.take(config.attributes)
+                await self._keys_first(config)
                 await self._all(worker.config(config) for worker in self.workers)
                 self.config = config
                 self._bound(config)
@@ -132,6 +142,15 @@ class Owner:
 
     def _bound(self, config: Config) -> None:
         self.store.bound(config.limits.rows, config.limits.family_mib << 20)
+
+    # A grant that a family names is there before the family names it: else what goes to those who
+    # hold it from now on would be withheld. The key generator may refuse what we take.
+    async def _keys_first(self, config: Config) -> None:
+        if self.kg is None or not has_kg_part(config.policy.order):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KEYS_S), self._keyed:
+                await self._keyed.wait_for(lambda: self._policy == config.digest)
 
     async def _told_attributes(self, rows: list[Attribute]) -> None:
         await self._all(worker.attributes(rows) for worker in self.workers)

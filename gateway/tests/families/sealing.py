@@ -1,5 +1,5 @@
-"""A family that has deliveries sealed to the reader's link, puts items into them, or lets through
-what some senders have sent (tests).
+"""A family that has deliveries sealed to the reader's link or to a grant, puts items into them, or
+lets through what some senders have sent (tests).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sealmq.families.api import (
     Family,
     OnlyFrom,
     PutTlv,
+    SealToGrant,
     SealToLink,
     Verdict,
     allow,
@@ -32,7 +33,7 @@ class Sealing(Family):
         "sealing.back": "The test keeps it back.",
         "sealing.sender": "It is of another sender.",
     }
-    duties: ClassVar[Duties] = {"deliver": frozenset({OnlyFrom, PutTlv, SealToLink})}
+    duties: ClassVar[Duties] = {"deliver": frozenset({OnlyFrom, PutTlv, SealToGrant, SealToLink})}
     tlvs: ClassVar[frozenset[int]] = frozenset({40, 41})
 
     def __init__(self, **wants: tuple[Duty, ...]) -> None:

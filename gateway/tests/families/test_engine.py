@@ -251,7 +251,9 @@ class Novel:
         (LabelTopic("m1-ctrl"), "publish"),  # not a label of the client
         (LabelTopic("m1-temp"), "deliver"),
         (SealToLink(), "publish"),
-        (SealToGrant(5), "deliver"),
+        (SealToGrant("other", "crew"), "deliver"),  # another family's
+        (SealToGrant("fake", 5), "deliver"),  # type: ignore[arg-type]
+        (SealToGrant("fake", "crew"), "publish"),
         (PutTlv(31, b"a"), "deliver"),
         (Rewrite("x"), "deliver"),
         (PutTlv(40, b"a"), "connect"),
@@ -306,8 +308,8 @@ def test_duties_that_exclude_each_other_deny(one: Duty, two: Duty) -> None:
 
 
 def test_one_delivery_is_sealed_in_one_form() -> None:
-    assert exclude(SealToLink(), SealToGrant(5))
-    assert exclude(SealToGrant(4), SealToGrant(5))
+    assert exclude(SealToLink(), SealToGrant("fake", "crew"))
+    assert exclude(SealToGrant("fake", "staff"), SealToGrant("fake", "crew"))
     assert not exclude(SealToLink(), PutTlv(40, b""))
 
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,18 @@ import sealmq.families
 from sealmq.audit.events import of_families
 from sealmq.cli import main as cli
 from sealmq.families import registry
-from sealmq.families.api import Ask, Family, Parsed, Question, UnfitFamily, Verdict, Who, allow
+from sealmq.families.api import (
+    Ask,
+    Duties,
+    Family,
+    Parsed,
+    Question,
+    SealToGrant,
+    UnfitFamily,
+    Verdict,
+    Who,
+    allow,
+)
 from sealmq.families.engine import Engine
 from sealmq.families.manifest import AuditField, Check, Manifest, Ref, Says
 from sealmq.site.edit import fill
@@ -59,6 +70,8 @@ def references(manifest: Manifest) -> Iterator[tuple[Ref[Any], tuple[str, ...]]]
         yield manifest.says.check, ("__call__",)
     if manifest.made:
         yield manifest.made.rows, ("__call__",)
+    if manifest.kg_part:
+        yield manifest.kg_part, ("grants",)
     if manifest.doctor:
         yield manifest.doctor.part, ("put_in", "take_out", "as_sent", "tries")
     if manifest.bench:
@@ -227,6 +240,23 @@ def test_a_family_that_says_another_field_than_it_declares_is_refused(
     declares(monkeypatch, "temper", says="mood")
     with pytest.raises(UnfitFamily, match="not what its manifest declares"):
         registry.load(["toy"])
+
+
+def test_a_family_that_seals_to_grants_says_who_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Granting(Toy):
+        duties: ClassVar[Duties] = {"deliver": frozenset({SealToGrant})}
+
+    monkeypatch.setattr(Manifest, "load", lambda of, ref: Granting)
+    made = Manifest(name="toy", family=Ref(":x"))
+    found = {"toy": made, "shy": replace(made, kg_part=Ref("kg"))}
+    monkeypatch.setattr(registry, "_manifest", found.get)
+    with pytest.raises(UnfitFamily, match="says of no grant who holds it") as no:
+        registry.load(["toy"])
+    assert "`kg_part`" in no.value.hint
+    assert registry.load(["shy"])
+    assert [registry.has_kg_part(order) for order in (["toy"], ["toy", "shy"])] == [False, True]
 
 
 def test_a_family_may_not_take_the_word_of_another_command(

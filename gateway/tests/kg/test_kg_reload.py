@@ -46,6 +46,9 @@ def test_what_a_mediator_gets_is_no_root(site: MadeSite, store: KgStore, kg: Kg)
         "clients",
         "records",
         "manifests",
+        "grants",
+        "holders",
+        "policy",
         "closed",
     }
     assert {frozenset(r) for r in snapshot["labels"]} == {

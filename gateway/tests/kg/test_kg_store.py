@@ -33,6 +33,8 @@ def secrets_of(store: KgStore, key: bytes) -> dict[str, bytes]:
         for number, links in rows.links(tx, store.vault).items():
             for link in links:
                 found[f"km {number}/{link.gen}"] = link.km
+        for grant in rows.grants(tx).values():
+            found[f"G {grant.name}/{grant.epoch}"] = rows.g(tx, store.vault, grant)
     return found
 
 

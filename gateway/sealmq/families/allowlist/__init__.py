@@ -22,6 +22,7 @@ MANIFEST = Manifest(
         "allowlist.subscribe.shared": "share a filter that a rule allows as a whole, or let a rule "
         "allow it to every member of the group",
     },
+    kg_part=Ref("kg_part"),
     doctor=Doctor(
         does="Where rules say who may publish and read what, it publishes and reads what none "
         "allows, and opens as another client what is sealed to a reader's link.",

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from ..api import Ask, Dep, Who
 from ..conditions import When
 from ..filters import levels
-from .settings import CLIENT, LABEL, NAME, WHOM, Rule
+from .settings import CLIENT, LABEL, NAME, SEALED, WHOM, Rule
 
 _WILD = frozenset("+#/")
 
 Grant = Dep
 """("allowlist", one of settings.WHAT, pattern, what it is allowed by, name): what an allow rests
 on, and that a delivery is sealed. If it is about some senders' messages alone, their names follow,
-as one text: whoever looks it up goes through no list.
+as one text: whoever looks it up goes through no list. If it is sealed for a group, that follows.
 """
 _BETWEEN = ","
 
@@ -35,6 +35,10 @@ def fits(name: str) -> bool:
     """Whether a name may stand for %c or %l: with / it would be several levels, with + or # it
     would be a wildcard in what the client asks for (CVE-2017-7650)."""
     return bool(name) and _WILD.isdisjoint(name)
+
+
+def _group(grant: Grant) -> tuple[str, ...]:
+    return grant[5:]
 
 
 class _Ends:
@@ -67,12 +71,13 @@ class _Ends:
         return [grant for grant in found if grant is not None]
 
     def put(self, grant: Grant) -> None:
+        """Of several groups, as with # and +/#, which are one pattern, the first by its name."""
         by, name = grant[3:5]
         if by == "everybody":
-            self.everybody = grant
+            self.everybody = min(self.everybody or grant, grant, key=_group)
         else:
             found: dict[str, Grant] = getattr(self, by)
-            found[name] = grant
+            found[name] = min(found.get(name, grant), grant, key=_group)
 
 
 class _Node:
@@ -225,17 +230,29 @@ class Side:
         return _crossing(self._root, who, path, 0) or _crossing(self._some, who, path, 0)
 
 
+class Groups(Side):
+    """What is sealed for groups."""
+
+    def of(self, who: Who, path: Sequence[str]) -> Grant | None:
+        """By which group's pattern the topic is sealed for the client: of several groups the first
+        by its name."""
+        if not self._grants:
+            return None
+        return min(self.covering_some(who, path), key=lambda grant: grant[5], default=None)
+
+
 def _grants(verb: str, rules: Sequence[Rule]) -> Iterator[Grant]:
     # Where a pattern ends there is one grant for each whom it is about.
     some: dict[Grant, set[str]] = {}
     for rule in rules:
+        group = (rule.sealed_for,) if verb == SEALED and rule.sealed_for else ()
         for pattern in rule.what()[verb]:
             for by, name in _whom(rule):
                 grant: Grant = (NAME, verb, pattern, by, name)
                 if verb == "read" and rule.senders:
                     some.setdefault(grant, set()).update(rule.senders)
                 else:
-                    yield grant
+                    yield (*grant, *group)
     for grant, names in some.items():
         yield (*grant, _BETWEEN.join(sorted(names)))
 

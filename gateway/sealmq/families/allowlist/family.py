@@ -27,6 +27,7 @@ from ..api import (
     Follow,
     OnlyFrom,
     Policy,
+    SealToGrant,
     SealToLink,
     Verdict,
     Who,
@@ -36,7 +37,7 @@ from ..api import (
 from ..filters import levels
 from ..shared import GROUP, inner
 from . import rules, settings
-from .compiled import Grant, Verb, fits, senders
+from .compiled import Grant, Groups, Verb, fits, senders
 from .settings import Rule
 
 _PUBLIC = "@sm1/"
@@ -57,17 +58,21 @@ class Allowlist(Family):
     rules: ClassVar[Mapping[str, str]] = rules.RULES
     duties: ClassVar[Duties] = {
         "subscribe": frozenset({Follow}),
-        "deliver": frozenset({OnlyFrom, SealToLink}),
+        "deliver": frozenset({OnlyFrom, SealToGrant, SealToLink}),
     }
 
     def __init__(self) -> None:
         self._rules: Sequence[Rule] = ()
         self._publish, self._read, self._sealed = (Verb(verb) for verb in settings.WHAT)
+        # Of the same verb: what may come to be sealed, either way, ends the same answers.
+        self._groups = Groups(settings.SEALED)
 
     def configure(self, config: Policy) -> Change:
         self._rules = settings.read(config)
-        sides = self._publish, self._read, self._sealed
-        return Change([dep for side in sides for dep in side.take(self._rules)])
+        links = [rule for rule in self._rules if not rule.sealed_for]
+        groups = [rule for rule in self._rules if rule.sealed_for]
+        gone = [*self._publish.take(self._rules), *self._read.take(self._rules)]
+        return Change([*gone, *self._sealed.take(links), *self._groups.take(groups)])
 
     # Questions
 
@@ -133,11 +138,17 @@ class Allowlist(Family):
             # More rules may come to name more of them.
             deps, duties = (*some, *self._read.denied(path)), (_only_from(some),)
         sealed = self._sealed.covering(ask, path)
-        if sealed is None:
-            return Verdict(True, rule, reason, FOREVER, (*deps, *self._sealed.denied(path)), duties)
-        reason += f", sealed by {sealed[2]}"
-        duties += _SEAL
-        return Verdict(True, rules.DELIVER_SEALED, reason, FOREVER, (*deps, sealed), duties)
+        if sealed is not None:
+            reason += f", sealed by {sealed[2]}"
+            duties += _SEAL
+            return Verdict(True, rules.DELIVER_SEALED, reason, FOREVER, (*deps, sealed), duties)
+        deps += self._sealed.denied(path)
+        group = self._groups.of(ask.who, path)
+        if group is None:
+            return Verdict(True, rule, reason, FOREVER, deps, duties)
+        reason += f", sealed for {group[5]} by {group[2]}"
+        duties += (SealToGrant(settings.NAME, group[5]),)
+        return Verdict(True, rules.DELIVER_GROUP, reason, FOREVER, (*deps, group), duties)
 
     # Words
 

@@ -17,6 +17,7 @@ DELIVER_ALLOWED = "allowlist.deliver.allowed"
 DELIVER_FROM = "allowlist.deliver.from"
 DELIVER_SEALED = "allowlist.deliver.sealed"
 DELIVER_OTHER_SENDER = "allowlist.deliver.other-sender"
+DELIVER_GROUP = "allowlist.deliver.sealed-group"
 DELIVER_NOT_ALLOWED = "allowlist.deliver.not-allowed"
 DELIVER_RECORD = "allowlist.deliver.record"
 
@@ -36,6 +37,8 @@ RULES: Mapping[str, str] = {
     DELIVER_FROM: "Rules let the client read what some senders publish there.",
     DELIVER_SEALED: "A rule lets the client read the topic, and one has it sealed to its link.",
     DELIVER_OTHER_SENDER: "No rule lets the client read what this sender publishes there.",
+    DELIVER_GROUP: "A rule lets the client read the topic, and one has it sealed for a group that "
+    "it is in.",
     DELIVER_NOT_ALLOWED: "No rule lets the client read the topic.",
     DELIVER_RECORD: "Public records are for everybody.",
 }

@@ -6,6 +6,8 @@ publish = ["machine/%c/#"]                       what these may publish on
 read = ["machine/+/temperature"]                 what they may read
 from = ["m1-sensor"]                             whose messages of it, by name; without it: all
 sealed = ["machine/#"]                           what of it is sealed to the link of each of them
+sealed_for = "shift"                             sealed for all of them instead, who share a key:
+                                                 the name of this group
 when = { attribute = "time", between = ["07:00", "19:00"] }   not always (conditions.py)
 
 In a pattern %c stands for the client's name and %l for its label, each alone in its level.
@@ -13,7 +15,8 @@ In a pattern %c stands for the client's name and %l for its label, each alone in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sealmq.kinds import KINDS
@@ -29,7 +32,9 @@ NAME = "allowlist"
 CLIENT, LABEL = "%c", "%l"
 WHOM = ("clients", "labels", "kinds")
 FROM = "from"
-WHAT = ("publish", "read", "sealed")
+SEALED = "sealed"
+WHAT = ("publish", "read", SEALED)
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MOST_LEVELS = 32
 MOST_PATTERNS = 2000
 """A look at what a filter has in common with them must not hold others up."""
@@ -50,6 +55,8 @@ class Rule(NamedTuple):
     when: When = When()
     senders: tuple[str, ...] = ()
     """Whose messages may be read; none: everybody's."""
+    sealed_for: str = ""
+    """The group for which it is sealed; "": to the link of each reader."""
 
     @property
     def everybody(self) -> bool:
@@ -57,7 +64,7 @@ class Rule(NamedTuple):
 
     def what(self) -> Mapping[str, tuple[str, ...]]:
         """Its patterns, by WHAT."""
-        return {"publish": self.publish, "read": self.read, "sealed": self.sealed}
+        return {"publish": self.publish, "read": self.read, SEALED: self.sealed}
 
     def about(self, client: str, label: str, kind: str) -> bool:
         """Whether it is about this client."""
@@ -73,6 +80,15 @@ def read(config: Policy) -> tuple[Rule, ...]:
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise FamilyConfigError("rule", "rules are an array of tables", _EXAMPLE)
     rules = tuple(_rule(row, f"rule.{i}", config) for i, row in enumerate(rows))
+    groups: dict[str, int] = {}
+    for i, rule in enumerate(rules):
+        if rule.sealed_for and groups.setdefault(rule.sealed_for, i) != i:
+            raise FamilyConfigError(
+                f"rule.{i}.sealed_for",
+                f"another rule is sealed for {rule.sealed_for!r}, too",
+                "a group is those whom one rule is about: put both together, or give this one "
+                "another name",
+            )
     count = sum(len(patterns) for rule in rules for patterns in rule.what().values())
     if count > MOST_PATTERNS:
         raise FamilyConfigError(
@@ -90,7 +106,7 @@ def read(config: Policy) -> tuple[Rule, ...]:
 
 
 def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
-    _only(row, key, (*WHOM, *WHAT, FROM, "when"))
+    _only(row, key, (*WHOM, *WHAT, FROM, "sealed_for", "when"))
     clients, labels, kinds = (_names(row, key, word) for word in WHOM)
     senders = _names(row, key, FROM)
     for word, names in (("clients", clients), (FROM, senders)):
@@ -112,7 +128,8 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
             raise FamilyConfigError(f"{key}.kinds", f"there is no kind {kind!r}", near(kind, KINDS))
     when = conditions.parse(row["when"], f"{key}.when", config) if "when" in row else When()
     publish, reads, sealed = (_names(row, key, word) for word in WHAT)
-    rule = Rule(clients, labels, kinds, publish, reads, sealed, when, senders)
+    group = _group(row, f"{key}.sealed_for", sealed)
+    rule = Rule(clients, labels, kinds, publish, reads, sealed, when, senders, group)
     if senders and not reads:
         raise FamilyConfigError(
             f"{key}.{FROM}",
@@ -136,6 +153,28 @@ def _rule(row: Mapping[str, Any], key: str, config: Policy) -> Rule:
         for pattern in patterns:
             _check_pattern(pattern, f"{key}.{word}")
     return rule
+
+
+def _group(row: Mapping[str, Any], key: str, sealed: Sequence[str]) -> str:
+    """The name of those for whom all of `sealed` is sealed; "" where each has it for itself."""
+    name = row.get("sealed_for")
+    if name is None:
+        return ""
+    if not isinstance(name, str) or not _GROUP.fullmatch(name):
+        hint = "a name has 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or digit"
+        raise FamilyConfigError(key, f"{name!r} is no name", hint)
+    if not sealed:
+        raise FamilyConfigError(
+            key, f"nothing is sealed for {name}", 'sealed = ["..."] in the same rule'
+        )
+    for pattern in sealed:
+        if CLIENT in pattern.split("/"):
+            raise FamilyConfigError(
+                key,
+                f"{pattern!r} is each client's own, and all of {name} could open it",
+                "take sealed_for out: without it each client's is sealed to its own link",
+            )
+    return name
 
 
 def _only(table: Mapping[str, Any], where: str, names: Iterable[str]) -> None:

@@ -1,7 +1,8 @@
-"""What is sent to a client about keys without its asking (SPEC.md 4.4): new epochs, and the public
-records.
+"""What is sent to a client about keys without its asking (SPEC.md 4.4): new epochs, public records,
+grants.
 
-Records go out before the first message that needs them, so that a reader never has to ask.
+Records and grants go out before the first message that needs them, so that a reader never has to
+ask. A client keeps 64 grants, as they came last; `_grants` is what it keeps.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Callable
 from sealmq_spec.const import OP_EPOCH, OP_RECORD
 from sealmq_spec.keys import u24
 
-from .keyring import Label
+from .keyring import Grant, Label
 from .site import Site
+
+GRANTS = 64
+"""That a client keeps of a connection."""
 
 
 class Announcements:
@@ -22,11 +26,13 @@ class Announcements:
     `records` is called.
     """
 
-    __slots__ = ("_down", "_label", "_records", "_site", "known")
+    __slots__ = ("_down", "_grants", "_label", "_records", "_site", "known")
 
     def __init__(self, site: Site, label: int, down: Callable[[bytes], None]) -> None:
         self._site, self._label, self._down = site, label, down
         self._records: set[bytes] = set()
+        # By number, with an `until`; the one that was told last is the last one.
+        self._grants: dict[int, tuple[Grant, int]] = {}
         self.known: set[int | tuple[int, int]] = set()
 
     def records(self, label: int, epoch: int = 0) -> None:
@@ -43,9 +49,30 @@ class Announcements:
                 self._records.add(record)
                 self._down(bytes((OP_RECORD,)) + record)
 
-    def keys_changed(self) -> None:
-        """There may be other records now."""
+    def grant(self, grant: Grant) -> None:
+        """Before a message that is sealed to it."""
+        had = self._grants.get(grant.number)
+        if had is None or had[1] or had[0].epoch != grant.epoch:
+            self._tell(grant, 0)
+
+    def _tell(self, grant: Grant, until: int) -> None:
+        told = self._grants
+        told.pop(grant.number, None)
+        if len(told) >= GRANTS:
+            del told[next(iter(told))]
+        told[grant.number] = grant, until
+        self._down(grant.told(until))
+
+    def keys_changed(self, client: int) -> None:
+        """There may be other records now, and grants that this client does not hold any more."""
         self.known.clear()
+        if not self._grants:
+            return
+        held = {one.number for one in self._site.ring.grants.values() if client in one.holders}
+        now = self._site.now_ms // 1000
+        for grant, until in list(self._grants.values()):
+            if not until and grant.number not in held:
+                self._tell(grant, now)
 
     def forget(self) -> None:
         """The client has new roots, and with them forgets what it derived from the old ones."""

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
-from sealmq.families.duties import SealToLink, items_put, sealed_for_one
+from sealmq.families.duties import SealToGrant, SealToLink, items_put, sealed_anew
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Pubacks, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
-from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
+from sealmq_spec.errors import Denied, Malformed, NoKey, SealError, Unavailable
 from sealmq_spec.topics import matches
 
 from .announcements import Announcements
@@ -31,7 +31,7 @@ from .effects import (
     Some,
     Yield,
 )
-from .keyring import Keyring
+from .keyring import Grant, Keyring
 from .limits import HOLD_S, Room
 from .refusals import SUBSCRIBE
 from .session_api import SessionApi
@@ -39,7 +39,7 @@ from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .wire import Wire
-from .wrap import Inside, for_one, is_over, look_m3, open_m3, rewrap
+from .wrap import Inside, for_holders, for_one, is_over, look_m3, open_m3, rewrap
 
 WINDOW = 64
 """Messages of QoS 1 and 2 that a client has not acknowledged; a boot session may send as many. How
@@ -103,6 +103,7 @@ class Message:
         "_around",
         "_current",
         "_epoch",
+        "_granted",
         "_how",
         "_inside",
         "_wire",
@@ -121,6 +122,9 @@ class Message:
         "topic",
         "until_ms",
     )
+
+    # Of what was opened; by grant, `how` and items, with the time of the seal.
+    _granted: dict[tuple[int, int, tuple[tuple[int, bytes], ...]], tuple[bytes, int]]
 
     def __init__(self, site: Site, packet: Publish) -> None:
         self.packet = packet
@@ -206,8 +210,24 @@ class Message:
         if inside is None:
             seen, known = look_m3(site.ring, self.payload), tuple(site.engine.tlvs)
             inside = open_m3(site.ring, seen, self.packet.topic_raw, self.payload, known)
-            self._inside = inside
+            self._inside, self._granted = inside, {}
         return inside
+
+    def for_holders(
+        self, site: Site, inside: Inside, items: dict[int, bytes], grant: Grant, how: int
+    ) -> bytes:
+        """m3 under a grant, with these items: one for all who hold it, as long as its s2 is fresh
+        enough. `inside`: of this message, with the keys of `ring`.
+        """
+        which = grant.number, how, tuple(items.items())
+        payload, made_ms = self._granted.get(which, (b"", 0))
+        now_ms = site.now_ms
+        if not 0 <= now_ms - made_ms <= _FRESH_MS - _SLACK_MS:
+            label, topic = site.ring.labels[self.number], self.packet.topic_raw
+            given = site.ring, site.order, label, inside, items, grant, how, topic, now_ms
+            payload = for_holders(*given)
+            self._granted[which] = payload, now_ms
+        return payload
 
     def loose(self, wire: Wire, payload: bytes) -> bytes:
         """The PUBLISH of QoS 0, encoded once for all its readers."""
@@ -667,7 +687,7 @@ class Delivery:
             inside = message.inside(site)
         sender = self._name(inside.sender)
         decision = self._policy.for_sender(decision, sender)
-        if not sealed_for_one(decision.duties):
+        if not sealed_anew(decision.duties):
             return how, payload, inside, decision
         label = ring.labels[message.number]
         if how == LIVE and is_over(label, inside.epoch, max(now_ms, order.ms) // 1000):
@@ -677,6 +697,14 @@ class Delivery:
             decision = self._policy.for_sender(decision, sender)
         duties, topic = decision.duties, message.packet.topic_raw
         items = items_put(duties, inside.tlv)
+        for duty in duties:
+            if type(duty) is SealToGrant:
+                grant = ring.grants.get((duty.family, duty.name))
+                if grant is None or self._session.client.number not in grant.holders:
+                    raise NoKey(f"{self.name} holds no grant {duty.name} of {duty.family}")
+                payload = message.for_holders(site, inside, items, grant, how)
+                self.announced.grant(grant)
+                return how, payload, inside, decision
         link = self._session.link if SealToLink() in duties else None
         payload = for_one(ring, order, label, inside, items, link, how, topic, now_ms)
         return how, payload, inside, decision
@@ -850,7 +878,7 @@ class Delivery:
 
     def keys_changed(self, before: Keyring) -> None:
         """The site has a new keyring, and this client goes on."""
-        self.announced.keys_changed()
+        self.announced.keys_changed(self._session.client.number)
         label = self._site.ring.labels[self._session.client.label]
         if before.labels.get(label.number) != label:
             self.announced.epoch(label)

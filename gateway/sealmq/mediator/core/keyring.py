@@ -12,9 +12,10 @@ from typing import Any
 
 from sealmq.aead import Aead, Seal, make
 from sealmq.site.canary import is_canary
-from sealmq_spec.const import M3_HEAD, REF_LABEL
+from sealmq_spec.const import M3_HEAD, REF_GRANT, REF_LABEL
+from sealmq_spec.delivery import grant
 from sealmq_spec.envelope import put_m3, tail_m3
-from sealmq_spec.keys import outer_key
+from sealmq_spec.keys import grant_key, outer_key
 from sealmq_spec.records import get_manifest, get_record
 
 _OPENERS = 256
@@ -39,6 +40,23 @@ class Label:
     suite: int
     epoch: int
     previous: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A policy family's grant (SPEC.md 3.3, ref 2). `holders`: the numbers of the clients to which
+    messages are sealed under it; G goes to nobody else.
+    """
+
+    number: int
+    epoch: int
+    suite: int
+    holders: frozenset[int]
+    g: bytes = field(repr=False)
+
+    def told(self, until: int = 0) -> bytes:
+        """Body of the control packet that brings it. until: Unix seconds, 0 for no end."""
+        return grant(self.number, self.epoch, self.suite, until, self.g)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +141,20 @@ class Keyring:
                 self.records[top, n] = record
         manifests = [bytes.fromhex(text) for text in snapshot["manifests"]]
         self.manifests = {get_manifest(manifest)[1]: manifest for manifest in manifests}
+        holders: dict[int, set[int]] = {}
+        for number, client in snapshot.get("holders", ()):
+            holders.setdefault(int(number), set()).add(int(client))
+        # By family and name. A copy of an older version has none.
+        self.grants: dict[tuple[str, str], Grant] = {}
+        for row in snapshot.get("grants", ()):
+            number = int(row["number"])
+            who = frozenset(holders.get(number, ()))
+            made = Grant(number, int(row["epoch"]), int(row["suite"]), who, _key(row["g"]))
+            self.grants[row["family"], row["name"]] = made
         # By label and how.
         self._sealers: dict[tuple[int, int], Sealer] = {}
+        # By a grant's number and how.
+        self._to_grant: dict[tuple[int, int], Sealer] = {}
         self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
         # By the first bytes of an m3: (how, label, epoch, the label's name, whether it is current).
@@ -175,6 +205,17 @@ class Keyring:
             ek = self._ek[label.number, label.epoch]
             aead = self._outer(label, label.epoch, self.inst, ek)
             sealer = self._sealers[label.number, how] = bytes(whole[:8]), aead.seal
+        return sealer
+
+    def sealer_to(self, grant: Grant, how: int) -> Sealer:
+        """What seals m3 under one of `grants` and this mediator's instance."""
+        number, epoch, suite = grant.number, grant.epoch, grant.suite
+        sealer = self._to_grant.get((number, how))
+        if sealer is None:
+            whole = bytearray(M3_HEAD)
+            put_m3(whole, 0, suite, REF_GRANT, how, number, epoch, 0, 0, 0)
+            key = grant_key(self.site, suite, number, epoch, self.inst, grant.g)
+            sealer = self._to_grant[number, how] = bytes(whole[:8]), make(suite, key).seal
         return sealer
 
     def tail(self, topic: bytes) -> bytes:

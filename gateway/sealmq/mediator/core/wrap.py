@@ -23,6 +23,7 @@ from sealmq_spec.const import (
     RETAINED,
     TAG,
     TLV_FIRED,
+    TLV_LABEL,
     WILL,
     WINDOW_S,
 )
@@ -44,12 +45,13 @@ from sealmq_spec.errors import (
     Unsupported,
     WrongEpoch,
 )
+from sealmq_spec.keys import u24
 from sealmq_spec.tlv import fired as fired_at
 from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
 from .boots import BootSession
-from .keyring import Client, Keyring, Label
+from .keyring import Client, Grant, Keyring, Label
 from .refusals import of
 
 # Types below are the protocol's own: only mediators and the key generator set them.
@@ -313,6 +315,27 @@ def for_one(
     return seal_delivery(
         link.delivery, bytes(head), link.site, topic, label.number, m1, sorted_items
     )
+
+
+def for_holders(
+    ring: Keyring,
+    order: Order,
+    label: Label,
+    inside: Inside,
+    items: Mapping[int, bytes],
+    grant: Grant,
+    how: int,
+    topic: bytes,
+    now_ms: int,
+) -> bytes:
+    """m3 for all who hold a grant, with these items and a fresh s2 (GATEWAY.md G2). Raises
+    SealError.
+    """
+    head, seal = ring.sealer_to(grant, how)
+    block = pack([(TLV_LABEL | 0x80, u24(label.number)), *sorted(items.items())])
+    nonce = order.next_bytes(now_ms)
+    header = head + nonce
+    return header + seal(nonce, block + inside.body[inside.start :], header + ring.tail(topic))
 
 
 def fired(body: bytes, start: int, tlv: dict[int, bytes], now_ms: int) -> bytes:

@@ -28,6 +28,9 @@ class Rule(NamedTuple):
     when: str = ""
     """The attribute of the site that has to be true; "" for always."""
     senders: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
+    sealed_for: str = ""
+    """The group for which it is sealed; "": to each reader's link."""
 
 
 def hits(pattern: tuple[str, ...], topic: tuple[str, ...]) -> bool:
@@ -66,6 +69,16 @@ def filled(pattern: str, client: str, label: str) -> tuple[str | None, ...]:
     return tuple(found)
 
 
+def sealed(rules: list[Rule], topic: str, client: str, label: str, kind: str) -> str | None:
+    """How it is sealed for the client: "" to its link, else for that group; None: to the label."""
+    names = [
+        rule.sealed_for
+        for rule in rules
+        if any(topic in each for each in sets([rule], "sealed", client, label, kind))
+    ]
+    return min(names, default=None)
+
+
 def sets(rules: list[Rule], verb: str, client: str, label: str, kind: str) -> list[frozenset[str]]:
     """What each pattern that is about the client stands for; "read" is by whomever, "read NAME"
     what that client sends.
@@ -74,8 +87,8 @@ def sets(rules: list[Rule], verb: str, client: str, label: str, kind: str) -> li
     for rule in rules:
         named = [*rule.clients, *rule.labels, *rule.kinds]
         mine = client in rule.clients or label in rule.labels or kind in rule.kinds
-        sent = verb == "publish" or not rule.senders or verb.removeprefix("read ") in rule.senders
-        if sent and (mine or not named):
-            for pattern in rule.publish if verb == "publish" else rule.read:
+        sent = verb.removeprefix("read ") in rule.senders or not rule.senders
+        if (sent or not verb.startswith("read")) and (mine or not named):
+            for pattern in getattr(rule, verb.partition(" ")[0]):
                 found.append(meant(filled(pattern, client, label)))
     return found

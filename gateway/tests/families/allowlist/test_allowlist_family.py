@@ -7,8 +7,9 @@ import pytest
 from families.allowlist.allowlist_site import Ruled, said, toml
 from families.factory import FACTORY
 from sealmq.families import registry
+from sealmq.families.allowlist import kg_part
 from sealmq.families.allowlist.family import Allowlist
-from sealmq.families.api import SealToLink
+from sealmq.families.api import Duty, SealToGrant, SealToLink
 from sealmq.families.ask import Who
 from sealmq.families.engine import Engine
 from sealmq.site.check import parse
@@ -375,3 +376,65 @@ def test_a_reload_seals_from_the_next_delivery_and_leaves_other_answers() -> Non
     assert site.read(PANEL, "hall/x") is other
     site.rule(both)
     assert site.read(PANEL, TEMP).duties == ()
+
+
+def group(name: str) -> tuple[Duty, ...]:
+    return (SealToGrant("allowlist", name),)
+
+
+def test_a_delivery_is_sealed_for_the_group_of_a_rule_about_the_reader() -> None:
+    both = 'clients = ["m1-control-panel", "monitor"]\nread = ["machine/#"]'
+    shift = f'clients = ["{PANEL}"]\nsealed = ["machine/+/temperature"]\nsealed_for = "shift"'
+    site = Ruled(both, shift)
+    got = site.read(PANEL, TEMP)
+    assert (said(got), got.duties) == ("deliver.sealed-group", group("shift"))
+    assert "sealed for shift by machine/+/temperature" in got.votes[-1].reason
+    assert (said(site.read(MONITOR, TEMP)), site.read(MONITOR, TEMP).duties) == (
+        "deliver.allowed",
+        (),
+    )
+    assert site.read(PANEL, "machine/1/setpoint").duties == ()
+    lines = site.engine.explain(site.conn(PANEL), got)
+    assert any("sealed to those who hold shift of allowlist" in line for line in lines)
+
+
+def test_a_link_goes_before_a_group_and_of_groups_the_first_by_name() -> None:
+    allowed = 'read = ["#"]'
+
+    def sealed(what: str, name: str = "") -> str:
+        rule = f'clients = ["{PANEL}"]\nsealed = ["{what}"]'
+        return rule + f'\nsealed_for = "{name}"' * bool(name)
+
+    site = Ruled(allowed, sealed("machine/#", "night"))
+    for rules, duties in (
+        ([sealed("machine/#", "night")], group("night")),
+        ([sealed("machine/#", "night"), sealed("machine/1/+", "day")], group("day")),
+        ([sealed("machine/1/+", "day"), sealed("machine/#", "night")], group("day")),
+        ([sealed("machine/#", "day"), sealed("machine/#", "night")], group("day")),
+        ([sealed("machine/#", "night"), sealed("+/1/#")], SEALED),
+        ([sealed("machine/#", "night")], group("night")),
+        ([sealed("machine/#")], SEALED),
+        ([], ()),
+    ):
+        site.rule(allowed, *rules)
+        assert site.read(PANEL, TEMP).duties == duties, rules
+        assert site.read(MONITOR, TEMP).duties == ()
+
+
+def test_who_holds_a_group_the_key_generator_is_told_by_client_label_and_kind() -> None:
+    some = f'clients = ["{SENSOR}"]\nlabels = ["m1-ctrl"]\nkinds = ["app"]\n'
+    site = Ruled(
+        some + 'sealed = ["a"]\nsealed_for = "some"',
+        'sealed = ["a"]\nsealed_for = "all"',
+        'clients = ["monitor"]\nsealed = ["a"]',
+    )
+    found = kg_part.grants(site.config)
+    assert set(found) == {"some", "all"}
+    assert {SENSOR, PANEL, MONITOR} <= set(found["some"]) < set(found["all"])
+    assert set(found["all"]) == set(site.config.clients)
+    by_rule = {
+        name
+        for name, client in site.config.clients.items()
+        if name == SENSOR or client.label == "m1-ctrl" or client.kind == "app"
+    }
+    assert set(found["some"]) == by_rule

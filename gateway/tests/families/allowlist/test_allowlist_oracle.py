@@ -9,9 +9,10 @@ import pytest
 from families.allowlist import naive_allowlist as naive
 from families.factory import HEAD
 from sealmq.families.allowlist.family import Allowlist
+from sealmq.families.api import Duty, OnlyFrom, SealToGrant, SealToLink
 from sealmq.families.ask import Who
 from sealmq.families.attributes import Attribute
-from sealmq.families.engine import Engine
+from sealmq.families.engine import Decision, Engine
 from sealmq.site.check import parse
 
 CLIENTS = (("c1", "L1", "device"), ("a", "b", "app"), ("b", "L1", "app"), ("+", "#", "device"))
@@ -47,19 +48,59 @@ def rule(draw: random.Random) -> naive.Rule:
     clients, labels, kinds = few(("c1", "a", "b")), few(("L1", "b")), few(("device", "app"))
     when = draw.choice(("", "", "p", "q"))
     senders = few(("c1", "a", "b"), 0.6)
-    return naive.Rule(clients, labels, kinds, patterns(), patterns(), when, senders)
+    wide = draw.choice(("#", "+/#", "+/+", "a/#", "%l/#"))
+    both = dict.fromkeys((wide, pattern(draw, LEVELS)))
+    sealed = () if when or draw.random() < 0.2 else tuple(both)
+    # Those of a group have a name of their own, and nobody's own topics.
+    plain = sealed and not any("%c" in pattern for pattern in sealed)
+    group = f"g{draw.randrange(10**6)}" if plain and draw.random() < 0.8 else ""
+    found = patterns(), patterns(), when, senders, sealed, group
+    return naive.Rule(clients, labels, kinds, *found)
 
 
 def written(rules: list[naive.Rule]) -> str:
     def lists(one: naive.Rule) -> str:
         rows = [(name, value) for name, value in one._asdict().items() if value and name != "when"]
         rows = [("from" if name == "senders" else name, value) for name, value in rows]
-        text = "".join(f"{name} = {list(value)!r}\n" for name, value in rows)
+        values = ((n, list(value) if isinstance(value, tuple) else value) for n, value in rows)
+        text = "".join(f"{name} = {value!r}\n" for name, value in values)
         if one.when:
             text += f'when = {{ attribute = "{one.when}", is = true, of = "site" }}\n'
         return text
 
     return SITE + "".join(f"[[families.allowlist.rule]]\n{lists(one)}" for one in rules)
+
+
+def _check_seal(got: Decision, how: str | None) -> None:
+    to: Duty = SealToGrant("allowlist", how) if how else SealToLink()
+    sealing = {duty for duty in got.duties if not isinstance(duty, OnlyFrom)}
+    assert sealing == (set() if how is None else {to}), got
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_delivery_is_sealed_as_the_definition_says(seed: int) -> None:
+    """Where all is allowed; a reload changes no answer but those that it reaches."""
+    draw = random.Random(seed)
+    engine = Engine([Allowlist()], 1 << 20)
+    rules = [naive.Rule((), (), (), (), ("#",))]
+    engine.load(parse(written(rules)), [])
+    conns = [(who, engine.connection(engine.who(who[0]))) for who in CLIENTS[:-1]]
+    topics = draw.sample(naive.WORLD, TOPICS)
+    ways = {"link": 0, "group": 0, "label": 0}
+    for now in range(1, 30):
+        for who, conn in conns:
+            for topic in topics:
+                how = naive.sealed(rules, topic, *who)
+                _check_seal(conn.deliver(topic, "L1", 0, now), how)
+                ways["label" if how is None else "group" if how else "link"] += 1
+        if len(rules) > 1:
+            rules.pop(draw.randrange(1, len(rules)))
+        while len(rules) < 4:
+            one = rule(draw)
+            if one.sealed:
+                rules.insert(draw.randint(1, len(rules)), one)
+        engine.reload(parse(written(rules)))
+    assert min(ways.values()) > 100, ways
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -102,6 +143,8 @@ def test_each_answer_is_the_definitions(seed: int) -> None:
                     assert got.allow == (topic in union[verb]), (verb, who, topic, rules)
                     allowed += got.allow
                     differ += got is not delivered and verb != "publish"
+                if delivered.allow:
+                    _check_seal(delivered, naive.sealed(rules, topic, *who))
             some = frozenset().union(*(union[verb] for verb in verbs[1:]))
             for filt in filters:
                 wanted = naive.meant(naive.levels(filt))

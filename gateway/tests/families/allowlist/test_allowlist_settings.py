@@ -69,6 +69,16 @@ RIGHT = 'read = ["a"]\n'
         ('publish = ["a/x-%c"]', "rule.0.publish", "'x-%c'", "alone in its level"),
         ('publish = ["a/%c%l"]', "rule.0.publish", "'%c%l'", "alone in its level"),
         ('publish = ["100%/a"]', "rule.0.publish", "'100%'", "reached by +"),
+        ('sealed = ["a"]\nsealed_for = "a b"', "rule.0.sealed_for", "'a b' is no name", "letter"),
+        ('sealed = ["a"]\nsealed_for = ""', "rule.0.sealed_for", "'' is no name", "letter"),
+        ('sealed = ["a"]\nsealed_for = ["a"]', "rule.0.sealed_for", "is no name", "letter"),
+        (RIGHT + 'sealed_for = "a"', "rule.0.sealed_for", "nothing is sealed for a", "sealed = "),
+        (
+            'sealed = ["a", "own/%c/#"]\nsealed_for = "crew"',
+            "rule.0.sealed_for",
+            "'own/%c/#' is each client's own, and all of crew",
+            "take sealed_for out",
+        ),
         (f'read = ["{"a/" * 32}a"]', "rule.0.read", "has 33 levels", "end it with #"),
     ],
 )
@@ -80,6 +90,14 @@ def test_a_rule_that_is_wrong_is_refused_with_its_key_and_a_hint(
     assert caught.value.key == key
     assert what in caught.value.what
     assert hint in caught.value.hint
+
+
+def test_two_rules_with_one_group_are_refused() -> None:
+    one = 'sealed = ["a"]\nsealed_for = "crew"'
+    with pytest.raises(FamilyConfigError, match="another rule is sealed for 'crew'") as caught:
+        read(toml(one, RIGHT, one))
+    assert caught.value.key == "rule.2.sealed_for"
+    assert "put both together" in caught.value.hint
 
 
 def test_what_is_no_array_of_tables_is_refused() -> None:

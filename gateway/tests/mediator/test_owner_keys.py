@@ -1,0 +1,164 @@
+"""A policy whose family seals to grants is taken over after the keys that were made for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sealmq.mediator import owner as owner_module
+from sealmq.mediator.keysource import _agreed
+from sealmq.mediator.owner import Owner
+from sealmq.site.config import Config, load
+from sealmq.site.layout import Layout, prepare
+
+HEAD = '[site]\nname = "s"\nid = "01020304"\n[policy]\norder = '
+BY_LABELS, WITH_GRANTS = HEAD + '["labels"]\n', HEAD + '["labels", "allowlist"]\n'
+
+
+class Keys:
+    """A key generator's snapshots: `come` brings the next."""
+
+    def __init__(self, policy: str) -> None:
+        self.site = b"\x01\x02\x03\x04"
+        self.snapshot: dict[str, Any] = {"kseq": 1, "policy": policy}
+        self._next: asyncio.Queue[str] = asyncio.Queue()
+
+    def come(self, policy: str) -> None:
+        self._next.put_nowait(policy)
+
+    async def watch(self, kg: Any, connected: Any) -> AsyncIterator[bool]:
+        while True:
+            policy = await self._next.get()
+            self.snapshot = {"kseq": self.snapshot["kseq"] + 1, "policy": policy}
+            yield True
+
+
+class Worker:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def ring(self, keys: Keys, fresh: Any) -> None:
+        await asyncio.sleep(0)
+        self.told.append(f"keys {keys.snapshot['kseq']}")
+
+    async def config(self, config: Config) -> None:
+        self.told.append("policy")
+
+    async def ended(self) -> None:
+        pass
+
+
+class Scene:
+    """The owner of one worker, whose sealmq.toml has just been edited."""
+
+    def __init__(self, layout: Layout, after: str) -> None:
+        before = load(layout.config)
+        layout.config.write_text(after)
+        self.after = load(layout.config)
+        self.keys, self.worker = Keys(before.digest), Worker()
+        store: Any = SimpleNamespace(bound=lambda rows, size: None)
+        self.owner = Owner(layout, before, store, self.keys, Silent())  # type: ignore[arg-type]
+        self.owner.workers.append(self.worker)  # type: ignore[arg-type]
+        self.owner.kg = Told()  # type: ignore[assignment]
+
+    async def told(self, most: int) -> list[str]:
+        """What the worker has been told, once that is `most`, or nothing more comes."""
+        for _ in range(200):
+            await asyncio.sleep(0)
+        for _ in range(100):
+            if len(self.worker.told) >= most:
+                break
+            await asyncio.sleep(0.01)
+        return self.worker.told
+
+
+class Silent:
+    def write(self, event: str, **fields: Any) -> None:
+        pass
+
+
+class Told:
+    async def took(self, kseq: int, policy: str) -> None:
+        pass
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    (tmp_path / "sealmq.toml").write_text(BY_LABELS)
+    made = Layout.open(tmp_path)
+    prepare(made)
+    return made
+
+
+def run(scene: Scene, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        running = asyncio.create_task(scene.owner.run())
+        scene.owner.reload.set()
+        try:
+            async with asyncio.timeout(30):
+                await story()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(whole())
+
+
+def test_it_waits_for_its_keys(layout: Layout) -> None:
+    scene = Scene(layout, WITH_GRANTS)
+
+    async def story() -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert scene.worker.told == []
+        scene.keys.come("of another policy")
+        assert await scene.told(1) == ["keys 2"]
+        scene.keys.come(scene.after.digest)
+        assert (await scene.told(3))[:3] == ["keys 2", "keys 3", "policy"]
+
+    run(scene, story)
+
+
+def test_a_policy_without_grants_waits_for_nothing(layout: Layout) -> None:
+    scene = Scene(layout, BY_LABELS + "# edited\n")
+
+    async def story() -> None:
+        assert await scene.told(1) == ["policy"]
+
+    run(scene, story)
+
+
+def test_it_does_not_wait_for_ever_nor_for_a_key_generator_that_is_away(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_module, "_KEYS_S", 0.01)
+    refused = Scene(layout, WITH_GRANTS)
+
+    async def story() -> None:
+        assert await refused.told(1) == ["policy"]
+
+    run(refused, story)
+    monkeypatch.setattr(owner_module, "_KEYS_S", 1000)
+    away = Scene(layout, WITH_GRANTS + "# again\n")
+    away.owner.kg = None
+
+    async def alone() -> None:
+        assert await away.told(1) == ["policy"]
+
+    run(away, alone)
+
+
+def test_of_a_copy_grants_count_while_the_policy_is_the_one_of_then(layout: Layout) -> None:
+    """Somebody may have been taken out of one since."""
+    config = load(layout.config)
+    then: dict[str, Any] = {"labels": [], "clients": [], "policy": config.digest}
+    assert _agreed({**then, "grants": [5]}, config)["grants"] == [5]
+    for old in (then, {**then, "grants": [5], "policy": "another"}):
+        assert _agreed(old, config)["grants"] == []
