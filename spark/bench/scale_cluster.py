@@ -68,9 +68,11 @@ def cluster(scratch: Path, workers: int = WORKERS) -> Iterator[tuple[str, list[i
 
 def _java(what: str, options: list[str], scratch: Path, log: Path) -> subprocess.Popen[bytes]:
     env = environment(scratch)
+    spark_class = f"{env['SPARK_HOME']}/bin/spark-class"
     with log.open("wb") as file:
         return subprocess.Popen(  # noqa: S603 - Spark's own script, which becomes Java
-            [f"{env['SPARK_HOME']}/bin/spark-class", _CLASS + what, *options],
+            # Should we be killed, the kernel ends it: no signal for us or our group reaches it.
+            ["/usr/bin/setpriv", "--pdeathsig", "TERM", spark_class, _CLASS + what, *options],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

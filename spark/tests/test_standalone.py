@@ -6,8 +6,10 @@ Minutes: four reports, each in a process with a Java of its own.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -37,3 +39,30 @@ def test_a_standalone_spark_makes_the_same_tables(tmp_path: Path) -> None:
         assert min(values) >= least
     assert scale_table.table(document["rows"]) == done.stdout.rstrip("\n")
     assert not list((tmp_path / "made").iterdir())
+
+
+@pytest.mark.full
+def test_a_bench_that_is_killed_leaves_no_spark(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from scale_cluster import cluster\n"
+        "with cluster(Path(sys.argv[1])) as (_, pids): print(*pids, flush=True); time.sleep(300)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(SCALE.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as bench:
+        assert bench.stdout is not None
+        pids = [int(pid) for pid in bench.stdout.readline().split()]
+        bench.kill()
+    assert len(pids) == 3
+    until = time.monotonic() + 60
+    while left := [pid for pid in pids if _runs(pid)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
+
+
+def _runs(pid: int) -> bool:
+    """Whether it does, and not whether somebody has still to ask how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
