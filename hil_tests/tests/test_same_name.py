@@ -29,6 +29,7 @@ def test_a_new_client_of_a_removed_ones_name_inherits_neither_presubscription_no
     closed_site: Site, running: bool
 ) -> None:
     site = closed_site
+    site.toml.write_text(site.toml.read_text() + "\n[limits]\nrows = 2\n")
     site.enrol("nurse", "monitor")
     ran("presubscribe", site.path, "--client", "nurse", "-t", TEMPERATURE, "--purpose", "service")
     # As of the label monitor, on a topic that nobody has published to.
@@ -53,3 +54,9 @@ def test_a_new_client_of_a_removed_ones_name_inherits_neither_presubscription_no
     site.up()
     assert reads_without_a_purpose(site) == 27
     assert shown(site) == (["nurse"], ["nurse (removed)"])
+    # What the first one has made fills no bound of the second one's.
+    reserve = ("reserve", site.path, "--client", "nurse", "--aip", "service", "-t")
+    ran(*reserve, "ward/chair")
+    done = sealmq(*reserve, "ward/lamp")
+    assert done.returncode == 12
+    assert "a client keeps 2 rows at most ([limits] rows)" in done.stderr
