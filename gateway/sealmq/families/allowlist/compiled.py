@@ -37,10 +37,6 @@ def fits(name: str) -> bool:
     return bool(name) and _WILD.isdisjoint(name)
 
 
-def _group(grant: Grant) -> tuple[str, ...]:
-    return grant[5:]
-
-
 class _Ends:
     """To whom the pattern that ends here is allowed."""
 
@@ -71,13 +67,13 @@ class _Ends:
         return [grant for grant in found if grant is not None]
 
     def put(self, grant: Grant) -> None:
-        """Of several groups, as with # and +/#, which are one pattern, the first by its name."""
+        """Of several groups with one pattern, the first by its name."""
         by, name = grant[3:5]
         if by == "everybody":
-            self.everybody = min(self.everybody or grant, grant, key=_group)
+            self.everybody = min(self.everybody or grant, grant)
         else:
             found: dict[str, Grant] = getattr(self, by)
-            found[name] = min(found.get(name, grant), grant, key=_group)
+            found[name] = min(found.get(name, grant), grant)
 
 
 class _Node:
@@ -246,7 +242,8 @@ def _grants(verb: str, rules: Sequence[Rule]) -> Iterator[Grant]:
     some: dict[Grant, set[str]] = {}
     for rule in rules:
         group = (rule.sealed_for,) if verb == SEALED and rule.sealed_for else ()
-        for pattern in rule.what()[verb]:
+        for written in rule.what()[verb]:
+            pattern = _SAME.get(written, written)
             for by, name in _whom(rule):
                 grant: Grant = (NAME, verb, pattern, by, name)
                 if verb == "read" and rule.senders:
@@ -265,6 +262,8 @@ def _whom(rule: Rule) -> Iterator[tuple[str, str]]:
             yield by, name
 
 
+# They match the same topics, since none is empty.
+_SAME = {"+/#": "#", "/+/#": "/#"}
 _Take = Callable[[_Ends, Who], Grant | None]
 
 

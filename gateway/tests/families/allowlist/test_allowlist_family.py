@@ -9,7 +9,7 @@ from families.factory import FACTORY
 from sealmq.families import registry
 from sealmq.families.allowlist import kg_part
 from sealmq.families.allowlist.family import Allowlist
-from sealmq.families.api import Duty, SealToGrant, SealToLink
+from sealmq.families.api import Duty, OnlyFrom, SealToGrant, SealToLink
 from sealmq.families.ask import Who
 from sealmq.families.engine import Engine
 from sealmq.site.check import parse
@@ -438,3 +438,18 @@ def test_who_holds_a_group_the_key_generator_is_told_by_client_label_and_kind() 
         if name == SENSOR or client.label == "m1-ctrl" or client.kind == "app"
     }
     assert set(found["some"]) == by_rule
+
+
+@pytest.mark.parametrize("patterns", [("#", "+/#"), ("+/#", "#"), ("/#", "/+/#")])
+def test_rules_whose_patterns_are_one_name_their_senders_together(
+    patterns: tuple[str, str],
+) -> None:
+    """# and +/# match the same topics, since no topic is empty."""
+    rules = (
+        f'clients = ["{PANEL}"]\nread = ["{pattern}"]\nfrom = ["{sender}"]'
+        for pattern, sender in zip(patterns, (SENSOR, MONITOR), strict=True)
+    )
+    got = Ruled(*rules).read(PANEL, "/x" if patterns[0][0] == "/" else TEMP)
+    assert [duty.senders for duty in got.duties if isinstance(duty, OnlyFrom)] == [
+        {SENSOR, MONITOR}
+    ]
