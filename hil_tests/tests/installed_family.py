@@ -11,13 +11,14 @@ from evil_scene import INSTRUMENT, environment
 
 
 @contextmanager
-def installed(folder: Path, name: str, text: str) -> Iterator[None]:
-    """The family `name`, whose module is `text`, is there for processes that are started meanwhile.
-    A site needs its name in `[policy] order`.
+def installed(folder: Path, name: str, text: str, **modules: str) -> Iterator[Path]:
+    """The family `name`, whose module is `text`, is there for processes that are started meanwhile;
+    `modules` beside it, by name. Gives its folder. A site needs its name in `[policy] order`.
     """
     family = folder / "families" / name
     family.mkdir(parents=True)
-    (family / "__init__.py").write_text(text)
+    for module, its in {"__init__": text, **modules}.items():
+        (family / f"{module}.py").write_text(its)
     path = os.environ.get("PYTHONPATH", "")
     with environment(
         {
@@ -25,4 +26,4 @@ def installed(folder: Path, name: str, text: str) -> Iterator[None]:
             "SEALMQ_FAMILIES": str(family.parent),
         }
     ):
-        yield
+        yield family

@@ -2,7 +2,8 @@
 
 `sealmq: <what arrived>; <what would be right>`, then `hint: <what to do>`. An error that a part of
 the gateway expects carries a `hint` attribute (text or None); the command line needs no list of
-types and imports none of those parts. Everything else is a defect of ours, and is called one.
+types and imports none of those parts. What a policy family's own code raises is that family's
+fault, and is told so. Everything else is a defect of ours, and is called one.
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ def _words(error: BaseException) -> tuple[str, str | None]:
         path = error.filename  # a descriptor's number where a file was opened by one
         text = f"{os.fsdecode(path)}: {reason}" if isinstance(path, (str, bytes)) else reason
         return text[:1].lower() + text[1:], _os_hint(error)
+    from sealmq.families.faults import of_family
+
+    if family := of_family(error):
+        return str(family), family.hint
     return (
         f"internal error, {type(error).__name__}: {text}",
         "this is a defect of SealMQ; SEALMQ_DEBUG=1 shows where it happened",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import sys
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from sealmq.families.engine import Conn, Decision
 from sealmq.families.shared import reaching
 from sealmq.near import near
 from sealmq.plain import plain
+from sealmq.run import ready
 from sealmq.site.layout import Layout
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
@@ -80,7 +82,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.question} with --from", "it says whose message is delivered")
     if args.question == "subscribe" and args.filter is not None:
         raise UsageError("subscribe with --filter", "the filter stands behind -t")
-    view = View(Layout.open(args.site))
+    layout = Layout.open(args.site)
+    view = View(layout)
+    if other := ready.other_order(layout, view.config.policy.order):
+        print(f"sealmq: warning: {other}; this goes by that of sealmq.toml", file=sys.stderr)
     if args.sender is not None and args.sender not in view.config.clients:
         raise UsageError(
             f"--from {args.sender}",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sealmq.families import registry
+from sealmq.families.api import UnfitFamily
 from sealmq.families.manifest import Policy
 from sealmq.kg.local import create
 from sealmq.site import masterkey, reach, values
@@ -146,7 +147,14 @@ def _key_file(given: str | None, name: str, site: bytes, root: Path) -> tuple[Pa
 def _text(example: str, policy: str, words: dict[str, str]) -> str:
     site = resources.files("sealmq.site") / "templates"
     family = resources.files(f"sealmq.families.{policy}") / "templates"
-    parts = [site / "head.toml", family / "order.toml", site / f"{example}.toml"]
+    order = family / "order.toml"
+    if not order.is_file():
+        raise UnfitFamily(
+            policy,
+            f"the policy family {policy!r} has no templates/order.toml",
+            "put one into its folder: [policy] and its order, as labels/templates has it",
+        )
+    parts = [site / "head.toml", order, site / f"{example}.toml"]
     if (more := family / f"{example}.toml").is_file():
         parts.append(more)
     return fill("".join(part.read_text(encoding="utf-8") for part in parts), words)
@@ -166,7 +174,7 @@ def _build(root: Path, text: str, key_file: Path | None) -> Config:
     root.parent.mkdir(parents=True, exist_ok=True)
     draft = Layout(Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent)))
     try:
-        config = loads(text, draft.config)
+        config = loads(text, Layout(root).config)
         prepare(draft)
         write_atomically(draft.config, text.encode(), 0o640)
         write_atomically(draft.salt, secrets.token_bytes(masterkey.SALT_BYTES), 0o600)

@@ -16,6 +16,8 @@ from typing import Any, NoReturn, cast
 
 from sealmq import __version__
 from sealmq.families import registry
+from sealmq.families.api import FamilyError, UnfitFamily
+from sealmq.families.faults import of_family
 from sealmq.families.manifest import Command
 
 from . import beside
@@ -77,18 +79,29 @@ class Parser(argparse.ArgumentParser):
             self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"{self.prog} --help")
+        # A word may be a broken family's.
+        hint = "\n".join([f"{self.prog} --help", *map(str, registry.broken())])
+        raise UsageError(message, hint=hint)
 
 
 def commands() -> dict[str, Callable[[], Command]]:
     """The table, and how each is loaded: the general ones, then those of the policy families."""
+    return _table()[0]
+
+
+def _table() -> tuple[dict[str, Callable[[], Command]], list[FamilyError]]:
+    """`commands`, and the families that have the word of another."""
     table: dict[str, Callable[[], Command]] = {name: partial(_general, name) for name in _GENERAL}
+    second: list[FamilyError] = []
     for manifest in registry.manifests():
         for name, ref in manifest.commands.items():
-            if name in table or name in beside.PROGRAMS:
-                raise RuntimeError(f"the family {manifest.name} has a second command {name!r}")
-            table[name] = partial(manifest.load, ref)
-    return table
+            if name not in table and name not in beside.PROGRAMS:
+                table[name] = partial(manifest.load, ref)
+                continue
+            text = f"the policy family {manifest.name!r} has a second command {name!r}"
+            hint = "give it another word in `commands` of its manifest"
+            second.append(UnfitFamily(manifest.name, text, hint))
+    return table, second
 
 
 def _general(name: str) -> Command:
@@ -110,13 +123,28 @@ def build(names: Iterable[str] = ()) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"sealmq {__version__}")
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    if not names:
-        beside.add(sub)
-    for name in names or commands():
-        command = load(name)
-        command.add(sub)
-        parser_of(sub, name).set_defaults(_run=command.run)
+    if names:
+        for name in names:
+            _add(sub, name)
+        return parser
+    beside.add(sub)
+    table, left_out = _table()
+    for name in table:
+        try:
+            _add(sub, name)
+        except Exception as error:  # one family that is broken does not take the help of the rest
+            if (fault := of_family(error)) is None:
+                raise
+            left_out.append(fault)
+    lines = [f"left out: {fault}\n" for fault in (*registry.broken(), *left_out)]
+    parser.epilog = "\n".join([_EXAMPLES, *lines])
     return parser
+
+
+def _add(sub: argparse._SubParsersAction[Any], name: str) -> None:
+    command = load(name)
+    command.add(sub)
+    parser_of(sub, name).set_defaults(_run=command.run)
 
 
 def parser_of(sub: argparse._SubParsersAction[Any], name: str) -> argparse.ArgumentParser:

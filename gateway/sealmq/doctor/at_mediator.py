@@ -161,6 +161,13 @@ class AtMediator:
 
     # --- who may publish ---
 
+    async def must_be_refused(self, topic: str) -> str:
+        """The writer publishes there: what says no. Failed: that is taken."""
+        rule = await self.writer.publish(topic, self.writer.seal(topic, os.urandom(8)))
+        if rule is None:
+            raise Failed(f"a message on {topic} is taken; {NOT_ENFORCED}")
+        return rule or "no acknowledgement"
+
     async def foreign_publish(self) -> str:
         """The stranger writes on the writer's topic."""
         stranger = self.stranger

@@ -26,7 +26,7 @@ from .at_mediator import AtMediator
 from .canary import Canary
 from .errors import Broken, DoctorError
 from .policy import alone, in_policy
-from .result import Result, Try, attempt
+from .result import Result, Try, attempt, untried
 
 # Until the mediator has taken over sealmq.toml and the keys.
 _TAKEN_OVER_S = 15.0
@@ -36,7 +36,10 @@ async def examine(layout: Layout) -> list[Result]:
     """Every try's result. DoctorError, ConfigError, KgError: it could not even begin."""
     config = load(layout.config)
     mediator, broker = _serving(layout, "mediator"), _serving(layout, "broker")
-    closed = (ready.read_json(layout.ready("mediator")) or {}).get("closed")
+    told = ready.read_json(layout.ready("mediator")) or {}
+    closed, away = told.get("closed"), told.get("away")
+    if away:
+        raise DoctorError(f"nobody can connect: {away}", f"see: sealmq status {layout.root}")
     if closed:
         raise DoctorError(
             f"the site is closed and delivers nothing: {closed}", "see: sealmq reopen --help"
@@ -109,8 +112,8 @@ async def _tries(
 ) -> list[Result]:
     writer, reader, stranger = canaries
     judging = map(registry.manifest, config.policy.order)
-    families = [of.load(of.doctor.part) for of in judging if of.doctor]
-    inside = AtMediator(writer, reader, stranger, [family.as_sent for family in families])
+    families = {of.name: of.load(of.doctor.part) for of in judging if of.doctor}
+    inside = AtMediator(writer, reader, stranger, [family.as_sent for family in families.values()])
     await inside.subscribe()
     proof = reader.hello[-54:].decode()
 
@@ -138,9 +141,13 @@ async def _tries(
         "clear a retained message with an empty one": inside.empty_retained,
         "clients are sent to this mediator": lambda: inside.advertised(config.mediator),
     }
-    for family in families:
-        at_mediator |= family.tries(inside)
-    results = [await attempt(name, work) for name, work in at_broker.items()]
+    results = []
+    for name, family in families.items():
+        try:
+            at_mediator |= family.tries(inside)
+        except Exception as error:
+            results.append(untried(f"tries of {name}", error))
+    results += [await attempt(name, work) for name, work in at_broker.items()]
     results.append(await attempt("an honest message arrives", inside.honest))
     if results[-1].ok:
         results += [await _fresh(inside, name, work) for name, work in at_mediator.items()]

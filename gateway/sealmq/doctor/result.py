@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sealmq.broker.errors import BrokerError
+from sealmq.families.faults import of_family
 from sealmq_spec.errors import SealError
 
 from .errors import Broken
@@ -57,3 +58,11 @@ async def attempt(name: str, work: Try) -> Result:
         return Result(name, None, str(error))
     except (Broken, BrokerError, SealError, OSError) as error:
         return Result(name, None, f"the try broke off: {error}")
+    except Exception as error:
+        return untried(name, error)
+
+
+def untried(name: str, error: Exception) -> Result:
+    """It could not be tried, since a policy family's code, or ours, has a defect."""
+    told = of_family(error, "this try") or f"internal error, {type(error).__name__}: {error}"
+    return Result(name, None, f"could not be tried: {told}")

@@ -272,6 +272,8 @@ class Family:
     """What its verdicts may ask of the mediator, by question: out of duties.EXECUTED."""
     records: ClassVar[frozenset[type[Record]]] = frozenset()
     """Records that are its own, besides its FamilyRecords."""
+    reads: ClassVar[frozenset[type[Record]]] = frozenset()
+    """Records of others that `apply` gets, too."""
     audited: ClassVar[frozenset[str]] = frozenset()
     """Names of the audit fields that its manifest declares: what its verdicts may say there."""
     opens: ClassVar[bool] = False
@@ -282,7 +284,9 @@ class Family:
         return Change()
 
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
-        """Index records of any family; gives what cached verdicts may no longer rest on."""
+        """Index these rows: the own FamilyRecords, and those of the types in `records` and `reads`.
+        Gives what cached verdicts may no longer rest on.
+        """
         return ()
 
     def bearers(

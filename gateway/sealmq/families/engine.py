@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sealmq_spec.errors import Denied, RateLimited, SealError
 
+from . import faults
 from .api import (
     Family,
     FamilyRecord,
@@ -145,12 +146,23 @@ class Engine(Questions[Key]):
             return
         self.applied += any(isinstance(record, FamilyRecord) for record in batch)
         for family in self.order:
+            theirs = _for(family, batch)
             try:
-                self._gone(family.apply(batch))
+                if theirs:
+                    self._gone(family.apply(theirs))
             except Exception as error:  # an index that is not the store's must allow nothing
                 self._fault(family.name, "apply", error)
-                self._judge.lost(family.name)
+                self._judge.lost(family.name, faults.shown(error))
                 self._all_gone()
+
+    @property
+    def lost(self) -> str:
+        """Why nobody is allowed anything: a family has failed to index what the store holds."""
+        return "; ".join(
+            f"the policy family {name!r} has failed at apply, {why}, and allows nothing before the "
+            "mediator's next start"
+            for name, why in self._judge.lost_state.items()
+        )
 
     def take_attributes(self, rows: Iterable[Attribute]) -> None:
         """What sources tell; verdicts that rest on it go."""
@@ -257,6 +269,17 @@ class Engine(Questions[Key]):
         """What has to be said loudly at start, at reload and in status."""
         closed = [f"THE SITE IS CLOSED: {self.closed}; {REOPEN}"] if self.closed else []
         return closed if self.enforce else [*closed, OFF]
+
+
+def _for(family: Family, batch: Sequence[Record]) -> tuple[Record, ...]:
+    """What `apply` of this family gets."""
+    types = family.records | family.reads
+    return tuple(
+        record
+        for record in batch
+        if type(record) in types
+        or (isinstance(record, FamilyRecord) and record.family == family.name)
+    )
 
 
 def _few(names: Sequence[str]) -> str:

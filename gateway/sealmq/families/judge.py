@@ -33,7 +33,8 @@ class Judge:
 
     def __init__(self, order: Sequence[Family], on_fault: OnFault) -> None:
         self._on_fault = on_fault
-        self._lost: set[str] = set()
+        self.lost_state: dict[str, str] = {}
+        """Families whose index no longer says what the store holds, and why."""
         # By name and not in the order: a client cannot know that (registry.encodings).
         by_name = sorted(order, key=lambda family: family.name)
         self._parsers = {q: [f for f in by_name if q in f.parses] for q in QUESTIONS}
@@ -41,13 +42,13 @@ class Judge:
             q: [(family, getattr(family, q)) for family in order] for q in QUESTIONS
         }
 
-    def lost(self, family: str) -> None:
+    def lost(self, family: str, why: str) -> None:
         """Its index no longer says what the store holds: it allows nothing until a restart."""
-        self._lost.add(family)
+        self.lost_state[family] = why
 
     def has_lost(self, family: str) -> bool:
         """Whether `lost` was said of it."""
-        return family in self._lost
+        return family in self.lost_state
 
     @property
     def parses(self) -> bool:
@@ -122,7 +123,7 @@ class Judge:
         audit: Audited = ()
         deps = ask.deps
         for family, answer in self._asked[ask.question]:
-            if family.name in self._lost:
+            if family.name in self.lost_state:
                 raise Refused("engine.exception", f"{family.name} has lost its state", FOREVER)
             try:
                 verdict = answer(ask)

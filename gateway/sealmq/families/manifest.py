@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from .faults import BrokenFamily
+
 if TYPE_CHECKING:
     import argparse
 
@@ -303,7 +305,10 @@ class Manifest:
     """An act of the demo, which is part of a checkout: `sealmq.demo.acts.Act`."""
 
     def load(self, ref: Ref[T]) -> T:
-        """What a reference of this manifest names."""
+        """What a reference of this manifest names. BrokenFamily."""
         module, _, attribute = ref.where.partition(":")
-        found = import_module(f"{__package__}.{self.name}" + (f".{module}" if module else ""))
-        return cast(T, getattr(found, attribute) if attribute else found)
+        try:
+            found = import_module(f"{__package__}.{self.name}" + (f".{module}" if module else ""))
+            return cast(T, getattr(found, attribute) if attribute else found)
+        except Exception as error:
+            raise BrokenFamily(self.name, f"Ref({ref.where!r})", error) from error

@@ -149,8 +149,12 @@ class Questions(Generic[K]):
                 return deny(CLOSED, CLOSED_REASON)
             if not all(_own(record, to) for record in got.records):
                 return deny("engine.bad-proposal", f"{family} proposed what is not its own")
-            if not AUDITED.issuperset(got.audit or ()):
-                return deny("engine.bad-proposal", f"{family} would audit unknown fields")
+            if strange := sorted(set(got.audit or ()) - AUDITED):
+                return deny(
+                    "engine.bad-proposal",
+                    f"{family} would audit {', '.join(strange)}; a command's record has "
+                    + ", ".join(sorted(AUDITED)),
+                )
             if got.records:
                 of = "" if got.for_site else who.client
                 return replace(got, records=tuple(_counting(record, of) for record in got.records))

@@ -13,7 +13,9 @@ import sealmq.families
 from sealmq_spec.errors import Malformed
 
 from .api import Family, FamilyError, SealToGrant, UnfitFamily, check_family
+from .faults import BrokenFamily
 from .manifest import Encode, Manifest
+from .manifest_types import check_manifest
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 FIELD = re.compile(r"[a-z][a-z_]{0,31}")
@@ -59,14 +61,16 @@ class TakenField(UnfitFamily):
 
 
 def load(order: Sequence[str]) -> list[Family]:
-    """A fresh instance of each family, in this order. UnknownFamily, WrongOrder, UnfitFamily."""
+    """A fresh instance of each family, in this order. UnknownFamily, WrongOrder, UnfitFamily,
+    BrokenFamily.
+    """
     found = [manifest(name) for name in order]
     for at, each in enumerate(found):
         for needed in each.stands_on:
             if needed not in order[:at]:
                 raise WrongOrder(each.name, needed, order)
     _check_audit(found)
-    return [_family(each)() for each in found]
+    return [_made(each) for each in found]
 
 
 def _check_audit(families: Sequence[Manifest]) -> None:
@@ -120,15 +124,31 @@ def _saying(encode: Encode, value: str) -> Callable[[str], str]:
 
 
 def manifests() -> list[Manifest]:
-    """Of every family that is installed, by name."""
+    """Of every family that is installed, by name; not of those that are `broken`."""
+    return [found for found in _installed() if isinstance(found, Manifest)]
+
+
+def broken() -> list[FamilyError]:
+    """Why folders of families cannot be used; they stop nothing while no order names them."""
+    return [found for found in _installed() if isinstance(found, FamilyError)]
+
+
+def _installed() -> list[Manifest | FamilyError | None]:
     from pkgutil import iter_modules  # the mediator asks for none but those of its order
 
     names = sorted(found.name for found in iter_modules(sealmq.families.__path__) if found.ispkg)
-    return [found for name in names if (found := _manifest(name)) is not None]
+    return [_manifest_or_why(name) for name in names]
+
+
+def _manifest_or_why(name: str) -> Manifest | FamilyError | None:
+    try:
+        return _manifest(name)
+    except FamilyError as error:
+        return error
 
 
 def manifest(name: str) -> Manifest:
-    """A family's manifest. UnknownFamily."""
+    """A family's manifest. UnknownFamily, UnfitFamily, BrokenFamily."""
     found = _manifest(name)
     if found is None:
         raise UnknownFamily(name)
@@ -146,12 +166,25 @@ def _manifest(name: str) -> Manifest | None:
         return None
     module = f"{__package__}.{name}"
     try:
-        found = getattr(import_module(module), "MANIFEST", None)
+        folder = import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module:
-            raise
+            raise BrokenFamily(name, "its import", error) from error
         return None
-    return found if isinstance(found, Manifest) and found.name == name else None
+    except Exception as error:
+        raise BrokenFamily(name, "its import", error) from error
+    if not hasattr(folder, "__path__"):  # a module of the engine's
+        return None
+    return check_manifest(name, getattr(folder, "MANIFEST", None))
+
+
+def _made(of: Manifest) -> Family:
+    try:
+        return _family(of)()
+    except FamilyError:
+        raise
+    except Exception as error:
+        raise BrokenFamily(of.name, "the load of its class", error) from error
 
 
 def _family(of: Manifest) -> type[Family]:
@@ -168,6 +201,20 @@ def _family(of: Manifest) -> type[Family]:
             f"`audited` of {of.name!r} is not what its manifest declares in `audit`",
             "take the names from the manifest: frozenset(f.name for f in MANIFEST.audit)",
         )
+    for rule in found.rules:
+        if not rule.startswith(f"{of.name}."):
+            raise UnfitFamily(
+                of.name,
+                f"the policy family {of.name!r} has the rule {rule!r}",
+                f"its rules begin with its name: '{of.name}.…'",
+            )
+    for rule in of.hints:
+        if rule not in found.rules:
+            raise UnfitFamily(
+                of.name,
+                f"the manifest of {of.name!r} has a hint for {rule!r}, which is no rule of it",
+                "hints are by rules that stand in `rules` of its class",
+            )
     check_family(found)
     if of.kg_part is None and any(SealToGrant in duties for duties in found.duties.values()):
         raise UnfitFamily(

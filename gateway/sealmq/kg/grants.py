@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from sealmq.families import registry
+from sealmq.families.faults import of_family
 from sealmq.site.canary import is_canary
 from sealmq.site.model import Config
 from sealmq_spec.const import CCM, U24
@@ -42,7 +43,14 @@ def wanted(config: Config) -> dict[Key, frozenset[str]]:
         manifest = registry.manifest(family)
         if manifest.kg_part is None:
             continue
-        for name, clients in manifest.load(manifest.kg_part).grants(config).items():
+        try:
+            wants = manifest.load(manifest.kg_part).grants(config)
+        except Exception as error:
+            fault = of_family(error, "grants")
+            if fault is None:
+                raise
+            raise Bad(str(fault), fault.hint) from error
+        for name, clients in wants.items():
             unknown = [client for client in clients if client not in config.clients]
             if unknown or not 0 < len(name) <= _NAME:
                 what = f"for {unknown[0]!r}, who is no client" if unknown else "with such a name"

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from sealmq.audit import Audit
+from sealmq.families import faults
 from sealmq.families.attributes import Attribute
 from sealmq.families.engine import OFF, Conn, Engine
 from sealmq.families.records import Record, TopicReset
@@ -452,8 +453,9 @@ class Mediator:
 
     def family_fault(self, family: str, question: str, error: Exception) -> None:
         """A family failed; the engine has made a deny of it."""
-        log.error("family %s failed at %s: %r", family, question, error)
-        reason = type(error).__name__
+        where = faults.place(error)[1] or "no line of it"
+        log.error("the policy family %s failed at %s: %r (%s)", family, question, error, where)
+        reason = faults.shown(error)
         self._audit.write("family-fault", family=family, question=question, reason=reason)
 
     async def commit(self, records: list[StoreRecord], urgent: bool = False) -> None:

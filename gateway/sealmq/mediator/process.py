@@ -117,6 +117,7 @@ class Process:
             "pid": os.getpid(),
             "address": f"{host}:{port}",
             "ready": True,
+            "order": list(config.policy.order),
         }
         self._told.set()
         await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
@@ -160,8 +161,10 @@ def _merged(news: list[dict[str, Any]]) -> dict[str, Any]:
     journals, stuck, aside = of("journal"), of("stuck"), of("aside")
     handover = of("handover")
     starting = ["a worker of the mediator is starting"]
-    away = [one["away"] for one in news if one.get("away")] or starting * any(
-        "away" not in one for one in news
+    away = (
+        [one["lost"] for one in news if one.get("lost")]
+        or [one["away"] for one in news if one.get("away")]
+        or starting * any("away" not in one for one in news)
     )
     return {
         "journal": {

@@ -130,6 +130,7 @@ class Running:
             "aside": mediator.aside.state(),
             "stuck": {"count": len(stuck), "some": stuck[:3]} if stuck else None,
             "closed": mediator.site.engine.closed,
+            "lost": mediator.site.engine.lost,
         }
         if news != self._said:
             self._said = news
@@ -151,9 +152,12 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
             spare=layout.state_of("mediator"), more=of_families(config.policy.order),
         )  # fmt: skip
     mediator: Mediator | None = None
+    early: list[tuple[str, str, Exception]] = []
 
     def fault(family: str, question: str, error: Exception) -> None:
-        if mediator is not None:
+        if mediator is None:
+            early.append((family, question, error))
+        else:
             mediator.family_fault(family, question, error)
 
     engine = Engine(
@@ -167,5 +171,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
     if engine.noted(ring.bearers()) and begin.first:
         records += engine.bearers(ring.bearers(), shared.store.records)
     mediator = Mediator(begin, shared, engine, audit, address)
+    for found in early:
+        mediator.family_fault(*found)
     await mediator.commit(list(records))
     return Running(begin, shared, mediator, audit)

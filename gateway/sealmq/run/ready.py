@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from sealmq.plain import plain
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.reading import read_small
+
+from . import proc
 
 _MOST = 65536
 # Of an address, and of what else it says in words.
@@ -60,6 +63,17 @@ def read(layout: Layout, role: str) -> Ready | None:
         told.get("tls") is True,
         queue if type(queue) is int else None,
     )
+
+
+def other_order(layout: Layout, order: Sequence[str]) -> str:
+    """What to say where a mediator that runs judges by another [policy] order than this; or ""."""
+    told = read_json(layout.ready("mediator")) or {}
+    pid, found = told.get("pid"), told.get("order")
+    running = type(pid) is int and proc.start_of(pid) is not None
+    if not running or not isinstance(found, list) or found == list(order):
+        return ""
+    names = ", ".join(plain(str(name), _LONGEST) for name in found)
+    return f"until its next start the mediator judges by [policy] order {names}"
 
 
 def write(layout: Layout, ready: Ready, **more: Any) -> None:

@@ -58,8 +58,8 @@ class ProcessStatus:
 @dataclass(frozen=True, slots=True)
 class Status:
     """A site. `enforce` and `clients` are None when sealmq.toml is not readable or wrong; `note`
-    then says why. clients: the address that enrolment files carry. astray: why no client may get
-    here by it.
+    then says why, or that not all of it is in force. clients: the address that enrolment files
+    carry. astray: why no client may get here by it.
     """
 
     site: str
@@ -96,7 +96,7 @@ def look(layout: Layout, config: Config | None, note: str | None = None) -> Stat
         tuple(found),
         shared,
         config.policy.enforce,
-        note,
+        note or ready.other_order(layout, config.policy.order) or None,
         reach.written(mediator.advertise_host, mediator.advertise_port),
         reach.warning(mediator),
     )

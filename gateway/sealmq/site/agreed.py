@@ -71,6 +71,7 @@ def _read_by_someone(config: Config) -> None:
 
 def _taken(config: Config, families: list[Family]) -> None:
     from sealmq.families.api import FamilyConfigError
+    from sealmq.families.faults import BrokenFamily
 
     for family in families:
         try:
@@ -80,3 +81,6 @@ def _taken(config: Config, families: list[Family]) -> None:
             if error.key:
                 key += f".{error.key}"
             raise ConfigError(error.what, error.hint, key=key) from None
+        except Exception as error:
+            broken = BrokenFamily(family.name, "configure", error)
+            raise ConfigError(str(broken), broken.hint, key=f"families.{family.name}") from error

@@ -24,6 +24,7 @@ from sealmq_spec.errors import SealError
         (Unreachable("it takes no connection"), None),
         (SealError("tag"), None),
         (ConnectionResetError("reset"), None),
+        (KeyError("a defect"), None),
     ],
 )
 def test_only_what_must_fail_and_succeeds_is_a_failure(

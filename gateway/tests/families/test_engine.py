@@ -385,8 +385,36 @@ def test_a_family_that_cannot_take_a_record_allows_nothing_more() -> None:
     site = Site(FACTORY, Lost(yes()))
     assert site.publish(SENSOR, TOPIC).allow
     site.commit([api.FamilyRecord("x", "k", b"")])
+    assert site.engine.lost == ""
+    site.commit([api.FamilyRecord("fake", "k", b"")])
     assert site.publish(SENSOR, TOPIC).rule == "engine.exception"
     assert site.publish("monitor", TOPIC).family == "labels"
+    assert "'fake' has failed at apply, KeyError" in site.engine.lost
+
+
+def test_a_family_gets_its_own_rows_and_of_others_those_that_it_reads() -> None:
+    class Reads(Fake):
+        got: ClassVar[list[api.Record]] = []
+
+        def apply(self, records: Any) -> Any:
+            self.got.extend(records)
+            return ()
+
+    class ReadsMore(Reads):
+        got: ClassVar[list[api.Record]] = []
+        reads: ClassVar[frozenset[type[api.Record]]] = frozenset({api.TopicLabel})
+        name = "more"
+
+    site = Site(FACTORY, Reads(yes()), ReadsMore(yes()))
+    rows: list[api.Record] = [
+        api.FamilyRecord("fake", "k", b""),
+        api.FamilyRecord("other", "k", b""),
+        api.TopicLabel(TOPIC, "m1-temp", SENSOR, 1),
+        api.TopicReset("a"),
+    ]
+    site.commit(rows)
+    assert Reads.got == rows[:1]
+    assert ReadsMore.got == rows[2:3]
 
 
 def test_a_configuration_that_a_family_refuses_leaves_the_old_one() -> None:

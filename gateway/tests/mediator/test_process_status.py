@@ -85,3 +85,9 @@ def test_a_status_that_is_being_written_does_not_outlive_the_mediator(
         assert not Layout(tmp_path).ready("mediator").exists()
 
     _run(story)
+
+
+def test_a_family_that_has_lost_its_state_is_why_nobody_can_connect() -> None:
+    news = [{"away": None, "lost": ""}, {"away": None, "lost": "the policy family 'x' has failed"}]
+    assert process._merged(news)["away"] == "the policy family 'x' has failed"
+    assert process._merged(news[:1])["away"] is None

@@ -32,6 +32,8 @@ from ..api import (
     Question,
     Record,
     Rewrite,
+    TopicLabel,
+    TopicReset,
     Verdict,
     Who,
     allow,
@@ -87,6 +89,7 @@ class PurposesFamily(Family):
     parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
     duties: ClassVar[Duties] = {"subscribe": frozenset({Follow, Rewrite})}
     audited: ClassVar[frozenset[str]] = frozenset(field.name for field in MANIFEST.audit)
+    reads: ClassVar[frozenset[type[Record]]] = frozenset({TopicLabel, TopicReset})
 
     def __init__(self) -> None:
         self.state = State()

@@ -143,7 +143,7 @@ class State:
         deps: list[Dep] = []
         topics = self.labels.apply(records)
         for record in records:
-            if isinstance(record, FamilyRecord) and record.family == rows.NAME:
+            if isinstance(record, FamilyRecord):
                 deps += self._row(record.key[:2], record.key[2:], record.value)
         for topic in topics:
             deps += self._relabelled(topic)
