@@ -17,8 +17,12 @@ from sealmq.client import Client, ClientError, Options  # noqa: TID251 - it is w
 from sealmq.kglink import KgClient, KgError  # noqa: TID251 - as `sealmq rekey` does
 from sealmq_spec.errors import SealError
 
-from running_site import PATIENCE_S, Site, sealmq
+from running_site import PATIENCE_S as READY_S
+from running_site import Site, sealmq
 
+# A process that was killed several times in a row is started again after 30 s at most
+# (gateway/sealmq/run/roles.py), and then has to be ready.
+PATIENCE_S = 30.0 + READY_S
 TOPICS = {"m1-temp": "machine/1/temperature", "m1-ctrl": "machine/1/arm/height"}
 # What may be refused by a reader that was cut off: what the broker has delivered again.
 TWICE = {"Replay"}

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from handover_cast import TWICE, Cast, play, until
+from handover_cast import PATIENCE_S, TWICE, Cast, play, until
 from running_site import Site
 
 
@@ -47,7 +47,7 @@ async def _cut(cast: Cast, cut: Callable[[], None]) -> None:
 async def _kill(cast: Cast, role: str) -> None:
     await asyncio.sleep(cast.chance.uniform(0, 0.6))
     killed = await asyncio.to_thread(cast.site.kill, role)
-    await asyncio.to_thread(cast.site.back, role, killed)
+    await asyncio.to_thread(cast.site.back, role, killed, PATIENCE_S)
 
 
 def test_awake_clients_lose_nothing(site: Site, seed: int) -> None:
