@@ -1,10 +1,12 @@
-"""What holds for the tests of every folder: Ctrl-C counts, garbage is looked for cheaply, and what
-needs Spark shares one process of it."""
+"""What holds for the tests of every folder: Ctrl-C counts, garbage is looked for cheaply, no test
+finds the log silenced by an earlier one, and what needs Spark shares one process of it."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import signal
+import warnings
 from typing import Any
 
 import pytest
@@ -48,3 +50,25 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A command that ran in this process may have silenced its log, as is right for a command."""
+    quiet = [
+        log
+        for name, log in logging.root.manager.loggerDict.items()
+        if name.startswith("sealmq") and isinstance(log, logging.Logger) and _is_quiet(log)
+    ]
+    if not (quiet or logging.root.manager.disable):
+        return
+    told = f"all up to {logging.root.manager.disable}, {[log.name for log in quiet]}"
+    warnings.warn(f"the log was silenced before {item.nodeid}: {told}", stacklevel=1)
+    logging.disable(logging.NOTSET)
+    for log in quiet:
+        log.disabled, log.propagate = False, True
+        log.setLevel(logging.NOTSET)
+
+
+def _is_quiet(log: logging.Logger) -> bool:
+    return log.disabled or not log.propagate or log.level > logging.ERROR

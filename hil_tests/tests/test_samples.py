@@ -168,6 +168,10 @@ LIBRARY = "test_readme.py::test_the_library_s_samples_run_as_they_stand_and_wait
 ELSEWHERE = {
     "gateway/FAMILIES.md: A toy": "test_families_page.py::"
     "test_the_toy_of_the_page_judges_in_a_started_site",
+    "gateway/FAMILIES.md: A toy with a row and a command": "test_families_page.py::"
+    "test_the_toy_with_rows_and_a_command_judges_in_a_started_site",
+    "gateway/FAMILIES.md: A toy with a row and a command 2": "test_families_page.py::"
+    "test_the_toy_with_rows_and_a_command_judges_in_a_started_site",
     "gateway/README.md: As a library": LIBRARY,
     "gateway/README.md: As a library 2": LIBRARY,
 }
