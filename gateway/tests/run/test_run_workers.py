@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import tempfile
@@ -23,8 +22,6 @@ from run.test_run_real import RealSite
 from sealmq.client import Client, Options, Will
 from sealmq.client.errors import TimedOut
 from sealmq_spec.errors import Unavailable
-
-pytestmark = pytest.mark.skipif(shutil.which("mosquitto") is None, reason="Mosquitto is not here")
 
 WRITER, READER = "m1-temp-sensor", "monitor"
 TOPIC = "machine/1/temperature"
