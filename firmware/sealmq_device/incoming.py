@@ -204,7 +204,7 @@ class Incoming(Joined):
 
     # A notice that may be about what is awaited.
     def _noticed(self, said: "Notice") -> None:
-        if said[1] and said[1] == self._awaited:
+        if said[1] and (said[0] - 1) << 24 | said[1] == self._awaited:
             self._denied = said
             if said[0] == _WHAT_CONTROL:
                 self._doubt = said  # nothing acknowledges a command

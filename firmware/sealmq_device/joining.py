@@ -36,6 +36,8 @@ _PROOF = const(24)  # bytes: 32 characters
 _TAG = const(16)  # bytes: 22 characters
 _TAG_CHARS = const(22)
 _CHARS = const(54)
+# A connection begins with some counters left: for its will, and to subscribe again.
+_NEAR_END = const(0xFFFEFF)
 if PROOF_FRONT != _FRONT or _TAG_CHARS != TAG_CHARS or _TAG != TAG:
     raise ImportError("joining.py and SPEC.md 4.1 differ")
 
@@ -97,7 +99,7 @@ class Joined(Provisioned):
         self._clean = clean
         try:
             s = self.session
-            if not self._begun or s.conn >= U24:
+            if not self._begun or s.conn >= U24 or s.ctr > _NEAR_END:
                 if _begin(self):
                     yield from self._provision_apart()
             provisioned = s.ident.gen == 0
@@ -108,6 +110,8 @@ class Joined(Provisioned):
             why = "the mediator calls this client's boot counter behind"
             for _ in range(_ROUNDS):
                 conflict = s.clock_conflict
+                if s.conn >= U24 and _begin(self):
+                    yield from self._provision_apart()
                 try:
                     if s.ident is not self.ident:
                         self._use(self.ident)

@@ -9,7 +9,7 @@
 #     READ            the next packet: (first byte, rest)
 #     IDLE            until nothing is awaited, as the connection is going to be left
 #     kind << 16 | pid    that acknowledgement: its body; or the notice, a tuple, that refuses what
-#                     self._awaited was set to before (its ctr). ROOTS: the key generator's answer
+#                     self._awaited was set to before. ROOTS: the key generator's answer
 # OSError and SealError of a wait are raised in the generator. Link._run waits as a blocking client
 # does.
 import errno
@@ -74,7 +74,9 @@ class Link:
         self._ack = bytearray(b"\x40\x02\0\0")
         self._out = bytearray(192)
         self._end = 192
-        self._awaited = 0  # ctr of what is being acknowledged
+        # What is being acknowledged, as a notice names it (SPEC.md 4.4): (what - 1) << 24 | ctr, so
+        # ctr alone of a PUBLISH.
+        self._awaited = 0
         self._denied: "Any" = None  # the notice that refuses it
         # publish_fast.py's, and what that has at hand.
         self._quick: "Any" = None

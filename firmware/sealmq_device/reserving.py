@@ -21,6 +21,7 @@ if _TYPING:
 _FAMILY = b"purposes"
 # No packet begins like that: only what comes about this ctr ends the wait.
 _AWAITS = const(0x1000000)
+_AWAITED = const(3 << 24)  # what a notice is about, as link.py has it
 
 
 # The filter as it goes after the token.
@@ -51,7 +52,7 @@ def commanding(self: "Any", command: str) -> "Steps":
     s = self.session
     body = bytes((OP_COMMAND, len(_FAMILY))) + _FAMILY + raw
     self._send_control(s.up(body, self.mono()))
-    self._awaited = s.ctr
+    self._awaited = _AWAITED | s.ctr
     said = yield _AWAITS | s.ctr
     if said[2] >= 0:
         raise from_notice(said)

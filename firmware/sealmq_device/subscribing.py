@@ -23,6 +23,8 @@ ASK = const(0x82)
 END = const(0xA2)
 _SUBACK = const(0x90)
 _UNSUBACK = const(0xB0)
+_ASKED = const(1 << 24)  # what a notice is about, as link.py has it
+_REMOVED = const(2 << 24)
 # A filter after its token: "!s1/", u24 ctr and tag as text, "/".
 _TOKEN = const(19)
 _TOKEN_CHARS = const(26)
@@ -66,9 +68,11 @@ def request(self: "Any", first: int, filt: bytes, qos: int) -> int:
     at = 2
     op = UNSUBSCRIBE
     ack = _UNSUBACK
+    what = _REMOVED
     if first == ASK:
         op = SUBSCRIBE
         ack = _SUBACK
+        what = _ASKED
         size += 1
     if size > 127:
         at = 3
@@ -94,7 +98,7 @@ def request(self: "Any", first: int, filt: bytes, qos: int) -> int:
     except BaseException:
         self._close()  # the stream is in doubt
         raise
-    self._awaited = ctr
+    self._awaited = what | ctr
     return ack << 16 | pid
 
 

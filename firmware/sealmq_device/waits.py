@@ -80,10 +80,10 @@ class Core(client.Client):
             wait.event.set()
 
     def _noticed(self, said: "Notice") -> None:
-        ctr = said[1]
-        if ctr:
+        if said[1]:
+            about = (said[0] - 1) << 24 | said[1]  # as link.py has it
             for wait in list(self.waits.values()):
-                if wait.ctr == ctr:
+                if wait.ctr == about:
                     wait.got = said
                     # A receipt may still say more; the PUBACK comes last (SPEC.md 4.5).
                     if not wait.raw:

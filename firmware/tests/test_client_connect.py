@@ -77,6 +77,40 @@ def test_a_lost_boot_counter_is_jumped_over(interpreter: str, tmp_path: Path) ->
 
 
 @every
+def test_used_up_counters_begin_a_boot_session(interpreter: str, tmp_path: Path) -> None:
+    """The last CONNECT of one is answered with CONNACK 5; then a connection would begin with too
+    few counters for its subscriptions."""
+    with board(tmp_path) as b:
+        b.provision()
+
+        def on_connect(c: Connection) -> bool:
+            if c.conn == const.U24:
+                c.send(0x20, b"\0\x05")
+                return True
+            return False
+
+        b.peer.on_connect = on_connect
+        said = b.run(
+            interpreter,
+            """
+c.connect()
+first = c.session.boot
+c.disconnect()
+c.session.conn = 0xFFFFFE
+c.connect()
+say(c.session.boot - first, c.session.conn)
+c.set_callback(say)
+for n in range(3): c.subscribe("t/%d" % n)
+c.disconnect()
+c.session.ctr = 0xFFFFFC
+c.connect()
+say(c.session.boot - first, c.session.conn, c.session.ctr, len(c._subscribed), c.refused)
+""",
+        )
+        assert said == ["1 1", "2 1 3 3 {'Denied': 1}"]
+
+
+@every
 def test_a_salt_is_new_in_each_boot_session(interpreter: str, tmp_path: Path) -> None:
     salts = []
     with board(tmp_path) as b:

@@ -115,6 +115,23 @@ def test_a_receipt_beats_a_notice(interpreter: str, order: str, tmp_path: Path) 
 
 
 @every
+@pytest.mark.parametrize("what", [0, 2, 3, 4, 5])
+def test_a_notice_about_something_else_ends_no_message(
+    interpreter: str, what: int, tmp_path: Path
+) -> None:
+    with board(tmp_path) as b:
+
+        def on_publish(c: Connection, topic: str, m1: bytes, ctr: int, qos: int) -> bool:
+            c.notice(what, ctr, 5, "labels.writer", "not this one")
+            c.send(0x40, c.publish_pid)
+            return True
+
+        b.peer.on_publish = on_publish
+        script = "c.connect()\nsay(c.publish('t', b'x', qos=1), c.unacked, len(c.notices))"
+        assert b.run(interpreter, script) == ["1 {} 1"]
+
+
+@every
 def test_a_refused_subscription(interpreter: str, tmp_path: Path) -> None:
     with board(tmp_path) as b:
         b.peer.denied = {"machine/2/#": (5, "labels.reader", "not yours")}
