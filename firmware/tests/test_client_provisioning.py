@@ -8,6 +8,7 @@ import pytest
 
 from device_script import INTERPRETERS, board
 from peer_connection import Connection
+from peer_site import Site
 from sealmq_spec import provision
 
 every = pytest.mark.parametrize("interpreter", INTERPRETERS)
@@ -91,6 +92,27 @@ def test_connack_5_asks_once_for_other_roots(interpreter: str, tmp_path: Path) -
         b.peer.events.clear()
         assert b.run(interpreter, "caught(c.connect)") == ["Denied  "]
         assert b.peer.said("asked") == [(2,)]
+
+
+@every
+@pytest.mark.parametrize("other", ["site", "client", "secret"])
+def test_state_of_another_enrolment_counts_as_none(
+    interpreter: str, other: str, tmp_path: Path
+) -> None:
+    """Its gen and kseq are higher than what this one's key generator gives: they would refuse every
+    answer (SPEC.md 7.2, 7.4)."""
+    old = Site()
+    old.gen, old.kseq = 50, 500
+    new = Site()
+    if other != "site":
+        new.id = old.id
+    if other == "client":
+        new.ps, old.client = old.ps, 8
+    with board(tmp_path, old) as b:
+        b.provision()
+    with board(tmp_path, new) as b:
+        said = b.run(interpreter, "c.connect()\nsay(c.ident.gen, c.session.boot, c.refused)")
+        assert said == ["1 2 {}"]
 
 
 @every

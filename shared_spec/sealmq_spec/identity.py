@@ -16,7 +16,7 @@ if _TYPING:
 
     from .records import Make
 
-_MAGIC = b"SMs1"
+_MAGIC = b"SMs2"
 _FORM = ">4sIIIIBBI32s32s32s"
 _CHECK = 8
 
@@ -81,12 +81,19 @@ class Identity:
             o.r_bar,
             self.km,
         )
-        return b + sha256(b).digest()[:_CHECK]
+        return b + self._check(b)
 
-    # False when blob is torn or foreign: then the client provisions again, which is always safe.
+    # The enrolment is in it: roots of another site, client or ps are not for this one, and their
+    # gen and kseq would refuse its answers for ever.
+    def _check(self, b: bytes) -> bytes:
+        whose = self.site + self.client.to_bytes(3, "big") + self.ps
+        return sha256(b + whose).digest()[:_CHECK]
+
+    # False when blob is torn or another enrolment's: then the client provisions again, which is
+    # always safe.
     def load(self, blob: bytes) -> bool:
         n = struct.calcsize(_FORM)
-        if len(blob) != n + _CHECK or sha256(blob[:n]).digest()[:_CHECK] != blob[n:]:
+        if len(blob) != n + _CHECK or self._check(blob[:n]) != blob[n:]:
             return False
         t = struct.unpack(_FORM, blob[:n])
         if t[0] != _MAGIC:

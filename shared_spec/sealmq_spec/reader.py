@@ -69,7 +69,7 @@ class Reader:
         self.ident = ident
         self.make = make
         self.limit = limit
-        self.known_tlv = (TLV_LABEL,) + tuple(known_tlv)
+        self.known_tlv = (TLV_LABEL,) + tuple([t for t in known_tlv if t >= TLV_FAMILIES])
         # For what is sealed to a link or to a grant; set by whoever makes the reader.
         self.session: "Session | None" = None
         self._deliveries: "Any" = None

@@ -8,11 +8,12 @@ import pytest
 
 from sealmq_spec import const
 from sealmq_spec.errors import Misuse, NoKey, Replay, Stale, Unauthentic, WrongEpoch
+from sealmq_spec.identity import Identity
 from sealmq_spec.reader import Reader
 from sealmq_spec.records import Roots, make_record
 from sealmq_spec.session import Session
 from spec_cipher import make
-from spec_people import NOW, SITE, Mediator, new_identity, new_roots, publish
+from spec_people import MEDIATOR, NOW, SITE, Mediator, new_identity, new_roots, publish
 
 TOPIC = "machine/1/größe".encode()
 SUITES = [(1, 1), (2, 2), (1, 2), (2, 1)]
@@ -155,17 +156,29 @@ def test_a_client_without_roots_sends_nothing() -> None:
         publish(session, TOPIC, b"x")
 
 
-def test_a_torn_identity_is_not_loaded() -> None:
+def flipped(blob: bytes, at: int) -> bytes:
+    """The blob with one bit changed."""
+    return blob[:at] + bytes([blob[at] ^ 1]) + blob[at + 1 :]
+
+
+def test_state_that_is_torn_or_another_enrolments_is_not_loaded() -> None:
     ident = new_identity(7, new_roots(17))
     blob = ident.dump()
-    other = new_identity(7, new_roots(18))
-    before = other.dump()
-    for at in range(len(blob)):
-        torn = bytearray(blob)
-        torn[at] ^= 1
-        assert not other.load(bytes(torn))
-    assert not other.load(blob[:-1])
-    assert not other.load(b"")
-    assert other.dump() == before
+
+    def held(site: bytes = SITE, client: int = 7, ps: bytes = ident.ps) -> Identity:
+        other = Identity(site, client, MEDIATOR, ps)
+        other.gen, other.kseq, other.km, other.own = 1, 1, os.urandom(32), new_roots(18)
+        return other
+
+    for other, blobs in (
+        (held(), [blob[:-1], b"", *(flipped(blob, at) for at in range(len(blob)))]),
+        (held(site=b"else"), [blob]),
+        (held(client=8), [blob]),
+        (held(ps=os.urandom(32)), [blob]),
+    ):
+        before = other.dump()
+        assert not any(other.load(wrong) for wrong in blobs)
+        assert other.dump() == before
+    other = held()
     assert other.load(blob)
     assert other.dump() == blob

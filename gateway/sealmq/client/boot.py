@@ -75,7 +75,8 @@ class Boots:
 
     def worn(self) -> bool:
         """Whether counters run out soon, so that a new boot session has to begin."""
-        return self.session is not None and U24 - self.session.ctr < _SPARE
+        s = self.session
+        return s is not None and (U24 - s.ctr < _SPARE or s.conn >= U24)
 
     def end(self) -> None:
         """The boot session is over; nothing of it will be sent again."""

@@ -166,7 +166,7 @@ class Door:
     async def _connect(self) -> Opened | ev.Behind | ev.OtherTime:
         """One TCP connection up to its welcome. Raises ClientError."""
         session = self._boots.session
-        if session is not None and self._boots.take_up(session) is None:
+        if session is not None and (self._boots.worn() or self._boots.take_up(session) is None):
             self.end_session()
             session = None
         session = session or await self._boots.begin()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Sequence
 
 from sealmq.mqtt import build
 from sealmq_spec.errors import Denied, SealError, Stale, Unavailable, Unsupported
 
 from . import events as ev
+from .backoff import Backoff
 from .boot import Boots
 from .core import Core
 from .desk import Desk
@@ -34,9 +34,6 @@ from .values import Notice, Options
 log = logging.getLogger("sealmq.client")
 
 _DRAIN_S = 10.0
-_RETRY_S = 30.0
-# Between the first tries of a client whose gateway is not up yet.
-_FIRST_S = 0.25
 # Between two requests for new roots: at first, and at most (SPEC.md 7.4).
 _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
@@ -78,6 +75,9 @@ class Life:
         self._clocked = _LONG_AGO
         self._heard = 0
         self._paused = False
+        self._backoff = Backoff()
+        # mono of the last welcome.
+        self._welcomed = 0
         # Filter as it goes over the wire, what is said with it included -> QoS, to subscribe again
         # in a new connection.
         self.filters: dict[str, int] = {}
@@ -138,7 +138,6 @@ class Life:
         if not self._options.reconnect or within <= 0:
             return await self._door.open()
         failed: Exception = TimedOut(f"connecting took more than {within:g} s")
-        delay = _FIRST_S
         try:
             async with asyncio.timeout(within):
                 while self.error is None:
@@ -149,8 +148,7 @@ class Life:
                             raise
                         failed = error
                         self._tell(f"{error}; trying again")
-                    await asyncio.sleep(delay)
-                    delay = min(2 * delay, _RETRY_S)
+                    await asyncio.sleep(self._backoff.next())
                 failed = self.error
         except TimeoutError:
             pass
@@ -193,7 +191,7 @@ class Life:
         # The welcome says whether the roots held are the newest; what was wanted before is over.
         self._wanted, self._worn = 0, False
         self._stale.clear()
-        self._heard = mono_ms()
+        self._heard = self._welcomed = mono_ms()
         self._tell("connected")
         self._desk.bell.ring()
 
@@ -208,27 +206,28 @@ class Life:
     async def _serve(self) -> None:
         try:
             while True:
+                wait = 0.0
                 try:
                     await self._connection()
                 except _Fresh:
                     self._door.end_session()
                 except (ClientError, SealError) as error:
+                    self._backoff.lasted(mono_ms() - self._welcomed)
+                    wait = self._backoff.next()
                     if not self._options.reconnect or final(error):
                         raise
                     self._desk.dropped(error)
                     self._tell(str(error))
                 finally:
                     await self._drop()
-                await self._again()
+                await self._again(wait)
         except Exception as error:
             self._end(error)
 
-    async def _again(self) -> None:
+    async def _again(self, wait: float) -> None:
         """Connect again; where the options say so until it succeeds or cannot ever."""
-        delay = 1.0
         while True:
-            # A crowd that lost the same mediator does not come back in one instant.
-            await asyncio.sleep(secrets.randbelow(300) / 1000)
+            await asyncio.sleep(wait)
             try:
                 self._use(await self._door.open())
                 return
@@ -236,8 +235,7 @@ class Life:
                 if not self._options.reconnect or final(error):
                     raise
                 self._tell(str(error))
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _RETRY_S)
+            wait = self._backoff.next()
 
     async def _connection(self) -> None:
         opened = self._opened

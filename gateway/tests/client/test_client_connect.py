@@ -26,8 +26,10 @@ from sealmq.client import (
     StateError,
     TimedOut,
     Will,
+    backoff,
 )
 from sealmq.client.client import read_enrolment
+from sealmq.client.randomness import mono_ms
 from sealmq.mqtt import build
 from sealmq_spec import control, provision
 from sealmq_spec.const import CONTROL, U24
@@ -554,5 +556,82 @@ def test_what_was_asked_in_a_lost_connection_is_an_error_at_once_and_the_client_
             with pytest.raises(ConnectionLost, match=r"closed|broke"):
                 await asked
             assert await client.command("heard", b"?") == b"done: ?"
+
+    play(story)
+
+
+# --- waits, and counters at their end -------------------------------------------------------------
+
+
+def test_waits_are_drawn_below_a_limit_that_doubles_until_a_connection_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SPEC.md 7.4: of a gateway that is not ready, hangs up, is away, and then stays."""
+    limits: list[float] = []
+
+    def waits(self: backoff.Backoff) -> float:
+        limits.append(self.limit)
+        return step(self)
+
+    step = backoff.Backoff.next
+    monkeypatch.setattr(backoff.Backoff, "next", waits)
+    monkeypatch.setattr(backoff, "draw", lambda: 0.0)
+
+    async def story(peer: Peer) -> None:
+        async def cut() -> None:
+            before = len(peer.links)
+            peer.link.cut()
+            await until(lambda: len(peer.links) > before and not peer.knobs.first_connacks)
+            await until(lambda: client.connected)
+
+        peer.knobs.first_connacks = [3, 0, 3]
+        async with Client.from_enrolment(peer.enrolment()) as client:
+            assert limits == [1, 2]
+            peer.knobs.first_connacks = [3] * 5
+            await cut()
+            assert limits[2:] == [4, 8, 16, 32, 60, 60]
+            monkeypatch.setattr("sealmq.client.life.mono_ms", lambda: mono_ms() + 10_000)
+            await cut()
+            assert limits[8:] == [1]
+
+    play(story)
+
+
+def test_a_wait_is_anything_below_its_limit() -> None:
+    drawn = [backoff.Backoff().next() for _ in range(200)]
+    assert min(drawn) < 0.2
+    assert 0.8 < max(drawn) < 1
+
+
+@pytest.mark.parametrize("what", ["conn", "ctr"])
+def test_used_up_counters_begin_another_boot_session(what: str) -> None:
+    async def story(peer: Peer) -> None:
+        async with client_of(peer, options=Options(timeout=5)) as client:
+            session = client._boots.session
+            assert session is not None
+            boot = session.boot
+            setattr(session, what, U24)
+            peer.link.cut()
+            await until(lambda: not client.connected)
+            await until(lambda: client.connected)
+            assert peer.link.boot is not None
+            assert (peer.link.boot.boot, peer.link.conn) == (boot + 1, 1)
+            await client.publish("a/b", b"x", qos=1)
+
+    play(story)
+
+
+def test_state_of_a_secret_before_a_rotation_is_not_used(tmp_path: Path) -> None:
+    """The new enrolment begins without roots (SPEC.md 7.2), though an old gen might be higher."""
+
+    async def story(peer: Peer) -> None:
+        state = tmp_path / "state"
+        async with client_of(peer, state):
+            pass
+        asked = len(peer.site.asked)
+        peer.site.ps = os.urandom(32)
+        async with client_of(peer, state) as client:
+            assert client.connected
+        assert len(peer.site.asked) == asked + 1
 
     play(story)

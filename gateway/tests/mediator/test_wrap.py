@@ -24,6 +24,7 @@ from sealmq_spec.envelope import nonce_link, nonce_m1, put_m1, put_m2, seal_at, 
 from sealmq_spec.keys import inner_key
 from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
+from sealmq_spec.window import WIDTH
 
 TOPIC = "machine/1/temperature"
 NOW = NOW_MS // 1000
@@ -177,6 +178,26 @@ def test_a_critical_tlv_that_nobody_knows_is_refused() -> None:
         opened(world, session, sealed(session, TOPIC, b"x", tlv=b"\x03\xa0\x01y"))
     later = opened(world, session, sealed(session, TOPIC, b"x", tlv=b"\x03\x20\x01y"))
     assert later.tlv == {0x20: b"y"}
+
+
+@pytest.mark.parametrize("kind", [0x00, 0x02, 0x1F, 0x80, 0x82, 0x83, 0x9F])
+def test_a_publishers_item_of_the_protocols_own_types_is_malformed(kind: int) -> None:
+    world = World()
+    session = world.session(SENSOR)
+    with pytest.raises(errors.Malformed):
+        opened(world, session, sealed(session, TOPIC, b"x", tlv=bytes((3, kind, 1, 7))))
+
+
+def test_what_overtook_others_is_recognised_as_long_as_the_window_reaches() -> None:
+    world = World()
+    link = world.link(world.session(SENSOR))
+    tags = {ctr: ctr.to_bytes(16, "big") for ctr in range(1, 67)}
+    for ctr in (64, *range(1, 64), 65, 66):
+        link.look(ctr, 0)
+        link.mark(ctr, tags[ctr])
+    assert len(link.seen) == WIDTH
+    for ctr in range(3, 67):
+        assert link.again(ctr, tags[ctr]) is not None, ctr
 
 
 def test_counters_count_once() -> None:

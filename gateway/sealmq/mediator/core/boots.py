@@ -179,7 +179,10 @@ class BootSession:
         sent = Sent(ctr, tag)
         self.seen[ctr] = sent
         if len(self.seen) > WIDTH:
-            self.seen.popitem(last=False)
+            # One that lies below the window. Mostly the first that came; not if that one overtook
+            # others: then it is still to be recognised when it comes again.
+            first = next(iter(self.seen))
+            del self.seen[first if self.window.top - first >= WIDTH else min(self.seen)]
         return sent
 
     def passed(self, ctr: int) -> None:

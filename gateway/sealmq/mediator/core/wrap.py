@@ -56,6 +56,7 @@ from .refusals import of
 
 # Types below are the protocol's own: only mediators and the key generator set them.
 FIRST_FAMILY_TLV = 32
+_OWN_TLV = tuple(range(FIRST_FAMILY_TLV))
 
 
 class Opened(NamedTuple):
@@ -109,7 +110,7 @@ def open_m2(
         start = 1
         if body[0]:
             first, start = span(body, 0, len(body))
-            tlv = unpack(body, first, start, known_tlv)
+            tlv = unpack(body, first, start, _OWN_TLV + known_tlv)
             if any(item & 0x7F < FIRST_FAMILY_TLV for item in tlv):
                 raise Malformed("a publisher's TLV types are the policy families', from 32")
         kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
