@@ -73,6 +73,7 @@ class BootSession:
         self.make = make
         self.top = 0
         self.mask = 0
+        self._label = 0  # that epoch_seen is about
         self.epoch_seen = 0
         self.kseq_seen = 0
         self.due = False  # what outdated() says, for those who ask before each message
@@ -123,6 +124,12 @@ class BootSession:
     # nonce again. What of keys and headers depends on roots alone is laid out here.
     def renew(self, ident: "Identity") -> None:
         self.ident = ident
+        own = ident.own
+        label = own.label if own else 0
+        if label != self._label:
+            # Another label's epochs are others.
+            self._label = label
+            self.epoch_seen = 0
         site, client, suite, mediator = ident.site, ident.client, ident.suite, ident.mediator
         self._proof_front = proof_aad(site, mediator)
         self._down_aad = down_aad(site, client, mediator)
@@ -131,7 +138,6 @@ class BootSession:
         self._time_input = time_input(site, suite, ident.ps)
         self._time_aad = time_aad(site, client)
         self._front2 = front_m2(suite, site, client, mediator)
-        own = ident.own
         self._link_input = bytearray()
         if ident.gen and own:
             self._link_input = link_input(site, mediator, ident.km)

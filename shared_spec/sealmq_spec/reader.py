@@ -298,9 +298,9 @@ class Reader:
         age = now - since
         check_fresh("message", age, life_s(life))
         label = tails[0]
-        if roots is None or epoch != roots.epoch:
+        other = roots is None or epoch != roots.epoch
+        if other:
             roots = self._held(label, epoch)
-            self._use(roots)
             if how == LIVE:
                 # By the mediator's time: what it took before the hand-over ended may arrive later.
                 self._check_epoch(label, epoch, s2 // 1000)
@@ -311,6 +311,8 @@ class Reader:
         inner = known or self._make_inner(roots, sender, boot, salt)
         if not open_at(inner, nonce_m1(payload, o), payload, o, M1_HEAD, end, tails[2]):
             raise Unauthentic("m1: the tag does not verify")
+        if other:
+            self._use(roots)
         if known is None:
             _keep(self._inner, self.limit, key, inner)
         if self._tails.get(topic) is not tails:

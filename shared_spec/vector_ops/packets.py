@@ -7,6 +7,7 @@ from sealmq_spec.const import (
     REF_GRANT,
     REF_LINK,
     TAG,
+    TLV_FAMILIES,
     TLV_LABEL,
     UNTIMED,
     USE_CONTROL,
@@ -47,10 +48,13 @@ def _link(make: "Any", d: "dict[str, Any]", use: int) -> "Any":
     return make(d["suite"], key)
 
 
-# Items, TLV block and m1 of what m2 or m3 held; unknown critical items are refused. ref: m3's.
+# Items, TLV block and m1 of what m2 or m3 held; unknown critical items are refused, in m2 all that
+# are of the protocol's own types. ref: m3's.
 def _split(inside: bytes, ref: int = -1) -> "tuple[dict[int, bytes], bytes, bytes]":
     start, end = span(inside, 0, len(inside))
-    items = unpack(inside, start, end, () if ref < 0 else (TLV_LABEL,))
+    items = unpack(inside, start, end, range(TLV_FAMILIES) if ref < 0 else (TLV_LABEL,))
+    if ref < 0 and [t for t in items if t & 0x7F < TLV_FAMILIES]:
+        raise Malformed(f"a publisher's items {list(items)}")
     untimed = get_m1(inside, end, len(inside))[2]
     if ref >= 0:
         fired(items, untimed)

@@ -214,6 +214,10 @@ def _m2(cases: Cases) -> None:
     sealed("tlv-long-form", "0 in two bytes", 5, b"\x80\x00" + inner)
     sealed("tlv-twice", "a type twice", 5, tlv((40, b""), (40, b"")) + inner)
     sealed("tlv-critical", "unknown critical type", 5, tlv((0xC0, b"")) + inner, "unsupported")
+    what = "a type of the protocol's own"
+    sealed("tlv-own", what, 5, tlv((2, u(T, 4))) + inner)
+    sealed("tlv-own-critical", f"{what}, critical", 5, tlv((0x82, u(T, 4))) + inner)
+    sealed("tlv-own-unknown", f"{what}, critical, that is none yet", 5, tlv((0x9F, b"")) + inner)
     sealed("m1-life", "m1 with life 40", 5, b"\x00" + inner[:26] + b"\x28" + inner[27:])
     key = c.key(2)
     aad = packet[:9] + c.site + u(7, 3) + u(1, 3) + u(2, 1) + lentopic(TOPIC)

@@ -6,9 +6,10 @@ from .case import Cases, Json, client_json
 from .cases_envelopes import PLAIN, TOPIC, T
 from .control import down, kg_time, proof_head
 from .control import up as up_packet
-from .envelopes import LIVE, QUEUED, RETAINED, WILL, m1, m2, manifest, record
-from .model import Client, Roots, client, rnd, roots, tlv, u
+from .envelopes import LIVE, QUEUED, RETAINED, WILL, m1, m2, m3, manifest, record
+from .model import Client, Order, Roots, client, rnd, roots, tlv, u
 from .reader_steps import (
+    INST,
     KG,
     LOW,
     LOWER,
@@ -49,6 +50,7 @@ def _old_m3(s: Story) -> None:
         s.tell(name + "-handover", what, runs, link, good)
     kept = send(older, 1, T, T, RETAINED, RETAINED, 255)
     s.tell("m3-two-epochs-back", "two back, hand-over running", runs, deep, no(kept, "epoch"))
+    s.tell("m3-old-epoch-not-held", "no key comes before epoch", no(kept, "no-key"))
     was = put_record(record(site, OWN, LOWER, 70, KG))
     now = put_record(record(site, OWN, LOW, 80, KG))
     below = send(sender(LOWER), 1, T, T, RETAINED, RETAINED, 255)
@@ -120,6 +122,20 @@ def _turns(s: Story) -> None:
     tell("bound-old-first", "old epochs go first", *filled, rec_c, used, limit=4)
     unread = no(send(sender(OLD), 1, how=QUEUED, outer=OWN), "no-key")
     tell("bound-old-gone", "and are gone", *filled, rec_c, unread, limit=4)
+    lower = put_record(record(site, LOW, LOWER, 80, KG))
+    what = "a record's source is not used by it"
+    d = sender(roots(20, 1, 1))
+    rec_d = put_record(record(site, OWN, d.own, 80, KG))
+    source = (rec, rec_b, lower, rec_c, rec_d)
+    tell("bound-source", what, *source, no(send(low, 1), "no-key"), limit=4)
+    inner = m1(sender(LOWER), TOPIC, PLAIN, 1, T)
+    inner = inner[:-1] + bytes((inner[-1] ^ 1,))
+    forged = m3(site, LOW, Order(INST, T * 1000, 0), TOPIC, inner, QUEUED)
+    what = "an m1 that does not verify uses no roots of an old epoch"
+    tried = (rec, lower, link, no(forged, "unauthentic"), rec_b)
+    a = sender(OLD)
+    stays = ok(send(a, 1, how=QUEUED, outer=OWN), a, how=QUEUED)
+    tell("bound-inner", what, *tried, stays, limit=4)
     no_room = put_record(record(site, OWN, OLD, 80, KG), False)
     tell("bound-back-link", "a back-link takes no current one's place", rec, no_room, used, limit=2)
     was_b = put_record(record(site, OWN, roots(18, 9, 1), 99, KG))
@@ -152,7 +168,12 @@ def _sessions(t: Talk) -> None:
     begin = {"do": "begin", "want_kg_time": False, "low": 0, "out": head}
     step: Json = {"do": "renew", "client": client_json(up, kseq=95), "out": {}}
     tell("connect", "the new gen begins with the next CONNECT", one, new, step, begin)
-    other: Json = turn(c.but(gen=4, own=roots(17, 1, 1)), 95)
+    moved = c.but(gen=4, own=roots(17, 1, 1))
+    step = {"do": "renew", "client": client_json(moved, kseq=95), "out": {}}
+    none = {"do": "state", "out": {**state, "epoch": 0, "outdated": False}}
+    what = "of another label, whose epochs are others: what was told is forgotten"
+    t.tell("renew-other-label", "7.5", what, c, *ready(c), told, step, none)
+    other: Json = turn(moved, 95)
     del other["out"]
     query = {"do": "ask-time", "n_c": N_C.hex(), "mono": 5000}
     query["out"] = {"packet": up_packet(c, 1, T + 3, b"\x82" + N_C).hex()}
@@ -183,6 +204,11 @@ def _relinks(cases: Cases) -> None:
             {"packet": is_now.hex()},
             "packet",
         )
+    inner, block = m1(c, TOPIC, PLAIN, 5, T), tlv((40, b"note"))
+    new = c.but(gen=4, km=rnd("next km", 32))
+    was, is_now = (m2(who, TOPIC, inner, 5, T, 2, block) for who in (c, new))
+    what, out = "its TLV block goes with it", {"packet": is_now.hex()}
+    cases.good("relink-tlv", "5", what, "relink", _relink(c, new, was), out, "packet")
     other = m2(
         c.but(salt=rnd("another salt", 8)), TOPIC, m1(c, TOPIC, PLAIN, 5, T), 5, T, 2, b"\x00"
     )

@@ -153,6 +153,9 @@ def _clocks(t: Talk) -> None:
     }
     fresh = hear(down(c, order(0), 1, welcome(MS, block=kg(MS, kseq=95, epoch=7))), 1, 0)
     tell("kg-epoch", "KG time tells of a newer epoch", *want, fresh, {"do": "state", "out": state})
+    late = {**fresh, "mono": 3001}
+    what = "also when it is too late to set the clock"
+    tell("kg-epoch-late", what, *want, late, {"do": "state", "out": state}, clock(None, 3001))
     query = ask_time(c, 1)
     answer = time_body(MS + 4000, kg(MS + 4100, N_C))
     tell(
