@@ -1,4 +1,4 @@
-# Numbers of the wire format (SPEC.md, sections 1 to 4, 9 and 12). Nothing else may write them as
+# Numbers of the wire format (SPEC.md, sections 1 to 4 and 9). Nothing else may write them as
 # literals.
 
 USER = b"sealmq1"
