@@ -94,8 +94,9 @@ class Options:
 
     client_id: 1 to 64 bytes, None for a random one; a session that is to outlive the connection
     (clean=False) needs its own. reconnect: try again where the first connection does not succeed,
-    and after a loss connect again (each after a random time below 1, 2, 4 ... 60 s), resend what was not acknowledged and
-    subscribe again; what cannot heal is raised at once. Without it every loss is raised.
+    and after a loss connect again (each time after a random wait below 1, 2, 4 ... 60 s), resend
+    what was not acknowledged and subscribe again; what cannot heal is raised at once. Without it
+    every loss is raised.
     connect_timeout: of one try; timeout: of an operation, `connect` with all its tries included.
     inbox_messages, inbox_bytes: what may wait unread before reading from the socket pauses.
     inflight: messages of QoS 1 and 2 that may be unacknowledged at once, at most 60.

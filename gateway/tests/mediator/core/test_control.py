@@ -432,6 +432,21 @@ def test_roots_are_asked_for_beside_what_is_published() -> None:
     assert b"the answer" in sent[0]
 
 
+@pytest.mark.parametrize("client", [SENSOR, PANEL])
+def test_an_answer_for_another_client_changes_nothing_for_the_connections_own(client: int) -> None:
+    shell = Shell()
+    peer = opened(shell)
+    shell.later = {Provision}
+    peer.send(peer.request())
+    held: list[int] = []
+    peer.session.answered = lambda gen: bool(held.append(gen))  # type: ignore[method-assign]
+    sent: list[bytes] = []
+    peer.session.write = sent.append  # type: ignore[method-assign, assignment]
+    shell.answer(None, answered(client))
+    assert b"the answer" in sent[0]
+    assert held == ([2] if client == SENSOR else [])
+
+
 def test_one_request_at_a_time_and_five_a_minute() -> None:
     shell = Shell()
     peer = opened(shell)
