@@ -130,9 +130,9 @@ def _turns(s: Story) -> None:
     tell("bound-source", what, *source, no(send(low, 1), "no-key"), limit=4)
     inner = m1(sender(LOWER), TOPIC, PLAIN, 1, T)
     inner = inner[:-1] + bytes((inner[-1] ^ 1,))
-    forged = m3(site, LOW, Order(INST, T * 1000, 0), TOPIC, inner, QUEUED)
+    sealed = m3(site, LOW, Order(INST, T * 1000, 0), TOPIC, inner, QUEUED)
     what = "an m1 that does not verify uses no roots of an old epoch"
-    tried = (rec, lower, link, no(forged, "unauthentic"), rec_b)
+    tried = (rec, lower, link, no(sealed, "unauthentic"), rec_b)
     a = sender(OLD)
     stays = ok(send(a, 1, how=QUEUED, outer=OWN), a, how=QUEUED)
     tell("bound-inner", what, *tried, stays, limit=4)
