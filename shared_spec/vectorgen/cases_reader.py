@@ -91,6 +91,9 @@ def _blocks(s: Story) -> None:
         "tlv-critical-known", "critical and known", ok(two, a, items={"168": "6162"}), known=(40,)
     )
     s.tell("tlv-critical", "critical and unknown", no(two, "unsupported"))
+    two = send(a, 1, block=tlv((0x9F, b"ab")))
+    what = "critical and of the protocol's own types, which no application can know"
+    s.tell("tlv-critical-own", what, no(two, "unsupported"), known=(31, 40))
     s.tell(
         "tlv-twice", "a type twice", no(send(a, 1, block=tlv((40, b""), (40, b""))), "malformed")
     )
