@@ -439,8 +439,13 @@ def test_an_answer_for_another_client_changes_nothing_for_the_connections_own(cl
     shell.later = {Provision}
     peer.send(peer.request())
     held: list[int] = []
-    peer.session.answered = lambda gen: bool(held.append(gen))  # type: ignore[method-assign]
     sent: list[bytes] = []
+
+    def note(gen: int) -> bool:
+        held.append(gen)
+        return False
+
+    peer.session.answered = note  # type: ignore[method-assign]
     peer.session.write = sent.append  # type: ignore[method-assign, assignment]
     shell.answer(None, answered(client))
     assert b"the answer" in sent[0]
