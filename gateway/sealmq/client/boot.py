@@ -24,7 +24,7 @@ from .cipher import make
 from .core import Core
 from .opening import take_answer
 from .outbox import Outbox
-from .randomness import new_salt
+from .randomness import mono_ms, new_salt
 from .state import State, own_roots
 
 log = logging.getLogger("sealmq.client")
@@ -33,6 +33,9 @@ log = logging.getLogger("sealmq.client")
 _KEPT = 1024
 # A new boot session begins while this many counters are left.
 _SPARE = 4096
+# Between two boot sessions that begin for the clock alone (SPEC.md 7.4).
+_CLOCK_MS = 60_000
+_LONG_AGO = -(1 << 62)
 
 
 class Boots:
@@ -50,6 +53,8 @@ class Boots:
         self._state = state
         self._boot = 0
         self._kg_nonce = b""
+        # When a boot session was left for its clock.
+        self._left = _LONG_AGO
 
     async def open(self) -> None:
         """Lock and read the state file. StateError."""
@@ -82,6 +87,16 @@ class Boots:
         """The boot session is over; nothing of it will be sent again."""
         self.session = None
 
+    def leave(self) -> bool:
+        """Whether the boot session may be left for its clock now; then it counts as left."""
+        allowed = self._may_leave()
+        if allowed:
+            self._left = mono_ms()
+        return allowed
+
+    def _may_leave(self) -> bool:
+        return mono_ms() - self._left > _CLOCK_MS
+
     def behind(self, floor: int) -> None:
         """The mediator has seen a higher boot: the next one lies above `floor`."""
         self._boot = max(self._boot, floor)
@@ -101,7 +116,9 @@ class Boots:
 
     def core(self, session: Session) -> Core:
         """The sans-IO side of a new connection."""
-        return Core(session, self.reader, self.outbox, self.received, self.refused)
+        return Core(
+            session, self.reader, self.outbox, self.received, self.refused, self._may_leave()
+        )
 
     def turn(self, session: Session) -> bool:
         """The newest roots for the open connection, which keeps its link (SPEC.md 7.2).

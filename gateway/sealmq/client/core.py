@@ -86,8 +86,11 @@ class Core:
         outbox: Outbox,
         received: QoS2Receiver,
         refused: Counter[str],
+        may_leave: bool = True,
     ) -> None:
         self.session, self.reader, self.outbox = session, reader, outbox
+        # Whether a boot session may be left for its clock.
+        self._may_leave = may_leave
         self.refused = refused
         self.stage = Stage.CONNACK
         self._received = received
@@ -224,6 +227,7 @@ class Core:
     def _welcome(self, packet: Packet, mono: int, out: list[ev.Event]) -> None:
         if not isinstance(packet, Publish) or not _is_control(packet):
             raise BadWelcome(f"{type(packet).__name__} arrived where the welcome was due")
+        conflict = self.session.clock_conflict
         try:
             op, status = self.session.down(packet.payload, mono)
         except SealError as error:
@@ -236,7 +240,8 @@ class Core:
             return
         if self.session.now_ms(mono) is None:
             raise BadWelcome("the welcome took longer than 2 s, too long to set the clock by it")
-        if self.session.clock_conflict and self.session.conn > 1:
+        differs = self.session.clock_conflict and not conflict
+        if differs and self.session.conn > 1 and self._may_leave:
             out.append(ev.OtherTime())
             self.stage = Stage.DEAD
             return

@@ -101,6 +101,7 @@ class Door:
             if isinstance(opened, Opened):
                 return opened
             if isinstance(opened, ev.OtherTime):
+                self._boots.leave()
                 self.end_session()
                 continue
             session = self._boots.session

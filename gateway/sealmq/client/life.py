@@ -37,9 +37,6 @@ _DRAIN_S = 10.0
 # Between two requests for new roots: at first, and at most (SPEC.md 7.4).
 _ASK_AGAIN_S, _ASK_AGAIN_MOST_S = 5.0, 60.0
 _DAY_MS = 86_400_000
-# Between two boot sessions that begin for the clock alone.
-_CLOCK_MS = 60_000
-_LONG_AGO = -(1 << 62)
 _BACKLOG = 4 * 1024 * 1024
 # Trying again would not help with these; of CONNACK's codes, 3 aside, nothing will either.
 _FINAL = (ConnectRefused, StateError, Denied, Unsupported)
@@ -71,8 +68,6 @@ class Life:
         # The epoch of the client's label that is needed.
         self._wanted = 0
         self._worn = False
-        # When a boot session was begun anew for its clock.
-        self._clocked = _LONG_AGO
         self._heard = 0
         self._paused = False
         self._backoff = Backoff()
@@ -111,9 +106,7 @@ class Life:
 
     def _doubt_clock(self) -> None:
         """The gateway has another time than this boot session: one that begins anew asks for it."""
-        now = mono_ms()
-        if now - self._clocked > _CLOCK_MS:
-            self._clocked = now
+        if self._boots.leave():
             self._tell("the gateway has another time; a new boot session begins")
             self.worn()
 

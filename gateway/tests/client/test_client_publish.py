@@ -20,6 +20,7 @@ from sealmq.client import (
     TimedOut,
     Unconfirmed,
 )
+from sealmq.client.randomness import mono_ms
 from sealmq.mqtt import Publish, Pubrel
 from sealmq_spec.const import U24
 from sealmq_spec.envelope import get_m2
@@ -510,6 +511,39 @@ def test_a_reader_with_the_mediator_s_time_alone_follows_a_clock_set_back(skew: 
             await until(lambda: {boot for _, boot, _ in peer.boots} == {1, 2})
             await until(lambda: client.clock == "mediator")
             assert not client.clock_conflict
+
+    play(story)
+
+
+def test_a_boot_session_is_left_for_its_clock_once_a_minute_and_for_what_is_new(
+    skew: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = [0]
+    monkeypatch.setattr("sealmq.client.boot.mono_ms", lambda: mono_ms() + later[0])
+
+    async def story(peer: Peer) -> None:
+        async def again(step_s: int) -> set[int]:
+            skew[0] += step_s * 1000
+            links = len(peer.links)
+            peer.link.cut()
+            await until(lambda: len(peer.links) > links and peer.link.boot is not None)
+            await until(lambda: client.connected)
+            return {boot for _, boot, _ in peer.boots}
+
+        async with client_of(peer, options=Options(reconnect=True, timeout=5)) as client:
+            session = client._boots.session
+            assert session is not None
+            session.clock_conflict = True  # reported already
+            assert await again(0) == {1}
+            session.clock_conflict = False
+            assert await again(600) == {1, 2}
+            assert await again(600) == {1, 2}
+            later[0] = 61_000
+            assert await again(600) == {1, 2}  # reported a minute ago
+            session = client._boots.session
+            assert session is not None
+            session.clock_conflict = False
+            assert await again(0) == {1, 2, 3}
 
     play(story)
 
