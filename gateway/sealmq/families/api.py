@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
-from .attributes import UnknownAttribute
+from .attributes import Attributes, UnknownAttribute
 from .duties import (
     EXECUTED,
     Duties,
@@ -278,6 +278,10 @@ class Family:
     """Names of the audit fields that its manifest declares: what its verdicts may say there."""
     opens: ClassVar[bool] = False
     """Whether `deliver` needs tlv, message_id or age_ms, which lie inside the envelope."""
+    outside: Attributes = Attributes()
+    """What the sources have told, for commands: the engine gives each family its own. A question
+    reads Ask.attribute, so that its answer rests on it.
+    """
 
     def configure(self, config: Policy) -> Change:
         """Take the configuration in: at start-up (after `apply`) and at each change."""

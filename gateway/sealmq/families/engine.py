@@ -186,8 +186,13 @@ class Engine(Questions[Key]):
         return self.following.take()
 
     def noted(self, since: Mapping[str, int]) -> bool:
-        """Whether clients bear names that others had: then `bearers` has something to do."""
-        return any([family.noted(since) for family in self.order])
+        """Whether clients bear names that others had: then `bearers` has something to do. Verdicts
+        may rest on what those have said: none stands.
+        """
+        noted = any([family.noted(since) for family in self.order])
+        if noted:
+            self._all_gone()
+        return noted
 
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]

@@ -54,6 +54,8 @@ class Questions(Generic[K]):
         self.enforce = enforce
         self.closed = ""
         self.attributes = Attributes()
+        for family in order:
+            family.outside = self.attributes
         self.cache = Cache(cache_size)
         self.following: Following[K] = Following()
         self._on_fault: OnFault = on_fault or _silent

@@ -1,10 +1,53 @@
 """Owner policies: people decide who receives what is about them, after Opyrchal, Prakash and
 Agrawal."""
 
-from ..manifest import Manifest, Ref
+from ..manifest import Lost, Made, Manifest, Policy, Ref, Says
 
 MANIFEST = Manifest(
     name="owners",
     family=Ref("family:Owners"),
+    # Owner rules are the mediator's word; that a message cannot be read elsewhere is its label's.
     stands_on=("labels",),
+    policy=Policy(
+        help="owners of events say who receives them, and nobody does at first",
+        closed="what no assertion lets anybody have is nobody's: [families.owners] in the policy",
+    ),
+    names_clients=("authorizer", "licensees", "admin", "keys"),
+    says=Says(
+        option="where",
+        metavar="CONDITION",
+        help="which events of the filter, where events have owners: building == \"EECS\" && speed > "
+        "50 (levels of the topic and sealed attributes)",
+        encode=Ref("where:encode"),
+        check=Ref("where:check"),
+        examples={
+            "sub": ("sealmq sub campus --client Alice -t 'loc/#' --where 'building == \"EECS\"'",),
+        },
+    ),
+    hints={
+        "owners.publish.no-type": "event types stand in [families.owners.types], or are advertised",
+        "owners.publish.not-allowed": "who may publish the owner's events says an assertion",
+        "owners.subscribe.no-type": "event types stand in [families.owners.types]",
+        "owners.subscribe.not-allowed": "ask the owner for an assertion that lets you subscribe",
+        "owners.subscribe.contract": "read the contract at that address, sign it, and subscribe again",
+        "owners.subscribe.shared": "subscribe without $share and without a condition, or ask for an "
+        "assertion that lets every member of the group receive all of it",
+        "owners.command.no-change-policy": "the owner's CHANGE_POLICY lets you; your own events need "
+        "no owner in the assertion",
+        "owners.command.all-owners": "name one owner",
+        "owners.command.signature": "sign it with the key that is on record",
+    },
+    kg_part=Ref("kg_part"),
+    made=Made(
+        key="assertions",
+        words="assertions",
+        rows=Ref("made:rows"),
+    ),
+    lost=Lost(
+        what="owners' assertions",
+        mend="[[families.owners.policy]] asserts",
+        decided="assertions that were retracted",
+        look="assertions that were made or retracted",
+        by="sealmq owners list {site}",
+    ),
 )

@@ -264,5 +264,11 @@ def from_keynote(found: KeyNote, owner: str) -> Assertion:
     """`owner`: whose events it is about, unless its condition says so. BadAssertion."""
     when = found.condition
     return checked(
-        found.authorizer, found.licensees, when.owner or owner, when.app, when.type, when.actions, when
+        found.authorizer,
+        found.licensees,
+        when.owner or owner,
+        when.app,
+        when.type,
+        when.actions,
+        when,
     )

@@ -1,5 +1,5 @@
-"""Event types: which topics are events of which application and type, and whose they are (paper 2.1,
-2.4, Fig. 5). A topic is of one type at most: patterns of two types never match the same topic.
+"""Event types: which topics are events of which application and type, and whose they are (paper
+2.1, 2.4, Fig. 5). A topic is of one type at most: patterns of two types never match the same topic.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ BUILT_IN = frozenset(
 )
 _LEVEL = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]{0,63})(?::(text|int))?\}\Z")
 _INT = re.compile(r"(?:0|-?[1-9][0-9]{0,16})\Z")
+
+
+def is_int(level: str) -> bool:
+    """Whether a level is a number, in its one form."""
+    return _INT.match(level) is not None
 
 
 class BadType(ValueError):
@@ -119,7 +124,7 @@ class EventType:
         for name, at in self.levels.items():
             level = path[at]
             if name in self.numbers:
-                if not _INT.match(level):
+                if not is_int(level):
                     return None
                 values[name] = int(level)
             else:
@@ -161,7 +166,9 @@ def check(made: EventType, others: Iterable[EventType], externals: Iterable[str]
     _check_owner(made)
     for external, name in made.derives.items():
         if external not in externals:
-            raise BadType("derives", f"there is no attribute {external}", f"[attributes.{external}]")
+            raise BadType(
+                "derives", f"there is no attribute {external}", f"[attributes.{external}]"
+            )
         if name not in made.names:
             raise BadType("derives", f"{name} is no level and no attribute of it", "take one of it")
     for other in others:
@@ -218,7 +225,9 @@ def read_attributes(raw: bytes | None, kinds: Mapping[str, str]) -> dict[str, Va
     if raw is None:
         return {}
     try:
-        found = json.loads(raw.decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no)
+        found = json.loads(
+            raw.decode(), object_pairs_hook=_once, parse_float=_no, parse_constant=_no
+        )
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BadAttributes(f"the attributes are no JSON object: {error}") from None
     if not isinstance(found, dict):

@@ -10,8 +10,8 @@
     list     "[" literal ("," literal)* "]"
 
 It has three values (Kleene's strong logic): what is unknown, over, or of another kind than what it
-is compared with makes a test unknown. `!unknown` is unknown, `unknown || true` is true. Only what is
-true is met. A bool equals the texts "true" and "false", as KeyNote, which has texts alone, would
+is compared with makes a test unknown. `!unknown` is unknown, `unknown || true` is true. Only what
+is true is met. A bool equals the texts "true" and "false", as KeyNote, which has texts alone, would
 say it. Texts are in the order of their code points.
 """
 
@@ -127,7 +127,7 @@ _HINTS = {
     "|": "write || for or",
     "'": 'texts stand in double quotes: "..."',
     "\u201c": 'texts stand in straight double quotes: "..."',
-    '"': r'a text ends with a double quote; \" is a quote in it, and it has no control characters',
+    '"': r"a text ends with a double quote; \" is a quote in it, and it has no control characters",
 }
 _AFTER = "conditions that all have to be met are joined by &&: a && b"
 
@@ -501,10 +501,10 @@ def outcomes(node: Node, facts: OpenFacts) -> int:
         case Literal_(value):
             return _BIT[value if isinstance(value, bool) else None]
         case Name(name):
-            value = facts.get(name)
-            if isinstance(value, Open):
+            named = facts.get(name)
+            if isinstance(named, Open):
                 return _ANY
-            return _BIT[value if isinstance(value, bool) else None]
+            return _BIT[named if isinstance(named, bool) else None]
         case Contract(address):
             signed = facts.signed(address)
             return _ANY if isinstance(signed, Open) else _BIT[signed]
@@ -523,9 +523,7 @@ def outcomes(node: Node, facts: OpenFacts) -> int:
         case Not(of):
             inner = outcomes(of, facts)
             return (
-                (inner & UNKNOWN)
-                | (FALSE if inner & TRUE else 0)
-                | (TRUE if inner & FALSE else 0)
+                (inner & UNKNOWN) | (FALSE if inner & TRUE else 0) | (TRUE if inner & FALSE else 0)
             )
         case All(of):
             return _combined([outcomes(one, facts) for one in of], TRUE, FALSE)
@@ -558,12 +556,14 @@ class Condition:
     """One condition, made by `condition`; equal texts are one object.
 
     What all of it requires of application, type, owner and action stands in fields of their own
-    ("": any), so that an index finds it; `met` is what is left, None if nothing is.
+    ("": any), so that an index finds it; `met` is what is left, None if nothing is. `principals`:
+    the names that it compares owner, subscriber and sender with.
     """
 
     text: str
     node: Node | None
     names: frozenset[str]
+    principals: frozenset[str]
     contracts: tuple[str, ...]
     app: str
     type: str
@@ -603,6 +603,7 @@ def _made(node: Node) -> Condition:
         show(node),
         node,
         names,
+        frozenset(_principals(node)),
         tuple(dict.fromkeys(_contracts(node))),
         found.get("app_domain", ""),
         found.get("evtType", ""),
@@ -649,6 +650,24 @@ def _names(node: Node) -> Iterator[str]:
                 yield from _names(one)
 
 
+_WHO = (Name("owner"), Name("subscriber"), Name("sender"))
+
+
+def _principals(node: Node) -> Iterator[str]:
+    match node:
+        case Compare(_, left, right) if left in _WHO or right in _WHO:
+            for side in (left, right):
+                if isinstance(side, Literal_) and isinstance(side.value, str):
+                    yield side.value
+        case Among(left, values) if left in _WHO:
+            yield from (value for value in values if isinstance(value, str))
+        case Not(of):
+            yield from _principals(of)
+        case All(of) | Some(of):
+            for one in of:
+                yield from _principals(one)
+
+
 def _contracts(node: Node) -> Iterator[str]:
     match node:
         case Contract(address):
@@ -660,4 +679,4 @@ def _contracts(node: Node) -> Iterator[str]:
                 yield from _contracts(one)
 
 
-ALWAYS = Condition("", None, frozenset(), (), "", "", "", ALL_ACTIONS, None, None)
+ALWAYS = Condition("", None, frozenset(), frozenset(), (), "", "", "", ALL_ACTIONS, None, None)

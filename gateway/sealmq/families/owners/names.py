@@ -15,8 +15,7 @@ NAME_RULE = "a name has 1 to 64 of A-Z a-z 0-9 . _ - and starts with a letter or
 
 
 def is_principal(name: str) -> bool:
-    """Whether a client, or the owner of an event, may be called so: no wildcard, none of our words.
-    """
+    """Whether a client, or an event's owner, may be called so: no wildcard, none of our words."""
     return _NAME.match(name) is not None and name not in RESERVED
 
 

@@ -60,32 +60,32 @@ RULES: Mapping[str, str] = {
     CONNECT_ALLOWED: "An assertion lets the client authenticate.",
     CONNECT_NOT_ALLOWED: "No assertion lets the client authenticate.",
     PUBLISH_ALLOWED: "Assertions let the client publish events of this type and owner.",
-    PUBLISH_NOT_ALLOWED: "No assertion that leads back to the site's policy lets the client publish "
-    "events of this type and owner.",
+    PUBLISH_NOT_ALLOWED: "No assertion that leads back to the site's policy lets the client "
+    "publish events of this type and owner.",
     PUBLISH_NO_TYPE: "The topic is of no event type.",
     PUBLISH_NO_OWNER: "The event has no owner that could be a client.",
     PUBLISH_ATTRIBUTES: "The message's sealed attributes are not what its event type says.",
     PUBLISH_APPOINTED: "The owner has appointed another mediator.",
     SUBSCRIBE_ALLOWED: "Assertions let the client subscribe to all that the filter reaches.",
-    SUBSCRIBE_OPEN: "Anybody may subscribe to events of these types; each event is judged when it is "
-    "delivered.",
-    SUBSCRIBE_PARTLY: "The client may subscribe to some of the types that the filter reaches; each "
-    "event is judged when it is delivered.",
-    SUBSCRIBE_NOT_ALLOWED: "No assertion lets the client subscribe to all events of a type that the "
-    "filter reaches.",
+    SUBSCRIBE_OPEN: "Anybody may subscribe to events of these types; each event is judged when it "
+    "is delivered.",
+    SUBSCRIBE_PARTLY: "The client may subscribe to some of the types that the filter reaches; "
+    "each event is judged when it is delivered.",
+    SUBSCRIBE_NOT_ALLOWED: "No assertion lets the client subscribe to all events of a type that "
+    "the filter reaches.",
     SUBSCRIBE_NO_TYPE: "The filter reaches no event type.",
-    SUBSCRIBE_SHARED: "A group's messages go to one member each, so each has to be allowed all that "
-    "the filter reaches, without a condition of its own.",
+    SUBSCRIBE_SHARED: "A group's messages go to one member each, so each has to be allowed all "
+    "that the filter reaches, without a condition of its own.",
     SUBSCRIBE_CONTRACT: "The owner asks for a contract that the client has not signed.",
     SUBSCRIBE_WHERE: "The subscription's condition asks for what no event that it reaches has.",
     SUBSCRIBE_RECORDS: "Public records are for everybody.",
     SUBSCRIBE_MALFORMED: "This is no topic filter.",
     DELIVER_ALLOWED: "Assertions let the client receive the event.",
     DELIVER_NO_CONTROL: "The event's type is without access control.",
-    DELIVER_BREAK_GLASS: "The client has opened the owner's events in an emergency, as the owner had "
-    "granted; the owner is told.",
-    DELIVER_NOT_ALLOWED: "No assertion that leads back to the site's policy lets the client receive "
-    "the event now.",
+    DELIVER_BREAK_GLASS: "The client has opened the owner's events in an emergency, as the owner "
+    "had granted; the owner is told.",
+    DELIVER_NOT_ALLOWED: "No assertion that leads back to the site's policy lets the client "
+    "receive the event now.",
     DELIVER_OTHER_SENDER: "No assertion lets the client receive the event from this sender.",
     DELIVER_WHERE: "The conditions of the client's own subscriptions are not met.",
     DELIVER_NO_TYPE: "The topic is of no event type.",

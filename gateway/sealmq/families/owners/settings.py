@@ -40,7 +40,9 @@ _TYPE_KEYS = (
     "signed",
     "derives",
 )
-_EXAMPLE = '[[families.owners.policy]] authorizer = "POLICY", licensees = ["..."], actions = ["..."]'
+_EXAMPLE = (
+    '[[families.owners.policy]] authorizer = "POLICY", licensees = ["..."], actions = ["..."]'
+)
 
 SUBJECTS = ("subscriber", "owner", "pair", "site")
 
