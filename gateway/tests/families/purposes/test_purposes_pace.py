@@ -6,7 +6,7 @@ import pytest
 
 from families.purposes.purposes_factory import DPO, OTHER, SENSOR, TEMP, House, rule
 from sealmq.families.api import Verdict
-from sealmq.families.purposes import pace
+from sealmq.families import pace
 from sealmq.families.pace import A_SECOND, BURST, Pace
 from sealmq_spec import purposes as say
 from sealmq_spec.errors import RateLimited
