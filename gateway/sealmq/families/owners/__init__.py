@@ -16,8 +16,8 @@ MANIFEST = Manifest(
     says=Says(
         option="where",
         metavar="CONDITION",
-        help="which events of the filter, where events have owners: building == \"EECS\" && speed > "
-        "50 (levels of the topic and sealed attributes)",
+        help="which events of the filter, where events have owners: a condition on levels of the "
+        'topic and on sealed attributes, as in building == "EECS" && speed > 50',
         encode=Ref("where:encode"),
         check=Ref("where:check"),
         examples={
@@ -29,11 +29,12 @@ MANIFEST = Manifest(
         "owners.publish.not-allowed": "who may publish the owner's events says an assertion",
         "owners.subscribe.no-type": "event types stand in [families.owners.types]",
         "owners.subscribe.not-allowed": "ask the owner for an assertion that lets you subscribe",
-        "owners.subscribe.contract": "read the contract at that address, sign it, and subscribe again",
-        "owners.subscribe.shared": "subscribe without $share and without a condition, or ask for an "
-        "assertion that lets every member of the group receive all of it",
-        "owners.command.no-change-policy": "the owner's CHANGE_POLICY lets you; your own events need "
-        "no owner in the assertion",
+        "owners.subscribe.contract": "read the contract at that address, sign it (sealmq owners "
+        "sign), and subscribe again",
+        "owners.subscribe.shared": "subscribe without $share and without a condition, or ask for "
+        "an assertion that lets every member of the group receive all of it",
+        "owners.command.no-change-policy": "the owner's CHANGE_POLICY lets you; your own events "
+        "need no owner in the assertion",
         "owners.command.all-owners": "name one owner",
         "owners.command.signature": "sign it with the key that is on record",
     },

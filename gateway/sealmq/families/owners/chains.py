@@ -325,11 +325,17 @@ class Plan:
 def _fits(made: Assertion, of: EventType | None) -> bool:
     """Whether it is about events of this type. None: about no event at all."""
     when = made.condition
-    app, kind = made.app or when.app, made.type or when.type
-    if of is None:
-        return not app and not kind
-    if (app and app != of.app) or (kind and kind != of.name):
+    app, name = ("", "") if of is None else (of.app, of.name)
+    if (
+        (made.app and made.app != app)
+        or (made.type and made.type != name)
+        or (when.app and when.app != app)
+        or (when.type and when.type != name)
+        or (when.owner and when.owner != made.owner != EVERYBODY)
+    ):
         return False
+    if of is None:
+        return True
     # Where the type asks for signatures, what an owner has not signed counts for nothing.
     return not of.signed or bool(made.signature) or not made.at_ms
 

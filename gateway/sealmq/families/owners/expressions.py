@@ -29,7 +29,7 @@ from .actions import ALL_ACTIONS, MASKS, action_named
 
 MOST_TEXT = 2048
 MOST_DEPTH = 48
-MOST_NODES = 128
+MOST_NODES = 192
 MOST_NAMES = 24
 
 Value = str | int | bool

@@ -1,5 +1,5 @@
 """The part of the key generator: one grant that no client holds. Under it mediators seal what the
-broker and other readers must not see: sealed attributes, and events of the granularity matching_set.
+broker and other readers must not see: sealed attributes, and events of matching_set.
 """
 
 from __future__ import annotations

@@ -132,12 +132,13 @@ class Simulation:
             self._engine.apply([TopicLabel(got.topic, got.label, client, now)])
             got = conn.publish(topic, 0, False, 0, now, tlv)
         kind = self._state.types.of(topic.split("/"))
-        answer: dict[str, Any] = {"topic": topic, "type": kind.name if kind else "", "receivers": []}
+        name = kind.name if kind else ""
+        answer: dict[str, Any] = {"topic": topic, "type": name, "receivers": []}
         if not got.allow:
             return {**answer, "refused": got.rule, "reason": got.reason}
         conn.saw("accepted", topic, now, tlv=tlv)
         label = conn.who.label
-        for name, reader in sorted(self._conns.items()):
+        for client_name, reader in sorted(self._conns.items()):
             reader.ask.fill("deliver", topic, now, label)
             if not reader.ask.subs:
                 continue
@@ -145,7 +146,7 @@ class Simulation:
             if decision.allow and decision.duties:
                 decision = reader.for_sender(decision, client)
             if decision.allow:
-                answer["receivers"].append(name)
+                answer["receivers"].append(client_name)
         return answer
 
     def _set(self, line: Mapping[str, Any]) -> None:
@@ -157,7 +158,8 @@ class Simulation:
             raise BadLine("value is a text, a number, true, false or null; valid_s is a number")
         owner, subscriber = (str(line.get(key) or "") for key in ("owner", "subscriber"))
         until = 0 if value is None else self.now_ms + valid * 1000
-        self._engine.take_attributes([Attribute(name, subject(of, owner, subscriber), value, until)])
+        whose = subject(of, owner, subscriber)
+        self._engine.take_attributes([Attribute(name, whose, value, until)])
 
     def _command(self, client: str, said: object) -> dict[str, Any]:
         got: Any = self.conn(client).command(NAME, json.dumps(said).encode(), self.now_ms)

@@ -76,7 +76,7 @@ def config(text: str) -> Config:
         name: Outside(row["source"], "site" if row["source"] == "calendar" else row.get("of", ""))
         for name, row in table.items()
     }
-    return replace(parse(bare), attributes=outside)
+    return replace(parse(bare), attributes=outside)  # type: ignore[arg-type]
 
 
 def campus() -> str:
