@@ -16,6 +16,7 @@ from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
 from .attributes import Attributes, UnknownAttribute
 from .duties import (
     EXECUTED,
+    AtQos,
     Duties,
     Duty,
     Follow,
@@ -34,6 +35,7 @@ __all__ = [
     "HOWS",
     "NEVER",
     "Ask",
+    "AtQos",
     "Audited",
     "Change",
     "Dep",

@@ -1,8 +1,10 @@
 """Who asks and what: one Ask for each connection, filled again for each question. It also notes
 what the answer rests on: what a family says, and what it read without saying so.
 
-Reading `size`, `tlv`, `message_id` or `age_ms` makes the merged verdict one that is never
-cached: those differ from message to message while the cache's key does not hold them.
+Reading `size`, `message_id` or `age_ms` makes the merged verdict one that is never cached: those
+differ from message to message while the cache's key does not hold them. So does `tlv` of a message
+that has items, and `grant` of one that lies under a grant: such a message never meets the cache
+(conn.py).
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class Ask:
     __slots__ = (
         "_age_ms",
         "_attributes",
+        "_grant",
         "_looked",
         "_message_id",
         "_size",
@@ -114,6 +117,7 @@ class Ask:
         tlv: Mapping[int, bytes] = NO_TLV,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
+        grant: tuple[str, str] | None = None,
     ) -> None:
         """Take the next question. The engine calls it, families never do."""
         self.question = question
@@ -129,6 +133,7 @@ class Ask:
         self._tlv = tlv
         self._message_id = message_id
         self._age_ms = age_ms
+        self._grant = grant
 
     @property
     def size(self) -> int:
@@ -140,10 +145,22 @@ class Ask:
     def tlv(self) -> Mapping[int, bytes]:
         """Authenticated items: those that a publisher puts into its message (publish), those that
         families have put into it (deliver). CONNECT and SUBSCRIBE have none. Types keep their
-        critical bit.
+        critical bit. Under a label (`grant` is None) whoever has the label's topic key and reaches
+        the broker can forge them.
         """
-        self.volatile = True
+        if self._tlv:
+            self.volatile = True
         return self._tlv
+
+    @property
+    def grant(self) -> tuple[str, str] | None:
+        """Family and name of the grant under which the broker's copy lies, which is one of no
+        client: a mediator has made it, and `tlv` is what families have put (publish, SealToGrant).
+        None: it lies under the label. Of deliver alone.
+        """
+        if self._grant is not None:
+            self.volatile = True
+        return self._grant
 
     @property
     def message_id(self) -> tuple[int, int] | None:

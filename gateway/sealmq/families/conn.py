@@ -80,7 +80,7 @@ class Conn:
         """
         slot = self._publish[qos * 2 + retain]
         entry = slot.get(topic)
-        if entry is not None and now_ms < entry.until:
+        if entry is not None and now_ms < entry.until and not tlv:
             return entry.decision
         self.ask.fill(
             "publish",
@@ -129,16 +129,26 @@ class Conn:
         tlv: Mapping[int, bytes] = NO_TLV,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
+        grant: tuple[str, str] | None = None,
     ) -> Decision:
-        """May it have this message. `label`: the name of m3's label, "" for a public record.
+        """May it have this message. `label`: the name of m1's label, "" for a public record.
 
-        `how` as in SPEC.md 3.3: 0 live, 1 retained, 2 will, 3 queued.
+        `how` as in SPEC.md 3.3: 0 live, 1 retained, 2 will, 3 queued. `tlv`: the families' items;
+        `grant`: under which the broker's copy lies. With either it is asked about each time.
         """
         slot = self._deliver[how]
         entry = slot.get(topic)
-        if entry is not None and now_ms < entry.until and entry.label == label:
+        if (
+            entry is not None
+            and now_ms < entry.until
+            and entry.label == label
+            and not tlv
+            and grant is None
+        ):
             return entry.decision
-        self.ask.fill("deliver", topic, now_ms, label, how, 0, False, size, tlv, message_id, age_ms)
+        self.ask.fill(
+            "deliver", topic, now_ms, label, how, 0, False, size, tlv, message_id, age_ms, grant
+        )
         return self._questions.judge(self.ask, slot, topic)
 
     def for_sender(self, decision: Decision, client: str) -> Decision:

@@ -11,6 +11,7 @@ from sealmq_spec.const import MAX_TOPIC
 from .api import (
     FOREVER,
     NEVER,
+    AtQos,
     Audited,
     Dep,
     Duty,
@@ -187,6 +188,8 @@ def _can_be_done(family: Family, duty: object, who: Who) -> bool:
             return own and "" not in senders
         case Follow() | SealToLink():
             return True
+        case AtQos(int(qos)):
+            return 0 <= qos <= 2
         case SealToGrant(str(of), str()):
             return of == family.name
         case _:

@@ -269,6 +269,16 @@ class Engine(Questions[Key]):
         """TLV types that the families understand (without the critical bit)."""
         return frozenset().union(*(family.tlvs for family in self.order))
 
+    def passes(self, family: str) -> frozenset[int] | None:
+        """Types (without the critical bit) of items that go on to readers from under a grant of
+        this family: those of other families that are not its own as well. None: it is not in the
+        order, and nobody judges what it demands.
+        """
+        its = next((one.tlvs for one in self.order if one.name == family), None)
+        if its is None:
+            return None
+        return frozenset().union(*(one.tlvs for one in self.order if one.name != family)) - its
+
     @property
     def warnings(self) -> list[str]:
         """What has to be said loudly at start, at reload and in status."""
