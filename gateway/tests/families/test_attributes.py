@@ -115,6 +115,7 @@ class Scene(Site):
             return got.rule
         assert isinstance(got, Proposal)
         self.last = got
+        self.rows = [row for row in got.records if isinstance(row, FamilyRecord)]
         self.commit(list(got.records))
         return json.loads(got.reply)
 
@@ -155,7 +156,7 @@ def test_what_a_client_tells_is_in_force_with_the_commit_and_ends_with_its_valid
     assert site.tell("contract", BOB, "signed") == {"until": site.now + HOUR}, "as declared"
     assert site.publish(BOB, TOPIC).allow
     assert site.tell("contract", BOB, None) == {"until": 0}
-    assert (site.last.urgent, site.last.records[0].value) == (True, None)
+    assert (site.last.urgent, site.rows[0].value) == (True, None)
     assert site.publish(BOB, TOPIC).rule == "engine.unknown-attribute"
 
 
@@ -169,7 +170,7 @@ def test_the_record_of_the_audit_log_is_that_of_a_change() -> None:
         "value": '"früh"',
         "until_ms": site.now + 24 * HOUR,
     }
-    assert [(r.family, r.client) for r in site.last.records] == [("attributes", HR)]
+    assert [(r.family, r.client) for r in site.rows] == [("attributes", HR)]
     site.tell("shift", "", None)
     assert site.last.audit == {"attribute": "shift", "subject": None}
 
@@ -230,10 +231,10 @@ def test_who_is_no_longer_named_or_gone_or_disabled_has_told_nothing() -> None:
     site = Scene(Probe("contract"))
     site.tell("contract", BOB, "signed")
     site.tell("collaborator", ["alice", BOB], 1, by=EVE)
-    known = lambda: (  # noqa: E731
-        site.asks("contract", BOB),
-        site.asks("collaborator", pair("alice", BOB)),
-    )
+
+    def known() -> tuple[Any, Any]:
+        return site.asks("contract", BOB), site.asks("collaborator", pair("alice", BOB))
+
     assert known() == ("signed", 1)
     text = TEXT + ORDER
     for without in (
@@ -263,7 +264,7 @@ def test_what_another_bearer_of_a_name_has_told_or_was_told_of_is_void() -> None
         since = {name: site.now + 1}
         assert site.engine.noted(since), name
         assert site.asks("collaborator", pair("alice", BOB)) is None, "at once"
-        gone = site.engine.bearers(since, lambda s=site: list(s.stored))  # type: ignore[misc]
+        gone = site.engine.bearers(since, site.stored.copy)
         assert gone == [FamilyRecord("attributes", f"collaborator\x1falice\x1f{BOB}", None)]
         site.commit(gone)
         assert not site.engine.noted(since)
@@ -280,7 +281,7 @@ def test_a_restart_knows_what_was_told_and_what_is_over_goes_with_the_next_comma
     again.now += 1000
     assert again.asks("contract", BOB) is None
     again.tell("shift", "", "early")
-    assert [(r.key.split("\x1f")[0], r.value is None) for r in again.last.records] == [
+    assert [(r.key.split("\x1f")[0], r.value is None) for r in again.rows] == [
         ("shift", False),
         ("contract", True),
     ], "its own alone"

@@ -113,8 +113,8 @@ class StandIn:
         if verb == "blind":
             return str(self.begin.blind_ms)
         if verb == "derived":
-            row = Attribute("room", words[0], words[1], int(words[2]))
-            now = await self.shared.derived([row])
+            room = Attribute("room", words[0], words[1], int(words[2]))
+            now = await self.shared.derived([room])
             return f"{[tuple(row) for row in now]}".replace(" ", "")
         if verb == "count":
             row = FamilyRecord("engine.counts", words[0], b"[[1,1]]")
