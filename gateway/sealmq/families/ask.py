@@ -186,7 +186,7 @@ class Ask:
         that comes of it counts.
         """
         self.deps[ATTRIBUTE, name, subject] = None
-        if name in self._counts:
+        if name in self._counts.declared:
             self.volatile = True
             self.counted[name, subject] = None
             return self._counts.read(name, subject, self.who.client, self.now_ms)

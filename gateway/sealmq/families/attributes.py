@@ -6,7 +6,7 @@ One that is unknown or over is an error, and the engine makes a deny of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .hours import Named, local_time
@@ -77,6 +77,11 @@ class Declared(Protocol):
 NONE: Mapping[str, Declared] = {}
 
 
+def told_by(declared: Declared) -> tuple[str, str, str]:
+    """Where this changes, what was told before is not what is asked for now."""
+    return declared.source, declared.of, declared.family
+
+
 def pair(owner: str, subscriber: str) -> str:
     """The subject of an attribute of both."""
     return f"{owner}{BETWEEN}{subscriber}"
@@ -132,14 +137,10 @@ class Attributes:
         self._calendars = {n: d.hours for n, d in declared.items() if d.hours is not None}
         for name in changed:
             was, now = before.get(name), declared.get(name)
-            if was is not None and (now is None or was.source != now.source or was.of != now.of):
-                self.forget(name)
+            if was is not None and (now is None or told_by(was) != told_by(now)):
+                for key in [key for key in self._held if key[0] == name]:
+                    del self._held[key]
         return changed
-
-    def forget(self, name: str) -> None:
-        """Nothing of it is held any more."""
-        for key in [key for key in self._held if key[0] == name]:
-            del self._held[key]
 
     def take(self, row: Attribute) -> bool:
         """Whether it is another one than was held."""
@@ -152,10 +153,6 @@ class Attributes:
     def held(self, name: str, subject: str) -> Attribute | None:
         """What was told last, though it may be over."""
         return self._held.get((name, subject))
-
-    def all(self) -> Iterable[Attribute]:
-        """All that are held."""
-        return self._held.values()
 
     def read(self, name: str, subject: str, now_ms: int) -> Attribute:
         """UnknownAttribute when none holds now."""

@@ -32,7 +32,7 @@ class Counts:
     """Of one worker: those of its own clients, which are at no other one."""
 
     def __init__(self) -> None:
-        self._declared: dict[str, Declared] = {}
+        self.declared: dict[str, Declared] = {}
         self._got: dict[Key, Moments] = {}
         self._changed: dict[Key, None] = {}
         # Counted here: nobody else writes their rows.
@@ -40,18 +40,15 @@ class Counts:
         self.blind_ms = 0
         """Before this (Unix ms) something may have gone out that is not counted; 0: nothing."""
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._declared
-
     def declare(self, declared: Mapping[str, Declared]) -> None:
         """There are these attributes from now on."""
-        self._declared = {n: d for n, d in declared.items() if d.source == "count"}
+        self.declared = {n: d for n, d in declared.items() if d.source == "count"}
 
     def read(self, name: str, subject: str, client: str, now_ms: int) -> int:
         """How many within the window. `client` asks. UnknownAttribute, also about what another
         client got: that may be counted at another worker.
         """
-        declared = self._declared[name]
+        declared = self.declared[name]
         if not fits(subject, declared.of) or names_in(subject)[-1] != client:
             raise UnknownAttribute(name, subject)
         if self.blind_ms and now_ms < self.blind_ms + declared.window_ms:
@@ -67,7 +64,7 @@ class Counts:
     def add(self, keys: Iterable[Key], now_ms: int) -> None:
         """A delivery has gone out whose answer rested on these."""
         for key in keys:
-            declared = self._declared.get(key[0])
+            declared = self.declared.get(key[0])
             if declared is None:
                 continue
             window = declared.window_ms
@@ -90,7 +87,7 @@ class Counts:
                 self._changed[key] = None
 
     def _over(self, key: Key, moments: Moments, now_ms: int) -> bool:
-        declared = self._declared.get(key[0])
+        declared = self.declared.get(key[0])
         return declared is None or now_ms - moments[-1][0] >= declared.window_ms
 
     # Rows

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .api import ClientPolicy, FamilyRecord, Proposal, Record, Verdict, deny
 from .ask import Who
-from .attributes import BETWEEN, Attribute, Declared, fits, is_value, names_in, same, shown
+from .attributes import BETWEEN, Attribute, Declared, fits, is_value, names_in, same, shown, told_by
 from .topiclabels import NONE
 
 FAMILY = "attributes"
@@ -241,7 +241,7 @@ class Derived:
         self._declared = {n: d for n, d in declared.items() if d.source == "events"}
         for name, was in before.items():
             now = self._declared.get(name)
-            if now is None or now.of != was.of:
+            if now is None or told_by(now) != told_by(was):
                 self._many.pop(name, None)
                 self._news = {key: row for key, row in self._news.items() if key[0] != name}
 

@@ -23,6 +23,7 @@ from sealmq.mediator.strangers import Strangers
 from sealmq.mqtt import build
 from sealmq.site.config import load
 from sealmq.site.layout import Layout, prepare
+from sealmq.site.model import Attribute
 from sealmq.store import COUNTING, Store
 from sealmq_spec.const import USER
 from sealmq_spec.control import proof_head
@@ -425,6 +426,7 @@ def test_what_is_derived_at_one_worker_reaches_all_and_is_lost_with_it(layout: L
     async def story() -> None:
         async with scene(layout) as it:
             one, two = await it.client(2), await it.client(3)
+            await it.owner.sources.take({"room": Attribute("events", of="owner", family="labels")})
             far = 1 << 60
             assert await one.ask(f"derived bob 1005 {far}") == f"[('room','bob','1005',{far})]"
             assert await two.ask(f"derived eve 1003 {far}") == f"[('room','eve','1003',{far})]"
