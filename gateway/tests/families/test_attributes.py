@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import re
+import tomllib
 import zoneinfo
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from families.factory import FACTORY, Site
-from sealmq.attributes import zones
-from sealmq.families import told
+from sealmq.attributes import files, zones
+from sealmq.families import conditions, told
 from sealmq.families.api import (
     Ask,
     Attribute,
@@ -588,3 +591,22 @@ def test_the_settings_say_what_there_is() -> None:
     day = config.attributes["day"]
     assert (day.of, day.names) == ("site", ("LUNCH", "WORK_DAY", "WORK_NIGHT", "WEEKEND"))
     assert config.attributes["both"].window_ms == HOUR
+
+
+def test_the_samples_of_the_readme_are_settings() -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Attributes")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    settings = [block for block in blocks if "[attributes." in block]
+    [values] = [block for block in blocks if block not in settings]
+    text = FACTORY.replace("[clients]", '[clients]\nthermometer = { label = "bottom" }')
+    config = parse(text + "".join(settings))
+    assert {one.source for one in config.attributes.values()} == {
+        "time", "file", "calendar", "client", "count",
+    }  # fmt: skip
+    assert files.parse(values.encode(), ".toml", "contract")["thermometer"].value == "signed"
+    whens = re.findall(r"`(\{ attribute = .*?\})`", section)
+    for row in whens:
+        if '"shift"' not in row:
+            conditions.parse(tomllib.loads(f"when = {row}")["when"], "when", config)
+    assert len(whens) == 7

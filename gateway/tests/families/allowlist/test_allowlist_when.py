@@ -101,7 +101,8 @@ valid = "1h"
 
 
 def test_a_rule_may_ask_about_a_calendar_and_what_clients_tell() -> None:
-    when = 'when = [{ attribute = "day", is = "DAY" }, { attribute = "shift", in = ["early", "late"] }]'
+    shift = '{ attribute = "shift", in = ["early", "late"] }'
+    when = f'when = [{{ attribute = "day", is = "DAY" }}, {shift}]'
     site = Ruled(f"{ALL}\n{when}", text=TEXT + MORE)
     site.engine.take_attributes([Attribute("day", "", [[0, 0]], 1 << 50)])
     site.now = 12 * HOUR
