@@ -9,8 +9,9 @@ import sys
 import time
 from typing import Any
 
-from sealmq.families import conditions, registry
+from sealmq.families import conditions, hours, registry
 from sealmq.families.ask import ATTRIBUTE, FOREVER, NEVER
+from sealmq.families.attributes import UnknownAttribute, names_in, shown
 from sealmq.families.duties import OnlyFrom
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.shared import reaching
@@ -18,6 +19,7 @@ from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.run import ready
 from sealmq.site.layout import Layout
+from sealmq.site.model import Attribute
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
@@ -144,15 +146,25 @@ def _rests_on(view: View, decision: Decision) -> list[str]:
     for name, subject in _attributes(decision):
         held = view.engine.attributes.held(name, subject)
         settings = view.config.attributes.get(name)
+        if settings is not None and settings.window_ms:
+            lines.append(_count(view, name, subject, settings.window_ms))
+            continue
         if settings is not None and settings.zone and held is not None:
-            now = conditions.time_of_day(held.value, _now_ms())
+            local = hours.local_time(held.value, _now_ms())
+            now = "unknown" if local is None else local.words
             said = f"{now} in {settings.zone}"
+            if settings.hours is not None and local is not None:
+                value, until = settings.hours.look(local)
+                said = f"{value} ({said}), until {_written(until)}"
         elif held is None:
-            said = "unknown"
+            said = _why_unknown(settings, name)
         else:
             over = ", which is over" * (held.until <= _now_ms())
             said = f"{conditions.show(held.value)}, until {_written(held.until)}{over}"
-        lines.append(f"attribute {name}" + f" of {subject}" * bool(subject) + f": {said}")
+            by = view.engine.pushed.told_by(name, subject)
+            said += f", told by {by}" * bool(by)
+        of = f" of {shown(subject)}" * bool(subject)
+        lines.append(f"attribute {name}{of}: {said}")
         if name in view.failing:
             lines.append(
                 f"the source of {name} says nothing now ({view.failing[name]}); a mediator that "
@@ -161,6 +173,26 @@ def _rests_on(view: View, decision: Decision) -> list[str]:
     if lines and NEVER < decision.until < FOREVER:
         lines.append(f"another answer may come from {_written(decision.until)} on")
     return lines
+
+
+# What a mediator holds in its memory alone is not known here.
+def _why_unknown(settings: Attribute | None, name: str) -> str:
+    if settings is not None and settings.family:
+        return "unknown here: a mediator that runs knows what it derived from events"
+    if settings is not None and settings.by:
+        return f"unknown: nobody of {', '.join(settings.by)} has told it"
+    return "unknown"
+
+
+# Nothing counts by asking.
+def _count(view: View, name: str, subject: str, window_ms: int) -> str:
+    counts, now_ms = view.engine.counts, _now_ms()
+    client = names_in(subject)[-1] if subject else ""
+    try:
+        said = str(counts.read(name, subject, client, now_ms))
+    except UnknownAttribute:
+        said = "unknown"
+    return f"attribute {name} of {shown(subject)}: {said} within {window_ms // 1000} s"
 
 
 def _attributes(decision: Decision) -> list[tuple[str, str]]:

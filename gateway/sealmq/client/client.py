@@ -295,6 +295,38 @@ class Client:
         body = bytes((OP_COMMAND, len(name))) + name + command
         return await self._running().command(family, body, reply, within)
 
+    async def set_attribute(
+        self,
+        name: str,
+        subject: str | tuple[str, str],
+        value: str | int | bool | None,
+        *,
+        valid_s: int | None = None,
+        within: float | None = None,
+    ) -> None:
+        """Tell a value of an attribute, as `[attributes.NAME] by` lets this client; None takes it
+        away. In force everywhere when this returns.
+
+        subject: a client's name, (owner, subscriber) of a pair, "" for the site. valid_s: for how
+        many seconds; by default for as long as the site allows. Raises Denied when it is refused.
+        """
+        said: dict[str, object] = {"name": name, "value": value}
+        if subject:
+            said["subject"] = list(subject) if isinstance(subject, tuple) else subject
+        if valid_s is not None:
+            said["valid_s"] = valid_s
+        await self.command("attributes", json.dumps(said).encode(), within=within)
+
+    async def attributes(
+        self, name: str | None = None, *, within: float | None = None
+    ) -> list[tuple[str, list[str], str | int | bool, int, str]]:
+        """What holds of the attributes that this client may tell, or of one of them: name, names of
+        the subject, value, end (Unix ms), who told it. Of very many the first.
+        """
+        said = json.dumps({"list": name or True}).encode()
+        reply = json.loads(await self.command("attributes", said, within=within))
+        return [tuple(row) for row in reply["told"]]
+
     # --- what can be seen ------------------------------------------------------------------------
 
     @property

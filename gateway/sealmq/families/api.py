@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
-from .attributes import Attributes, UnknownAttribute
+from .attributes import Attribute, Attributes, Declared, UnknownAttribute, pair
 from .duties import (
     EXECUTED,
     AtQos,
@@ -36,6 +36,7 @@ __all__ = [
     "NEVER",
     "Ask",
     "AtQos",
+    "Attribute",
     "Audited",
     "Change",
     "Dep",
@@ -71,6 +72,7 @@ __all__ = [
     "allow",
     "check_family",
     "deny",
+    "pair",
 ]
 
 Seen = Literal["accepted", "delivered", "refused", "subscribed", "gone"]
@@ -165,6 +167,8 @@ class Change(NamedTuple):
     records: Sequence[Record] = ()
 
 
+COMMAND = "command"
+"""The event of a command's audit record."""
 AUDITED = frozenset({"topic", "label", "rule", "reason", "detail"})
 """What a family may say in the audit record of its command (shared_spec/audit.schema.json)."""
 
@@ -175,7 +179,8 @@ class Proposal:
 
     `audit`: fields of the record `command`, out of AUDITED; texts. `urgent`: it takes something
     away, so that it has to pass with a full disk, too. `for_site`: the operator has put the client
-    in charge, so that the rows do not count on it ([limits] rows).
+    in charge, so that the rows do not count on it ([limits] rows). `event`: that of the audit
+    record; a family's is always `command`.
     """
 
     records: tuple[Record, ...] = ()
@@ -183,6 +188,7 @@ class Proposal:
     reply: bytes = b""
     urgent: bool = False
     for_site: bool = False
+    event: str = COMMAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +231,8 @@ class LimitsPolicy(Protocol):
     def label_topics(self) -> int: ...
 
 
-class AttributePolicy(Protocol):
-    """One [attributes.NAME]."""
-
-    @property
-    def source(self) -> str:
-        """ "time" or "file"."""
+AttributePolicy = Declared
+"""One [attributes.NAME]."""
 
 
 class Policy(Protocol):
@@ -331,12 +333,15 @@ class Family:
         """Judge a command (SPEC.md 4.4, op 0x81). Pure: it proposes, it changes nothing."""
         return deny("engine.no-command", f"the family {self.name} takes no commands")
 
-    def see(self, what: Seen, ask: Ask) -> Iterable[Dep]:
+    def see(self, what: Seen, ask: Ask) -> Iterable[Dep | Attribute]:
         """Something happened, as `ask` says. Overriding it costs a call a message.
 
         Of this worker's clients alone: with `[mediator] workers` above 1 nobody sees what others'
-        do. So nothing that is counted here may decide for the whole site; what all workers are to
-        know goes into a record. No family here overrides it.
+        do. So nothing that is counted here may decide for the whole site. What all workers are to
+        know goes into a record; or is a value of an attribute that comes of events and is this
+        family's ([attributes.NAME] source = "events"): an Attribute among the deps is in force
+        here before anything else is judged, and at the other workers soon after. No family here
+        overrides it.
         """
         return ()
 

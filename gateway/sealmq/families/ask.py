@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from .attributes import Attributes
+from .counts import Counts
 from .values import value
 
 NEVER = 0
@@ -63,19 +64,22 @@ class Ask:
 
     `topic` is the topic of publish and deliver, the filter of subscribe, "" of connect, after
     `parse`; `raw` as it arrived. `label` is the message's (deliver) or "". `how` indexes HOWS.
-    Times are Unix ms. `deps`, `until` and `volatile` are the engine's: what the answer has rested
-    on so far, until when it holds, and whether it must not be cached.
+    Times are Unix ms. `deps`, `until`, `volatile` and `counted` are the engine's: what the answer
+    has rested on so far, until when it holds, whether it must not be cached, and what was read of
+    counts.
     """
 
     __slots__ = (
         "_age_ms",
         "_attributes",
+        "_counts",
         "_grant",
         "_looked",
         "_message_id",
         "_size",
         "_subs",
         "_tlv",
+        "counted",
         "deps",
         "how",
         "label",
@@ -92,16 +96,23 @@ class Ask:
     )
 
     def __init__(
-        self, who: Who, attributes: Attributes, subs: Mapping[str, Sub], looked: Dep
+        self,
+        who: Who,
+        attributes: Attributes,
+        subs: Mapping[str, Sub],
+        looked: Dep,
+        counts: Counts | None = None,
     ) -> None:
         """`subs` are the connection's subscriptions; what looks at them rests on `looked`."""
         self.who = who
         self._attributes = attributes
+        self._counts = Counts() if counts is None else counts
         self._subs = subs
         self._looked = looked
         self.deps: dict[Dep, None] = {}
         self.until = FOREVER
         self.volatile = False
+        self.counted: dict[tuple[str, str], None] = {}
         self.fill("connect", "", 0)
 
     def fill(
@@ -188,9 +199,14 @@ class Ask:
         """Its value; UnknownAttribute (hence a deny) when none holds now.
 
         The verdict then rests on it and is cached no longer than it holds; on an absent one as
-        well, so that its arrival is noticed.
+        well, so that its arrival is noticed. What rests on a count is never cached, and a delivery
+        that comes of it counts.
         """
         self.deps[ATTRIBUTE, name, subject] = None
+        if name in self._counts.declared:
+            self.volatile = True
+            self.counted[name, subject] = None
+            return self._counts.read(name, subject, self.who.client, self.now_ms)
         held = self._attributes.read(name, subject, self.now_ms)
         self.holds_until(held.until)
         return held.value

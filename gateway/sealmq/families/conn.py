@@ -45,7 +45,7 @@ class Conn:
         self._subs: dict[str, Sub] = {}
         self._looked: Dep = ("subs", str(number))
         # Without a reference to the connection: the cycle would wait for the garbage collector.
-        self.ask = Ask(who, questions.attributes, self._subs, self._looked)
+        self.ask = Ask(who, questions.attributes, self._subs, self._looked, questions.counts)
         self._connect: Slot = {}
         # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
         self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})
@@ -282,6 +282,10 @@ class Conn:
             age_ms=age_ms,
         )
         self._questions.see(what, self.ask)
+
+    def delivered(self, decision: Decision, now_ms: int) -> None:
+        """A message has gone out by this answer: what it read of counts counts."""
+        self._questions.counts.add(decision.counted, now_ms)
 
     def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal. Later:

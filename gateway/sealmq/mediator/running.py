@@ -78,6 +78,10 @@ class Running:
         self.mediator.stop("the mediator stops")
         await self.mediator.settle()
 
+    async def written(self) -> bool:
+        """After `stop`. Whether the store has all that was counted."""
+        return await self.mediator.write_counts()
+
     async def close(self) -> None:
         """Journal and audit log are written to their end."""
         await self.mediator.close()
@@ -167,6 +171,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         on_fault=fault,
     )
     engine.close_site(ring.closed)
+    engine.counts.blind_ms = begin.blind_ms
     records = engine.load(config, shared.store.records())
     if engine.noted(ring.bearers()) and begin.first:
         records += engine.bearers(ring.bearers(), shared.store.records)

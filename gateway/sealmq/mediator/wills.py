@@ -66,6 +66,22 @@ def ask(policy: Conn, will: WillRecord, opened: Opened, now_ms: int) -> Decision
     )
 
 
+def taken(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> None:
+    """The broker has it: families that listen see it as any message that was accepted."""
+    if site.engine.listens:
+        policy.saw(
+            "accepted",
+            will.topic,
+            now_ms,
+            label=site.ring.labels[will.label].name,
+            qos=will.qos,
+            retain=will.retain,
+            size=M2_HEAD + len(will.body) + TAG,
+            tlv=_opened(site, will).tlv,
+            message_id=(will.boot, will.ctr),
+        )
+
+
 def seal(site: Site, will: WillRecord, it: Fired, now_ms: int) -> bytes:
     """m3 for a will that fires or has fired. Raises SealError once its life is over."""
     check_fresh("will", (now_ms - it.at_ms) // 1000, it.life)

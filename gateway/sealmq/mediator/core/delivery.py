@@ -707,6 +707,8 @@ class Delivery:
         else:
             self._session.write(message.loose(self._wire, payload))
         site.counts.count_delivered(self.name, topic, label, decision.audit)
+        if decision.counted:
+            self._policy.delivered(decision, now_ms)
         if decision.overridden:
             site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")
         if site.engine.listens:

@@ -250,6 +250,7 @@ class Inbound:
                 retain=packet.retain,
                 size=len(packet.payload),
                 tlv=opened.tlv,
+                message_id=(s.link.boot, opened.ctr),
             )
 
     # --- the same packet again (SPEC.md 6.1, step 2), and answers ---
