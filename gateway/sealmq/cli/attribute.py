@@ -50,10 +50,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     for verb, told in (
         ("set", "tell a value"),
         ("unset", "take a value away"),
-        (
-            "list",
-            "list what was told, of the attributes that the client may tell; without a client of all",
-        ),
+        ("list", "list what the client may tell; without a client what all sources say"),
     ):
         more = verbs.add_parser(
             verb, help=told, description=f"{told.capitalize()}.", epilog=_EXAMPLES + acting.CODES
