@@ -36,8 +36,8 @@ MOST_LOOKED = 2000
 """Assertions that a question may come across, of principals that it has not asked about before."""
 MOST_PLANS = 20_000
 """Owners whose plans are kept."""
-MOST_NODES = 100_000
-"""Principals in the plan of all owners."""
+MOST_NODES = 300_000
+"""Principals and actions in all plans together; with more, all are made anew."""
 
 ALL = ""
 """In the place of an owner: each of them."""
@@ -153,7 +153,7 @@ Node = bool | Maybe
 class Plan:
     """What holds for one type and one owner (ALL: for each owner)."""
 
-    __slots__ = ("_index", "_of", "_owner", "_static", "_wide", "nodes")
+    __slots__ = ("_index", "_of", "_owner", "_static", "_wide", "nodes", "solved")
 
     def __init__(
         self, index: Index, of: EventType | None, owner: str, static: bool, wide: Plan | None
@@ -167,6 +167,8 @@ class Plan:
             wide,
         )
         self.nodes: dict[Key, Node] = {}
+        self.solved: Callable[[int], object] = int
+        """Told how many nodes came."""
 
     def node(self, name: str, action: int) -> Node:
         """Whether it holds: sure, never, or maybe. TooMuch."""
@@ -246,7 +248,7 @@ class Plan:
 
     def _solve(self, root: Key) -> Node:
         """All that the root may need, and was not asked about before."""
-        nodes, wide = self.nodes, self._wide
+        nodes, wide, before = self.nodes, self._wide, len(self.nodes)
         clauses: dict[Key, list[_Clause]] = {}
         left, looked = [root], 0
         while left:
@@ -271,10 +273,7 @@ class Plan:
                 left += clause.needs
         if clauses:
             self._settle(clauses)
-        if wide is None and len(nodes) > MOST_NODES:
-            kept = nodes[root]
-            nodes.clear()
-            nodes[root] = kept
+        self.solved(len(nodes) - before)
         return nodes[root]
 
     def _settle(self, clauses: dict[Key, list[_Clause]]) -> None:
@@ -388,14 +387,23 @@ class Plans:
         self.static = False
         self._wide: dict[tuple[str, str] | None, Plan] = {}
         self._by: dict[str, dict[tuple[str, str] | None, Plan]] = {}
+        self.nodes = 0
+        """At most so many are in the plans that are kept."""
+
+    def _solved(self, nodes: int) -> None:
+        self.nodes += nodes
 
     def of(self, kind: EventType | None, owner: str) -> Plan:
         """The plan of one type (None: of no event), and one owner or ALL."""
+        if self.nodes > MOST_NODES:
+            # A plan that is in use goes on by itself.
+            self.clear()
         key = None if kind is None else (kind.app, kind.name)
         if not owner:
             wide = self._wide.get(key)
             if wide is None:
                 wide = self._wide[key] = Plan(self._index, kind, ALL, self.static, None)
+                wide.solved = self._solved
             return wide
         by = self._by.get(owner)
         if by is None:
@@ -405,6 +413,7 @@ class Plans:
         plan = by.get(key)
         if plan is None:
             plan = by[key] = Plan(self._index, kind, owner, self.static, self.of(kind, ALL))
+            plan.solved = self._solved
         return plan
 
     def drop(self, owner: str) -> None:
@@ -418,3 +427,4 @@ class Plans:
         """The types are others, or the way of delegation."""
         self._wide.clear()
         self._by.clear()
+        self.nodes = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -82,14 +83,28 @@ def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
         for key in found:
             if key not in keys:
                 raise Refused(rules.MALFORMED, f"{key[:32]!r} is unknown; {near(key, keys)}")
-        return run(Turn(state, who, now_ms), found)
+        answer = run(Turn(state, who, now_ms), found)
+        return Later(_in_bounds(answer.go_on)) if isinstance(answer, Later) else answer
     except Refused as refused:
         return deny(refused.rule, _fitting(refused.reason))
     except (BadAssertion, BadType) as error:
         hint = f"; {error.hint}" if error.hint else ""
         return deny(rules.MALFORMED, _fitting(f"{error}{hint}"))
     except TooMuch:
-        return deny(rules.TOO_MUCH, "too many assertions would have to be looked at")
+        return _TOO_MUCH
+
+
+_TOO_MUCH = deny(rules.TOO_MUCH, "too many assertions would have to be looked at")
+
+
+def _in_bounds(go_on: Callable[[], Any]) -> Callable[[], Any]:
+    def bounded() -> Any:
+        try:
+            return go_on()
+        except TooMuch:
+            return _TOO_MUCH
+
+    return bounded
 
 
 def _read(body: bytes) -> Body:
@@ -101,6 +116,10 @@ def _read(body: bytes) -> Body:
         raise Refused(rules.MALFORMED, "a command is a JSON object, with each key once") from None
     if not isinstance(found, dict):
         raise Refused(rules.MALFORMED, "a command is a JSON object")
+    try:
+        _dump(found).encode()
+    except UnicodeEncodeError:
+        raise Refused(rules.MALFORMED, "a command has texts of Unicode, no halves") from None
     return found
 
 
@@ -257,6 +276,9 @@ def _assert(turn: Turn, body: Body) -> Answer:
     rule = _may_assert(turn, made)
     _room(turn, made)
     kept = _kept(turn, made, body)
+    if kept.id in turn.state.assertions:
+        # The client chooses what is hashed: it must not find another one's place.
+        raise Refused(rules.FULL, "there is one of this id already: say it again")
     return _keep(turn, kept, rule, "assert")
 
 
@@ -479,12 +501,18 @@ def _advertise(turn: Turn, body: Body) -> Answer:
     made = settings.type_of(name, row, others, state.settings.externals, turn.client, turn.now_ms)
     if not turn.rights.advertises(made):
         raise Refused(rules.NO_ADVERTISE, f"this client may not advertise types of {app}")
+    if made.derives:
+        # An attribute is what others' conditions rest on, whatever the application.
+        raise Refused(rules.NO_ADVERTISE, "which events tell an attribute says sealmq.toml alone")
     if any(kind.key == made.key for kind in state.settings.types):
         raise Refused(rules.TYPE_TAKEN, "it stands in sealmq.toml")
     if before is not None and turn.client not in (before.by, before.admin):
         raise Refused(rules.TYPE_TAKEN, f"{app} has a type {name} of another client")
     if before is None and len(state.advertised) >= MOST_ADVERTISED:
         raise Refused(rules.FULL, f"the site has {MOST_ADVERTISED} types that were advertised")
+    if before is not None and before.topic == made.topic:
+        # What it holds of its topics goes on being its own.
+        made = replace(made, at_ms=before.at_ms)
     detail = f"advertise {app}/{name} topic={made.topic} owner={made.owner} control={made.control}"
     return _proposal([records.event_type(made)], rules.BY_RIGHT, detail, {"type": _type(made)})
 

@@ -239,7 +239,13 @@ def read_attributes(raw: bytes | None, kinds: Mapping[str, str]) -> dict[str, Va
             raise BadAttributes(f"{name} is no {kinds[name]}")
         if type(value) is int and abs(value) >= 10**17:
             raise BadAttributes(f"{name} has more than 17 digits")
+        if type(value) is str and not _is_unicode(value):
+            raise BadAttributes(f"{name} is no text of Unicode")
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def write_attributes(values: Mapping[str, Value]) -> bytes:

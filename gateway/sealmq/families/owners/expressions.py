@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from sealmq.near import near
 
@@ -551,13 +552,13 @@ def _open_value(of: Name | Literal_, facts: OpenFacts) -> Value | Open | None:
 Restricted = Literal["app_domain", "evtType", "owner"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Condition:
     """One condition, made by `condition`; equal texts are one object.
 
     What all of it requires of application, type, owner and action stands in fields of their own
     ("": any), so that an index finds it; `met` is what is left, None if nothing is. `principals`:
-    the names that it compares owner, subscriber and sender with.
+    the names that it compares owner, subscriber and sender with. `tests`: how many `met` takes.
     """
 
     text: str
@@ -571,16 +572,26 @@ class Condition:
     actions: int
     met: Met | None
     rest: Node | None
+    tests: int
 
 
-@lru_cache(65_536)
+REMEMBERED = 256
+"""Conditions that were read last, held by nobody else. A compiled one may take 100 KiB."""
+shared: WeakValueDictionary[str, Condition] = WeakValueDictionary()
+
+
+@lru_cache(REMEMBERED)
 def condition(text: str) -> Condition:
     """Read one; "" is always met. ConditionError."""
+    found = shared.get(text)
+    if found is not None:
+        return found
     if len(text.encode(errors="surrogatepass")) > MOST_TEXT:
         raise ConditionError(f"more than {MOST_TEXT} bytes", "two assertions may say it")
     if not text.strip():
         return ALWAYS
-    return _made(_Parser(text).whole())
+    made = _made(_Parser(text).whole())
+    return shared.setdefault(made.text, made)
 
 
 def _made(node: Node) -> Condition:
@@ -611,7 +622,20 @@ def _made(node: Node) -> Condition:
         actions,
         None if left is None else compiled(left),
         left,
+        0 if left is None else _tests(left),
     )
+
+
+def _tests(node: Node) -> int:
+    """Of values; of a list each costs as much as one alone."""
+    match node:
+        case Not(of):
+            return _tests(of)
+        case All(of) | Some(of):
+            return sum(map(_tests, of))
+        case Among(_, values):
+            return len(values)
+    return 1
 
 
 def _fixed(part: Node) -> tuple[str, tuple[str, ...]]:
@@ -679,4 +703,4 @@ def _contracts(node: Node) -> Iterator[str]:
                 yield from _contracts(one)
 
 
-ALWAYS = Condition("", None, frozenset(), frozenset(), (), "", "", "", ALL_ACTIONS, None, None)
+ALWAYS = Condition("", None, frozenset(), frozenset(), (), "", "", "", ALL_ACTIONS, None, None, 0)

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 
 from ..api import Ask, UnknownAttribute
 from .actions import NAMES
+from .chains import TooMuch
 from .events import EventType
 from .expressions import OPEN, TRUE, Condition, Kleene, Open, Value, outcomes
 
 PAIR = "\x1f"
 """Between owner and subscriber in an attribute's subject. No name has it."""
+
+MOST_TESTS = 20_000
+"""Tests in conditions that one answer may take, some milliseconds. Beyond: TooMuch."""
 
 Signed = Callable[[str, str], bool]
 """Whether a client has signed the contract at an address."""
@@ -41,6 +45,7 @@ class EventFacts:
         "action",
         "consents",
         "externals",
+        "left",
         "sender",
         "signer",
         "values",
@@ -69,6 +74,7 @@ class EventFacts:
             values["app_domain"], values["evtType"] = kind.app, kind.name
         self.signer = who
         self.wanted_sender = self.consents = False
+        self.left = MOST_TESTS
 
     def get(self, name: str) -> Value | None:
         found = self.values.get(name)
@@ -105,10 +111,15 @@ class EventFacts:
         return self._signed(self.signer, address) if self.signer else None
 
     def judge(self, condition: Condition, action: int) -> bool:
-        """Whether it is met (chains.Judge)."""
+        """Whether it is met (chains.Judge). TooMuch."""
         self.action = action
         met = condition.met
-        return met is None or met(self) is True
+        if met is None:
+            return True
+        self.left -= condition.tests
+        if self.left < 0:
+            raise TooMuch
+        return met(self) is True
 
 
 class OpenFacts:

@@ -282,6 +282,10 @@ class Owners(Family):
             if not ask.label and topic.startswith(_PUBLIC):
                 return _DELIVER_RECORD
             return deny(rules.DELIVER_NO_TYPE, "the topic is of no event type", deps=_untyped(kind))
+        if kind.by and ask.how and (ask.now_ms - ask.age_ms) // 1000 < kind.at_ms // 1000:
+            # Whoever advertises a type must not open what was others' before.
+            reason = "it was published before its event type was advertised"
+            return deny(rules.DELIVER_NO_TYPE, reason, deps=_untyped(kind))
         if kind.attributes:
             try:
                 values |= _opened(ask, kind)
@@ -400,11 +404,17 @@ class Owners(Family):
         found, consents = [], False
         for owner in owners:
             facts = self._facts(ask, kind, owner, dict(values), client, owner)
-            held = self._receives(kind, owner, client, facts)
-            until = 0 if held else state.broken_until(owner, client, ask.now_ms)
-            if until and state.plans.of(kind, owner).holds(client, EMERGENCY, facts.judge):
-                held = True
-                ask.holds_until(until)
+            until = 0
+            try:
+                held = self._receives(kind, owner, client, facts)
+                if not held:
+                    until = state.broken_until(owner, client, ask.now_ms)
+                if until and state.plans.of(kind, owner).holds(client, EMERGENCY, facts.judge):
+                    held = True
+                    ask.holds_until(until)
+            except TooMuch:
+                # Of what one owner has made, others' events do not suffer.
+                held = False
             consents |= facts.consents
             if held:
                 found.append(owner)
@@ -429,13 +439,14 @@ class Owners(Family):
         owner = values.get("owner")
         wanted = kind.owner == SENDER
 
+        facts = EventFacts(ask, kind, "", dict(values), client, "", {}, state.signed)
+
         def met(sender: str) -> bool:
-            whose = sender if kind.owner == SENDER else owner
-            facts = EventFacts(
-                ask, kind, str(whose or ""), dict(values), client, sender, {}, state.signed
-            )
+            if kind.owner == SENDER:
+                facts.values["owner"] = sender
             # In what a subscriber asks for, the other side is the publisher.
-            facts.signer = sender
+            facts.sender = facts.signer = sender
+            facts.wanted_sender = facts.consents = False
             found = any(facts.judge(when, RECEIVE) for when in whens)
             nonlocal wanted
             wanted |= facts.wanted_sender or facts.consents
@@ -497,7 +508,7 @@ class Owners(Family):
             return ()
         path = ask.topic.split("/")
         kind = self.state.types.of(path)
-        if kind is None or not kind.derives or (values := kind.values(path)) is None:
+        if kind is None or not kind.derives or kind.by or (values := kind.values(path)) is None:
             return ()
         if kind.attributes:
             try:
@@ -551,7 +562,7 @@ def _opened(ask: Ask, kind: EventType) -> dict[str, Value]:
     """The sealed attributes of what is delivered. BadAttributes: also where others than mediators
     could have put them there: whoever has the label's key, and reaches the broker.
     """
-    if getattr(ask, "grant", _GRANTED) != _GRANTED:
+    if ask.grant != _GRANTED:
         raise BadAttributes("the message was not sealed for mediators")
     return events.read_attributes(ask.tlv.get(events.TLV), kind.attributes)
 

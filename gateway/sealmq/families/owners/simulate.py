@@ -21,6 +21,7 @@ from sealmq_spec.errors import SealError
 
 from ..api import Later, Proposal, TopicLabel, Verdict
 from ..attributes import Attribute
+from ..duties import lies_under
 from ..engine import Conn, Engine
 from . import events, where
 from .facts import subject
@@ -137,12 +138,12 @@ class Simulation:
         if not got.allow:
             return {**answer, "refused": got.rule, "reason": got.reason}
         conn.saw("accepted", topic, now, tlv=tlv)
-        label = conn.who.label
+        label, under = conn.who.label, lies_under(got.duties)
         for client_name, reader in sorted(self._conns.items()):
             reader.ask.fill("deliver", topic, now, label)
             if not reader.ask.subs:
                 continue
-            decision = reader.deliver(topic, label, 0, now, 0, tlv)
+            decision = reader.deliver(topic, label, 0, now, 0, tlv, grant=under)
             if decision.allow and decision.duties:
                 decision = reader.for_sender(decision, client)
             if decision.allow:

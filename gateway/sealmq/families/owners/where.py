@@ -37,7 +37,7 @@ def check(text: str) -> Condition:
     return when
 
 
-@lru_cache(4096)
+@lru_cache(256)
 def decode(topic: str) -> tuple[str, Condition] | None:
     """The filter, and the condition; None: it has none. Malformed."""
     if not topic.startswith(PREFIX):

@@ -66,6 +66,12 @@ class Outside:
 
     source: str
     of: str
+    family: str = ""
+    valid_ms: int = 8 * 3_600_000
+    window_ms: int = 3_600_000
+    names: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    hours: None = None
 
 
 def config(text: str) -> Config:
@@ -73,7 +79,11 @@ def config(text: str) -> Config:
     table = tomllib.loads(text).get("attributes", {})
     bare = re.sub(r"^\[attributes[^\n]*\n(?:(?!\[).*\n)*", "", text, flags=re.M)
     outside = {
-        name: Outside(row["source"], "site" if row["source"] == "calendar" else row.get("of", ""))
+        name: Outside(
+            row["source"],
+            "site" if row["source"] == "calendar" else row.get("of", ""),
+            row.get("family", ""),
+        )
         for name, row in table.items()
     }
     return replace(parse(bare), attributes=outside)  # type: ignore[arg-type]
@@ -138,7 +148,9 @@ class People:
             # Once: an answer that is kept must not end because a label was told again.
             self.labelled.add(topic)
             self.engine.apply([TopicLabel(topic, "all", "meter", 0)])
-        got = self.conn(client).deliver(topic, "all", how, self.now, 0, tlv)
+        kind = self.owners.state.types.of(topic.split("/"))
+        grant = ("owners", "mediators") if kind is not None and kind.seals else None
+        got = self.conn(client).deliver(topic, "all", how, self.now, 0, tlv, grant=grant)
         return self.conn(client).for_sender(got, sender) if got.allow and got.duties else got
 
     def may(self, client: str, topic: str, **more: Any) -> bool:
