@@ -436,7 +436,6 @@ class Owners(Family):
             return verdict
         state, client = self.state, ask.who.client
         deps = dict.fromkeys(verdict.deps)
-        owner = values.get("owner")
         wanted = kind.owner == SENDER
 
         facts = EventFacts(ask, kind, "", dict(values), client, "", {}, state.signed)

@@ -59,7 +59,7 @@ def test_an_advertised_type_opens_nothing_that_was_there_before_it() -> None:
     assert not kept(site, "eve", "log/ann", 1, 30).allow
     site.command("admin", "advertise", type="LOG", control="both", **kind)
     assert kept(site, "ann", "log/ann", 1, 30).allow, (
-        "the same topics: the type is as old as it was"
+        "the same topics"
     )
     site.command("admin", "withdraw", app="APP", type="LOG")
     taken = {"app": "EVE", "topic": "log/{user}", "owner": "user", "control": "none"}
