@@ -66,12 +66,12 @@ class Outside:
 
     source: str
     of: str
-    family: str = ""
-    valid_ms: int = 8 * 3_600_000
-    window_ms: int = 3_600_000
+    hours: None = None
     names: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
-    hours: None = None
+    family: str = "owners"
+    valid_ms: int = FOREVER
+    window_ms: int = 0
 
 
 def config(text: str) -> Config:
@@ -79,11 +79,7 @@ def config(text: str) -> Config:
     table = tomllib.loads(text).get("attributes", {})
     bare = re.sub(r"^\[attributes[^\n]*\n(?:(?!\[).*\n)*", "", text, flags=re.M)
     outside = {
-        name: Outside(
-            row["source"],
-            "site" if row["source"] == "calendar" else row.get("of", ""),
-            row.get("family", ""),
-        )
+        name: Outside(row["source"], "site" if row["source"] == "calendar" else row.get("of", ""))
         for name, row in table.items()
     }
     return replace(parse(bare), attributes=outside)  # type: ignore[arg-type]
