@@ -11,6 +11,7 @@ from typing import Any
 
 from sealmq.families import conditions, hours, registry
 from sealmq.families.ask import ATTRIBUTE, FOREVER, NEVER
+from sealmq.families.attributes import Attribute as Told
 from sealmq.families.attributes import UnknownAttribute, names_in, shown
 from sealmq.families.duties import OnlyFrom
 from sealmq.families.engine import Conn, Decision
@@ -184,14 +185,25 @@ def _why_unknown(settings: Attribute | None, name: str) -> str:
     return "unknown"
 
 
+# As conditions get it, over or not: of a calendar a name, of a count a number.
+def _held(view: View, name: str, subject: str) -> Told | None:
+    attributes, now_ms = view.engine.attributes, _now_ms()
+    settings = view.config.attributes.get(name)
+    try:
+        if settings is not None and settings.window_ms:
+            client = names_in(subject)[-1] if subject else ""
+            return Told(name, subject, view.engine.counts.read(name, subject, client, now_ms), 0)
+        if settings is not None and settings.hours is not None:
+            return attributes.read(name, subject, now_ms)
+    except UnknownAttribute:
+        return None
+    return attributes.held(name, subject)
+
+
 # Nothing counts by asking.
 def _count(view: View, name: str, subject: str, window_ms: int) -> str:
-    counts, now_ms = view.engine.counts, _now_ms()
-    client = names_in(subject)[-1] if subject else ""
-    try:
-        said = str(counts.read(name, subject, client, now_ms))
-    except UnknownAttribute:
-        said = "unknown"
+    held = _held(view, name, subject)
+    said = "unknown" if held is None else str(held.value)
     return f"attribute {name} of {shown(subject)}: {said} within {window_ms // 1000} s"
 
 
@@ -272,10 +284,10 @@ def _answer(
                 "name": name,
                 "subject": subject,
                 "value": None if held is None else held.value,
-                "until": None if held is None else held.until,
+                "until": held.until or None if held is not None else None,
             }
             for name, subject in _attributes(decision)
-            for held in [view.engine.attributes.held(name, subject)]
+            for held in [_held(view, name, subject)]
         ],
         "until": decision.until if NEVER < decision.until < FOREVER else None,
         **{name: told.get(name) or None for name in fields},

@@ -22,6 +22,7 @@ EXACT = 32
 MOST = 20_000
 """Counts at one worker. Beyond them nothing can be counted, so a further one is unknown."""
 _SPLIT = "\x1f"
+_CLEAR_MS = 10_000
 
 Key = tuple[str, str]
 Moments = list[tuple[int, int]]
@@ -37,6 +38,7 @@ class Counts:
         self._changed: dict[Key, None] = {}
         # Counted here: nobody else writes their rows.
         self._mine: set[Key] = set()
+        self._cleared_ms = 0
         self.blind_ms = 0
         """Before this (Unix ms) something may have gone out that is not counted; 0: nothing."""
 
@@ -79,7 +81,10 @@ class Counts:
             self._mine.add(key)
 
     def clear_out(self, now_ms: int) -> None:
-        """Takes out what is over; of what was counted here its row goes, too."""
+        """Takes out what is over, now and then; of what was counted here its row goes, too."""
+        if 0 <= now_ms - self._cleared_ms < _CLEAR_MS:
+            return
+        self._cleared_ms = now_ms
         for key in [key for key, moments in self._got.items() if self._over(key, moments, now_ms)]:
             del self._got[key]
             if key in self._mine:

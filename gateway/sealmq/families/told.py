@@ -148,10 +148,7 @@ class Pushed:
         name = said["name"]
         declared = self._declared.get(name) if isinstance(name, str) else None
         if declared is None or who.client not in declared.by:
-            return deny(
-                "engine.attribute-not-yours",
-                f"{str(name)[:64]!r} is no attribute that this client tells",
-            )
+            return deny("engine.attribute-not-yours", "this client tells no attribute of that name")
         return self._set(who, declared, said, now_ms)
 
     def _set(
@@ -163,7 +160,7 @@ class Pushed:
             return deny("engine.attribute-subject", f"{name} is of {_OF[declared.of]}")
         reader = names_in(subject)[-1] if declared.of in ("subscriber", "pair") else None
         if value is not None and reader is not None and reader not in self._clients:
-            return deny("engine.attribute-subject", f"there is no client {reader[:64]!r}")
+            return deny("engine.attribute-subject", f"{name} is of a client that is there")
         if value is None:
             if "valid_s" in said:
                 return _malformed("what is taken away has no validity")
@@ -204,7 +201,7 @@ class Pushed:
         if name is not True:
             if name not in own:
                 return deny(
-                    "engine.attribute-not-yours", "it is no attribute that this client tells"
+                    "engine.attribute-not-yours", "this client tells no attribute of that name"
                 )
             own = [str(name)]
         rows: list[Any] = []

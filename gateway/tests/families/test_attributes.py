@@ -441,6 +441,25 @@ def test_however_events_of_several_workers_fall_all_end_with_the_same_value(seed
     assert len({(s.asks("room", "a"), s.asks("room", "b")) for s in sites}) == 1
 
 
+def test_a_worker_does_not_go_back_to_what_another_one_derived_before() -> None:
+    site = Scene(Probe("room"))
+    accepted(site, room("1005"))
+    before = room("1003", until=site.now + HOUR)
+    site.engine.take_attributes([before])
+    assert site.asks("room", BOB) == "1005", "the others do not know it yet"
+    sent = site.engine.take_derived()
+    site.engine.take_attributes([before])
+    assert site.asks("room", BOB) == "1005", "they are being told"
+    accepted(site, room("1007"))
+    site.engine.told_derived(sent, sent)
+    assert site.asks("room", BOB) == "1007", "it is newer than what they were told"
+    sent = site.engine.take_derived()
+    site.engine.told_derived(sent, [before])
+    assert site.asks("room", BOB) == "1003", "another worker's came later to the owner"
+    site.engine.take_attributes([before._replace(value="1001")])
+    assert site.asks("room", BOB) == "1001"
+
+
 # --- counts ---
 
 
