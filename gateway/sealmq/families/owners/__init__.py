@@ -13,6 +13,7 @@ MANIFEST = Manifest(
         closed="what no assertion lets anybody have is nobody's: [families.owners] in the policy",
     ),
     names_clients=("authorizer", "licensees", "admin", "keys"),
+    commands={"owners": Ref("cli.owners")},
     says=Says(
         option="where",
         metavar="CONDITION",
