@@ -61,6 +61,10 @@ class Policy:
     """What stands for @WORD@ in the templates; a line whose word is missing is left out."""
     closed: str = ""
     """Said of a new site without an example: what is closed at first, and where that stands."""
+    examples: tuple[str, ...] = ()
+    """Sites of its own for `sealmq init --example`: `templates/EXAMPLE.toml` is then all of it but
+    [site] and [policy], and what lies in a folder `templates/EXAMPLE` goes into the site as it is.
+    """
 
 
 class Encode(Protocol):

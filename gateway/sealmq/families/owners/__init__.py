@@ -11,6 +11,7 @@ MANIFEST = Manifest(
     policy=Policy(
         help="owners of events say who receives them, and nobody does at first",
         closed="what no assertion lets anybody have is nobody's: [families.owners] in the policy",
+        examples=("campus",),
     ),
     names_clients=("authorizer", "licensees", "admin", "keys"),
     commands={"owners": Ref("cli.owners")},

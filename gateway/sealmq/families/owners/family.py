@@ -314,13 +314,12 @@ class Owners(Family):
     ) -> Verdict:
         """An event whose owner is known before it is opened."""
         state, client = self.state, ask.who.client
-        deps[of_owner(owner)] = None
+        deps[of_owner(owner)] = deps[ALL_DEP] = None
         if number := state.elsewhere(owner):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.DELIVER_APPOINTED, reason, deps=tuple(deps))
         if kind.control == "none":
             return self._allowed(rules.DELIVER_NO_CONTROL, "no control", kind, deps)
-        deps[ALL_DEP] = None
         facts = self._facts(ask, kind, owner, values, client)
         held = self._receives(kind, owner, client, facts)
         senders: frozenset[str] | None = None
@@ -362,11 +361,11 @@ class Owners(Family):
         state = self.state
         if kind.control == "none":
             senders: Sequence[str] = sorted(state.settings.clients)
-            deps[CLIENTS] = None
+            deps[CLIENTS] = deps[SOME] = None
         else:
             senders = self._authorised(ask, kind, values, deps)
         if state.mediators:
-            deps[SOME] = None
+            deps[SOME] = deps[ALL_DEP] = None
             senders = [name for name in senders if not state.elsewhere(name)]
         if not senders:
             reason = "no assertion lets this client receive anybody's"

@@ -113,8 +113,8 @@ class World:
         if what == "contract":
             return (who, rest[0]) in self.signed
         if what in ("and", "or"):
-            parts = [self.true(part, event, action, who) for part in rest]
-            stop = what == "or"
+            parts: list[bool | None] = [self.true(part, event, action, who) for part in rest]
+            stop = bool(what == "or")
             if any(part is stop for part in parts):
                 return stop
             return None if None in parts else not stop

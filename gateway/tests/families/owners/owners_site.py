@@ -99,6 +99,7 @@ class People:
         )
         self.rows: dict[str, FamilyRecord] = {}
         self.conns: dict[str, Conn] = {}
+        self.labelled: set[str] = set()
         self.now = START
         self.text = text
         self.commit(self.engine.load(config(text), records))
@@ -133,7 +134,10 @@ class People:
         self, client: str, topic: str, sender: str = "meter", how: int = 0, **attributes: Any
     ) -> Decision:
         tlv = {TLV: write_attributes(attributes)} if attributes else {}
-        self.engine.apply([TopicLabel(topic, "all", "meter", 0)])
+        if topic not in self.labelled:
+            # Once: an answer that is kept must not end because a label was told again.
+            self.labelled.add(topic)
+            self.engine.apply([TopicLabel(topic, "all", "meter", 0)])
         got = self.conn(client).deliver(topic, "all", how, self.now, 0, tlv)
         return self.conn(client).for_sender(got, sender) if got.allow and got.duties else got
 
@@ -160,10 +164,10 @@ class People:
         rows = [row for row in self.owners.see("accepted", conn.ask) if isinstance(row, Attribute)]
         self.engine.take_attributes(rows)
 
-    def command(self, client: str, do: str, **body: Any) -> Any:
+    def command(self, by: str, do: str, **body: Any) -> Any:
         """The answer, or the rule of the refusal."""
         text = json.dumps({"do": do, **body}).encode()
-        got: Any = self.conn(client).command("owners", text, self.now)
+        got: Any = self.conn(by).command("owners", text, self.now)
         while isinstance(got, Later):
             got = got.go_on() or got
         if isinstance(got, Verdict):
@@ -172,8 +176,8 @@ class People:
         self.commit(got.records)
         return json.loads(got.reply)
 
-    def lets(self, client: str, *licensees: str, actions: Any = "RECEIVE", **more: Any) -> Any:
+    def lets(self, by: str, *licensees: str, actions: Any = "RECEIVE", **more: Any) -> Any:
         """An assertion; its id, or the rule of the refusal."""
         names = list(licensees)
-        got = self.command(client, "assert", licensees=names, actions=actions, **more)
+        got = self.command(by, "assert", licensees=names, actions=actions, **more)
         return got if isinstance(got, str) else got["id"]
