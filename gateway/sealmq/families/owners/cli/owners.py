@@ -39,14 +39,17 @@ the paper's own text instead.
 
 def _makes(p: Parser) -> None:
     p.add_argument(
-        "--to", metavar="NAME", action="append", help="whom it lets; may be repeated; '*': everybody"
+        "--to",
+        metavar="NAME",
+        action="append",
+        help="whom it lets; may be repeated; '*': everybody",
     )
     p.add_argument(
         "--action",
         metavar="ACTION",
         action="append",
-        help="AUTHENTICATE, ADVERTISE, PUBLISH, SUBSCRIBE, RECEIVE, CHANGE_POLICY or EMERGENCY; may "
-        "be repeated",
+        help="AUTHENTICATE, ADVERTISE, PUBLISH, SUBSCRIBE, RECEIVE, CHANGE_POLICY or EMERGENCY; "
+        "may be repeated",
     )
     p.add_argument("--owner", metavar="NAME", help="whose events (default: the client's own)")
     p.add_argument("--app", metavar="NAME", help="of this application alone")
@@ -116,9 +119,7 @@ def _advertises(p: Parser) -> None:
     p.add_argument(
         "--owner", metavar="WHOSE", required=True, help="a level, attribute:NAME, or sender"
     )
-    p.add_argument(
-        "--control", metavar="WHEN", help="none, subscribe, receive (default) or both"
-    )
+    p.add_argument("--control", metavar="WHEN", help="none, subscribe, receive (default) or both")
     p.add_argument("--admin", metavar="NAME", help="who else may withdraw it")
     p.add_argument(
         "--attribute",
@@ -190,7 +191,9 @@ def _appoints(p: Parser) -> None:
 def _could(p: Parser) -> None:
     p.add_argument("--client", metavar="NAME", required=True, help="who would have received it")
     p.add_argument("-t", "--topic", required=True, help="the event's topic")
-    p.add_argument("--at", metavar="TIME", required=True, help="2026-01-31T12:00, or 3h: so long ago")
+    p.add_argument(
+        "--at", metavar="TIME", required=True, help="2026-01-31T12:00, or 3h: so long ago"
+    )
     p.add_argument("--sender", metavar="NAME", help="who published it")
     p.add_argument(
         "--attribute",
@@ -229,8 +232,8 @@ _VERBS: dict[str, _Verb] = {
     "retract": _Verb(
         "take an assertion back",
         "  sealmq owners retract campus --client Alice --id 6f2b1c0a9d3e\n\n"
-        "Its author may, the owner of the events, and who may change the policy of all of them. It\n"
-        "counts from the next delivery, also for what is subscribed already.\n",
+        "Its author may, the owner of the events, and who may change the policy of all of them.\n"
+        "It counts from the next delivery, also for what is subscribed already.\n",
         _ids, "client", "saying",
     ),
     "modify": _Verb(
@@ -277,7 +280,7 @@ _VERBS: dict[str, _Verb] = {
         "introduce an event type",
         "  sealmq owners advertise campus --client location_admin --app LOC_APP --type BADGE \\\n"
         "      -t 'badge/{user}/{door}' --owner user --control both\n\n"
-        "Whoever has ADVERTISE for the application may. The operator's types stand in sealmq.toml.\n",
+        "Whoever has ADVERTISE for the application may. The operator's stand in sealmq.toml.\n",
         _advertises, "client", "saying",
     ),
     "withdraw": _Verb(
@@ -287,7 +290,8 @@ _VERBS: dict[str, _Verb] = {
     ),
     "types": _Verb(
         "event types",
-        "  sealmq owners types campus\n  sealmq owners types campus --client Alice --json\n" + _ASKED,
+        "  sealmq owners types campus\n"
+        "  sealmq owners types campus --client Alice --json\n" + _ASKED,
         _none, "either", "reading",
     ),
     "sign": _Verb(
@@ -346,8 +350,8 @@ _VERBS: dict[str, _Verb] = {
         "could a client have received an event then?",
         "  sealmq owners could campus --client Eve -t loc/Bob/GGBR/1005 --at 2026-01-31T12:00\n"
         "  sealmq owners could campus --client Eve -t loc/Bob/GGBR/1005 --at 3h --json\n\n"
-        "It takes what the audit log says of assertions and attributes until then, and says what is\n"
-        "not known. Exit code 0: yes, 1: no, 3: not known.\n",
+        "It takes what the audit log says of assertions and attributes until then, and says what\n"
+        "is not known. Exit code 0: yes, 1: no, 3: not known.\n",
         _could, "site", "then",
     ),
 }  # fmt: skip

@@ -6,18 +6,21 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from sealmq.attributes.sources import TimeSource
 from sealmq.cli.errors import FAILED, OK, OperatorError
 from sealmq.plain import plain
 
 from ...api import Later, Verdict
 from ...ask import Who
+from ...attributes import Attribute
 from .. import signing
 from ..assertions import Assertion, BadAssertion
 from ..chains import about
 from ..family import Owners
+from ..names import EVERYBODY
 from ..signing import document
 from .saying import event, text_of
 from .shown import in_words, show
@@ -85,13 +88,22 @@ class Site:
         if isinstance(got, Verdict):
             raise OperatorError(plain(f"{got.rule}: {got.reason}"))
         answer: dict[str, Any] = json.loads(got.reply or b"{}")
-        for name, settings in self.view.config.attributes.items():
-            if settings.source in ("events", "count") and name in self.state.settings.externals:
-                print(
-                    plain(f"sealmq: {name} is known to the running mediator alone: --client NAME"),
-                    file=sys.stderr,
-                )
+        if said["do"] != "types":
+            self._warn(who.client)
         return answer
+
+    def _warn(self, owner: str) -> None:
+        """What conditions about the owner's events ask for, and no file says."""
+        index, attributes = self.state.index, self.view.config.attributes
+        names = {
+            name
+            for made in (*index.about(owner), *index.about(EVERYBODY))
+            for name in made.condition.names
+            if name in attributes and attributes[name].source in ("events", "count")
+        }
+        if names:
+            told = f"{', '.join(sorted(names))}: the running mediator alone knows it"
+            print(plain(f"sealmq: {told}; ask it with --client NAME"), file=sys.stderr)
 
     def _owner(self, said: Mapping[str, Any]) -> str:
         path = str(said.get("topic", "")).split("/")
@@ -101,20 +113,33 @@ class Site:
             return "nobody"
         return kind.owner_of(values, said.get("attributes", {}), said.get("sender", "")) or "nobody"
 
+    def zones(self, now: Callable[[], int]) -> Callable[[], list[Attribute]]:
+        """What tells the zones of calendars as they are at another time (Unix ms), if they are
+        others than before."""
+        sources = [
+            TimeSource(name, settings.zone, lambda: now() * 1_000_000)
+            for name, settings in self.view.config.attributes.items()
+            if settings.source in ("time", "calendar")
+        ]
+        return lambda: [row for one in sources for row in (one.look() or {}).values()]
+
 
 def _simulate(args: argparse.Namespace, site: Site) -> int:
     from ..simulate import BadLine, Simulation
 
     run = Simulation(site.view.engine, site.state, site.now_ms)
+    zones = site.zones(lambda: run.now_ms)
     lines = text_of(args.events).splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             answer = run.line(line)
+            site.view.engine.take_attributes(zones())
         except BadLine as error:
             raise OperatorError(
-                plain(f"{args.events}, line {number}: {error}"), hint="sealmq owners simulate --help"
+                plain(f"{args.events}, line {number}: {error}"),
+                hint="sealmq owners simulate --help",
             ) from None
         if answer is None:
             continue
@@ -165,5 +190,3 @@ def _verify(args: argparse.Namespace) -> int:
     if public is None:
         print(plain(f"signed by {named}: ask {made.authorizer} whether that is the key"))
     return OK
-
-

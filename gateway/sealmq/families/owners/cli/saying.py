@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sealmq.cli.acting import act, asking_client, wrong
+from sealmq.cli.acting import TIMED_OUT, act, asking_client, wrong
 from sealmq.cli.errors import OK, OperatorError
-from sealmq.client import TimedOut
-from sealmq_spec.errors import Denied, SealError
+from sealmq_spec.errors import SealError
 
 from ..client import Owners, new_key, read_key
 from .shown import show
@@ -22,7 +21,7 @@ _MOST_TEXT = 8192
 def run(args: argparse.Namespace) -> int:
     """Say it, and show the answer."""
     if args.verb == "key":
-        return act(_key(args))
+        return _key(args)
     key = read_key(args.key) if getattr(args, "key", None) else b""
     return act(_say(args, command(args), key))
 
@@ -147,27 +146,25 @@ def text_of(file: str) -> str:
         raise OperatorError(f"{file} is no UTF-8 text") from None
 
 
-async def _key(args: argparse.Namespace) -> int:
-    chosen = [word for word in (args.new, args.use, args.none) if word]
-    if len(chosen) != 1:
+def _key(args: argparse.Namespace) -> int:
+    if len([word for word in (args.new, args.use, args.none) if word]) != 1:
         raise wrong(args, "which key", "one of --new FILE, --use FILE, --none")
     old = read_key(args.key) if args.key else b""
-    if args.new:
-        # Before anybody is asked: a key on record whose private one is nowhere would be no key.
-        new = new_key(args.new)
-    else:
-        new = read_key(args.use) if args.use else b""
+    if not args.new:
+        return act(_change(args, old, read_key(args.use) if args.use else b""))
+    # Before anybody is asked: a key on record whose private one is nowhere would be no key.
+    new = new_key(args.new)
     try:
-        async with await asking_client(args) as client:
-            answer = await Owners(client, old).change_key(new)
-    except TimedOut:
-        # It may be on record now.
-        if args.new:
+        return act(_change(args, old, new))
+    except OperatorError as error:
+        if error.code == TIMED_OUT:  # it may be on record now
             print(f"sealmq: the key stays in {args.new}; try --use {args.new}", file=sys.stderr)
-        raise
-    except (Denied, OSError):
-        if args.new:
+        else:
             Path(args.new).unlink(missing_ok=True)
         raise
-    show(args, answer)
+
+
+async def _change(args: argparse.Namespace, old: bytes, new: bytes) -> int:
+    async with await asking_client(args) as client:
+        show(args, await Owners(client, old).change_key(new))
     return OK

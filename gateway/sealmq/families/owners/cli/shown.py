@@ -127,7 +127,9 @@ def _withdrawn(answer: Answer) -> Sequence[str]:
 
 
 def _signed(answer: Answer) -> Sequence[str]:
-    return [plain(f"{answer['address']}: {'signed' if answer['signed'] else 'not signed any more'}")]
+    return [
+        plain(f"{answer['address']}: {'signed' if answer['signed'] else 'not signed any more'}")
+    ]
 
 
 def _contracts(answer: Answer) -> Sequence[str]:
@@ -172,7 +174,9 @@ def _openings(answer: Answer) -> Sequence[str]:
 
 def _appointed(answer: Answer) -> Sequence[str]:
     number = answer["mediator"]
-    return [f"mediator {number} alone handles its events" if number else "any mediator handles them"]
+    return [
+        f"mediator {number} alone handles its events" if number else "any mediator handles them"
+    ]
 
 
 def _left_out(answer: Answer) -> Sequence[str]:
