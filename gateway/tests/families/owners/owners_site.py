@@ -66,6 +66,12 @@ class Outside:
 
     source: str
     of: str
+    hours: None = None
+    names: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    family: str = "owners"
+    valid_ms: int = FOREVER
+    window_ms: int = 0
 
 
 def config(text: str) -> Config:
