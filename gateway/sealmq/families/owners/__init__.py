@@ -14,6 +14,7 @@ MANIFEST = Manifest(
         examples=("campus",),
     ),
     names_clients=("authorizer", "licensees", "admin", "keys"),
+    commands={"owners": Ref("cli.owners")},
     says=Says(
         option="where",
         metavar="CONDITION",

@@ -38,7 +38,6 @@ MOST_PLANS = 20_000
 """Owners whose plans are kept."""
 MOST_NODES = 300_000
 """Principals and actions in all plans together; with more, all are made anew."""
-
 ALL = ""
 """In the place of an owner: each of them."""
 
@@ -46,8 +45,18 @@ Judge = Callable[[Condition, int], bool]
 """Whether a condition is met, for this action."""
 
 
+_DEEP = 64
+"""Links of a chain that are followed one by one; a longer one is looked at as a whole."""
+_ANYBODY = "*"
+"""In the plan of all owners: whoever is not named there."""
+
+
 class TooMuch(Exception):
     """More assertions than MOST_LOOKED."""
+
+
+class _Cycle(Exception):
+    """A chain comes upon itself, or is long."""
 
 
 class Index:
@@ -92,11 +101,16 @@ class Index:
             for licensee in (name, EVERYBODY, OWNER) if name == owner else (name, EVERYBODY):
                 held = by.get(licensee)
                 if held is not None:
-                    if type(held) is tuple:
+                    if isinstance(held, tuple):
                         found += held
                     else:
-                        found.append(held)  # type: ignore[arg-type]
+                        found.append(held)
         return found
+
+    def is_named(self, name: str) -> bool:
+        """Whether one about all owners names this licensee."""
+        by = self._by.get(EVERYBODY)
+        return by is not None and name in by
 
     def held(self, owner: str, licensee: str) -> tuple[Assertion, ...]:
         """Those about exactly this owner ("*": all) that name exactly this licensee."""
@@ -153,7 +167,7 @@ Node = bool | Maybe
 class Plan:
     """What holds for one type and one owner (ALL: for each owner)."""
 
-    __slots__ = ("_index", "_of", "_owner", "_static", "_wide", "nodes", "solved")
+    __slots__ = ("_index", "_looked", "_of", "_owner", "_static", "_wide", "nodes", "solved")
 
     def __init__(
         self, index: Index, of: EventType | None, owner: str, static: bool, wide: Plan | None
@@ -166,14 +180,32 @@ class Plan:
             static,
             wide,
         )
+        self._looked = 0  # by the question that is being answered
         self.nodes: dict[Key, Node] = {}
         self.solved: Callable[[int], object] = int
         """Told how many nodes came."""
 
     def node(self, name: str, action: int) -> Node:
         """Whether it holds: sure, never, or maybe. TooMuch."""
-        found = self.nodes.get((name, action))
-        return self._solve((name, action)) if found is None else found
+        key = self._key(name, action)
+        found = self.nodes.get(key)
+        if found is not None:
+            return found
+        self._looked, before = 0, len(self.nodes)
+        try:
+            return self._look(key, ())
+        except _Cycle:
+            return self._solve(key)
+        finally:
+            self.solved(len(self.nodes) - before)
+
+    def _key(self, name: str, action: int) -> Key:
+        """Of all owners' plan: whom nobody names there holds what everybody does. OWNER stands
+        there for whoever the owner is.
+        """
+        if not self._owner and not self._index.is_named(name):
+            return _ANYBODY, action
+        return name, action
 
     def holds(self, name: str, action: int, judge: Judge) -> bool:
         """Whether it holds, where `judge` says which conditions are met. TooMuch."""
@@ -189,10 +221,10 @@ class Plan:
 
     def chain(self, name: str, action: int, judge: Judge) -> list[tuple[Key, Assertion]]:
         """Assertions by which it holds, the last link first; empty: it does not. TooMuch."""
-        root = (name, action)
         node = self.node(name, action)
         if isinstance(node, bool):
             return []
+        root = self._key(name, action)
         clauses = self._reachable(root, judge)
         return _links(root, _least(clauses), clauses)
 
@@ -246,34 +278,77 @@ class Plan:
                 found.append(_Clause(made, met, ((by, action), (by, CHANGE_POLICY))))
         return found
 
+    def _look(self, key: Key, busy: tuple[Key, ...]) -> Node:
+        """By going back along the chains, where none of them comes upon itself. _Cycle."""
+        nodes = self.nodes
+        found = nodes.get(key)
+        if found is not None:
+            return found
+        if key in busy or len(busy) > _DEEP:
+            raise _Cycle
+        if busy and self._is_wide(key):
+            nodes[key] = True
+            return True
+        busy = (*busy, key)
+        name, action = key
+        maybe: list[_Clause] = []
+        for made in self._index.licensing(self._owner, name):
+            self._looked += 1
+            when = made.condition
+            if not made.actions & when.actions & action or not _fits(made, self._of):
+                continue
+            needs: list[Key] = []
+            by = made.authorizer
+            if by != POLICY:
+                first = self._look((by, action), busy)
+                if first is False:
+                    continue
+                if first is not True:
+                    needs.append((by, action))
+                if not self._static and action != CHANGE_POLICY:
+                    second = self._look((by, CHANGE_POLICY), busy)
+                    if second is False:
+                        continue
+                    if second is not True:
+                        needs.append((by, CHANGE_POLICY))
+            if when.met is None and not needs:
+                nodes[key] = True
+                return True
+            maybe.append(_Clause(made, when if when.met is not None else None, tuple(needs)))
+        if self._looked > MOST_LOOKED:
+            raise TooMuch
+        node: Node = Maybe(action, tuple(maybe)) if maybe else False
+        nodes[key] = node
+        return node
+
+    def _is_wide(self, key: Key) -> bool:
+        """Whether it holds for all owners, whatever comes: by name, or because it is the owner."""
+        wide, (name, action) = self._wide, key
+        if wide is None:
+            return False
+        if name == self._owner and wide.node(OWNER, action) is True:
+            return True
+        return wide.node(name, action) is True
+
     def _solve(self, root: Key) -> Node:
-        """All that the root may need, and was not asked about before."""
-        nodes, wide, before = self.nodes, self._wide, len(self.nodes)
+        """All that the root may need, and is not known yet, at once: for where there are cycles."""
+        nodes = self.nodes
         clauses: dict[Key, list[_Clause]] = {}
         left, looked = [root], 0
         while left:
             key = left.pop()
             if key in nodes or key in clauses:
                 continue
-            if wide is not None and key is not root and wide.node(*key) is True:
+            if key != root and self._is_wide(key):
                 nodes[key] = True
                 continue
-            found = self._clauses(key)
+            found = clauses[key] = self._clauses(key)
             looked += len(found) + 1
             if looked > MOST_LOOKED:
                 raise TooMuch
-            if any(clause.condition is None and not clause.needs for clause in found):
-                nodes[key] = True
-                continue
-            if not found:
-                nodes[key] = False
-                continue
-            clauses[key] = found
             for clause in found:
                 left += clause.needs
-        if clauses:
-            self._settle(clauses)
-        self.solved(len(nodes) - before)
+        self._settle(clauses)
         return nodes[root]
 
     def _settle(self, clauses: dict[Key, list[_Clause]]) -> None:

@@ -82,6 +82,12 @@ class EventType:
     filter: str = field(init=False, compare=False)
     levels: Mapping[str, int] = field(init=False, compare=False)
     numbers: frozenset[str] = field(init=False, compare=False)
+    dep: tuple[str, ...] = field(init=False, compare=False)
+    """What verdicts about its events rest on."""
+    seals: bool = field(init=False, compare=False)
+    """Whether its messages carry what the broker must not read."""
+    on_subscribe: bool = field(init=False, compare=False)
+    on_receive: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         levels, numbers, parts = {}, set(), []
@@ -94,7 +100,15 @@ class EventType:
                     numbers.add(found[1])
         object.__setattr__(self, "filter", "/".join(parts))
         object.__setattr__(self, "levels", levels)
-        object.__setattr__(self, "numbers", frozenset(numbers))
+        sealing = bool(self.attributes) or self.granularity == "matching_set"
+        for name, value in (
+            ("numbers", frozenset(numbers)),
+            ("dep", ("owners", "type", self.app, self.name)),
+            ("seals", sealing),
+            ("on_subscribe", self.control in ("subscribe", "both")),
+            ("on_receive", self.control in ("receive", "both")),
+        ):
+            object.__setattr__(self, name, value)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -105,30 +119,14 @@ class EventType:
         """What conditions may ask of its events, besides what all have."""
         return frozenset(self.levels) | frozenset(self.attributes)
 
-    @property
-    def seals(self) -> bool:
-        """Whether its messages carry what the broker must not read."""
-        return bool(self.attributes) or self.granularity == "matching_set"
-
-    @property
-    def on_subscribe(self) -> bool:
-        return self.control in ("subscribe", "both")
-
-    @property
-    def on_receive(self) -> bool:
-        return self.control in ("receive", "both")
-
     def values(self, path: list[str]) -> dict[str, Value] | None:
         """What the levels of a topic say that matches `filter`; None if one is not of its kind."""
-        values: dict[str, Value] = {}
-        for name, at in self.levels.items():
-            level = path[at]
-            if name in self.numbers:
-                if not is_int(level):
-                    return None
-                values[name] = int(level)
-            else:
-                values[name] = level
+        values: dict[str, Value] = {name: path[at] for name, at in self.levels.items()}
+        for name in self.numbers:
+            level = path[self.levels[name]]
+            if not is_int(level):
+                return None
+            values[name] = int(level)
         return values
 
     def owner_of(

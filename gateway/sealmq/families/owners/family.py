@@ -59,7 +59,6 @@ from .state import (
     State,
     consents_of,
     of_owner,
-    of_type,
     to_licensee,
 )
 
@@ -144,12 +143,12 @@ class Owners(Family):
             try:
                 sealed, duties = _sealed(ask, kind)
             except BadAttributes as error:
-                return deny(rules.PUBLISH_ATTRIBUTES, str(error)[:150], deps=(of_type(kind),))
+                return deny(rules.PUBLISH_ATTRIBUTES, str(error)[:150], deps=(kind.dep,))
         owner = kind.owner_of(values, sealed, client)
         if not owner:
             reason = "nobody could be the owner of the event"
-            return deny(rules.PUBLISH_NO_OWNER, reason, deps=(of_type(kind),))
-        deps: tuple[Dep, ...] = (of_type(kind), of_owner(owner), ALL_DEP)
+            return deny(rules.PUBLISH_NO_OWNER, reason, deps=(kind.dep,))
+        deps: tuple[Dep, ...] = (kind.dep, of_owner(owner), ALL_DEP)
         if number := state.elsewhere(owner):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.PUBLISH_APPOINTED, reason, deps=deps)
@@ -204,7 +203,7 @@ class Owners(Family):
         granted, asked = 0, False
         for kind, bound in reached:
             owner = _owner_bound(kind, bound)
-            deps[of_type(kind)] = None
+            deps[kind.dep] = None
             if owner:
                 deps[of_owner(owner)] = None
             wanted = SUBSCRIBE if kind.on_subscribe else 0
@@ -290,8 +289,8 @@ class Owners(Family):
             try:
                 values |= _opened(ask, kind)
             except BadAttributes as error:
-                return deny(rules.DELIVER_ATTRIBUTES, str(error)[:150], deps=(of_type(kind),))
-        deps: dict[Dep, None] = {of_type(kind): None}
+                return deny(rules.DELIVER_ATTRIBUTES, str(error)[:150], deps=(kind.dep,))
+        deps: dict[Dep, None] = {kind.dep: None}
         try:
             if kind.owner == SENDER:
                 verdict = self._of_senders(ask, kind, values, deps)
@@ -319,13 +318,16 @@ class Owners(Family):
         """An event whose owner is known before it is opened."""
         state, client = self.state, ask.who.client
         deps[of_owner(owner)] = deps[ALL_DEP] = None
-        if number := state.elsewhere(owner):
+        if state.mediators and (number := state.elsewhere(owner)):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.DELIVER_APPOINTED, reason, deps=tuple(deps))
         if kind.control == "none":
             return self._allowed(rules.DELIVER_NO_CONTROL, "no control", kind, deps)
+        sure = self._surely(kind, owner, client)
+        if sure:
+            return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
         facts = self._facts(ask, kind, owner, values, client)
-        held = self._receives(kind, owner, client, facts)
+        held = sure is None and self._receives(kind, owner, client, facts)
         senders: frozenset[str] | None = None
         if not held and facts.wanted_sender:
             # Only some senders' events; who they are, is found once.
@@ -349,6 +351,18 @@ class Owners(Family):
             )
         reason = "no assertion lets this client receive it now"
         return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=tuple(deps))
+
+    def _surely(self, kind: EventType, owner: str, client: str) -> bool | None:
+        """`_receives` where no condition decides it; None: one does."""
+        plan = self.state.plans.of(kind, owner)
+        found: bool | None = True
+        for asked, action in ((kind.on_receive, RECEIVE), (kind.on_subscribe, SUBSCRIBE)):
+            node = plan.node(client, action) if asked else True
+            if node is False:
+                return False
+            if node is not True:
+                found = None
+        return found
 
     def _receives(self, kind: EventType, owner: str, client: str, facts: EventFacts) -> bool:
         """Whether the client holds what the type's control asks for on delivery: the right to
@@ -537,7 +551,7 @@ class Owners(Family):
 
 
 def _untyped(kind: EventType | None) -> tuple[Dep, ...]:
-    return (NO_TYPE,) if kind is None else (of_type(kind),)
+    return (NO_TYPE,) if kind is None else (kind.dep,)
 
 
 def _too_much(deps: tuple[Dep, ...]) -> Verdict:

@@ -38,10 +38,6 @@ def of_owner(owner: str) -> Dep:
     return ("owners", "of", owner)
 
 
-def of_type(kind: EventType) -> Dep:
-    return ("owners", "type", kind.app, kind.name)
-
-
 def to_licensee(name: str) -> Dep:
     return ("owners", "to", name)
 
@@ -187,11 +183,11 @@ class State:
         for key, kind in list(self.types.by_key.items()):
             if wanted.get(key) != kind:
                 self.types.take(key)
-                deps.append(of_type(kind))
+                deps.append(kind.dep)
         for key, kind in wanted.items():
             if key not in self.types.by_key:
                 self.types.put(kind)
-                deps += [of_type(kind), NO_TYPE]
+                deps += [kind.dep, NO_TYPE]
         if deps:
             self.plans.clear()
         return deps

@@ -311,7 +311,8 @@ def test_a_signature_is_of_one_assertion_one_site_and_one_key() -> None:
     assert site.command("ann", "assert", **said) == rules.SIGNATURE, "the type asks for one"
     assert site.command("ann", "key", public=signing.public_of(key).hex())
     other = signing.sign(key, made.text("00c0ffef")).hex()
-    for wrong in ("", "zz", right[:-2] + "00", other):
+    bent = f"{int(right[:2], 16) ^ 1:02x}{right[2:]}"
+    for wrong in ("", "zz", bent, other):
         assert site.command("ann", "assert", **said, signature=wrong) == rules.SIGNATURE
     wider = {**said, "licensees": ["bob", "cat"]}
     assert site.command("ann", "assert", **wider, signature=right) == rules.SIGNATURE
