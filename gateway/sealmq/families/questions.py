@@ -14,6 +14,8 @@ from typing import Generic
 
 from .api import (
     AUDITED,
+    NEWS,
+    TOLD,
     Dep,
     Family,
     FamilyRecord,
@@ -60,6 +62,7 @@ class Questions(Generic[K]):
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
         self.listens = bool(self._seers)
+        self._greeters = overriding(self.order, "greet")
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -114,6 +117,21 @@ class Questions(Generic[K]):
         reaches = reaching(filter)
         self.cache.invalidate((looked,), (lambda e: reaches(e.decision.topic)) if few else None)
 
+    def greetings(self, who: Who) -> list[tuple[str, bytes]]:
+        """What each family has to tell this client, with its name."""
+        found = []
+        for family in self._greeters:
+            try:
+                said = family.greet(who)
+                if type(said) is not bytes or len(said) > NEWS:
+                    raise TypeError(f"it greets with what cannot be told: {type(said)}")
+            except Exception as error:  # a defect of one family must not keep the client out
+                self._fault(family.name, "greet", error)
+                continue
+            if said:
+                found.append((family.name, said))
+        return found
+
     def command(
         self, who: Who, family: str, body: bytes, now_ms: int
     ) -> Proposal | Verdict | Later:
@@ -155,6 +173,8 @@ class Questions(Generic[K]):
                     f"{family} would audit {', '.join(strange)}; a command's record has "
                     + ", ".join(sorted(AUDITED)),
                 )
+            if not _may_tell(got.tells):
+                return deny("engine.bad-proposal", f"{family} would tell what cannot be told")
             if got.records:
                 of = "" if got.for_site else who.client
                 return replace(got, records=tuple(_counting(record, of) for record in got.records))
@@ -177,6 +197,21 @@ class Questions(Generic[K]):
 
     def _fault(self, family: str, question: str, error: Exception) -> None:
         self._on_fault(family, question, error)
+
+
+def _may_tell(tells: object) -> bool:
+    return (
+        isinstance(tells, tuple)
+        and len(tells) <= TOLD
+        and all(
+            isinstance(one, tuple)
+            and len(one) == 2
+            and isinstance(one[0], str)
+            and isinstance(one[1], bytes)
+            and len(one[1]) <= NEWS
+            for one in tells
+        )
+    )
 
 
 def _silent(family: str, question: str, error: Exception) -> None:

@@ -274,6 +274,7 @@ class Owner:
             "took": partial(relay, "took"),
             "live": live,
             "marked": marked,
+            "inform": partial(relay, "inform"),
             "reloading": worker.reloading,
             "tell": worker.told,
         }

@@ -147,6 +147,9 @@ class Shared(Protocol):
     def marked(self, worker: int, number: int) -> None:
         """Tells that worker that a mark of its own came over the live link here."""
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Has the worker of this client tell it what a family says."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """Reports what `sealmq status` shows of this worker; `away` None: clients can connect."""
 
@@ -198,6 +201,9 @@ class Mediates(Protocol):
 
     def marked(self, worker: int, number: int) -> None:
         """A mark of this worker came over another worker's live link."""
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Tells a client of this worker's what a family says."""
 
 
 Fresh = list[tuple[int, list[dict[str, Any]]]]

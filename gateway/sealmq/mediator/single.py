@@ -139,6 +139,9 @@ class Single:
     def marked(self, worker: int, number: int) -> None:
         """There is nobody else to tell."""
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """There is nobody else to tell."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """As Shared.tell."""
         self._news = news

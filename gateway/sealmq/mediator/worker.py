@@ -147,6 +147,9 @@ class Remote:
     def marked(self, worker: int, number: int) -> None:
         self._peer.tell("marked", worker, number)
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        self._peer.tell("inform", client, family, said)
+
     def tell(self, news: dict[str, Any]) -> None:
         self._peer.tell("tell", news)
 
@@ -180,6 +183,7 @@ class WorkerEnd:
                 "took": lambda *w: self._do(lambda: self._it().took(*w)),
                 "live": lambda *w: self._do(lambda: self._it().live(*w)),
                 "marked": lambda *w: self._do(lambda: self._it().marked(*w)),
+                "inform": lambda *w: self._do(lambda: self._it().inform(*w)),
             },
         )
 
