@@ -169,6 +169,9 @@ class Change(NamedTuple):
 
 COMMAND = "command"
 """The event of a command's audit record."""
+TOLD, NEWS = 16, 1024
+"""Clients that a proposal tells something, and bytes of it."""
+
 AUDITED = frozenset({"topic", "label", "rule", "reason", "detail"})
 """What a family may say in the audit record of its command (shared_spec/audit.schema.json)."""
 
@@ -180,7 +183,9 @@ class Proposal:
     `audit`: fields of the record `command`, out of AUDITED; texts. `urgent`: it takes something
     away, so that it has to pass with a full disk, too. `for_site`: the operator has put the client
     in charge, so that the rows do not count on it ([limits] rows). `event`: that of the audit
-    record; a family's is always `command`.
+    record; a family's is always `command`. `tells`: what other clients are told at once, by their
+    names: each open session that takes it, whichever worker has it. Of at most 16, each with at
+    most 1,024 bytes (TOLD, NEWS).
     """
 
     records: tuple[Record, ...] = ()
@@ -189,6 +194,7 @@ class Proposal:
     urgent: bool = False
     for_site: bool = False
     event: str = COMMAND
+    tells: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +338,13 @@ class Family:
     def command(self, who: Who, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         """Judge a command (SPEC.md 4.4, op 0x81). Pure: it proposes, it changes nothing."""
         return deny("engine.no-command", f"the family {self.name} takes no commands")
+
+    def greet(self, who: Who) -> bytes:
+        """What this client is told after each of its welcomes (SPEC.md 4.4, op 9), at most 1,024
+        bytes; empty: nothing. Nobody knows whether a client that was told something (Proposal) has
+        got it: what it has not answered yet is this family's to keep, as a row, and to say again.
+        """
+        return b""
 
     def see(self, what: Seen, ask: Ask) -> Iterable[Dep | Attribute]:
         """Something happened, as `ask` says. Overriding it costs a call a message.

@@ -219,9 +219,10 @@ class Conn:
         """
         if not self._questions.parses or not self.parse("subscribe", filter) or not self.ask.notes:
             return [filter]
-        notes = self.ask.notes
-        others = (raw for raw, sub in self._subs.items() if sub.notes == notes and raw != filter)
-        return [filter, *others]
+        parsed, notes = self.ask.topic, self.ask.notes
+        held = [raw for raw, sub in self._subs.items() if sub.notes == notes and raw != filter]
+        # A subscription may have been rewritten: what it was sent as is compared.
+        return [filter, *(raw for raw in held if self.parse("subscribe", raw) == parsed)]
 
     def unsubscribed(self, filter: str) -> bool:
         """`filter` (as it arrived) is left, which is always allowed.

@@ -98,6 +98,27 @@ class Says:
     """Lines for the help of commands that take the option, by command."""
 
 
+class Items(Protocol):
+    """What a client puts into a message, as items of m2 (SPEC.md 3.2, 3.4)."""
+
+    def __call__(self, values: Sequence[str]) -> Mapping[int, bytes]:
+        """Type to value. Malformed, unless a client can put that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Puts:
+    """What a client puts into a message for the family: an option of `sealmq pub`, which may be
+    repeated, and a key of `put` of the host client's `publish`. `option` is an identifier.
+    """
+
+    option: str
+    metavar: str
+    help: str
+    items: Ref[Items]
+    examples: Sequence[str] = ()
+    """Lines for the help of `sealmq pub`."""
+
+
 class MadeRow(NamedTuple):
     """What a client has made: its topic or filter, the client, and the label that it hangs on ("":
     none)."""
@@ -292,6 +313,7 @@ class Manifest:
     commands: Mapping[str, Ref[Command]] = field(default_factory=dict)
     """Commands of `sealmq`, by their word."""
     says: Says | None = None
+    puts: Puts | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
     """What to do about a refusal, by its rule."""
     audit: tuple[AuditField, ...] = ()

@@ -15,6 +15,8 @@ from typing import Generic
 from .api import (
     AUDITED,
     COMMAND,
+    NEWS,
+    TOLD,
     Dep,
     Family,
     FamilyRecord,
@@ -36,7 +38,7 @@ from .decision import CLOSED, CLOSED_REASON, ENGINE, Decision, Refused, when_clo
 from .following import Following, K
 from .judge import Judge, OnFault
 from .shared import reaching
-from .told import FAMILY as TOLD
+from .told import FAMILY as ATTRIBUTES
 from .told import Derived, Pushed
 
 RESERVED = frozenset({ENGINE, TOLD, COUNTS})
@@ -74,6 +76,7 @@ class Questions(Generic[K]):
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
         self.listens = bool(self._seers)
+        self._greeters = overriding(self.order, "greet")
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -148,11 +151,26 @@ class Questions(Generic[K]):
         reaches = reaching(filter)
         self.cache.invalidate((looked,), (lambda e: reaches(e.decision.topic)) if few else None)
 
+    def greetings(self, who: Who) -> list[tuple[str, bytes]]:
+        """What each family has to tell this client, with its name."""
+        found = []
+        for family in self._greeters:
+            try:
+                said = family.greet(who)
+                if type(said) is not bytes or len(said) > NEWS:
+                    raise TypeError(f"it greets with what cannot be told: {type(said)}")
+            except Exception as error:  # a defect of one family must not keep the client out
+                self._fault(family.name, "greet", error)
+                continue
+            if said:
+                found.append((family.name, said))
+        return found
+
     def command(
         self, who: Who, family: str, body: bytes, now_ms: int
     ) -> Proposal | Verdict | Later:
         """Conn.command."""
-        if family == TOLD:
+        if family == ATTRIBUTES:
             told = self.pushed.command(who, body, now_ms)
             shut = isinstance(told, Proposal) and told.records and self.closed
             return deny(CLOSED, CLOSED_REASON) if shut else told
@@ -195,6 +213,8 @@ class Questions(Generic[K]):
                 )
             if got.event != COMMAND:
                 return deny("engine.bad-proposal", f"{family} would write no record of a command")
+            if not _may_tell(got.tells):
+                return deny("engine.bad-proposal", f"{family} would tell what cannot be told")
             if got.records:
                 of = "" if got.for_site else who.client
                 return replace(got, records=tuple(_counting(record, of) for record in got.records))
@@ -221,6 +241,21 @@ class Questions(Generic[K]):
 
 def _nobody() -> None:
     """Who has no other workers."""
+
+
+def _may_tell(tells: object) -> bool:
+    return (
+        isinstance(tells, tuple)
+        and len(tells) <= TOLD
+        and all(
+            isinstance(one, tuple)
+            and len(one) == 2
+            and isinstance(one[0], str)
+            and isinstance(one[1], bytes)
+            and len(one[1]) <= NEWS
+            for one in tells
+        )
+    )
 
 
 def _silent(family: str, question: str, error: Exception) -> None:

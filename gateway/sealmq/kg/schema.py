@@ -128,8 +128,8 @@ grants = Table(
     UniqueConstraint("family", "name"),
 )
 
-# Grants that are over, of those that no client held: what lies at a broker under one is still opened
-# by mediators, and by nobody else. Of all others an older G is of no use to anybody.
+# Grants that are over, of those that no client held: what lies at a broker under one is still
+# opened by mediators, and by nobody else. Of all others an older G is of no use to anybody.
 older_grants = Table(
     "older_grants",
     metadata,

@@ -209,6 +209,7 @@ class Mediator:
             fx.Confirmed: self._confirmed,
             fx.Vouched: self._vouched,
             fx.Entered: self._entered,
+            fx.Tell: self._tell,
             fx.Deadline: self._deadline,
             fx.End: self._end,
         }
@@ -366,6 +367,17 @@ class Mediator:
         self.strangers.leave(session)
         self._channel_deadline(session, 0)
 
+    def _tell(self, session: Session, effect: fx.Tell) -> None:
+        numbers = {client.name: client.number for client in self.site.ring.clients.values()}
+        for name, said in effect.tells:
+            number = numbers.get(name)
+            if number is None:
+                continue
+            if self._begin.mine(number):
+                self.inform(number, effect.family, said)
+            else:
+                self._shared.inform(number, effect.family, said)
+
     def _deadline(self, session: Session, effect: fx.Deadline) -> None:
         self._channel_deadline(session, effect.seconds)
 
@@ -481,6 +493,11 @@ class Mediator:
             self._audit.part(part)
         self.site.engine.apply(records)
         self.follow()
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Tells a client of this worker's what a family says; another worker may have asked."""
+        for session in self._registry.of(client):
+            self.events.run(session.news, family, said)
 
     def take_attributes(self, rows: list[Attribute]) -> None:
         """What sources have told: nothing is judged by what they told before."""

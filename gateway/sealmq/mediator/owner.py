@@ -284,6 +284,7 @@ class Owner:
             "live": live,
             "marked": marked,
             "derived": derived,
+            "inform": partial(relay, "inform"),
             "reloading": worker.reloading,
             "tell": worker.told,
         }

@@ -47,7 +47,7 @@ class Running:
         self.apply, self.passed = mediator.apply, mediator.site.retained.heard
         self.take_attributes = mediator.take_attributes
         self.took = mediator.site.retained_bytes.heard
-        self.live, self.marked = mediator.live, mediator.marked
+        self.live, self.marked, self.inform = mediator.live, mediator.marked, mediator.inform
         self.take_ring, self.ended, self.reload = (
             mediator.take_ring, mediator.ended, mediator.reload
         )  # fmt: skip

@@ -154,6 +154,9 @@ class Shared(Protocol):
         the same now.
         """
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Has the worker of this client tell it what a family says."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """Reports what `sealmq status` shows of this worker; `away` None: clients can connect."""
 
@@ -208,6 +211,9 @@ class Mediates(Protocol):
 
     def marked(self, worker: int, number: int) -> None:
         """A mark of this worker came over another worker's live link."""
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Tells a client of this worker's what a family says."""
 
 
 Fresh = list[tuple[int, list[dict[str, Any]]]]

@@ -145,6 +145,9 @@ class Single:
         """There is nobody else to tell."""
         return []
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """There is nobody else to tell."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """As Shared.tell."""
         self._news = news

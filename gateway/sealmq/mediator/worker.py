@@ -150,6 +150,9 @@ class Remote:
     async def derived(self, rows: list[Attribute]) -> list[Attribute]:
         return [Attribute(*row) for row in await self._peer.call("derived", rows)]
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        self._peer.tell("inform", client, family, said)
+
     def tell(self, news: dict[str, Any]) -> None:
         self._peer.tell("tell", news)
 
@@ -183,6 +186,7 @@ class WorkerEnd:
                 "took": lambda *w: self._do(lambda: self._it().took(*w)),
                 "live": lambda *w: self._do(lambda: self._it().live(*w)),
                 "marked": lambda *w: self._do(lambda: self._it().marked(*w)),
+                "inform": lambda *w: self._do(lambda: self._it().inform(*w)),
             },
         )
 

@@ -43,7 +43,7 @@ from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
 from . import refusals
-from .effects import AskTime, Commit, Lock, Provision, Unlock, Yield
+from .effects import AskTime, Commit, Lock, Provision, Tell, Unlock, Yield
 from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
 from .session_api import SessionApi
@@ -239,6 +239,8 @@ class Control:
             parted = "topic" in said or None
             which = family if answer.event == COMMAND else None
             s.audit(answer.event, client=client, family=which, parted=parted, **said)
+        if answer.tells:
+            s.emit(Tell(family, answer.tells))
         if s.state == _OPEN:
             s.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
 

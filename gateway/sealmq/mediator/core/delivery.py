@@ -513,8 +513,13 @@ class Delivery:
             self.freed = False
             self._pump()
 
-    def writable(self, on: bool) -> None:
+    @property
+    def is_writable(self) -> bool:
         """Whether the client's socket takes more."""
+        return self._writable
+
+    def writable(self, on: bool) -> None:
+        """It does from now on, or does not."""
         self._writable = on
         self._pump()
 
