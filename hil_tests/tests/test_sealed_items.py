@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -100,8 +101,8 @@ from sealmq.cli.acting import act, add_who, asking_client, check_who
 def add(sub):
     parser = sub.add_parser("tell", help="tell a client something")
     add_who(parser)
-    parser.add_argument("to")
-    parser.add_argument("said")
+    parser.add_argument("--to", required=True)
+    parser.add_argument("--said", required=True)
     parser.set_defaults(timeout=10.0)
 
 
@@ -132,6 +133,12 @@ class Sub:
     def lines(self) -> list[str]:
         return self.out.read_text().splitlines()
 
+    def has(self, message: str) -> bool:
+        return message in self.lines()
+
+    def told(self, said: str) -> bool:
+        return f"news of speeds: {said}" in self.err.read_text()
+
     def end(self) -> None:
         self.process.terminate()
         assert self.process.wait(30) == 0
@@ -156,7 +163,7 @@ def publish(site: Site, message: str, *flags: object) -> None:
 
 
 def grant(site: Site) -> int:
-    with sqlite3.connect(f"file:{site.path}/kg/kg.db?mode=ro", uri=True) as db:
+    with sqlite3.connect(f"file:{site.path}/state/kg/kg.db?mode=ro", uri=True) as db:
         ((number,),) = db.execute("SELECT number FROM grants").fetchall()
     return int(number)
 
@@ -167,7 +174,7 @@ def test_each_delivery_is_judged_by_items_that_no_reader_gets(site: Site, tmp_pa
     publish(site, "none")
     publish(site, "fast", "--speed", "57", "-q", "1")
     for sub in subs:
-        until("the fast one", lambda sub=sub: "fast" in sub.lines())
+        until("the fast one", partial(sub.has, "fast"))
         assert sub.lines() == ["fast"]
         sub.end()
     done = sealmq("pub", site.path, "--client", "m1-temp-sensor", "-t", TOPIC, "-m", "x", "--speed",
@@ -203,8 +210,8 @@ def test_a_family_tells_clients_at_once_at_either_worker_and_again_at_their_next
     subs = {name: Sub(site, tmp_path, name) for name in ("monitor", "m1-control-panel")}
     for name, sub in subs.items():
         said = f"opened for {name}"
-        ran("tell", site.path, "--client", "m1-temp-sensor", name, said)
-        until("the news", lambda s=sub, t=said: f"news of speeds: {t}" in s.err.read_text())
+        ran("tell", site.path, "--client", "m1-temp-sensor", "--to", name, "--said", said)
+        until("the news", partial(sub.told, said))
         sub.end()
     assert "control-panel" not in subs["monitor"].err.read_text()
     again = Sub(site, tmp_path, "monitor")

@@ -1,7 +1,7 @@
 """Owner policies: people decide who receives what is about them, after Opyrchal, Prakash and
 Agrawal."""
 
-from ..manifest import Lost, Made, Manifest, Policy, Ref, Says
+from ..manifest import Lost, Made, Manifest, Policy, Puts, Ref, Says
 
 MANIFEST = Manifest(
     name="owners",
@@ -25,6 +25,16 @@ MANIFEST = Manifest(
         examples={
             "sub": ("sealmq sub campus --client Alice -t 'loc/#' --where 'building == \"EECS\"'",),
         },
+    ),
+    puts=Puts(
+        option="attribute",
+        metavar="NAME=VALUE",
+        help="a sealed attribute of an event that has an owner: a whole number, true, false or a "
+        "text; mediators read it, broker and readers do not",
+        items=Ref("client:items"),
+        examples=(
+            "sealmq pub campus --client Bob -t car/Bob -m 'on the way' --attribute speed=57",
+        ),
     ),
     hints={
         "owners.publish.no-type": "event types stand in [families.owners.types], or are advertised",

@@ -119,7 +119,7 @@ class Reads:
         scene.settle()
         self.client = Client(self.session)
         self.reader = Reader(scene.world.identities[number], make, known_tlv=(40, 41, 50))
-        self.reader.session = scene.peer(self.session)
+        self.reader.session = self.peer = scene.peer(self.session)
         if number == PANEL:
             self.reader.add(scene.world.record)
 
@@ -131,7 +131,7 @@ class Reads:
         (packet,) = packets
         ops = [p for p in self.client.all if isinstance(p, Publish) and p.topic == "!c1"]
         for one in ops:
-            op, _ = self.reader.session.down(one.payload, self.scene.site.now_ms - NOW_MS)
+            op, _ = self.peer.down(one.payload, self.scene.site.now_ms - NOW_MS)
             assert op != OP_GRANT, "no client is told that grant"
         self.client.all.clear()
         got = self.reader.open(packet.topic_raw, bytearray(packet.payload), self.scene.site.now_ms)

@@ -86,6 +86,9 @@ class StandIn:
     def marked(self, worker: int, number: int) -> None:
         self.heard.append(f"marked {worker} {number}")
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        self.heard.append(f"inform {client} {family} {said.decode()}")
+
     async def do(self, verb: str, *words: str) -> str:
         store = self.shared.store
         if verb == "slow":
