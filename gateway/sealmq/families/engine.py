@@ -137,6 +137,7 @@ class Engine(Questions[Key]):
             records.extend(change.records)
         self._config = config
         self.applied += 1
+        self._listen()
         return records
 
     def apply(self, records: Iterable[Record]) -> None:
@@ -154,6 +155,7 @@ class Engine(Questions[Key]):
                 self._fault(family.name, "apply", error)
                 self._judge.lost(family.name, faults.shown(error))
                 self._all_gone()
+        self._listen()
 
     @property
     def lost(self) -> str:

@@ -61,7 +61,8 @@ class Questions(Generic[K]):
         self._on_fault: OnFault = on_fault or _silent
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
-        self.listens = bool(self._seers)
+        self.listens: frozenset[Seen] = frozenset()
+        self._listen()
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -103,7 +104,12 @@ class Questions(Generic[K]):
             except Refused:
                 ask.topic = ask.raw
         for family in self._seers:
-            self._told(family, what, partial(family.see, what, ask))
+            if what in family.sees:
+                self._told(family, what, partial(family.see, what, ask))
+
+    def _listen(self) -> None:
+        """What families want to hear may be something else once they know more."""
+        self.listens = frozenset[Seen]().union(*(family.sees for family in self._seers))
 
     def subs_changed(self, looked: Dep, filter: str) -> None:
         """Drops verdicts that looked at a connection's subscriptions, if the filter reaches their

@@ -660,7 +660,7 @@ class Delivery:
         site.counts.count_delivered(self.name, topic, label, decision.audit)
         if decision.overridden:
             site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")
-        if site.engine.listens:
+        if "delivered" in site.engine.listens:
             size = len(payload)
             self._policy.saw("delivered", topic, now_ms, label=label, qos=qos, how=how, size=size)
 
