@@ -14,7 +14,7 @@ from sealmq.mediator.core.boots import BootSession
 from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.proof import claim_of, is_behind, verify
 from sealmq.mediator.core.wrap import (
-    fired,
+    for_broker,
     is_fresh,
     look_m3,
     open_m2,
@@ -27,7 +27,7 @@ from sealmq.mediator.core.wrap import (
 from sealmq.mqtt import Connect, Decoder, MqttError, build
 from sealmq.order import Order
 from sealmq_spec import control, envelope, keys
-from sealmq_spec.const import M2_HEAD, M3_HEAD, TAG, USE_PUBLISH
+from sealmq_spec.const import M2_HEAD, M3_HEAD, TAG, TLV_FIRED, USE_PUBLISH
 from sealmq_spec.errors import SealError
 from sealmq_spec.session import Session
 
@@ -109,11 +109,12 @@ class Fuzz(Target):
         ring, who = self._ring, self._ring.clients[7]
         verified = verify_m2(link, topic, m2, flags & 7)
         opened = open_m2(link, ring, who, verified, flags, NOW, (40,))
+        label = ring.labels[LABEL]
         if opened.kind == 2:
-            fired(opened.body, opened.start, opened.tlv, NOW * 1000)
+            items, inner = {TLV_FIRED: NOW.to_bytes(4, "big")}, (opened.body, opened.start, None)
+            for_broker(ring, Order(INST), label, *inner, items, 2, topic, NOW * 1000)
         link.look(opened.ctr, 1)
         link.mark(opened.ctr, tag_of(m2))
-        label = ring.labels[LABEL]
         m3 = seal_m3(ring, label, Order(INST), 0, topic, opened.body, NOW * 1000)
         if open_m3(ring, look_m3(ring, m3), topic, m3, (40,)).sender != 7:
             raise Finding("another sender than the link's was taken")

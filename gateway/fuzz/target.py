@@ -24,6 +24,7 @@ _MODULES = (
     "mediator",
     "toml",
     "kg_socket",
+    "attributes",
 )
 # Of policy families, by their manifests.
 _FAMILIES = {each.name: each for each in registry.manifests() if each.fuzz}

@@ -20,6 +20,11 @@ _BODIES = (
     "[mediator]\nlisten = '0.0.0.0:1883'\nadvertise = '[::1]:1883'\nnumber = 3\n",
     "[broker]\nurl = 'mqtts://h:8883'\nca = '/c'\ncert = '/d'\nkey = '/k'\nautosave = 60\n",
     "[broker]\nkind = 'mosquitto'\n",
+    "[attributes.a]\nsource = 'calendar'\nzone = 'UTC'\nelse = 'N'\n[attributes.a.hours]\n"
+    "D = { between = ['08:00', '18:00'], weekdays = ['mon'] }\n",
+    "[labels]\nl = []\n[clients]\nc = { label = 'l' }\n[attributes.b]\nsource = 'client'\n"
+    "by = ['c']\nof = 'pair'\nvalid = '1h'\n[attributes.d]\nsource = 'count'\n"
+    "of = 'subscriber'\nwindow = '60s'\n",
     "[[creation]]\nfilter = 'a/#'\nlabels = ['none']\nclients = []\n[families.x]\ny = 1\n",
 )
 
@@ -37,7 +42,7 @@ class Fuzz(Target):
             "order = ", "enforce = ", "over = ", "suite = ", "label = ", "disabled = ",
             "rotation = ", "filter = ", "labels = ", "clients = ", '"mqtt://', '"mqtts://',
             '"embedded"', "true", "'mosquitto'", "'external'", "'labels'", "bottom", "top", "none",
-            "'device'", "[]", "{}",
+            "'device'", "[]", "{}", "[attributes.", "source = ", "of = ", "valid = ", "window = ",
         )
     )  # fmt: skip
 

@@ -65,7 +65,9 @@ __all__ = [
 ]
 
 MAX_FRAME = 4 * 1024 * 1024
-SNAPSHOT_LISTS = ("labels", "order", "clients", "records", "manifests", "grants", "holders")
+SNAPSHOT_LISTS = (
+    "labels", "order", "clients", "records", "manifests", "grants", "older_grants", "holders",
+)  # fmt: skip
 """The lists of a snapshot, of which each piece has some entries."""
 CALL_S = 10.0
 # Re-reading a large policy draws many keys.

@@ -136,8 +136,8 @@ class Run:
         return wrong + health.leaked(written, wanted) + self.leaks.grown()
 
     def _final(self) -> list[str]:
-        owners = {name: label for name, label in CLIENTS.items()}
-        wrong = wrong_labels(self.books.learned(), owners, self.place.labels())
+        labels = {name: label for name, label in CLIENTS.items()}
+        wrong = wrong_labels(self.books.learned(), labels, self.place.labels())
         # amqtt keeps retained messages in memory and promises no more.
         if self.place.keeps or not self._broker_lost:
             self._tell(do="late", topics=self.books.expected(), within=self._settings.patience)

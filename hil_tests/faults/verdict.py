@@ -220,10 +220,10 @@ class Books:
         return {topic: s.n for topic, s in kept if not self._ahead(s.at, s.until)}
 
 
-def wrong_labels(learned: dict[str, str], owners: dict[str, str], now: dict[str, str]) -> list[str]:
+def wrong_labels(learned: dict[str, str], labels: dict[str, str], now: dict[str, str]) -> list[str]:
     """Topics whose label is lost or another than its first publisher's. now: topic -> label."""
     return [
-        f"label: {topic} has {now.get(topic, 'none')}, its publisher {client} is {owners[client]}"
+        f"label: {topic} has {now.get(topic, 'none')}, its publisher {client} is {labels[client]}"
         for topic, client in learned.items()
-        if now.get(topic) != owners[client]
+        if now.get(topic) != labels[client]
     ]

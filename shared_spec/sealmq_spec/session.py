@@ -19,6 +19,7 @@ from .const import (
     OP_EPOCH,
     OP_FETCH,
     OP_GRANT,
+    OP_NEWS,
     OP_NOTICE,
     OP_RECEIPT,
     OP_RECORD,
@@ -193,8 +194,8 @@ class Session(BootSession):
 
     # (op, what it says): welcome -> status; receipt -> (top, mask); notice -> (what, ctr, code,
     # rule, reason), ctr 0 for a PUBLISH that a receipt has confirmed; epoch -> (label, epoch, kseq,
-    # end); record, grant -> bytes; time -> ms; reply -> (ctr, bytes). Unknown ops -> (op, None).
-    # o: where the packet begins.
+    # end); record, grant, news -> bytes; time -> ms; reply -> (ctr, bytes). Unknown ops -> (op,
+    # None). o: where the packet begins.
     def down(self, packet: "bytes | bytearray", mono: int, o: int = 0) -> "tuple[int, Any]":
         return self.down_in(bytearray(packet), mono, o)
 
@@ -224,7 +225,7 @@ class Session(BootSession):
             return op, said
         if op == OP_EPOCH:
             return op, self._epoch(body)
-        if op == OP_RECORD or op == OP_GRANT:
+        if op == OP_RECORD or op == OP_GRANT or op == OP_NEWS:
             return op, body[1:]
         if op == OP_REPLY:
             if len(body) < 4:

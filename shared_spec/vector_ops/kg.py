@@ -1,5 +1,5 @@
 # Operations on bodies of control packets and on what a key generator makes: answers, time, records.
-from sealmq_spec import control, provision, records
+from sealmq_spec import control, news, provision, records
 from sealmq_spec.const import TLV_KG_TIME
 from sealmq_spec.tlv import span, unpack
 
@@ -33,6 +33,13 @@ def receipt(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
     top, mask = control.get_receipt(raw(d["body"]))
     same("receipt", control.receipt(top, mask), raw(d["body"]))
     return {"top": top, "mask": hexed(mask.to_bytes(8, "big"))}
+
+
+def news_(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
+    body = raw(d["body"])
+    family, said = news.get_news(body[1:])
+    same("news", news.news(family.encode(), said), body)
+    return {"family": family, "said": hexed(said)}
 
 
 def notice(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
@@ -110,6 +117,7 @@ def manifest(make: "Any", d: "dict[str, Any]") -> "dict[str, Any]":
 OPS = {
     "body.welcome": welcome,
     "body.receipt": receipt,
+    "body.news": news_,
     "body.notice": notice,
     "request": request,
     "answer": answer,

@@ -115,7 +115,7 @@ class SessionScript:
         op, says = self.session.down(raw(s["packet"]), s["mono"])
         if op == 2:
             says = [says[0], _mask(says[1])]
-        elif op == 5 or op == 8:
+        elif op == 5 or op == 8 or op == 9:
             says = hexed(says)
         elif op == 7:
             says = [says[0], hexed(says[1])]

@@ -141,6 +141,18 @@ def _bodies(cases: Cases) -> None:
     ):
         case = {"body": data.hex()}
         cases.bad(f"notice-{name}", "4.4", what, "body.notice", case, "malformed")
+    for name, said in (("plain", b"\x00told"), ("empty", b"")):
+        given = {"body": (u(9, 1) + u(8, 1) + b"purposes" + said).hex()}
+        out = {"family": "purposes", "said": said.hex()}
+        cases.good(f"news-{name}", "4.4", "body of op 9", "body.news", given, out)
+    for name, what, data in (
+        ("cut", "no name's length", u(9, 1)),
+        ("name-cut", "a name longer than the body", u(9, 1) + b"\x05abcd"),
+        ("no-name", "an empty name", u(9, 1) + b"\x00abc"),
+        ("no-ascii", "a name that is not ASCII", u(9, 1) + b"\x02r\xf6"),
+    ):
+        case = {"body": data.hex()}
+        cases.bad(f"news-{name}", "4.4", what, "body.news", case, "malformed")
 
 
 def add(cases: Cases) -> None:

@@ -144,6 +144,9 @@ def _in(t: Talk) -> None:
     for name, said in (("reply", b"done"), ("reply-empty", b"")):
         last = hear(down(c, order(6), 1, b"\x07" + u(20, 3) + said), 7, [20, said.hex()])
         t.tell(name, "4.4", "a family's reply to the command of ctr 20", c, *ready(c), last)
+    said = u(8, 1) + b"purposes" + b"told"
+    last = hear(down(c, order(6), 1, b"\x09" + said), 9, said.hex())
+    t.tell("news", "4.4", "what a family tells", c, *ready(c), last)
     cut = refuse(down(c, order(6), 1, b"\x07" + u(20, 2)), "malformed")
     t.tell("reply-cut", "4.4", "a reply without its ctr", c, *ready(c), cut)
     rec = rnd("stands for a record", 130)

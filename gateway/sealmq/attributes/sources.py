@@ -51,8 +51,10 @@ class TimeSource:
 class FileSource:
     """A file's values, read when it has changed."""
 
-    def __init__(self, name: str, path: Path, wall_ns: Callable[[], int] = time.time_ns) -> None:
-        self._name, self._path, self._wall_ns = name, path, wall_ns
+    def __init__(
+        self, name: str, path: Path, wall_ns: Callable[[], int] = time.time_ns, of: str = ""
+    ) -> None:
+        self._name, self._path, self._of, self._wall_ns = name, path, of, wall_ns
         self._seen: files.Seen | None = None
 
     def look(self) -> Rows | None:
@@ -61,7 +63,7 @@ class FileSource:
         rows = None
         if seen != before:
             try:
-                rows = files.read(self._path, self._name)
+                rows = files.read(self._path, self._name, self._of)
             except files.BadSource:
                 self._note(seen)
                 raise
@@ -85,4 +87,9 @@ def source(name: str, settings: Settings) -> Source:
     """Of one [attributes.NAME]."""
     if settings.path is None:
         return TimeSource(name, settings.zone)
-    return FileSource(name, settings.path)
+    return FileSource(name, settings.path, of=settings.of)
+
+
+def has_source(settings: Settings) -> bool:
+    """Whether something outside is looked at for it."""
+    return bool(settings.zone) or settings.path is not None

@@ -38,7 +38,7 @@ TEXT: Mapping[str, int] = {
     "rule": 100,
     "segment": 100,
     "sender": 64,
-    "subject": 64,
+    "subject": 140,
     "topic": 1024,
     "user": 64,
     "value": 1600,
@@ -82,7 +82,7 @@ EVENTS: Mapping[str, Event] = {
     "kg-back": Event(),
     "family-fault": Event(("family", "question", "reason")),
     # Sources of attributes.
-    "attribute-changed": Event(("attribute",), ("subject", "value", "until_ms")),
+    "attribute-changed": Event(("attribute",), ("client", "subject", "value", "until_ms")),
     "attribute-away": Event(("attribute", "reason")),
     "attribute-back": Event(("attribute",)),
     # Clients and keys.

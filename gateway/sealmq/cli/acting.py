@@ -16,6 +16,7 @@ from sealmq.client import (
     Client,
     ClientError,
     ConnectRefused,
+    News,
     Notice,
     Options,
     Refused,
@@ -78,6 +79,30 @@ def said(args: argparse.Namespace) -> dict[str, tuple[Manifest, Says, str]]:
     return found
 
 
+def add_put(parser: argparse.ArgumentParser) -> str:
+    """The options of what a client puts into a message, of each family that has one; examples."""
+    lines: list[str] = []
+    for manifest in registry.manifests():
+        if puts := manifest.puts:
+            parser.add_argument(
+                f"--{puts.option}",
+                dest=f"put_{puts.option}",
+                metavar=puts.metavar,
+                action="append",
+                help=puts.help,
+            )
+            lines += puts.examples
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def put(args: argparse.Namespace) -> dict[str, list[str]]:
+    """What was given of these options, by option; checked. UsageError."""
+    options = (m.puts.option for m in registry.manifests() if m.puts)
+    found = {option: given for option in options if (given := getattr(args, f"put_{option}"))}
+    check_values(args, (lambda _: registry.items(found), ("",)))
+    return found
+
+
 def said_examples(command: str) -> str:
     """Lines for a command's help, of each family that has an option."""
     found = [m.says.examples.get(command, ()) for m in registry.manifests() if m.says]
@@ -100,6 +125,7 @@ async def client_of(
     options: Options,
     on_notice: Callable[[Notice], None] | None = None,
     on_state: Callable[[str], None] | None = None,
+    on_news: Callable[[News], None] | None = None,
 ) -> Client:
     """The client that the arguments name, not yet connected."""
     if args.enrolment:
@@ -113,9 +139,15 @@ async def client_of(
             options=options,
             on_notice=on_notice,
             on_state=on_state,
+            on_news=on_news,
         )
     return await lent_client(
-        args.site, args.client, options=options, on_notice=on_notice, on_state=on_state
+        args.site,
+        args.client,
+        options=options,
+        on_notice=on_notice,
+        on_state=on_state,
+        on_news=on_news,
     )
 
 

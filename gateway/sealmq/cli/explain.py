@@ -9,8 +9,10 @@ import sys
 import time
 from typing import Any
 
-from sealmq.families import conditions, registry
+from sealmq.families import conditions, hours, registry
 from sealmq.families.ask import ATTRIBUTE, FOREVER, NEVER
+from sealmq.families.attributes import Attribute as Told
+from sealmq.families.attributes import UnknownAttribute, names_in, shown
 from sealmq.families.duties import OnlyFrom
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.shared import reaching
@@ -18,6 +20,7 @@ from sealmq.near import near
 from sealmq.plain import plain
 from sealmq.run import ready
 from sealmq.site.layout import Layout
+from sealmq.site.model import Attribute
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
@@ -142,17 +145,7 @@ def _rests_on(view: View, decision: Decision) -> list[str]:
     """The attributes that were looked at, and until when the answer holds."""
     lines = []
     for name, subject in _attributes(decision):
-        held = view.engine.attributes.held(name, subject)
-        settings = view.config.attributes.get(name)
-        if settings is not None and settings.zone and held is not None:
-            now = conditions.time_of_day(held.value, _now_ms())
-            said = f"{now} in {settings.zone}"
-        elif held is None:
-            said = "unknown"
-        else:
-            over = ", which is over" * (held.until <= _now_ms())
-            said = f"{conditions.show(held.value)}, until {_written(held.until)}{over}"
-        lines.append(f"attribute {name}" + f" of {subject}" * bool(subject) + f": {said}")
+        lines.append(f"attribute {named(name, subject)}: {said(view, name, subject)}")
         if name in view.failing:
             lines.append(
                 f"the source of {name} says nothing now ({view.failing[name]}); a mediator that "
@@ -161,6 +154,54 @@ def _rests_on(view: View, decision: Decision) -> list[str]:
     if lines and NEVER < decision.until < FOREVER:
         lines.append(f"another answer may come from {_written(decision.until)} on")
     return lines
+
+
+def named(name: str, subject: str) -> str:
+    """An attribute, for a person."""
+    return f"{name} of {shown(subject)}" if subject else name
+
+
+def said(view: View, name: str, subject: str) -> str:
+    """What it is now, until when, and who says so, for a person. Nothing counts by asking."""
+    settings = view.config.attributes.get(name)
+    held = _held(view, name, subject)
+    if held is None:
+        return _why_unknown(settings)
+    if settings is not None and settings.window_ms:
+        return f"{held.value} within {settings.window_ms // 1000} s"
+    over = ", which is over" * (held.until <= _now_ms())
+    until = f", until {_written(held.until)}{over}"
+    if settings is None or not settings.zone:
+        by = view.engine.pushed.told_by(name, subject)
+        return f"{conditions.show(held.value)}{until}" + f", told by {by}" * bool(by)
+    zone = view.engine.attributes.held(name, "")
+    local = None if zone is None else hours.local_time(zone.value, _now_ms())
+    now = f"{'unknown' if local is None else local.words} in {settings.zone}"
+    return now if settings.hours is None else f"{held.value} ({now}){until}"
+
+
+# What a mediator holds in its memory alone is not known here.
+def _why_unknown(settings: Attribute | None) -> str:
+    if settings is not None and settings.family:
+        return "unknown here: a mediator that runs knows what it derived from events"
+    if settings is not None and settings.by:
+        return f"unknown: nobody of {', '.join(settings.by)} has told it"
+    return "unknown"
+
+
+# As conditions get it, over or not: of a calendar a name, of a count a number.
+def _held(view: View, name: str, subject: str) -> Told | None:
+    attributes, now_ms = view.engine.attributes, _now_ms()
+    settings = view.config.attributes.get(name)
+    try:
+        if settings is not None and settings.window_ms:
+            client = names_in(subject)[-1] if subject else ""
+            return Told(name, subject, view.engine.counts.read(name, subject, client, now_ms), 0)
+        if settings is not None and settings.hours is not None:
+            return attributes.read(name, subject, now_ms)
+    except UnknownAttribute:
+        return None
+    return attributes.held(name, subject)
 
 
 def _attributes(decision: Decision) -> list[tuple[str, str]]:
@@ -240,10 +281,10 @@ def _answer(
                 "name": name,
                 "subject": subject,
                 "value": None if held is None else held.value,
-                "until": None if held is None else held.until,
+                "until": held.until or None if held is not None else None,
             }
             for name, subject in _attributes(decision)
-            for held in [view.engine.attributes.held(name, subject)]
+            for held in [_held(view, name, subject)]
         ],
         "until": decision.until if NEVER < decision.until < FOREVER else None,
         **{name: told.get(name) or None for name in fields},

@@ -33,6 +33,8 @@ from .errors import OperatorError, UsageError
 
 # The policy of a new site: a reader needs a label and a purpose.
 DEFAULT = "purposes"
+_EXAMPLE_SITES = ("factory",)
+"""Those that every policy has a part for; others are a policy's own."""
 
 _EXAMPLES = """\
 examples:
@@ -61,13 +63,16 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         epilog=_EXAMPLES,
     )
     parser.add_argument("site", metavar="SITE", help="the folder to make; it must not be there yet")
-    parser.add_argument("--example", choices=("factory",), help="begin with this policy")
+    parser.add_argument(
+        "--example",
+        choices=(*_EXAMPLE_SITES, *(name for p in policies.values() for name in p.examples)),
+        help="begin with this policy",
+    )
     parser.add_argument(
         "--policy",
         choices=tuple(policies),
-        default=DEFAULT,
         help="; ".join(f"{name}: {policy.help}" for name, policy in policies.items())
-        + " (default: %(default)s)",
+        + f" (default: the example's, or {DEFAULT})",
     )
     parser.add_argument("--key-file", metavar="FILE", help="where the key lies, or is to be made")
     parser.add_argument(
@@ -91,14 +96,15 @@ def run(args: argparse.Namespace) -> int:
     root = Path(args.site).absolute()
     _refuse_to_overwrite(root)
     told, chosen = _told(*_address(args.listen))
-    policy = registry.manifest(args.policy).policy or Policy("")
+    family = _family(args.policy, args.example)
+    policy = registry.manifest(family).policy or Policy("")
     name = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:64] or "site"
     site = secrets.token_bytes(4)
     key_file, made_key = _key_file(args.key_file, name, site, root)
     try:
         text = _text(
             args.example or "plain",
-            args.policy,
+            family,
             {
                 "name": name,
                 "id": site.hex(),
@@ -109,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
                 **({} if chosen is None else {"advertise": told}),
             },
         )
-        config = _build(root, text, key_file)
+        config = _build(root, text, key_file, _beside(args.example, family))
     except BaseException:
         if made_key and key_file is not None:
             key_file.unlink(missing_ok=True)
@@ -144,6 +150,24 @@ def _key_file(given: str | None, name: str, site: bytes, root: Path) -> tuple[Pa
     return path, True
 
 
+def _family(policy: str | None, example: str | None) -> str:
+    """The policy: the one that is named, else the example's own, else the default."""
+    of = next(
+        (m.name for m in registry.manifests() if m.policy and example in m.policy.examples), ""
+    )
+    if of and policy not in (None, of):
+        raise UsageError(
+            f"the example {example} has the policy {of}, not {policy}", hint=f"--policy {of}"
+        )
+    return policy or of or DEFAULT
+
+
+def _beside(example: str | None, policy: str) -> dict[str, bytes]:
+    """What an example brings besides sealmq.toml, by file name."""
+    folder = resources.files(f"sealmq.families.{policy}") / "templates" / (example or "plain")
+    return {f.name: f.read_bytes() for f in folder.iterdir()} if folder.is_dir() else {}
+
+
 def _text(example: str, policy: str, words: dict[str, str]) -> str:
     site = resources.files("sealmq.site") / "templates"
     family = resources.files(f"sealmq.families.{policy}") / "templates"
@@ -154,9 +178,8 @@ def _text(example: str, policy: str, words: dict[str, str]) -> str:
             f"the policy family {policy!r} has no templates/order.toml",
             "put one into its folder: [policy] and its order, as labels/templates has it",
         )
-    parts = [site / "head.toml", order, site / f"{example}.toml"]
-    if (more := family / f"{example}.toml").is_file():
-        parts.append(more)
+    parts = [site / "head.toml", order]
+    parts += [part for of in (site, family) if (part := of / f"{example}.toml").is_file()]
     return fill("".join(part.read_text(encoding="utf-8") for part in parts), words)
 
 
@@ -170,13 +193,15 @@ def _told(host: str, port: int) -> tuple[str, reach.Chosen | None]:
     return reach.written(chosen.address, port), chosen
 
 
-def _build(root: Path, text: str, key_file: Path | None) -> Config:
+def _build(root: Path, text: str, key_file: Path | None, beside: dict[str, bytes]) -> Config:
     root.parent.mkdir(parents=True, exist_ok=True)
     draft = Layout(Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent)))
     try:
         config = loads(text, Layout(root).config)
         prepare(draft)
         write_atomically(draft.config, text.encode(), 0o640)
+        for file, content in beside.items():
+            write_atomically(draft.root / file, content, 0o640)
         write_atomically(draft.salt, secrets.token_bytes(masterkey.SALT_BYTES), 0o600)
         prepare(draft)
         create(draft, config, masterkey.role_keys(draft, config, key_file).kg)

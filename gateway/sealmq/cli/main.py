@@ -39,6 +39,7 @@ _GENERAL = (
     "reopen",
     "policy",
     "topic",
+    "attribute",
     "explain",
     "pub",
     "sub",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sealmq.attributes.files import BadSource
-from sealmq.attributes.sources import source, why
+from sealmq.attributes.sources import has_source, source, why
 from sealmq.families import registry
 from sealmq.families.api import TopicReset
 from sealmq.families.engine import Conn, Decision, Engine
@@ -62,6 +62,8 @@ class View:
         self.topics = dict(sorted(found.items()))
         self.failing: dict[str, str] = {}
         for name, settings in self.config.attributes.items():
+            if not has_source(settings):  # it is in the store, or in a mediator's memory
+                continue
             try:
                 rows = source(name, settings).look()
             except (BadSource, OSError) as error:

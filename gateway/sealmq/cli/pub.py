@@ -40,13 +40,12 @@ _MAX = 1024 * 1024
 
 def add(sub: argparse._SubParsersAction[Any]) -> None:
     """sealmq pub"""
-    from .acting import CODES, add_timeout, add_who
+    from .acting import CODES, add_put, add_timeout, add_who
 
     parser = sub.add_parser(
         "pub",
         help="publish a message as a client, as mosquitto_pub does",
         description="Publish as a client. It succeeds when the gateway has accepted the message.",
-        epilog=_EXAMPLES + CODES,
     )
     add_who(parser)
     parser.add_argument("-t", "--topic", metavar="TOPIC", help="the topic")
@@ -73,6 +72,8 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
         help="how long it may be underway or retained: 0 (default): 60 s; 1 to 31: 2^N s; "
         "255: unlimited",
     )
+    more = add_put(parser)
+    parser.epilog = _EXAMPLES.rstrip("\n") + f"\n{more}\n" + CODES
     add_timeout(parser)
 
 
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from .acting import wrong
+    from .acting import put, wrong
 
     modes = (args.message is not None, args.file is not None, args.stdin_line, args.stdin_file)
     chosen = sum(modes) + args.null_message
@@ -101,6 +102,7 @@ def _check(args: argparse.Namespace) -> None:
     if not args.life.isdecimal() or not (int(args.life) <= 31 or int(args.life) == 255):
         raise wrong(args, f"life {args.life}", "it is 0 to 31, or 255")
     args.life = int(args.life)
+    args.put = put(args)
     args.timeout = seconds(args, args.timeout)
 
 
@@ -162,6 +164,7 @@ async def _one(client: Client, args: argparse.Namespace, message: bytes) -> None
         qos=args.qos,
         retain=args.retain,
         life=args.life,
+        put=args.put,
         confirm=args.timeout,
     )
 

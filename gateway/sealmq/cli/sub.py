@@ -153,7 +153,7 @@ async def _subscribe(args: argparse.Namespace, begun: float) -> int:
 
 
 async def _receive(args: argparse.Namespace) -> int:
-    from sealmq.client import Notice, Options, Refused
+    from sealmq.client import News, Notice, Options, Refused
 
     from .acting import client_of, told
 
@@ -170,13 +170,18 @@ async def _receive(args: argparse.Namespace) -> int:
         text = f"{notice.what or 'packet'} refused{by}: {notice.reason}"
         print(f"sealmq: {plain(text)}", file=sys.stderr)
 
+    def on_news(news: News) -> None:
+        text = news.said.decode(errors="backslashreplace")
+        print(f"sealmq: news of {news.family}: {plain(text)}", file=sys.stderr)
+
     clean = not args.disable_clean_session
     options = Options(
         client_id=args.id,
         clean=clean,
         inbox_messages=256,
     )
-    async with _connected(args, await client_of(args, options, on_notice, on_state)) as client:
+    asks = await client_of(args, options, on_notice, on_state, on_news)
+    async with _connected(args, asks) as client:
         answers = await client.subscribe_each(*args.topic, qos=args.qos, **args.said)
         refused = [answer for answer in answers if isinstance(answer, Refused)]
         if len(refused) == len(answers):

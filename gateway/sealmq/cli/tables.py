@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from sealmq.plain import plain
+
+from .errors import UsageError
+
+_AGO = re.compile(r"(\d{1,9})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "") -> list[str]:
@@ -36,3 +42,16 @@ def utc(at_ms: int, form: str) -> str:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return f"{at_ms} ms"
+
+
+def moment_of(text: str, now_ms: int) -> int:
+    """Unix ms of a time that somebody types, a time in UTC or so long ago. UsageError."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        right = "24h, 7d, 2026-01-31 or 2026-01-31T12:00"
+        raise UsageError(f"{text!r} is no time", right) from None
+    return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))

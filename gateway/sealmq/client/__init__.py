@@ -17,7 +17,7 @@ from .errors import (
     TimedOut,
     Unconfirmed,
 )
-from .values import How, Message, Notice, Options, Will
+from .values import How, Message, News, Notice, Options, Will
 
 __all__ = [
     "BadWelcome",
@@ -30,6 +30,7 @@ __all__ = [
     "ConnectionLost",
     "How",
     "Message",
+    "News",
     "NotAuthorised",
     "Notice",
     "Options",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class BlockingClient:
     """`client`, not yet connected, for calls that block. `with` connects and disconnects.
 
-    Arguments, results and errors are those of `Client`, whose on_notice and on_state are called in
-    the loop's thread.
+    Arguments, results and errors are those of `Client`, whose on_notice, on_state and on_news are
+    called in the loop's thread.
     """
 
     def __init__(self, client: Client) -> None:
@@ -84,6 +84,7 @@ class BlockingClient:
         retain: bool = False,
         life: int = 0,
         tlv: Mapping[int, bytes] | None = None,
+        put: Mapping[str, Sequence[str]] | None = None,
         confirm: float | None = None,
         within: float | None = None,
     ) -> None:
@@ -95,6 +96,7 @@ class BlockingClient:
             retain=retain,
             life=life,
             tlv=tlv,
+            put=put,
             confirm=confirm,
             within=within,
         )

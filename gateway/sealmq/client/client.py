@@ -36,7 +36,7 @@ from .life import FILTERS, Life
 from .operations import Draft, Operations, Wanted
 from .randomness import mono_ms
 from .state import State, StateFile
-from .values import Message, Notice, Options
+from .values import Message, News, Notice, Options
 
 Payload = bytes | bytearray | memoryview | str
 
@@ -48,7 +48,8 @@ class Client:
     None keeps it in RAM. provision: whether roots are asked for with the pre-shared secret; by
     default when `identity` holds none yet or there is a state. renew: another way to new roots.
     on_notice: told of refusals that no call raises (QoS 0). on_state: told in words what becomes of
-    the connection. Errors: see `sealmq.client.errors` and `sealmq_spec.errors`.
+    the connection. on_news: told what a policy family tells without having been asked. Errors: see
+    `sealmq.client.errors` and `sealmq_spec.errors`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Client:
         options: Options | None = None,
         on_notice: Callable[[Notice], None] | None = None,
         on_state: Callable[[str], None] | None = None,
+        on_news: Callable[[News], None] | None = None,
     ) -> None:
         self.host, self.port = host, port
         self.options = options or Options()
@@ -71,7 +73,7 @@ class Client:
             (state is not None or not identity.gen) if provision is None else provision
         )
         self._renew = renew
-        self._on_notice, self._on_state = on_notice, on_state
+        self._on_notice, self._on_state, self._on_news = on_notice, on_state, on_news
         self._live = False
         self._fresh()
 
@@ -86,6 +88,7 @@ class Client:
         options: Options | None = None,
         on_notice: Callable[[Notice], None] | None = None,
         on_state: Callable[[str], None] | None = None,
+        on_news: Callable[[News], None] | None = None,
     ) -> Client:
         """A client from an enrolment file, or from what such a file holds (SPEC.md 7.1).
 
@@ -102,6 +105,7 @@ class Client:
             options=options,
             on_notice=on_notice,
             on_state=on_state,
+            on_news=on_news,
         )
 
     # --- connection ------------------------------------------------------------------------------
@@ -153,6 +157,7 @@ class Client:
         retain: bool = False,
         life: int = 0,
         tlv: Mapping[int, bytes] | None = None,
+        put: Mapping[str, Sequence[str]] | None = None,
         confirm: float | None = None,
         within: float | None = None,
     ) -> None:
@@ -161,6 +166,8 @@ class Client:
         tlv: items for the site's policy families, {type: value}. Types are 32 to 127; with bit 7
         set as well (0x80 | type) the gateway refuses the message (Unsupported) if no family of the
         site knows that type, else it ignores the item. Values have at most 255 bytes (TooLarge).
+        put: the same in a family's own words, by the option that `sealmq pub` has for them:
+        {"attribute": ["speed=57"]}. Malformed.
 
         With QoS 1 and 2 it returns when the gateway and its broker have accepted the message, and
         raises Denied, Stale, ... (with `rule` and `reason`) when they refuse. With QoS 0 it returns
@@ -178,6 +185,8 @@ class Client:
         if not (0 <= life <= 31 or life == LIFE_FOREVER):
             raise Malformed(f"life {life}; it is 0 to 31 or {LIFE_FOREVER}")
         kind = RETAINED if retain else LIVE
+        if put:
+            tlv = {**registry.items(put), **(tlv or {})}
         block = publishers(tlv.items()) if tlv else EMPTY
         draft = Draft(topic, raw, data, qos, retain, kind, life, block)
         await self._running().publish(draft, confirm, within)
@@ -295,6 +304,38 @@ class Client:
         body = bytes((OP_COMMAND, len(name))) + name + command
         return await self._running().command(family, body, reply, within)
 
+    async def set_attribute(
+        self,
+        name: str,
+        subject: str | tuple[str, str],
+        value: str | int | bool | None,
+        *,
+        valid_s: int | None = None,
+        within: float | None = None,
+    ) -> None:
+        """Tell a value of an attribute, as `[attributes.NAME] by` lets this client; None takes it
+        away. In force everywhere when this returns.
+
+        subject: a client's name, (owner, subscriber) of a pair, "" for the site. valid_s: for how
+        many seconds; by default for as long as the site allows. Raises Denied when it is refused.
+        """
+        said: dict[str, object] = {"name": name, "value": value}
+        if subject:
+            said["subject"] = list(subject) if isinstance(subject, tuple) else subject
+        if valid_s is not None:
+            said["valid_s"] = valid_s
+        await self.command("attributes", json.dumps(said).encode(), within=within)
+
+    async def attributes(
+        self, name: str | None = None, *, within: float | None = None
+    ) -> list[tuple[str, list[str], str | int | bool, int, str]]:
+        """What holds of the attributes that this client may tell, or of one of them: name, names of
+        the subject, value, end (Unix ms), who told it. Of very many the first.
+        """
+        said = json.dumps({"list": name or True}).encode()
+        reply = json.loads(await self.command("attributes", said, within=within))
+        return [tuple(row) for row in reply["told"]]
+
     # --- what can be seen ------------------------------------------------------------------------
 
     @property
@@ -341,6 +382,11 @@ class Client:
         """The newest refusals that no call raised."""
         return list(self._desk.notices)
 
+    @property
+    def news(self) -> list[News]:
+        """The newest that policy families have told without having been asked."""
+        return list(self._desk.news)
+
     # --- inside ----------------------------------------------------------------------------------
 
     def _fresh(self) -> None:
@@ -349,7 +395,7 @@ class Client:
             state = StateFile(state)
         o = self.options
         self._boots = boots = Boots(copy.copy(self._identity), state, o.known_tlv)
-        self._desk = desk = Desk(o, self._on_notice)
+        self._desk = desk = Desk(o, self._on_notice, self._on_news)
         door = Door(boots, desk, self.host, self.port, o, self._provision, self._renew)
         self._life = Life(boots, desk, door, o, self._on_state)
         self._operations = Operations(boots, desk, self._life, o)

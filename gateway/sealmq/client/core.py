@@ -40,6 +40,7 @@ from sealmq_spec.const import (
     MAX_TOPIC,
     OP_EPOCH,
     OP_GRANT,
+    OP_NEWS,
     OP_NOTICE,
     OP_RECEIPT,
     OP_RECORD,
@@ -50,6 +51,7 @@ from sealmq_spec.const import (
     UNSUBSCRIBE,
 )
 from sealmq_spec.errors import Malformed, SealError, WrongEpoch
+from sealmq_spec.news import get_news
 from sealmq_spec.reader import Reader
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
@@ -59,7 +61,7 @@ from .errors import BadWelcome, ClientError, PeerFault, connect_refused
 from .intake import Intake, ack
 from .outbox import Outbox
 from .seal import seal_message
-from .values import WHAT, Notice
+from .values import WHAT, News, Notice
 
 log = logging.getLogger("sealmq.client")
 
@@ -349,6 +351,8 @@ class Core:
             self._intake.record(said, mono, out)
         elif op == OP_GRANT:
             self._intake.grant(said)
+        elif op == OP_NEWS:
+            out.append(ev.Heard(News(*get_news(said))))
         elif op == OP_REPLY:
             out.append(ev.Replied(*said))
         elif op in (OP_EPOCH, OP_TIME) and self.session.outdated():

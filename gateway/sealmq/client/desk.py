@@ -17,7 +17,7 @@ from . import events as ev
 from .bell import Bell
 from .errors import ConnectionLost, Refused, refusal
 from .inbox import Inbox
-from .values import Notice, Options
+from .values import News, Notice, Options
 from .waiters import Waiters
 
 log = logging.getLogger("sealmq.client")
@@ -30,7 +30,12 @@ _REFUSED = 0x80
 class Desk:
     """One client's. acks: answers of MQTT; receipts, replies: the gateway's own (SPEC.md 4.4)."""
 
-    def __init__(self, options: Options, on_notice: Callable[[Notice], None] | None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        on_notice: Callable[[Notice], None] | None,
+        on_news: Callable[[News], None] | None = None,
+    ) -> None:
         self.bell = Bell()
         self.inbox = Inbox(options.inbox_messages, options.inbox_bytes, self.bell)
         self.acks: Waiters[None] = Waiters(self.bell)
@@ -39,7 +44,8 @@ class Desk:
         self.receipts: Waiters[None] = Waiters(self.bell)
         self.replies: Waiters[bytes] = Waiters(self.bell)
         self.notices: deque[Notice] = deque(maxlen=_NOTICES)
-        self._on_notice = on_notice
+        self.news: deque[News] = deque(maxlen=_NOTICES)
+        self._on_notice, self._on_news = on_notice, on_news
         # Messages that a notice refuses, by ctr, until their acknowledgement comes: up to then a
         # receipt may say that they were accepted, and beats the notice (SPEC.md 4.4).
         self._refused: dict[int, Refused] = {}
@@ -72,6 +78,10 @@ class Desk:
                 self._granted(event)
             case ev.Told():
                 self._told(event.notice)
+            case ev.Heard():
+                self.news.append(event.news)
+                if self._on_news is not None:
+                    self._on_news(event.news)
             case ev.Receipted():
                 self._receipted(session)
             case ev.Lost():

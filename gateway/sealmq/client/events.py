@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from .values import Message, Notice
+from .values import Message, News, Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What a policy family tells without having been asked."""
+
+    news: News
+
+
+@dataclass(frozen=True, slots=True)
 class Replied:
     """A policy family's answer to the command `ctr`."""
 
@@ -137,6 +144,7 @@ Event: TypeAlias = (
     | Granted
     | Removed
     | Told
+    | Heard
     | Replied
     | Receipted
     | Outdated

@@ -21,7 +21,7 @@ from sealmq_spec.identity import Identity
 
 from .client import Client, address
 from .errors import ClientError
-from .values import Notice, Options
+from .values import News, Notice, Options
 
 
 class GatewayDown(ClientError):
@@ -35,6 +35,7 @@ async def lent_client(
     options: Options | None = None,
     on_notice: Callable[[Notice], None] | None = None,
     on_state: Callable[[str], None] | None = None,
+    on_news: Callable[[News], None] | None = None,
 ) -> Client:
     """A client that acts as `name` of the site in this folder. Not yet connected.
 
@@ -58,6 +59,7 @@ async def lent_client(
         options=options,
         on_notice=on_notice,
         on_state=on_state,
+        on_news=on_news,
     )
 
 

@@ -74,6 +74,14 @@ class Notice:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a policy family tells without having been asked (SPEC.md 4.4). said: as it says."""
+
+    family: str
+    said: bytes
+
+
 WHAT = {1: "publish", 2: "subscribe", 3: "unsubscribe", 4: "control", 5: "session"}
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
-from .attributes import UnknownAttribute
+from .attributes import Attribute, Attributes, Declared, UnknownAttribute, pair
 from .duties import (
     EXECUTED,
+    AtQos,
     Duties,
     Duty,
     Follow,
@@ -34,6 +35,8 @@ __all__ = [
     "HOWS",
     "NEVER",
     "Ask",
+    "AtQos",
+    "Attribute",
     "Audited",
     "Change",
     "Dep",
@@ -69,6 +72,7 @@ __all__ = [
     "allow",
     "check_family",
     "deny",
+    "pair",
 ]
 
 Seen = Literal["accepted", "delivered", "refused", "subscribed", "gone"]
@@ -163,6 +167,11 @@ class Change(NamedTuple):
     records: Sequence[Record] = ()
 
 
+COMMAND = "command"
+"""The event of a command's audit record."""
+TOLD, NEWS = 16, 1024
+"""Clients that a proposal tells something, and bytes of it."""
+
 AUDITED = frozenset({"topic", "label", "rule", "reason", "detail"})
 """What a family may say in the audit record of its command (shared_spec/audit.schema.json)."""
 
@@ -173,7 +182,10 @@ class Proposal:
 
     `audit`: fields of the record `command`, out of AUDITED; texts. `urgent`: it takes something
     away, so that it has to pass with a full disk, too. `for_site`: the operator has put the client
-    in charge, so that the rows do not count on it ([limits] rows).
+    in charge, so that the rows do not count on it ([limits] rows). `event`: that of the audit
+    record; a family's is always `command`. `tells`: what other clients are told at once, by their
+    names: each open session that takes it, whichever worker has it. Of at most 16, each with at
+    most 1,024 bytes (TOLD, NEWS).
     """
 
     records: tuple[Record, ...] = ()
@@ -181,6 +193,8 @@ class Proposal:
     reply: bytes = b""
     urgent: bool = False
     for_site: bool = False
+    event: str = COMMAND
+    tells: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +237,8 @@ class LimitsPolicy(Protocol):
     def label_topics(self) -> int: ...
 
 
-class AttributePolicy(Protocol):
-    """One [attributes.NAME]."""
-
-    @property
-    def source(self) -> str:
-        """ "time" or "file"."""
+AttributePolicy = Declared
+"""One [attributes.NAME]."""
 
 
 class Policy(Protocol):
@@ -278,6 +288,12 @@ class Family:
     """Names of the audit fields that its manifest declares: what its verdicts may say there."""
     opens: ClassVar[bool] = False
     """Whether `deliver` needs tlv, message_id or age_ms, which lie inside the envelope."""
+    sees: frozenset[Seen] = frozenset(get_args(Seen))
+    """What `see` wants to hear, read after `configure` and `apply`. Each costs a call a message."""
+    outside: Attributes = Attributes()
+    """What the sources have told, for commands: the engine gives each family its own. A question
+    reads Ask.attribute, so that its answer rests on it.
+    """
 
     def configure(self, config: Policy) -> Change:
         """Take the configuration in: at start-up (after `apply`) and at each change."""
@@ -325,12 +341,22 @@ class Family:
         """Judge a command (SPEC.md 4.4, op 0x81). Pure: it proposes, it changes nothing."""
         return deny("engine.no-command", f"the family {self.name} takes no commands")
 
-    def see(self, what: Seen, ask: Ask) -> Iterable[Dep]:
-        """Something happened, as `ask` says. Overriding it costs a call a message.
+    def greet(self, who: Who) -> bytes:
+        """What this client is told after each of its welcomes (SPEC.md 4.4, op 9), at most 1,024
+        bytes; empty: nothing. Nobody knows whether a client that was told something (Proposal) has
+        got it: what it has not answered yet is this family's to keep, as a row, and to say again.
+        """
+        return b""
+
+    def see(self, what: Seen, ask: Ask) -> Iterable[Dep | Attribute]:
+        """Something happened, as `ask` says: one of `sees`.
 
         Of this worker's clients alone: with `[mediator] workers` above 1 nobody sees what others'
-        do. So nothing that is counted here may decide for the whole site; what all workers are to
-        know goes into a record. No family here overrides it.
+        do. So nothing that is counted here may decide for the whole site. What all workers are to
+        know goes into a record; or is a value of an attribute that comes of events and is this
+        family's ([attributes.NAME] source = "events"): an Attribute among the deps is in force
+        here before anything else is judged, and at the other workers soon after. No family here
+        overrides it.
         """
         return ()
 

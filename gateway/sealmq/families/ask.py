@@ -1,8 +1,10 @@
 """Who asks and what: one Ask for each connection, filled again for each question. It also notes
 what the answer rests on: what a family says, and what it read without saying so.
 
-Reading `size`, `tlv`, `message_id` or `age_ms` makes the merged verdict one that is never
-cached: those differ from message to message while the cache's key does not hold them.
+Reading `size`, `message_id` or `age_ms` makes the merged verdict one that is never cached: those
+differ from message to message while the cache's key does not hold them. So does `tlv` of a message
+that has items, and `grant` of one that lies under a grant: such a message never meets the cache
+(conn.py).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from .attributes import Attributes
+from .counts import Counts
 from .values import value
 
 NEVER = 0
@@ -61,18 +64,22 @@ class Ask:
 
     `topic` is the topic of publish and deliver, the filter of subscribe, "" of connect, after
     `parse`; `raw` as it arrived. `label` is the message's (deliver) or "". `how` indexes HOWS.
-    Times are Unix ms. `deps`, `until` and `volatile` are the engine's: what the answer has rested
-    on so far, until when it holds, and whether it must not be cached.
+    Times are Unix ms. `deps`, `until`, `volatile` and `counted` are the engine's: what the answer
+    has rested on so far, until when it holds, whether it must not be cached, and what was read of
+    counts.
     """
 
     __slots__ = (
         "_age_ms",
         "_attributes",
+        "_counts",
+        "_grant",
         "_looked",
         "_message_id",
         "_size",
         "_subs",
         "_tlv",
+        "counted",
         "deps",
         "how",
         "label",
@@ -89,16 +96,23 @@ class Ask:
     )
 
     def __init__(
-        self, who: Who, attributes: Attributes, subs: Mapping[str, Sub], looked: Dep
+        self,
+        who: Who,
+        attributes: Attributes,
+        subs: Mapping[str, Sub],
+        looked: Dep,
+        counts: Counts | None = None,
     ) -> None:
         """`subs` are the connection's subscriptions; what looks at them rests on `looked`."""
         self.who = who
         self._attributes = attributes
+        self._counts = Counts() if counts is None else counts
         self._subs = subs
         self._looked = looked
         self.deps: dict[Dep, None] = {}
         self.until = FOREVER
         self.volatile = False
+        self.counted: dict[tuple[str, str], None] = {}
         self.fill("connect", "", 0)
 
     def fill(
@@ -114,6 +128,7 @@ class Ask:
         tlv: Mapping[int, bytes] = NO_TLV,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
+        grant: tuple[str, str] | None = None,
     ) -> None:
         """Take the next question. The engine calls it, families never do."""
         self.question = question
@@ -129,6 +144,7 @@ class Ask:
         self._tlv = tlv
         self._message_id = message_id
         self._age_ms = age_ms
+        self._grant = grant
 
     @property
     def size(self) -> int:
@@ -140,10 +156,22 @@ class Ask:
     def tlv(self) -> Mapping[int, bytes]:
         """Authenticated items: those that a publisher puts into its message (publish), those that
         families have put into it (deliver). CONNECT and SUBSCRIBE have none. Types keep their
-        critical bit.
+        critical bit. Under a label (`grant` is None) whoever has the label's topic key and reaches
+        the broker can forge them.
         """
-        self.volatile = True
+        if self._tlv:
+            self.volatile = True
         return self._tlv
+
+    @property
+    def grant(self) -> tuple[str, str] | None:
+        """Family and name of the grant under which the broker's copy lies, which is one of no
+        client: a mediator has made it, and `tlv` is what families have put (publish, SealToGrant).
+        None: it lies under the label. Of deliver alone.
+        """
+        if self._grant is not None:
+            self.volatile = True
+        return self._grant
 
     @property
     def message_id(self) -> tuple[int, int] | None:
@@ -171,9 +199,14 @@ class Ask:
         """Its value; UnknownAttribute (hence a deny) when none holds now.
 
         The verdict then rests on it and is cached no longer than it holds; on an absent one as
-        well, so that its arrival is noticed.
+        well, so that its arrival is noticed. What rests on a count is never cached, and a delivery
+        that comes of it counts.
         """
         self.deps[ATTRIBUTE, name, subject] = None
+        if name in self._counts.declared:
+            self.volatile = True
+            self.counted[name, subject] = None
+            return self._counts.read(name, subject, self.who.client, self.now_ms)
         held = self._attributes.read(name, subject, self.now_ms)
         self.holds_until(held.until)
         return held.value

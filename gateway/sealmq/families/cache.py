@@ -111,6 +111,10 @@ class Cache:
             if not entries:
                 self._ended.pop()
 
+    def all_deps(self) -> list[Dep]:
+        """All that entries rest on."""
+        return list(self._index)
+
     def resting(self, dep: Dep) -> int:
         """How many entries rest on it."""
         return len(self._index.get(dep, ()))

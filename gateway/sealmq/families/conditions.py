@@ -3,6 +3,8 @@
 when = { attribute = "time", between = ["07:00", "19:00"], weekdays = ["mon", "fri"] }
 when = { attribute = "contract", is = "signed" }          of the client that asks
 when = { attribute = "shift", in = ["early", "late"], of = "site" }
+when = { attribute = "day", is = "WORK_DAY" }             of a calendar
+when = { attribute = "read", below = 10 }                 a count, of the client that asks
 when = [{ ... }, { ... }]                                 all of them
 
 What is unknown or over meets no condition. So a condition belongs where it grants, and never where
@@ -17,22 +19,23 @@ from typing import Any, Protocol
 
 from sealmq.near import near
 
-from .api import FamilyConfigError, Policy
-from .ask import FOREVER, Ask
+from . import hours
+from .api import AttributePolicy, FamilyConfigError, Policy
+from .ask import Ask
 from .attributes import UnknownAttribute
+from .hours import Hours, local_time
 
-DAY_MS = 86_400_000
-MINUTE_MS = 60_000
-WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MOST = 8
 """Conditions of one rule."""
 _OF = ("client", "site")
 _KEYS = {
     "time": ("attribute", "between", "weekdays"),
     "file": ("attribute", "is", "in", "of"),
+    "calendar": ("attribute", "is", "in"),
+    "client": ("attribute", "is", "in"),
+    "events": ("attribute", "is", "in"),
+    "count": ("attribute", "below"),
 }
-# 1970-01-01 was a Thursday.
-_FIRST_DAY = 3
 
 
 class Condition(Protocol):
@@ -46,36 +49,20 @@ class Condition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hours:
-    """From `first` until before `last`, in ms since local midnight, on some weekdays (0: Monday).
-
-    With `last` before `first` they end on the day after; the weekday is that on which they begin.
-    """
+class During:
+    """It is within these hours."""
 
     attribute: str
-    first: int
-    last: int
-    days: frozenset[int]
+    hours: Hours
     words: str
 
-    @property
-    def _marks(self) -> tuple[int, ...]:
-        """When it may change, in ms since midnight."""
-        if len(self.days) == len(WEEKDAYS):
-            return self.first, self.last, DAY_MS + self.first, DAY_MS + self.last
-        return self.first, self.last, DAY_MS
-
     def met(self, ask: Ask) -> bool:
-        offset, end = _offset(ask.attribute(self.attribute), self.attribute, ask.now_ms)
-        day, at = divmod(ask.now_ms + offset, DAY_MS)
-        first, last = self.first, self.last
-        ask.holds_until(min(end, ask.now_ms - at + min(m for m in self._marks if m > at)))
-        today = (day + _FIRST_DAY) % 7
-        if first < last:
-            return first <= at < last and today in self.days
-        if at >= first:
-            return today in self.days
-        return at < last and (today - 1) % 7 in self.days
+        local = local_time(ask.attribute(self.attribute), ask.now_ms)
+        if local is None:
+            raise UnknownAttribute(self.attribute)
+        met, until = self.hours.look(local)
+        ask.holds_until(until)
+        return met
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +77,18 @@ class OneOf:
     def met(self, ask: Ask) -> bool:
         found = ask.attribute(self.attribute, "" if self.site else ask.who.client)
         return any(found == value and type(found) is type(value) for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """The client that asks has got fewer messages than this within the window of a count."""
+
+    attribute: str
+    most: int
+    words: str
+
+    def met(self, ask: Ask) -> bool:
+        return int(ask.attribute(self.attribute, ask.who.client)) < self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,57 +132,52 @@ def _condition(row: object, key: str, config: Policy) -> Condition:
         what = "a condition names an attribute" if name is None else f"there is no attribute {name}"
         hint = f'{near(str(name), config.attributes)}; [attributes.NAME] source = "time" makes one'
         raise FamilyConfigError(key, what, hint)
-    source = config.attributes[name].source
+    declared = config.attributes[name]
+    source = declared.source
+    if declared.of in ("owner", "pair"):
+        raise FamilyConfigError(
+            key,
+            f"{name} is of {'an owner' if declared.of == 'owner' else 'a pair'}",
+            "`when` asks about the client that asks, or about the site",
+        )
     for word in row:
         if word not in _KEYS[source]:
             words = ", ".join(_KEYS[source][1:])
             raise FamilyConfigError(
                 key, f"{word} does not go with {name}", f"its source is {source}: {words}"
             )
-    return _hours(row, key, name) if source == "time" else _one_of(row, key, name)
+    if source == "time":
+        return _during(row, key, name)
+    if source == "count":
+        return _below(row, key, name)
+    return _one_of(row, key, name, declared)
 
 
-def _hours(row: Mapping[str, Any], key: str, name: str) -> Hours:
+def _during(row: Mapping[str, Any], key: str, name: str) -> During:
     between, weekdays = row.get("between"), row.get("weekdays")
-    hint = 'between = ["07:00", "19:00"], weekdays = ["mon", "tue"]; one of them, or both'
-    if between is None and weekdays is None:
-        raise FamilyConfigError(key, f"{name} is asked for nothing", hint)
-    first, last, words = 0, DAY_MS, [name]
-    if between is not None:
-        if not isinstance(between, list) or len(between) != 2:
-            raise FamilyConfigError(key, "between is two times of day", hint)
-        first, last = (_time(text, key) for text in between)
-        if first == last:
-            raise FamilyConfigError(key, "they begin and end at once", "without between: all day")
+    try:
+        found = hours.parse(between, weekdays)
+    except hours.BadHours as error:
+        what = str(error)
+        if between is None and weekdays is None:
+            what = f"{name} is asked for nothing"
+        raise FamilyConfigError(key, what, error.hint) from None
+    words = [name]
+    if isinstance(between, list):
         words.append(f"between {between[0]} and {between[1]}")
-    if first == DAY_MS:
-        raise FamilyConfigError(key, "24:00 is where a day ends", "begin at 00:00")
-    days = frozenset(range(7))
     if weekdays is not None:
-        known = isinstance(weekdays, list) and all(day in WEEKDAYS for day in weekdays)
-        if not known or not weekdays:
-            raise FamilyConfigError(
-                key, f"weekdays is {weekdays!r}", f"some of: {', '.join(WEEKDAYS)}"
-            )
-        days = frozenset(map(WEEKDAYS.index, weekdays))
-        words.append("on " + ", ".join(WEEKDAYS[day] for day in sorted(days)))
-    return Hours(name, first, last, days, " ".join(words))
+        words.append(f"on {hours.days(found)}")
+    return During(name, found, " ".join(words))
 
 
-def _time(text: object, key: str) -> int:
-    parts = text.split(":") if isinstance(text, str) else []
-    if len(parts) == 2 and all(len(p) == 2 and p.isascii() and p.isdecimal() for p in parts):
-        hour, minute = map(int, parts)
-        if minute < 60 and hour * 60 + minute <= 24 * 60:
-            return (hour * 60 + minute) * MINUTE_MS
-    raise FamilyConfigError(
-        key,
-        f"{text!r} is no time of day",
-        'two digits each, in quotes: "07:00"; "24:00" ends a day',
-    )
+def _below(row: Mapping[str, Any], key: str, name: str) -> Below:
+    most = row.get("below")
+    if type(most) is not int or most < 1:
+        raise FamilyConfigError(key, f"below is {most!r}", "a number from 1 on: below = 10")
+    return Below(name, most, f"{name} is below {most}")
 
 
-def _one_of(row: Mapping[str, Any], key: str, name: str) -> OneOf:
+def _one_of(row: Mapping[str, Any], key: str, name: str, declared: AttributePolicy) -> OneOf:
     if ("is" in row) == ("in" in row):
         raise FamilyConfigError(
             key, f"what {name} has to be is said once", 'is = "signed", or in = ["early", "late"]'
@@ -194,30 +188,22 @@ def _one_of(row: Mapping[str, Any], key: str, name: str) -> OneOf:
         raise FamilyConfigError(
             key, f"{name} cannot be {values!r}", "texts in quotes, numbers, true or false"
         )
-    of = row.get("of", "client")
+    of = row.get("of", "site" if declared.of == "site" else "client")
     if of not in _OF:
         raise FamilyConfigError(key, f"of is {of!r}", f"one of: {', '.join(_OF)}")
+    if declared.of and (of == "site") != (declared.of == "site"):
+        raise FamilyConfigError(
+            key, f"{name} is not of the {of}", f"it is declared as of = {declared.of!r}"
+        )
+    for value in values:
+        if declared.names and value not in declared.names:
+            raise FamilyConfigError(
+                key, f"{name} is never {value!r}", near(str(value), declared.names)
+            )
     shown = " or ".join(map(show, values))
     return OneOf(name, tuple(values), of == "site", f"{name} is {shown}")
-
-
-def _offset(steps: object, name: str, now_ms: int) -> tuple[int, int]:
-    """Local time minus UTC, and when that changes. UnknownAttribute."""
-    end = FOREVER
-    for begin, offset in reversed(steps if isinstance(steps, list | tuple) else ()):
-        if begin <= now_ms:
-            return offset, end
-        end = begin
-    raise UnknownAttribute(name)
 
 
 def show(value: object) -> str:
     """A value as TOML has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def time_of_day(steps: object, now_ms: int) -> str:
-    """A time attribute's value for a person: "mon 07:00"."""
-    offset, _ = _offset(steps, "time", now_ms)
-    day, at = divmod(now_ms + offset, DAY_MS)
-    return f"{WEEKDAYS[(day + _FIRST_DAY) % 7]} {at // 3_600_000:02}:{at // MINUTE_MS % 60:02}"

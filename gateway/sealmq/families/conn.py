@@ -45,7 +45,7 @@ class Conn:
         self._subs: dict[str, Sub] = {}
         self._looked: Dep = ("subs", str(number))
         # Without a reference to the connection: the cycle would wait for the garbage collector.
-        self.ask = Ask(who, questions.attributes, self._subs, self._looked)
+        self.ask = Ask(who, questions.attributes, self._subs, self._looked, questions.counts)
         self._connect: Slot = {}
         # By QoS and RETAIN, by QoS, by how: two bits each, three for publish.
         self._publish: tuple[Slot, ...] = ({}, {}, {}, {}, {}, {}, {}, {})
@@ -80,7 +80,7 @@ class Conn:
         """
         slot = self._publish[qos * 2 + retain]
         entry = slot.get(topic)
-        if entry is not None and now_ms < entry.until:
+        if entry is not None and now_ms < entry.until and not tlv:
             return entry.decision
         self.ask.fill(
             "publish",
@@ -129,16 +129,26 @@ class Conn:
         tlv: Mapping[int, bytes] = NO_TLV,
         message_id: tuple[int, int] | None = None,
         age_ms: int = 0,
+        grant: tuple[str, str] | None = None,
     ) -> Decision:
-        """May it have this message. `label`: the name of m3's label, "" for a public record.
+        """May it have this message. `label`: the name of m1's label, "" for a public record.
 
-        `how` as in SPEC.md 3.3: 0 live, 1 retained, 2 will, 3 queued.
+        `how` as in SPEC.md 3.3: 0 live, 1 retained, 2 will, 3 queued. `tlv`: the families' items;
+        `grant`: under which the broker's copy lies. With either it is asked about each time.
         """
         slot = self._deliver[how]
         entry = slot.get(topic)
-        if entry is not None and now_ms < entry.until and entry.label == label:
+        if (
+            entry is not None
+            and now_ms < entry.until
+            and entry.label == label
+            and not tlv
+            and grant is None
+        ):
             return entry.decision
-        self.ask.fill("deliver", topic, now_ms, label, how, 0, False, size, tlv, message_id, age_ms)
+        self.ask.fill(
+            "deliver", topic, now_ms, label, how, 0, False, size, tlv, message_id, age_ms, grant
+        )
         return self._questions.judge(self.ask, slot, topic)
 
     def for_sender(self, decision: Decision, client: str) -> Decision:
@@ -209,9 +219,10 @@ class Conn:
         """
         if not self._questions.parses or not self.parse("subscribe", filter) or not self.ask.notes:
             return [filter]
-        notes = self.ask.notes
-        others = (raw for raw, sub in self._subs.items() if sub.notes == notes and raw != filter)
-        return [filter, *others]
+        parsed, notes = self.ask.topic, self.ask.notes
+        held = [raw for raw, sub in self._subs.items() if sub.notes == notes and raw != filter]
+        # A subscription may have been rewritten: what it was sent as is compared.
+        return [filter, *(raw for raw in held if self.parse("subscribe", raw) == parsed)]
 
     def unsubscribed(self, filter: str) -> bool:
         """`filter` (as it arrived) is left, which is always allowed.
@@ -256,7 +267,7 @@ class Conn:
 
         `topic` as it arrived. `question` is what was refused; of the others it follows.
         """
-        if not self._questions.listens:
+        if what not in self._questions.listens:
             return
         self.ask.fill(
             question or _ABOUT[what],
@@ -272,6 +283,10 @@ class Conn:
             age_ms=age_ms,
         )
         self._questions.see(what, self.ask)
+
+    def delivered(self, decision: Decision, now_ms: int) -> None:
+        """A message has gone out by this answer: what it read of counts counts."""
+        self._questions.counts.add(decision.counted, now_ms)
 
     def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal. Later:

@@ -11,6 +11,7 @@ from sealmq_spec.const import MAX_TOPIC
 from .api import (
     FOREVER,
     NEVER,
+    AtQos,
     Audited,
     Dep,
     Duty,
@@ -34,6 +35,10 @@ CLOSED = "engine.closed"
 CLOSED_REASON = "the site lost what it knew of labels and consent; its operator has to reopen it"
 
 RULES: Mapping[str, str] = {
+    "engine.attribute-malformed": "What was told of an attribute is not well written.",
+    "engine.attribute-not-yours": "This client tells no attribute of that name.",
+    "engine.attribute-subject": "The attribute cannot be of this client, pair or site.",
+    "engine.attribute-validity": "Nothing of the attribute may be told for so long.",
     "engine.bad-duty": "A family asked for a duty that it has not declared or nobody can do.",
     "engine.bad-proposal": "A family's command proposed records that are not its own.",
     "engine.bad-verdict": "A family's answer was no verdict, or by a rule that no table holds.",
@@ -72,6 +77,7 @@ class Decision:
     LabelTopic), or None. `overridden`: it was a deny, and `enforce = false` made an allow of it.
     `said`: family, rule and reason of every family that was asked. `audit`: what these say in their
     audit fields; nothing where the engine itself denies, or lets through what was denied.
+    `counted`: the counts that were read, names and subjects.
     """
 
     question: Question
@@ -86,6 +92,7 @@ class Decision:
     overridden: bool
     said: tuple[Said, ...]
     audit: Audited = ()
+    counted: tuple[tuple[str, str], ...] = ()
 
     def for_sender(self, client: str) -> Decision:
         """What a delivery's is for a message of this client, "" for one that is not known: of a
@@ -187,6 +194,8 @@ def _can_be_done(family: Family, duty: object, who: Who) -> bool:
             return own and "" not in senders
         case Follow() | SealToLink():
             return True
+        case AtQos(int(qos)):
+            return 0 <= qos <= 2
         case SealToGrant(str(of), str()):
             return of == family.name
         case _:

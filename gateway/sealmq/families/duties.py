@@ -52,10 +52,16 @@ class SealToLink:
 
 @dataclass(frozen=True, slots=True)
 class SealToGrant:
-    """Seal m3 to a grant (SPEC.md 3.3, ref 2), not to the label: only who holds it opens what is
-    captured on the way to a reader of it. The family's part of the key generator says who does
-    (manifest.py, KgPart); to whom does not, nothing is delivered. Costs opening m3 and sealing it,
-    once for all readers.
+    """Seal m3 to a grant (SPEC.md 3.3, ref 2), not to the label. The family's part of the key
+    generator says who holds it (manifest.py, KgPart).
+
+    On deliver: only who holds it opens what is captured on the way to a reader of it; to whom does
+    not, nothing is delivered. Costs opening m3 and sealing it, once for all readers.
+
+    On publish: what lies at the broker. The grant has to be one that no client holds: then nobody
+    but the site's mediators sees the items that families have put, and nobody else makes such a
+    copy (Ask.grant). Each delivery is asked about with the items, and sealed for its reader without
+    them. Costs opening and sealing m3 at each delivery, once for all readers.
     """
 
     family: str
@@ -85,16 +91,29 @@ class OnlyFrom:
     reason: str
 
 
-Duty = LabelTopic | Rewrite | PutTlv | SealToLink | SealToGrant | Follow | OnlyFrom
+@dataclass(frozen=True, slots=True)
+class AtQos:
+    """Deliver it with this QoS at most. The broker and the table know a reader's filters, not what
+    families say of them in notes: a family by whose notes only some of `Ask.subs` want the message
+    names the greatest QoS of those. Of several duties the least counts.
+
+    What comes over a link of the session's own (`$share`, a session that is kept) has the broker's
+    QoS, of which only 0 is made.
+    """
+
+    qos: int
+
+
+Duty = LabelTopic | Rewrite | PutTlv | SealToLink | SealToGrant | Follow | OnlyFrom | AtQos
 
 Duties = Mapping[Question, frozenset[type[Duty]]]
 """Duties by the question that they answer."""
 
 EXECUTED: Duties = {
     "connect": frozenset(),
-    "publish": frozenset({LabelTopic, Rewrite, PutTlv}),
+    "publish": frozenset({LabelTopic, Rewrite, PutTlv, SealToGrant}),
     "subscribe": frozenset({Rewrite, Follow}),
-    "deliver": frozenset({OnlyFrom, PutTlv, SealToGrant, SealToLink}),
+    "deliver": frozenset({AtQos, OnlyFrom, PutTlv, SealToGrant, SealToLink}),
 }
 """What this mediator does, by the question that it is asked for: mediator/core/inbound.py,
 subscriptions.py, delivery.py."""
@@ -102,14 +121,33 @@ subscriptions.py, delivery.py."""
 
 def exclude(one: Duty, other: Duty) -> bool:
     """Whether two different duties cannot both be done. A delivery has one form, and a type of TLV
-    occurs once in it, with or without the critical bit. Of several that name senders all count.
+    occurs once in it, with or without the critical bit. Of several that name senders, or a QoS, all
+    count.
     """
-    if isinstance(one, OnlyFrom):
+    if isinstance(one, (AtQos, OnlyFrom)):
         return False
     if isinstance(one, PutTlv) and isinstance(other, PutTlv):
         return one.type & 0x7F == other.type & 0x7F
     sealing = SealToLink, SealToGrant
     return type(one) is type(other) or (isinstance(one, sealing) and isinstance(other, sealing))
+
+
+def lies_under(duties: Iterable[Duty]) -> tuple[str, str] | None:
+    """Family and name of the grant to which the broker's copy of a message is sealed."""
+    for duty in duties:
+        if isinstance(duty, SealToGrant):
+            return duty.family, duty.name
+    return None
+
+
+def at_most(duties: Iterable[Duty], qos: int) -> int:
+    """That QoS, or the lower one that is asked for."""
+    return min([qos, *(duty.qos for duty in duties if isinstance(duty, AtQos))])
+
+
+def look_inside(duties: Iterable[Duty]) -> bool:
+    """Whether any of these, of a delivery, needs what lies inside of m3."""
+    return any(not isinstance(duty, AtQos) for duty in duties)
 
 
 def sealed_anew(duties: Iterable[Duty]) -> bool:

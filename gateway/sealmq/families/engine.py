@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sealmq_spec.errors import Denied, RateLimited, SealError
 
-from . import faults
+from . import counts, faults
 from .api import (
     Family,
     FamilyRecord,
@@ -100,6 +100,10 @@ class Engine(Questions[Key]):
 
         Gives records to commit and then to apply, before the first question.
         """
+        records = tuple(records)
+        self.counts.take(
+            r for r in records if isinstance(r, FamilyRecord) and r.family == counts.FAMILY
+        )
         self.apply(records)
         return self._configure(config)
 
@@ -135,15 +139,28 @@ class Engine(Questions[Key]):
             change = family.configure(config)
             self._gone(change.deps)
             records.extend(change.records)
+        self._declare(config)
         self._config = config
         self.applied += 1
+        self._listen()
         return records
+
+    def _declare(self, config: Policy) -> None:
+        declared = config.attributes
+        changed = self.attributes.declare(declared)
+        self.counts.declare(declared)
+        self.derived.declare(declared)
+        if changed:
+            deps = (*self.cache.all_deps(), *self.following.all_deps())
+            self._gone([dep for dep in deps if dep[0] == ATTRIBUTE and dep[1] in changed])
+        self._hold(self.pushed.declare(declared, config.clients))
 
     def apply(self, records: Iterable[Record]) -> None:
         """What the store says holds, own or from elsewhere."""
         batch = tuple(records)
         if not batch:
             return
+        self._hold(self.pushed.apply(batch))
         self.applied += any(isinstance(record, FamilyRecord) for record in batch)
         for family in self.order:
             theirs = _for(family, batch)
@@ -154,6 +171,7 @@ class Engine(Questions[Key]):
                 self._fault(family.name, "apply", error)
                 self._judge.lost(family.name, faults.shown(error))
                 self._all_gone()
+        self._listen()
 
     @property
     def lost(self) -> str:
@@ -165,7 +183,23 @@ class Engine(Questions[Key]):
         )
 
     def take_attributes(self, rows: Iterable[Attribute]) -> None:
-        """What sources tell; verdicts that rest on it go."""
+        """What sources tell, here or at another worker; verdicts that rest on it go."""
+        self._hold(row for row in rows if not self.derived.own(row))
+
+    def take_derived(self) -> list[Attribute]:
+        """What families have derived from events here and the other workers do not know. Until
+        `told_derived` what comes from others about the same is not taken.
+        """
+        return self.derived.take()
+
+    def told_derived(self, sent: Sequence[Attribute], rows: Iterable[Attribute]) -> None:
+        """The other workers know what was `sent`; `rows`: what counts of it now, since another one
+        may have been later.
+        """
+        self.derived.settled(sent)
+        self.take_attributes(rows)
+
+    def _hold(self, rows: Iterable[Attribute]) -> None:
         self._gone([(ATTRIBUTE, *row[:2]) for row in rows if self.attributes.take(row)])
 
     def clock_set(self) -> None:
@@ -178,6 +212,7 @@ class Engine(Questions[Key]):
             self._told(family, "tick", partial(family.tick, now_ms))
         self.following.tick(now_ms)
         self.cache.clear_out(CLEARED)
+        self.counts.clear_out(now_ms)
 
     def due(self) -> list[Key]:
         """Followed subscriptions (Conn, filter as it arrived) whose answer may have changed: ask
@@ -186,14 +221,22 @@ class Engine(Questions[Key]):
         return self.following.take()
 
     def noted(self, since: Mapping[str, int]) -> bool:
-        """Whether clients bear names that others had: then `bearers` has something to do."""
-        return any([family.noted(since) for family in self.order])
+        """Whether clients bear names that others had: then `bearers` has something to do. Verdicts
+        may rest on what those have said: none stands.
+        """
+        told, rows = self.pushed.noted(since)
+        self._hold(rows)
+        noted = any([told, *[family.noted(since) for family in self.order]])
+        if noted:
+            self._all_gone()
+        return noted
 
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> list[Record]:
         """Family.bearers of all; pure, for any thread."""
-        return [record for family in self.order for record in family.bearers(since, rows)]
+        records = self.pushed.bearers(since, rows)
+        return records + [r for family in self.order for r in family.bearers(since, rows)]
 
     def close_site(self, reason: str) -> None:
         """Nothing that a label or consent protects is opened while `reason` is not ""."""
@@ -263,6 +306,16 @@ class Engine(Questions[Key]):
     def tlvs(self) -> frozenset[int]:
         """TLV types that the families understand (without the critical bit)."""
         return frozenset().union(*(family.tlvs for family in self.order))
+
+    def passes(self, family: str) -> frozenset[int] | None:
+        """Types (without the critical bit) of items that go on to readers from under a grant of
+        this family: those of other families that are not its own as well. None: it is not in the
+        order, and nobody judges what it demands.
+        """
+        its = next((one.tlvs for one in self.order if one.name == family), None)
+        if its is None:
+            return None
+        return frozenset().union(*(one.tlvs for one in self.order if one.name != family)) - its
 
     @property
     def warnings(self) -> list[str]:

@@ -64,6 +64,10 @@ class Following(Generic[K]):
             for key in self._index.get(dep, ()):
                 self._due[key] = None
 
+    def all_deps(self) -> list[Dep]:
+        """All that followed subscriptions depend on."""
+        return list(self._index)
+
     def all_of(self, keys: Iterable[K]) -> None:
         """These are due, whatever they depend on."""
         for key in keys:

@@ -77,6 +77,7 @@ class Judge:
         ask.deps = {}
         ask.until = FOREVER
         ask.volatile = False
+        ask.counted = {}
         ask.topic = ask.raw
         ask.notes = NO_NOTES
         said: list[Said] = []
@@ -114,6 +115,7 @@ class Judge:
             False,
             tuple(said),
             audit,
+            tuple(ask.counted),
         )
 
     def _round(self, ask: Ask, said: list[Said], duties: list[Duty]) -> tuple[bool, Audited]:

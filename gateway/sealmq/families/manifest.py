@@ -61,6 +61,10 @@ class Policy:
     """What stands for @WORD@ in the templates; a line whose word is missing is left out."""
     closed: str = ""
     """Said of a new site without an example: what is closed at first, and where that stands."""
+    examples: tuple[str, ...] = ()
+    """Sites of its own for `sealmq init --example`: `templates/EXAMPLE.toml` is then all of it but
+    [site] and [policy], and what lies in a folder `templates/EXAMPLE` goes into the site as it is.
+    """
 
 
 class Encode(Protocol):
@@ -92,6 +96,27 @@ class Says:
     """Who has to say it, for the help of `sealmq sub`."""
     examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Lines for the help of commands that take the option, by command."""
+
+
+class Items(Protocol):
+    """What a client puts into a message, as items of m2 (SPEC.md 3.2, 3.4)."""
+
+    def __call__(self, values: Sequence[str]) -> Mapping[int, bytes]:
+        """Type to value. Malformed, unless a client can put that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Puts:
+    """What a client puts into a message for the family: an option of `sealmq pub`, which may be
+    repeated, and a key of `put` of the host client's `publish`. `option` is an identifier.
+    """
+
+    option: str
+    metavar: str
+    help: str
+    items: Ref[Items]
+    examples: Sequence[str] = ()
+    """Lines for the help of `sealmq pub`."""
 
 
 class MadeRow(NamedTuple):
@@ -288,6 +313,7 @@ class Manifest:
     commands: Mapping[str, Ref[Command]] = field(default_factory=dict)
     """Commands of `sealmq`, by their word."""
     says: Says | None = None
+    puts: Puts | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
     """What to do about a refusal, by its rule."""
     audit: tuple[AuditField, ...] = ()

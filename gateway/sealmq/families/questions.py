@@ -14,6 +14,9 @@ from typing import Generic
 
 from .api import (
     AUDITED,
+    COMMAND,
+    NEWS,
+    TOLD,
     Dep,
     Family,
     FamilyRecord,
@@ -26,14 +29,20 @@ from .api import (
     check_family,
     deny,
 )
-from .ask import Ask, Who
-from .attributes import Attributes
+from .ask import ATTRIBUTE, Ask, Who
+from .attributes import Attribute, Attributes
 from .cache import Cache, Slot
+from .counts import FAMILY as COUNTS
+from .counts import Counts
 from .decision import CLOSED, CLOSED_REASON, ENGINE, Decision, Refused, when_closed
 from .following import Following, K
 from .judge import Judge, OnFault
 from .shared import reaching
+from .told import FAMILY as ATTRIBUTES
+from .told import Derived, Pushed
 
+RESERVED = frozenset({ENGINE, TOLD, COUNTS})
+"""No family may have these names."""
 LOOKED_AT = 256
 """With no more cached verdicts of a connection than these, each is looked at when one of its
 subscriptions changes; with more, all are dropped."""
@@ -46,7 +55,7 @@ class Questions(Generic[K]):
         self, order: Sequence[Family], cache_size: int, enforce: bool, on_fault: OnFault | None
     ) -> None:
         names = [family.name for family in order]
-        if len(set(names)) != len(names) or ENGINE in names:
+        if len(set(names)) != len(names) or not RESERVED.isdisjoint(names):
             raise ValueError(f"every family stands once in the order: {', '.join(names)}")
         for family in order:
             check_family(family)
@@ -54,12 +63,21 @@ class Questions(Generic[K]):
         self.enforce = enforce
         self.closed = ""
         self.attributes = Attributes()
+        for family in order:
+            family.outside = self.attributes
+        self.counts = Counts()
+        self.pushed = Pushed()
+        self.derived = Derived()
+        self.on_derived: Callable[[], None] = _nobody
+        """Called when there is something new in `derived` for the other workers."""
         self.cache = Cache(cache_size)
         self.following: Following[K] = Following()
         self._on_fault: OnFault = on_fault or _silent
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
-        self.listens = bool(self._seers)
+        self.listens: frozenset[Seen] = frozenset()
+        self._listen()
+        self._greeters = overriding(self.order, "greet")
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -101,7 +119,31 @@ class Questions(Generic[K]):
             except Refused:
                 ask.topic = ask.raw
         for family in self._seers:
-            self._told(family, what, partial(family.see, what, ask))
+            if what in family.sees:
+                self._told(family, what, partial(self._seen, family, what, ask))
+
+    # What a family derives from an event is in force when this returns.
+    def _seen(self, family: Family, what: Seen, ask: Ask) -> list[Dep]:
+        deps: list[Dep] = []
+        now_ms = ask.now_ms
+        for one in tuple(family.see(what, ask)):
+            if not isinstance(one, Attribute):
+                deps.append(one)
+                continue
+            try:
+                row = self.derived.check(family.name, one, now_ms)
+            except ValueError as error:  # its deps have to go all the same
+                self._fault(family.name, what, error)
+                continue
+            held = self.attributes.held(row.name, row.subject)
+            if self.derived.news(held, row, now_ms) and self.attributes.take(row):
+                deps.append((ATTRIBUTE, row.name, row.subject))
+                self.derived.changed(row)
+                self.on_derived()
+        return deps
+    def _listen(self) -> None:
+        """What families want to hear may be something else once they know more."""
+        self.listens = frozenset[Seen]().union(*(family.sees for family in self._seers))
 
     def subs_changed(self, looked: Dep, filter: str) -> None:
         """Drops verdicts that looked at a connection's subscriptions, if the filter reaches their
@@ -114,10 +156,29 @@ class Questions(Generic[K]):
         reaches = reaching(filter)
         self.cache.invalidate((looked,), (lambda e: reaches(e.decision.topic)) if few else None)
 
+    def greetings(self, who: Who) -> list[tuple[str, bytes]]:
+        """What each family has to tell this client, with its name."""
+        found = []
+        for family in self._greeters:
+            try:
+                said = family.greet(who)
+                if type(said) is not bytes or len(said) > NEWS:
+                    raise TypeError(f"it greets with what cannot be told: {type(said)}")
+            except Exception as error:  # a defect of one family must not keep the client out
+                self._fault(family.name, "greet", error)
+                continue
+            if said:
+                found.append((family.name, said))
+        return found
+
     def command(
         self, who: Who, family: str, body: bytes, now_ms: int
     ) -> Proposal | Verdict | Later:
         """Conn.command."""
+        if family == ATTRIBUTES:
+            told = self.pushed.command(who, body, now_ms)
+            shut = isinstance(told, Proposal) and told.records and self.closed
+            return deny(CLOSED, CLOSED_REASON) if shut else told
         to = next((f for f in self.order if f.name == family), None)
         if to is None:
             return deny("engine.no-family", f"there is no policy family {family[:32]!r}")
@@ -155,6 +216,10 @@ class Questions(Generic[K]):
                     f"{family} would audit {', '.join(strange)}; a command's record has "
                     + ", ".join(sorted(AUDITED)),
                 )
+            if got.event != COMMAND:
+                return deny("engine.bad-proposal", f"{family} would write no record of a command")
+            if not _may_tell(got.tells):
+                return deny("engine.bad-proposal", f"{family} would tell what cannot be told")
             if got.records:
                 of = "" if got.for_site else who.client
                 return replace(got, records=tuple(_counting(record, of) for record in got.records))
@@ -177,6 +242,25 @@ class Questions(Generic[K]):
 
     def _fault(self, family: str, question: str, error: Exception) -> None:
         self._on_fault(family, question, error)
+
+
+def _nobody() -> None:
+    """Who has no other workers."""
+
+
+def _may_tell(tells: object) -> bool:
+    return (
+        isinstance(tells, tuple)
+        and len(tells) <= TOLD
+        and all(
+            isinstance(one, tuple)
+            and len(one) == 2
+            and isinstance(one[0], str)
+            and isinstance(one[1], bytes)
+            and len(one[1]) <= NEWS
+            for one in tells
+        )
+    )
 
 
 def _silent(family: str, question: str, error: Exception) -> None:

@@ -119,6 +119,24 @@ def encodings(said: Mapping[str, str | None]) -> list[Callable[[str], str]]:
     ]
 
 
+def items(put: Mapping[str, Sequence[str]]) -> dict[int, bytes]:
+    """What a client puts into a message for policy families, by option, as the items of m2.
+    Malformed: no family has such an option, takes that, or two of them put the same type.
+    """
+    there = {m.puts.option: (m, m.puts) for m in manifests() if m.puts}
+    found: dict[int, bytes] = {}
+    for option, values in put.items():
+        if option not in there:
+            names = ", ".join(there) or "nothing"
+            raise Malformed(f"{option!r} cannot be put into a message; there is: {names}")
+        each, puts = there[option]
+        more = each.load(puts.items)(values)
+        if twice := {kind & 0x7F for kind in found} & {kind & 0x7F for kind in more}:
+            raise Malformed(f"TLV {min(twice)} is put twice, the second time by {each.name}")
+        found.update(more)
+    return found
+
+
 def _saying(encode: Encode, value: str) -> Callable[[str], str]:
     return lambda filt: encode(filt, value)
 

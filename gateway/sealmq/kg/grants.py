@@ -3,7 +3,8 @@
 Which grants there are, and who holds them, a family's part says out of the policy (families/
 manifest.py, KgPart). When somebody holds a grant no more, it gets a new epoch with a new G in that
 transaction; who joins is told the G that there is. A number is given once: a grant that nobody
-wants any more is deleted, and gets another number if it comes back.
+wants any more is deleted, and gets another number if it comes back. Where no client held it, its G
+is kept for mediators alone: messages may lie at the broker under it, which are still to be read.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def converge(
     have, holders = rows.grants(tx), rows.holders(tx)
     names = {row.number: name for name, row in rows.clients(tx).items()}
     gone = [row for key, row in have.items() if key not in want]
-    rows.drop_grants(tx, gone)
+    end(tx, gone)
     changed, notes = bool(gone), []
     for key, who in want.items():
         row = have.get(key)
@@ -105,6 +106,15 @@ def converge(
         rows.add_holders(tx, row.number, sorted(after - before))
         changed = True
     return changed, notes
+
+
+def end(tx: Connection, gone: Iterable[GrantRow]) -> None:
+    """These grants are over."""
+    holders, gone = rows.holders(tx), list(gone)
+    for row in gone:
+        if not holders.get(row.number):
+            rows.keep_g(tx, row, limits.OLDER_GRANTS)
+    rows.drop_grants(tx, gone)
 
 
 def _next(tx: Connection, row: GrantRow) -> GrantRow:

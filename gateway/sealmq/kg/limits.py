@@ -22,6 +22,8 @@ KEPT = 512
 # Grants that all families together may want at a time; far above the numbers that a site uses for
 # grants in a day.
 GRANTS = 65_536
+# Grants that are over and of which G is kept, since something may lie at a broker under it.
+OLDER_GRANTS = 256
 
 DAY_S = 86400
 

@@ -19,7 +19,7 @@ from sealmq.order import Order
 from sealmq.site.layout import Layout, write_atomically
 from sealmq.site.model import Config
 
-from . import closing, lift, rows, schema, whole
+from . import closing, grants, lift, rows, schema, whole
 from .converge import Converge
 from .errors import StoreBroken
 from .lift import Issued
@@ -131,7 +131,7 @@ def _renew(
     tx.execute(update(schema.clients).values(gen=begin.gen))
     closing.end_links(tx)
     # Who left one since the backup nobody knows: each gets another number, and with it another G.
-    rows.drop_grants(tx, rows.grants(tx).values())
+    grants.end(tx, rows.grants(tx).values())
     labels = rows.labels(tx).values()
     for label in labels:
         epoch = EpochRow(label.number, begin.epoch, now_s, begin.kseq)

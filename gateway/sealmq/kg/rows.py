@@ -381,6 +381,30 @@ def drop_holders(tx: Connection, number: int, clients: Iterable[int]) -> None:
         tx.execute(delete(schema.holders).where(c.number == number, c.client == client))
 
 
+def older_grants(tx: Connection) -> list[GrantRow]:
+    """Those that are over and of which G is kept, the newest first."""
+    c = schema.older_grants.c
+    chosen = select(*(c[field.name] for field in fields(GrantRow)))
+    rows = tx.execute(chosen.order_by(c.number.desc(), c.epoch.desc()))
+    return [GrantRow(*r) for r in rows]
+
+
+def older_g(tx: Connection, vault: Vault, row: GrantRow) -> bytes:
+    """G of one of them, 32 bytes."""
+    c = schema.older_grants.c
+    chosen = select(c.secret).where(c.number == row.number, c.epoch == row.epoch)
+    return vault.open("grants.secret", (row.number, row.epoch), tx.execute(chosen).scalar_one())
+
+
+def keep_g(tx: Connection, row: GrantRow, most: int) -> None:
+    """The grant is over; its G is kept, with that of `most` in all."""
+    c, old = schema.grants.c, schema.older_grants
+    blob = tx.execute(select(c.secret).where(c.number == row.number)).scalar_one()
+    tx.execute(insert(old).values(**asdict(row), secret=blob))
+    for gone in older_grants(tx)[most:]:
+        tx.execute(delete(old).where(old.c.number == gone.number, old.c.epoch == gone.epoch))
+
+
 def drop_grants(tx: Connection, gone: Iterable[GrantRow]) -> None:
     """They are held by nobody any more."""
     for row in gone:

@@ -17,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 4
+VERSION = 5
 
 metadata = MetaData()
 
@@ -115,8 +115,8 @@ manifests = Table(
     Column("packet", LargeBinary, nullable=False),
 )
 
-# secret: G of the newest epoch; an older one is of no use to anybody. A grant that no family wants
-# any more is deleted; its number stays given (counters).
+# secret: G of the newest epoch. A grant that no family wants any more is deleted; its number stays
+# given (counters).
 grants = Table(
     "grants",
     metadata,
@@ -126,6 +126,18 @@ grants = Table(
     Column("epoch", Integer, nullable=False),
     Column("secret", LargeBinary, nullable=False),
     UniqueConstraint("family", "name"),
+)
+
+# Grants that are over, of those that no client held: what lies at a broker under one is still
+# opened by mediators, and by nobody else. Of all others an older G is of no use to anybody.
+older_grants = Table(
+    "older_grants",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    Column("family", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
 )
 
 # Who may be told a grant's G of the newest epoch.

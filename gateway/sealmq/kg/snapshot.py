@@ -14,11 +14,13 @@ from sealmq_spec.keys import topic_key
 
 from . import closing, grants, rows
 from .errors import Changed
-from .rows import EpochRow, LabelRow, LinkRow
+from .rows import EpochRow, GrantRow, LabelRow, LinkRow
 from .store import KgStore, counter
 
 PIECE = 5000
-_LISTS = ("labels", "order", "clients", "records", "manifests", "grants", "holders")
+_LISTS = (
+    "labels", "order", "clients", "records", "manifests", "grants", "older_grants", "holders",
+)  # fmt: skip
 
 
 def build(store: KgStore, config: Config) -> dict[str, Any]:
@@ -52,15 +54,11 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
             "records": [packet.hex() for packet in rows.records(tx).values()],
             "manifests": [packet.hex() for _, packet in rows.manifests(tx).values()],
             "grants": [
-                {
-                    "number": row.number,
-                    "family": row.family,
-                    "name": row.name,
-                    "epoch": row.epoch,
-                    "suite": grants.SUITE,
-                    "g": rows.g(tx, store.vault, row).hex(),
-                }
-                for row in rows.grants(tx).values()
+                _grant(row, rows.g(tx, store.vault, row)) for row in rows.grants(tx).values()
+            ],
+            # That no client held: what lies at the broker under one is still to be read.
+            "older_grants": [
+                _grant(row, rows.older_g(tx, store.vault, row)) for row in rows.older_grants(tx)
             ],
             # Entries of their own: a grant may have more holders than a frame holds.
             "holders": [
@@ -84,6 +82,17 @@ def with_links(
 def link_list(links: list[LinkRow]) -> list[dict[str, Any]]:
     """Link slots as they stand in a snapshot and beside a provisioning answer."""
     return [{"gen": k.gen, "epoch": k.epoch, "km": k.km.hex(), "pending": k.pending} for k in links]
+
+
+def _grant(row: GrantRow, g: bytes) -> dict[str, Any]:
+    return {
+        "number": row.number,
+        "family": row.family,
+        "name": row.name,
+        "epoch": row.epoch,
+        "suite": grants.SUITE,
+        "g": g.hex(),
+    }
 
 
 def _label(

@@ -49,6 +49,9 @@ def _sealed(tx: Connection) -> Iterator[_Sealed]:
         yield what, "links.secret", (r.client, r.gen, r.mediator), r.secret
     for r in tx.execute(select(schema.grants)):
         yield f"grant {r.name} of {r.family}", "grants.secret", (r.number, r.epoch), r.secret
+    for r in tx.execute(select(schema.older_grants)):
+        what = f"grant {r.name} of {r.family}, which is over,"
+        yield what, "grants.secret", (r.number, r.epoch), r.secret
 
 
 # A damaged row may hold any type, and any number.

@@ -1,4 +1,5 @@
-"""The sources of attributes: each is a task of its own, and what it says goes to all workers.
+"""The sources of attributes: each is a task of its own, and what it says goes to all workers; so
+does what a worker's families derive from events.
 
 What a source said before holds until its validity is over, while the source fails; what it does not
 say any more holds no longer.
@@ -12,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sealmq.attributes.files import BadSource
-from sealmq.attributes.sources import Rows, Source, source, why
-from sealmq.families.attributes import Attribute, same
+from sealmq.attributes.sources import Rows, Source, has_source, source, why
+from sealmq.families.attributes import Attribute, same, shown, told_by
 from sealmq.plain import plain
 from sealmq.site.model import Attribute as Settings
 
@@ -43,6 +44,12 @@ class AttributeSources:
         self._settings: dict[str, Settings] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._rows: dict[str, Rows] = {}
+        # Of events: by name and subject, with the worker that has told it last.
+        self._derived: dict[tuple[str, str], tuple[int, Attribute]] = {}
+        self._events: dict[str, tuple[str, str, str]] = {}
+        self._news: dict[tuple[str, str], None] = {}
+        self._passing: asyncio.Task[None] | None = None
+        self._begun: set[str] = set()
         # All workers are told in one order.
         self._telling = asyncio.Lock()
         self.failing: dict[str, str] = {}
@@ -51,10 +58,16 @@ class AttributeSources:
     @property
     def rows(self) -> list[Attribute]:
         """What they have said last, for a worker that begins."""
-        return [row for rows in self._rows.values() for row in rows.values()]
+        rows = [row for rows in self._rows.values() for row in rows.values()]
+        return rows + [row for _, row in self._derived.values()]
 
     async def take(self, settings: Mapping[str, Settings]) -> None:
         """From now on there are these. Returns when each new one has been asked once."""
+        before = self._events
+        self._events = {n: told_by(said) for n, said in settings.items() if said.family}
+        for key in [key for key in self._derived if before[key[0]] != self._events.get(key[0])]:
+            del self._derived[key]
+        settings = {name: said for name, said in settings.items() if has_source(said)}
         for name in [n for n, was in self._settings.items() if settings.get(n) != was]:
             await self._end(name)
         first = []
@@ -62,6 +75,7 @@ class AttributeSources:
             if name not in self._settings:
                 asked = asyncio.Event()
                 self._settings[name] = said
+                self._begun.add(name)
                 work = self._watch(name, self._make(name, said), asked)
                 self._tasks[name] = asyncio.create_task(work, name=f"attribute {name}")
                 first.append(asyncio.ensure_future(asked.wait()))
@@ -72,9 +86,63 @@ class AttributeSources:
 
     async def close(self) -> None:
         """Ends all tasks; nothing is told."""
-        for task in self._tasks.values():
+        tasks = [*self._tasks.values(), *filter(None, [self._passing])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def again(self) -> None:
+        """Tells what those say that began with the last `take`: a worker that has taken the
+        configuration over since does not go by what was told under the one before.
+        """
+        begun, self._begun = self._begun, set()
+        async with self._telling:
+            rows = [row for name in begun for row in self._rows.get(name, {}).values()]
+            if rows:
+                await self._tell(rows)
+
+    # --- of events ---
+
+    def derived(self, worker: int, rows: Iterable[Attribute]) -> list[Attribute]:
+        """A worker's families have derived these. Gives what counts of the same from now on, in
+        the order in which workers come; the others are told soon.
+        """
+        keys = []
+        for row in rows:
+            key = row.name, row.subject
+            if row.until > 0 and row.name in self._events:
+                self._derived[key] = worker, row
+            else:
+                self._derived.pop(key, None)
+            keys.append(key)
+        self._pass(keys)
+        return [self._now(key) for key in keys]
+
+    def lost(self, worker: int) -> None:
+        """It has ended, and what it derived last may not have been told: nothing of its counts."""
+        gone = [key for key, (by, _) in self._derived.items() if by == worker]
+        for key in gone:
+            del self._derived[key]
+        self._pass(gone)
+
+    def _pass(self, keys: Iterable[tuple[str, str]]) -> None:
+        self._news.update(dict.fromkeys(keys))
+        if self._news and self._passing is None:
+            self._passing = asyncio.create_task(self._pass_on(), name="derived attributes")
+
+    # What counts by then is told, not what came first: else a worker would go back to it.
+    async def _pass_on(self) -> None:
+        try:
+            while self._news:
+                async with self._telling:
+                    news, self._news = self._news, {}
+                    await self._tell([self._now(key) for key in news])
+        finally:
+            self._passing = None
+
+    def _now(self, key: tuple[str, str]) -> Attribute:
+        held = self._derived.get(key)
+        return Attribute(*key, None, 0) if held is None else held[1]
 
     async def _end(self, name: str) -> None:
         task = self._tasks.pop(name)
@@ -119,7 +187,9 @@ class AttributeSources:
     def _write(self, news: Iterable[Attribute]) -> None:
         for name, subject, value, until in news:
             held = {"value": _text(value), "until_ms": until} if until > 0 else {}
-            self._record("attribute-changed", attribute=name, subject=subject or None, **held)
+            self._record(
+                "attribute-changed", attribute=name, subject=shown(subject) or None, **held
+            )
 
     def _says(self, name: str, reason: str | None) -> None:
         reason = None if reason is None else plain(reason, _LONGEST)

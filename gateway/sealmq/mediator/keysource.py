@@ -54,8 +54,13 @@ def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
         row if still(row) else row | {"disabled": True, "links": []} for row in snapshot["clients"]
     ]
     # Who holds a grant was said out of the policy of then: somebody may have been taken out since.
-    same = snapshot.get("policy") == config.digest
-    return snapshot | {"clients": clients, "grants": snapshot.get("grants", []) if same else []}
+    if snapshot.get("policy") == config.digest:
+        return snapshot | {"clients": clients}
+    held = {number for number, _ in snapshot.get("holders", [])}
+    grants, older = snapshot.get("grants", []), snapshot.get("older_grants", [])
+    # Of one that nobody held nobody was told: what lies at the broker under it is still read.
+    older = [*older, *(row for row in grants if row["number"] not in held)]
+    return snapshot | {"clients": clients, "grants": [], "older_grants": older}
 
 
 class KeySource:

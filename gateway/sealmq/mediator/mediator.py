@@ -22,7 +22,7 @@ from sealmq.mqtt import Publish, Unfit
 from sealmq.order import Order
 from sealmq.plain import plain
 from sealmq.site.config import Config
-from sealmq.store import StoreRecord
+from sealmq.store import StoreError, StoreRecord
 from sealmq_spec.const import RECORD
 from sealmq_spec.records import get_manifest, manifest_topic, record_topic
 
@@ -58,6 +58,8 @@ from .willkeeper import WillKeeper
 log = logging.getLogger("sealmq.mediator")
 
 _STRANGERS_SAID_MS = 60_000
+# How late other workers hear what families derive from events here.
+_DERIVED_S = 0.05
 
 
 class Mediator:
@@ -111,6 +113,9 @@ class Mediator:
         self._questions = Questions(self.events)
         # Of sessions that the newest keys have ended: done when all that they asked is answered.
         self._last_of: list[asyncio.Future[None]] = []
+        self._counting = asyncio.Lock()
+        self._telling = False
+        engine.on_derived = self._tell_derived
         self.changed: Callable[[], None] = lambda: None
         """Called when `away` may have changed."""
         self._tried = False
@@ -204,6 +209,7 @@ class Mediator:
             fx.Confirmed: self._confirmed,
             fx.Vouched: self._vouched,
             fx.Entered: self._entered,
+            fx.Tell: self._tell,
             fx.Deadline: self._deadline,
             fx.End: self._end,
         }
@@ -249,6 +255,8 @@ class Mediator:
         self.journal.tick()
         # The live link asks as well, but not while it is away.
         self._credit.overdue()
+        if self.site.engine.counts.news:
+            self._questions.spawn(self._write_counts(), "counts")
         for session in list(self.events.peers):
             self.events.run(session.tick)
 
@@ -358,6 +366,17 @@ class Mediator:
         self._registry.enter(session)
         self.strangers.leave(session)
         self._channel_deadline(session, 0)
+
+    def _tell(self, session: Session, effect: fx.Tell) -> None:
+        numbers = {client.name: client.number for client in self.site.ring.clients.values()}
+        for name, said in effect.tells:
+            number = numbers.get(name)
+            if number is None:
+                continue
+            if self._begin.mine(number):
+                self.inform(number, effect.family, said)
+            else:
+                self._shared.inform(number, effect.family, said)
 
     def _deadline(self, session: Session, effect: fx.Deadline) -> None:
         self._channel_deadline(session, effect.seconds)
@@ -475,10 +494,48 @@ class Mediator:
         self.site.engine.apply(records)
         self.follow()
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Tells a client of this worker's what a family says; another worker may have asked."""
+        for session in self._registry.of(client):
+            self.events.run(session.news, family, said)
+
     def take_attributes(self, rows: list[Attribute]) -> None:
         """What sources have told: nothing is judged by what they told before."""
         self.site.engine.take_attributes(rows)
         self.follow()
+
+    # Many events that come together are told together, and of each value the last.
+    def _tell_derived(self) -> None:
+        if not self._telling:
+            self._telling = True
+            self._questions.spawn(self._derived(), "derived attributes")
+
+    async def _derived(self) -> None:
+        engine = self.site.engine
+        try:
+            await asyncio.sleep(_DERIVED_S)
+        finally:
+            self._telling = False
+        sent = engine.take_derived()
+        rows = await self._shared.derived(sent)
+        engine.told_derived(sent, rows)
+        self.follow()
+
+    async def _write_counts(self) -> None:
+        await self.write_counts()
+
+    async def write_counts(self) -> bool:
+        """Has the store keep what was counted since the last time. Whether it has."""
+        counts = self.site.engine.counts
+        async with self._counting:
+            rows = counts.changed()
+            try:
+                if rows:
+                    await self._store.commit(rows)
+            except StoreError:
+                counts.not_stored(rows)
+                return False
+        return True
 
     def follow(self) -> None:
         """Pauses or resumes subscriptions that the policy may judge otherwise now.

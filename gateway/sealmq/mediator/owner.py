@@ -26,6 +26,7 @@ from sealmq.site.layout import Layout
 from sealmq.store import Held, Store, StoreError, StoreRecord
 
 from .attribute_sources import AttributeSources
+from .counted import Counted, is_count
 from .frames import Handler
 from .keysource import KeySource
 from .locks import RowLocks
@@ -69,6 +70,7 @@ class Owner:
         # Link slots that came with answers since the last snapshot was asked for.
         self._fresh: dict[int, list[dict[str, Any]]] = {}
         self._rounds = Rounds(self._others)
+        self.counted = Counted(store)
         keys.before_fetch = self._fresh.clear
         self._bound(config)
 
@@ -131,6 +133,7 @@ class Owner:
                 await self.sources.take(config.attributes)
                 await self._keys_first(config)
                 await self._all(worker.config(config) for worker in self.workers)
+                await self.sources.again()
                 self.config = config
                 self._bound(config)
                 self._news.set()
@@ -199,7 +202,9 @@ class Owner:
     ) -> list[Held]:
         """As SharedStore.commit, by a worker."""
         held = await self.store.commit(records, urgent)
-        rows: list[Record] = [h.record for h in held if isinstance(h.record, Record)]
+        rows: list[Record] = [
+            h.record for h in held if isinstance(h.record, Record) and not is_count(h.record)
+        ]
         if rows:
             await self._rounds.passed(by, rows, part)
         return held
@@ -238,6 +243,7 @@ class Owner:
             free([list(row) for row in held])
             together()
             live(False)
+            self.sources.lost(worker.index)
 
         async def renew() -> list[Any] | None:
             inst = await self.keys.draw()
@@ -259,6 +265,9 @@ class Owner:
                 if other.index == index:
                     other.tell("marked", worker.index, number)
 
+        async def derived(rows: list[list[Any]]) -> list[Attribute]:
+            return self.sources.derived(worker.index, [Attribute(*row) for row in rows])
+
         worker.left = leave
         return {
             "commit": lambda records, urgent, part: self.commit(worker, records, urgent, part),
@@ -274,6 +283,8 @@ class Owner:
             "took": partial(relay, "took"),
             "live": live,
             "marked": marked,
+            "derived": derived,
+            "inform": partial(relay, "inform"),
             "reloading": worker.reloading,
             "tell": worker.told,
         }

@@ -47,6 +47,10 @@ class Crew(Protocol):
     async def stop(self) -> None:
         """Ends all sessions, and workers that are processes."""
 
+    @property
+    def whole(self) -> bool:
+        """After `stop`: whether the store has all that was counted."""
+
     async def close(self) -> None:
         """Writes what there is to its end."""
 
@@ -102,6 +106,12 @@ class Pool:
         else:
             worker.give(caller, data)
 
+    @property
+    def whole(self) -> bool:
+        """As Crew.whole."""
+        there = [worker.whole for worker in self.workers.values()]
+        return len(there) == self._count and all(there)
+
     async def stop(self) -> None:
         """Ends all of them."""
         self._stopping.set()
@@ -125,7 +135,8 @@ class Pool:
         self._audit.write("worker-ended", number=index, reason=how[:500])
         self._owner.told()
 
-    async def _begin(self, index: int, inst: int) -> None:
+    # One that ended took with it what it had counted last.
+    async def _begin(self, index: int, inst: int, first: bool = True) -> None:
         owner = self._owner
         worker = WorkerProcess(
             owner.layout, index, inst, self._broker, owner.handlers, owner.told, self._module
@@ -138,11 +149,12 @@ class Pool:
         for other in self.workers.values():
             if other is not worker and other.live:
                 worker.tell("live", other.index, True)
-        keys = owner.keys
+        keys, counted = owner.keys, owner.counted
+        blind = counted.blind_ms if first else counted.worker_ended()
         try:
             await worker.begin(
                 index, self._count, inst, keys.site, owner.newest.text, keys.snapshot, owner.fresh,
-                owner.kg is not None,
+                owner.kg is not None, blind,
             )  # fmt: skip
         except Gone:
             how = await self._ended(worker)
@@ -176,7 +188,7 @@ class Pool:
                     inst = await self._owner.keys.draw()
                     if inst is None:
                         raise SiteError(f"worker {index}: no instance number is in reserve")
-                    await self._begin(index, inst)
+                    await self._begin(index, inst, first=False)
                     break
                 except (SiteError, StoreError, OSError) as error:
                     log.error("%s; trying again in %g s", error, wait)

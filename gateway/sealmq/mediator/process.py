@@ -58,6 +58,8 @@ class Process:
         loop.add_signal_handler(signal.SIGHUP, self._owner.reload.set)
         crew = self._crew
         await self._owner.sources.take(self._owner.config.attributes)
+        closed = bool(self._owner.keys.snapshot.get("closed"))
+        await self._owner.counted.begin(self._owner.config.attributes.values(), closed)
         await crew.start()
         garbage.started()
         tasks = [
@@ -79,6 +81,7 @@ class Process:
             await self._forget()
             await self._owner.sources.close()
             await crew.stop()
+            await self._owner.counted.end(crew.whole)
             for task in [*tasks, ended, ready]:
                 task.cancel()
             await asyncio.gather(*tasks, ended, ready, return_exceptions=True)

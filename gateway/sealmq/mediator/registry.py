@@ -20,6 +20,9 @@ class Entrant(Protocol):
     def close(self, reason: str) -> None:
         """Ends it; it is told `leave` at once or later."""
 
+    def news(self, family: str, said: bytes) -> None:
+        """Tells its client what a family says."""
+
 
 class Registry:
     """The open sessions of each client, oldest first; `places` of them in all."""
@@ -49,6 +52,10 @@ class Registry:
         self._make(session)
         self._open.setdefault(session.client.number, {})[session] = None
         self._count += 1
+
+    def of(self, client: int) -> list[Entrant]:
+        """The open sessions of a client."""
+        return list(self._open.get(client, ()))
 
     def leave(self, session: Entrant) -> None:
         """It has ended; nothing if it is not here."""

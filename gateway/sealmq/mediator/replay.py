@@ -18,7 +18,7 @@ from sealmq_spec.errors import SealError
 from .control_link import ControlLink
 from .core.effects import BrokerAway
 from .core.site import Site
-from .core.wrap import look_m3, may_go_out, open_m3, rewrap
+from .core.wrap import look_m3, may_go_out, open_m3, rewrap_for_broker
 from .journal import Journal
 from .journal_file import Entry, Segment
 from .links import NotTaken
@@ -134,11 +134,13 @@ class Replay:
             return
         try:
             seen = look_m3(site.ring, entry.payload)
-            inside = open_m3(site.ring, seen, entry.topic, entry.payload, self._known_tlv)
+            raw, sealed = entry.topic, entry.payload
+            inside = open_m3(site.ring, seen, raw, sealed, self._known_tlv, site.engine.passes)
             if not self._may(entry, inside.sender):
                 return
             how = WILL if seen.how == WILL else QUEUED
-            payload = rewrap(site.ring, site.order, seen, inside, how, entry.topic, now_ms)
+            given = site.ring, site.order, seen, inside, how, entry.topic, now_ms
+            payload = rewrap_for_broker(*given)
         except SealError as error:
             self._left_out += 1
             log.info("journal: left out: %s", error)

@@ -47,7 +47,7 @@ class Running:
         self.apply, self.passed = mediator.apply, mediator.site.retained.heard
         self.take_attributes = mediator.take_attributes
         self.took = mediator.site.retained_bytes.heard
-        self.live, self.marked = mediator.live, mediator.marked
+        self.live, self.marked, self.inform = mediator.live, mediator.marked, mediator.inform
         self.take_ring, self.ended, self.reload = (
             mediator.take_ring, mediator.ended, mediator.reload
         )  # fmt: skip
@@ -77,6 +77,10 @@ class Running:
         """Ends all sessions; wills are left to their grace."""
         self.mediator.stop("the mediator stops")
         await self.mediator.settle()
+
+    async def written(self) -> bool:
+        """After `stop`. Whether the store has all that was counted."""
+        return await self.mediator.write_counts()
 
     async def close(self) -> None:
         """Journal and audit log are written to their end."""
@@ -167,6 +171,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
         on_fault=fault,
     )
     engine.close_site(ring.closed)
+    engine.counts.blind_ms = begin.blind_ms
     records = engine.load(config, shared.store.records())
     if engine.noted(ring.bearers()) and begin.first:
         records += engine.bearers(ring.bearers(), shared.store.records)

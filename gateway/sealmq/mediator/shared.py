@@ -41,6 +41,8 @@ class Begin(NamedTuple):
     workers: int
     broker: dict[str, Any]
     kg_there: bool
+    blind_ms: int = 0
+    """Before this (Unix ms) messages may have gone out that no count has."""
 
     @property
     def of_all(self) -> str:
@@ -147,6 +149,14 @@ class Shared(Protocol):
     def marked(self, worker: int, number: int) -> None:
         """Tells that worker that a mark of its own came over the live link here."""
 
+    async def derived(self, rows: list[Attribute]) -> list[Attribute]:
+        """Tells the other workers what families have derived from events here. Gives what counts of
+        the same now.
+        """
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Has the worker of this client tell it what a family says."""
+
     def tell(self, news: dict[str, Any]) -> None:
         """Reports what `sealmq status` shows of this worker; `away` None: clients can connect."""
 
@@ -159,6 +169,9 @@ class Mediates(Protocol):
 
     async def stop(self) -> None:
         """Ends all sessions, their wills left to their grace."""
+
+    async def written(self) -> bool:
+        """After `stop`. Whether the store has all that was counted."""
 
     async def close(self) -> None:
         """Journal and audit log are written to their end."""
@@ -198,6 +211,9 @@ class Mediates(Protocol):
 
     def marked(self, worker: int, number: int) -> None:
         """A mark of this worker came over another worker's live link."""
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        """Tells a client of this worker's what a family says."""
 
 
 Fresh = list[tuple[int, list[dict[str, Any]]]]

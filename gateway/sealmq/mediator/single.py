@@ -45,6 +45,7 @@ class Single:
         self._owner, self._inst, self._broker, self._audit = owner, inst, broker, audit
         self._running: Running | None = None
         self._news: dict[str, Any] = {}
+        self.whole = False
         self.strangers: Strangers
         self.store, self.kg, self.locks = SingleStore(owner.store), owner, owner.locks
 
@@ -58,7 +59,7 @@ class Single:
         await asyncio.to_thread(gathered, state, 1)
         begin = Begin(
             owner.layout, owner.config, owner.keys.ring(self._inst), 0, 1, self._broker,
-            owner.kg is not None,
+            owner.kg is not None, owner.counted.blind_ms,
         )  # fmt: skip
         self._running = await build(begin, self, self._audit)
         self.strangers = self._running.strangers
@@ -81,6 +82,7 @@ class Single:
         """Ends all sessions."""
         if self._running is not None:
             await self._running.stop()
+            self.whole = await self._running.written()
 
     def begun(self) -> None:
         """Clients can connect."""
@@ -137,6 +139,13 @@ class Single:
         """There is nobody else to tell."""
 
     def marked(self, worker: int, number: int) -> None:
+        """There is nobody else to tell."""
+
+    async def derived(self, rows: list[Attribute]) -> list[Attribute]:
+        """There is nobody else to tell."""
+        return []
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
         """There is nobody else to tell."""
 
     def tell(self, news: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from .core.site import Site
 from .journal import Journal
 from .links import NotTaken
 from .shared import SharedStore
-from .wills import Fired, check_client, judge, seal
+from .wills import Fired, check_client, judge, seal, taken
 
 log = logging.getLogger("sealmq.mediator")
 
@@ -117,7 +117,7 @@ class WillKeeper:
         try:
             it = judge(site, will, policy, now_ms)
             policy.close(now_ms)
-            taken = await self._deliver(will, it)
+            accepted = await self._deliver(will, it)
         except SealError as error:
             policy.close(now_ms)
             self._audit.write(
@@ -129,9 +129,10 @@ class WillKeeper:
                 reason=str(error)[:500],
             )
         else:
-            if taken:
+            if accepted:
                 label = site.ring.labels[will.label].name
                 self._audit.count_accepted(name, it.topic, label)
+                taken(site, will, policy, site.now_ms)
         await self._forget(will)
 
     # Whether the broker took it. It may be away for long: the will is sealed anew for each try,

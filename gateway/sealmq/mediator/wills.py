@@ -4,27 +4,31 @@ CONNECT, and on disk before CONNACK.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sealmq.families.decision import Decision
+from sealmq.families.duties import items_put, lies_under
 from sealmq.families.engine import Conn
 from sealmq.store import WillRecord
-from sealmq_spec.const import M2_HEAD, TAG, WILL
+from sealmq_spec.const import M2_HEAD, TAG, TLV_FIRED, WILL
 from sealmq_spec.envelope import get_m1
 from sealmq_spec.tlv import span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
 from .core.denied import DeniedByRule
-from .core.inbound import with_obligations
 from .core.site import Site
-from .core.wrap import Opened, fired, seal_m3
+from .core.wrap import Opened, for_broker
 
 
 class Fired(NamedTuple):
-    """A will on its way: `at_ms` is when it fired, `body` has that inside, `life` in seconds."""
+    """A will on its way: `at_ms` is when it fired, `items` has that inside, `life` in seconds.
+    `lies_under`: the grant that a family demands for the broker's copy.
+    """
 
     topic: str
-    body: bytes
+    items: Mapping[int, bytes]
+    lies_under: tuple[str, str] | None
     at_ms: int
     life: int | None
 
@@ -36,10 +40,10 @@ def judge(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> Fired:
     decision = ask(policy, will, opened, now_ms)
     if not decision.allow or decision.label is not None:
         raise DeniedByRule(f"will: {decision.reason}", decision.rule)
-    body = with_obligations(opened, decision)
-    first, start = span(body, 0, len(body))
-    items = unpack(body, first, start, tuple(site.engine.tlvs))
-    return Fired(decision.topic, fired(body, start, items, now_ms), now_ms, life_s(opened.life))
+    # The time of firing goes into the TLV block (SPEC.md 3.4).
+    items = {**items_put(decision.duties, {}), TLV_FIRED: (now_ms // 1000).to_bytes(4, "big")}
+    life = life_s(opened.life)
+    return Fired(decision.topic, items, lies_under(decision.duties), now_ms, life)
 
 
 def check_client(site: Site, will: WillRecord) -> None:
@@ -62,11 +66,29 @@ def ask(policy: Conn, will: WillRecord, opened: Opened, now_ms: int) -> Decision
     )
 
 
+def taken(site: Site, will: WillRecord, policy: Conn, now_ms: int) -> None:
+    """The broker has it: families that listen see it as any message that was accepted."""
+    if site.engine.listens:
+        policy.saw(
+            "accepted",
+            will.topic,
+            now_ms,
+            label=site.ring.labels[will.label].name,
+            qos=will.qos,
+            retain=will.retain,
+            size=M2_HEAD + len(will.body) + TAG,
+            tlv=_opened(site, will).tlv,
+            message_id=(will.boot, will.ctr),
+        )
+
+
 def seal(site: Site, will: WillRecord, it: Fired, now_ms: int) -> bytes:
     """m3 for a will that fires or has fired. Raises SealError once its life is over."""
     check_fresh("will", (now_ms - it.at_ms) // 1000, it.life)
-    label = site.ring.labels[will.label]
-    return seal_m3(site.ring, label, site.order, WILL, it.topic.encode(), it.body, now_ms)
+    label, body = site.ring.labels[will.label], will.body
+    _, start = span(body, 0, len(body))
+    inner = label, body, start, it.lies_under, it.items
+    return for_broker(site.ring, site.order, *inner, WILL, it.topic.encode(), now_ms)
 
 
 def _opened(site: Site, will: WillRecord) -> Opened:

@@ -147,6 +147,12 @@ class Remote:
     def marked(self, worker: int, number: int) -> None:
         self._peer.tell("marked", worker, number)
 
+    async def derived(self, rows: list[Attribute]) -> list[Attribute]:
+        return [Attribute(*row) for row in await self._peer.call("derived", rows)]
+
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        self._peer.tell("inform", client, family, said)
+
     def tell(self, news: dict[str, Any]) -> None:
         self._peer.tell("tell", news)
 
@@ -180,6 +186,7 @@ class WorkerEnd:
                 "took": lambda *w: self._do(lambda: self._it().took(*w)),
                 "live": lambda *w: self._do(lambda: self._it().live(*w)),
                 "marked": lambda *w: self._do(lambda: self._it().marked(*w)),
+                "inform": lambda *w: self._do(lambda: self._it().inform(*w)),
             },
         )
 
@@ -228,11 +235,11 @@ class WorkerEnd:
 
     async def _built(
         self, number: int, workers: int, inst: int, site: bytes, text: str,
-        snapshot: dict[str, Any], fresh: list[Any], kg_there: bool,
+        snapshot: dict[str, Any], fresh: list[Any], kg_there: bool, blind_ms: int,
     ) -> Mediates:  # fmt: skip
         ring = _ring_of(site, inst, snapshot, fresh)
         config = loads(text, self._layout.config)
-        begin = Begin(self._layout, config, ring, number, workers, self._broker, kg_there)
+        begin = Begin(self._layout, config, ring, number, workers, self._broker, kg_there, blind_ms)
         reader = Reader.open_readonly(self._layout.mediator_db)
         self._remote = Remote(self._peer, reader, begin.mine)
         self._remote.kg.lost = not kg_there
@@ -245,10 +252,12 @@ class WorkerEnd:
             self._failed = error
         self._peer.close()
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> bool:
         asyncio.get_running_loop().remove_reader(self._hand)
-        if self._mediator is not None:
-            await self._mediator.stop()
+        if self._mediator is None:
+            return False
+        await self._mediator.stop()
+        return await self._mediator.written()
 
     def _apply(self, groups: list[Any]) -> object:
         def apply() -> None:

@@ -63,6 +63,8 @@ class WorkerProcess:
         self.index, self.inst, self._changed = index, inst, changed
         self.left: Callable[[], None] = lambda: None
         """Called when it has ended."""
+        self.whole = False
+        """Whether it has ended with all in the store that it had counted."""
         self.news: dict[str, Any] = {}
         self.live = False
         """Whether its live link is there."""
@@ -158,7 +160,7 @@ class WorkerProcess:
         """Ends it in good order, if it does so in time."""
         with contextlib.suppress(TimeoutError, Gone):
             async with asyncio.timeout(STOP_S):
-                await self._peer.call("stop")
+                self.whole = bool(await self._peer.call("stop"))
         self._peer.close()
         await self._child.stop(1.0)
         await self.exited()

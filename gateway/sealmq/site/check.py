@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+from sealmq.families import hours
 from sealmq.kinds import KINDS
 from sealmq.near import near
 from sealmq_spec.const import U24
@@ -27,6 +28,7 @@ from .model import (
     BUILT_IN,
     MOST_WORKERS,
     SOURCES,
+    SUBJECTS,
     Attribute,
     Broker,
     Client,
@@ -93,17 +95,20 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
     labels = _labels(values.table(doc, "labels"))
     clients = _clients(values.table(doc, "clients"), labels)
     canary.check(labels, clients)
+    policy = _policy(values.table(doc, "policy"))
     return Config(
         site=_site(values.table(doc, "site"), folder),
         mediator=_mediator(values.table(doc, "mediator")),
         broker=_broker(values.table(doc, "broker"), folder),
-        policy=_policy(values.table(doc, "policy")),
+        policy=policy,
         limits=_limits(values.table(doc, "limits")),
         labels=MappingProxyType(labels),
         clients=MappingProxyType(clients),
         topics=MappingProxyType(_topics(values.table(doc, "topics"), labels)),
         creation=_creation(doc.get("creation", []), labels, clients),
-        attributes=MappingProxyType(_attributes(values.table(doc, "attributes"), folder)),
+        attributes=MappingProxyType(
+            _attributes(values.table(doc, "attributes"), folder, clients, policy.order)
+        ),
         families=MappingProxyType(_families(values.table(doc, "families"))),
         below=MappingProxyType(closure({name: label.over for name, label in labels.items()})),
     )
@@ -336,10 +341,35 @@ def _creation(
 
 # Each has a task of its own in the mediator.
 _MOST_ATTRIBUTES = 32
-_ATTRIBUTE_KEYS = {"time": ("source", "zone"), "file": ("source", "path")}
+_ATTRIBUTE_KEYS = {
+    "time": ("source", "zone", "of"),
+    "file": ("source", "path", "of"),
+    "calendar": ("source", "zone", "else", "hours", "of"),
+    "client": ("source", "by", "of", "valid"),
+    "events": ("source", "family", "of", "valid"),
+    "count": ("source", "of", "window"),
+}
+# What a source can be of; those of a zone are the site's.
+_ATTRIBUTE_OF = {
+    "time": ("site",),
+    "file": SUBJECTS,
+    "calendar": ("site",),
+    "client": SUBJECTS,
+    "events": SUBJECTS,
+    "count": ("subscriber", "pair"),
+}
+_SAID_BY_DEFAULT = {"time": "site", "file": "", "calendar": "site"}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOST_SECONDS = 3650 * 86_400
+_MOST_HOURS = 32
 
 
-def _attributes(t: Mapping[str, Any], folder: Path | None) -> dict[str, Attribute]:
+def _attributes(
+    t: Mapping[str, Any],
+    folder: Path | None,
+    clients: Mapping[str, Client],
+    order: Sequence[str],
+) -> dict[str, Attribute]:
     out = {}
     for name, row in t.items():
         key = f"attributes.{name}"
@@ -349,10 +379,24 @@ def _attributes(t: Mapping[str, Any], folder: Path | None) -> dict[str, Attribut
         values.text(row, f"{key}.source", required=True)
         source = values.one_of(row, f"{key}.source", SOURCES, "")
         values.only(row, key, _ATTRIBUTE_KEYS[source])
-        if source == "time":
-            out[name] = Attribute(source, zone=_zone(row, f"{key}.zone"))
-        else:
-            out[name] = Attribute(source, path=_values_file(row, f"{key}.path", folder))
+        of = _of(row, key, source)
+        match source:
+            case "time":
+                out[name] = Attribute(source, zone=_zone(row, f"{key}.zone"), of=of)
+            case "file":
+                path = _values_file(row, f"{key}.path", folder)
+                out[name] = Attribute(source, path=path, of=of)
+            case "calendar":
+                zone = _zone(row, f"{key}.zone")
+                out[name] = Attribute(source, zone=zone, of=of, hours=_hours(row, key))
+            case "client":
+                by, valid = _by(row, f"{key}.by", clients), _length(row, f"{key}.valid")
+                out[name] = Attribute(source, of=of, by=by, valid_ms=valid)
+            case "events":
+                family, valid = _family(row, f"{key}.family", order), _length(row, f"{key}.valid")
+                out[name] = Attribute(source, of=of, family=family, valid_ms=valid)
+            case _:
+                out[name] = Attribute(source, of=of, window_ms=_length(row, f"{key}.window"))
     if len(out) > _MOST_ATTRIBUTES:
         raise ConfigError(
             f"{len(out)} attributes, at most {_MOST_ATTRIBUTES} go",
@@ -360,6 +404,82 @@ def _attributes(t: Mapping[str, Any], folder: Path | None) -> dict[str, Attribut
             key="attributes",
         )
     return out
+
+
+def _of(row: Mapping[str, Any], key: str, source: str) -> str:
+    allowed, key = _ATTRIBUTE_OF[source], f"{key}.of"
+    if "of" not in row and source in _SAID_BY_DEFAULT:
+        return _SAID_BY_DEFAULT[source]
+    of = values.text(row, key, required=True)
+    of = "subscriber" if of == "client" else of
+    if of in SUBJECTS and of not in allowed and source == "count":
+        raise ConfigError(
+            f"what is counted of {'the site' if of == 'site' else 'an owner'} goes to readers of "
+            "several workers, none of which counts all of it",
+            'of = "subscriber", or of = "pair"',
+            key=key,
+        )
+    return values.one_of({"of": of}, key, allowed, "")
+
+
+def _hours(row: Mapping[str, Any], key: str) -> hours.Named:
+    other = values.text(row, f"{key}.else", required=True)
+    table, key = row.get("hours"), f"{key}.hours"
+    if not isinstance(table, dict) or not 0 < len(table) <= _MOST_HOURS:
+        raise ConfigError(
+            f"a calendar has a table of 1 to {_MOST_HOURS} names with their hours",
+            f'[{key}] WORK_DAY = {{ between = ["08:00", "18:00"], weekdays = ["mon"] }}',
+            key=key,
+        )
+    out = []
+    for name, said in table.items():
+        at = f"{key}.{name}"
+        values.check_name(name, at)
+        if not isinstance(said, dict):
+            raise ConfigError(
+                "hours are a table", f'{name} = {{ between = ["08:00", "18:00"] }}', key=at
+            )
+        values.only(said, at, ("between", "weekdays"))
+        try:
+            out.append((name, hours.parse(said.get("between"), said.get("weekdays"))))
+        except hours.BadHours as error:
+            raise ConfigError(str(error), error.hint, key=at) from None
+    values.check_name(other, key.removesuffix("hours") + "else")
+    return hours.Named(tuple(out), other)
+
+
+def _by(row: Mapping[str, Any], key: str, clients: Mapping[str, Client]) -> tuple[str, ...]:
+    by = values.names(row, key, ())
+    if not by:
+        raise ConfigError("nobody tells it", 'by = ["CLIENT"]', key=key)
+    for client in by:
+        if client not in clients:
+            raise ConfigError(f"there is no client {client!r}", near(client, clients), key=key)
+    return by
+
+
+def _family(row: Mapping[str, Any], key: str, order: Sequence[str]) -> str:
+    family = values.text(row, key, required=True)
+    if family not in order:
+        raise ConfigError(
+            f"[policy] order has no {family!r}", f"one of: {', '.join(order)}", key=key
+        )
+    return family
+
+
+# In ms.
+def _length(row: Mapping[str, Any], key: str) -> int:
+    text = values.text(row, key, required=True)
+    number, unit = text[:-1], _SECONDS.get(text[-1:])
+    good = unit is not None and number.isascii() and number.isdecimal() and len(number) < 10
+    seconds = int(number) * (unit or 0) if good else 0
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise ConfigError(
+            f"{text!r} is no length of time",
+            'a number with s, m, h or d behind it: "90s", "1h"; ten years at most',
+            key=key,
+        )
+    return seconds * 1000
 
 
 def _zone(row: Mapping[str, Any], key: str) -> str:

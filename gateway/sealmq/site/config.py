@@ -74,8 +74,8 @@ def read(path: Path) -> str:
 # Whoever can write the policy decides everything; ssh takes its own configuration no other way.
 def _check_writers(found: os.stat_result, path: Path) -> None:
     folder = path.parent.stat()
-    owners = {0, os.geteuid(), folder.st_uid}
-    if found.st_uid not in owners:
+    allowed = {0, os.geteuid(), folder.st_uid}
+    if found.st_uid not in allowed:
         raise ConfigError(
             f"it belongs to user {found.st_uid}, who is neither root nor the site's owner",
             f"look at what it says, and then: sudo chown --reference {path.parent} {path}",

@@ -149,7 +149,7 @@ def separate_users() -> dict[str, pwd.struct_passwd]:
 
 
 def prepare(layout: Layout) -> None:
-    """Make the folders and set owners and modes. Idempotent; `init` and each `up` call it.
+    """Make the folders and set whose they are, and modes. Idempotent; `init` and each `up` call it.
 
     With separate users the group `sealmq` reads sealmq.toml. No role can write where another one,
     or root, writes: below run/ each has a folder of its own.

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sealmq.families.hours import Named
+
 BOTTOM = "bottom"
 TOP = "top"
 NONE = "none"
@@ -22,7 +24,8 @@ SUITES = MappingProxyType({"ccm": 1, "chacha": 2})
 BROKERS = ("embedded", "mosquitto", "external")
 # Each has its own memory of labels, reservations and keys.
 MOST_WORKERS = 64
-SOURCES = ("time", "file")
+SOURCES = ("time", "file", "calendar", "client", "events", "count")
+SUBJECTS = ("subscriber", "owner", "pair", "site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +139,25 @@ class Creation:
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """[attributes.NAME]: what families' conditions may ask about. source: one of SOURCES. zone: of
-    "time", whose; path: of "file", where, absolute or None.
+    "time" and "calendar", whose; path: of "file", where, absolute or None. of: one of SUBJECTS, ""
+    for clients and the site. by: of "client", who tells it; family: of "events", whose; valid_ms:
+    of both, how long at most; window_ms: of "count".
     """
 
     source: str
     zone: str = ""
     path: Path | None = None
+    of: str = ""
+    hours: Named | None = None
+    by: tuple[str, ...] = ()
+    family: str = ""
+    valid_ms: int = 0
+    window_ms: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All values that a calendar has."""
+        return () if self.hours is None else self.hours.names
 
 
 @dataclass(frozen=True, slots=True)

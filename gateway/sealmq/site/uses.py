@@ -24,6 +24,8 @@ def of_client(doc: Mapping[str, Any], name: str) -> list[str]:
     from sealmq.families import registry  # few need it
 
     found = [key for key, names in _lists(_named_in(doc), "clients") if name in names]
+    told = _rows(doc, "attributes")
+    found += [f"attributes.{of}.by" for of, row in told if name in _list(row, "by")]
     for manifest in registry.manifests():
         key = f"families.{manifest.name}"
         table = _of(doc.get("families"), manifest.name)

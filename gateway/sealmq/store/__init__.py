@@ -15,8 +15,11 @@ from .records import (
     WillRecord,
 )
 from .store import Reader, Store
+from .tables import COUNTING, RUNS
 
 __all__ = [
+    "COUNTING",
+    "RUNS",
     "CacheBlob",
     "Held",
     "KeptGone",

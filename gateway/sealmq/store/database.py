@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from sealmq.families.told import FAMILY as TOLD
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
 
@@ -84,7 +85,8 @@ def checkpoint(conn: Connection) -> None:
 def set_identity(path: Path, identity: bytes) -> None:
     """Make a copy of a store one of its own, for a site that is restored.
 
-    Sealed keys go, whose instance numbers are used up, and wills, whose connections are over.
+    Sealed keys go, whose instance numbers are used up, and wills, whose connections are over; and
+    what clients told of attributes, which was true then. What was delivered since is not counted.
     """
     engine = create(path, busy_s=2.0)
     try:
@@ -96,6 +98,10 @@ def set_identity(path: Path, identity: bytes) -> None:
                 )
             )
             conn.execute(delete(tables.cache))
+            mark = {"name": tables.COUNTING, "blob": tables.RUNS}
+            conn.execute(insert(tables.cache).values(mark))
+            told = tables.families.c.family == TOLD
+            conn.execute(delete(tables.families).where(told))
             conn.execute(delete(left.wills))
     except DBAPIError as error:
         raise translate(error, path) from error

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from sealmq.families.records import Record, TopicLabel
+from sealmq.families.records import FamilyRecord, Record, TopicLabel
 
 from . import database, kept, left, tables
 from .records import Held, KeptSession, KeptSub, SessionMark, StoreRecord, WillRecord
@@ -35,6 +35,10 @@ class Reader:
     def records(self) -> list[Record]:
         """All that the policy families index (Engine.load)."""
         return self._read(tables.read_records)
+
+    def rows(self, family: str) -> list[FamilyRecord]:
+        """Those of one family."""
+        return self._read(lambda conn: tables.read_family(conn, family))
 
     def topics(self) -> list[TopicLabel]:
         """The learned labels, by topic."""

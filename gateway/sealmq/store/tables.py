@@ -47,6 +47,8 @@ FORMAT = "1"
 # Of meta: 16 random bytes in hex, drawn when the file is made. By them the key generator notices
 # that a store was lost and begun anew.
 IDENTITY = "store"
+# Of cache: whether all that was counted is in here (mediator/counted.py).
+COUNTING, RUNS = "counting", b"runs"
 
 meta = Table(
     "meta",
@@ -192,6 +194,12 @@ def read_records(conn: Connection) -> list[Record]:
     records += [TopicReset(topic, done=True) for topic in conn.scalars(select(resets.c.topic))]
     records += [FamilyRecord(*row) for row in conn.execute(select(*_there(conn)))]
     return records
+
+
+def read_family(conn: Connection, family: str) -> list[FamilyRecord]:
+    """The rows of one family."""
+    found = select(*_there(conn)).where(families.c.family == family)
+    return [FamilyRecord(*row) for row in conn.execute(found)]
 
 
 def _there(conn: Connection) -> list[Column[Any]]:

@@ -10,7 +10,7 @@ import pytest
 from sealmq.attributes import files
 from sealmq.attributes.files import BadSource, parse
 from sealmq.attributes.sources import FileSource, TimeSource
-from sealmq.families.attributes import Attribute
+from sealmq.families.attributes import Attribute, pair
 
 UNTIL = 1_800_000_000_000
 TOML = b"""\
@@ -67,6 +67,36 @@ def test_content_that_is_wrong_counts_for_nothing(raw: bytes, suffix: str, what:
     with pytest.raises(BadSource) as caught:
         parse(raw, suffix, "contract")
     assert what in str(caught.value)
+    assert caught.value.hint
+
+
+def test_of_a_pair_the_tables_are_owner_and_subscriber() -> None:
+    raw = b"[alice.bob]\nvalue = true\nuntil = 2027-01-15T08:00:00Z\n"
+    got = parse(raw, ".toml", "n", "pair")
+    assert got == {pair("alice", "bob"): Attribute("n", "alice\x1fbob", True, UNTIL)}
+
+
+@pytest.mark.parametrize(
+    ("raw", "of", "what"),
+    [
+        (TOML, "pair", "[bob] is no pair"),
+        (TOML, "subscriber", "[*] is no subscriber"),
+        (TOML, "site", "is no site"),
+        (b"bob = 1", "pair", "[bob] is no pair"),
+        (b'["a\\u001fb"]\nvalue = 1\nuntil = 2027-01-15T08:00:00Z', "owner", "is no owner"),
+        (b'["a\\u001fb".c]\nvalue = 1\nuntil = 2027-01-15T08:00:00Z', "pair", "is no pair"),
+        (b"[a.b]\nvalue = 1", "pair", "[a.b] has other words"),
+        (b'["".b]\nvalue = 1\nuntil = 2027-01-15T08:00:00Z', "pair", "is no pair"),
+        (b'["a\\u001fb"]\nvalue = 1\nuntil = 2027-01-15T08:00:00Z', "", "is no client"),
+    ],
+)
+def test_a_file_about_others_than_declared_counts_for_nothing(
+    raw: bytes, of: str, what: str
+) -> None:
+    with pytest.raises(BadSource) as caught:
+        parse(raw, ".toml", "n", of)
+    assert what in str(caught.value)
+    assert str(caught.value).isprintable()
     assert caught.value.hint
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import pytest
@@ -78,7 +78,30 @@ def test_qos_retain_label_and_how_are_part_of_the_key() -> None:
     assert asked(site, counter, lambda: conn.subscribe(TOPIC, 2, 1)) == 1
 
 
-@pytest.mark.parametrize("field", ["size", "tlv", "message_id", "age_ms"])
+def test_a_message_with_items_never_meets_the_cache_and_one_without_may() -> None:
+    """Neither gets the answer that the other has got."""
+    counter = Counter(lambda ask: (ask.tlv, ask.grant))
+    site = Site(FACTORY, counter)
+    conn = site.conn(SENSOR)
+    items = {40: b"57"}
+
+    def publish(tlv: Mapping[int, bytes]) -> int:
+        return asked(site, counter, lambda: conn.publish(TOPIC, 0, False, 1, 1, tlv))
+
+    def deliver(tlv: Mapping[int, bytes], grant: tuple[str, str] | None = None) -> int:
+        return asked(
+            site, counter, lambda: conn.deliver(TOPIC, "m1-temp", 0, 1, 1, tlv, grant=grant)
+        )
+
+    assert [publish(items), publish(items)] == [1, 1]
+    assert [publish({}), publish({})] == [1, 0]
+    assert [publish(items), publish({})] == [1, 0]
+    assert [deliver(items), deliver(items)] == [1, 1]
+    assert [deliver({}), deliver({})] == [1, 0]
+    assert [deliver({}, ("counter", "own")), deliver(items), deliver({})] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("field", ["size", "message_id", "age_ms"])
 def test_what_the_key_does_not_hold_is_never_cached(field: str) -> None:
     counter = Counter(lambda ask: getattr(ask, field))
     site = Site(FACTORY, counter)

@@ -10,7 +10,7 @@ import pytest
 
 from families.factory import FACTORY, Site, config
 from sealmq.attributes import zones
-from sealmq.families import conditions
+from sealmq.families import conditions, hours
 from sealmq.families.api import Ask, Family, FamilyConfigError, Verdict, Who, allow, deny
 from sealmq.families.ask import FOREVER
 from sealmq.families.attributes import Attribute, Attributes
@@ -81,9 +81,9 @@ def test_hours_begin_and_end_by_the_clock_on_the_wall(
 def _naive(row: dict[str, Any], now_ms: int) -> bool:
     local = datetime.datetime.fromtimestamp(now_ms / 1000, BERLIN)
     first, last = row.get("between", ("00:00", "24:00"))
-    days = row.get("weekdays", conditions.WEEKDAYS)
-    today = conditions.WEEKDAYS[local.weekday()]
-    yesterday = conditions.WEEKDAYS[local.weekday() - 1]
+    days = row.get("weekdays", hours.WEEKDAYS)
+    today = hours.WEEKDAYS[local.weekday()]
+    yesterday = hours.WEEKDAYS[local.weekday() - 1]
     at = f"{local:%H:%M}"
     if first < last:
         return today in days and first <= at < last

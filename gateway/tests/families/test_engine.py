@@ -13,6 +13,7 @@ from sealmq.families.api import (
     FOREVER,
     NEVER,
     Ask,
+    AtQos,
     Duties,
     Duty,
     Family,
@@ -253,7 +254,11 @@ class Novel:
         (SealToLink(), "publish"),
         (SealToGrant("other", "crew"), "deliver"),  # another family's
         (SealToGrant("fake", 5), "deliver"),  # type: ignore[arg-type]
-        (SealToGrant("fake", "crew"), "publish"),
+        (SealToGrant("fake", "crew"), "subscribe"),
+        (SealToGrant("other", "crew"), "publish"),
+        (AtQos(3), "deliver"),
+        (AtQos(-1), "deliver"),
+        (AtQos(0), "publish"),
         (PutTlv(31, b"a"), "deliver"),
         (Rewrite("x"), "deliver"),
         (PutTlv(40, b"a"), "connect"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from families.factory import FACTORY
 from sealmq.cli import main as cli
-from sealmq.families.records import TopicLabel, TopicReset
+from sealmq.families.records import FamilyRecord, TopicLabel, TopicReset
 from sealmq.site.layout import Layout, prepare
 from sealmq.store import Store
 
@@ -310,3 +311,87 @@ def test_the_attributes_that_were_looked_at_are_shown_as_their_sources_say_them(
         {"name": "contract", "subject": "m1-temp-sensor", "value": "signed", "until": 978307200000}
     ]
     assert answer["until"] is None
+
+
+SOURCES = """
+[policy]
+order = ["labels", "allowlist"]
+[attributes.day]
+source = "calendar"
+zone = "UTC"
+else = "REST"
+[attributes.day.hours]
+ALWAYS = { weekdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] }
+[attributes.badge]
+source = "client"
+by = ["monitor"]
+of = "subscriber"
+valid = "1d"
+[attributes.room]
+source = "events"
+family = "allowlist"
+of = "subscriber"
+valid = "1d"
+[attributes.got]
+source = "count"
+of = "subscriber"
+window = "1h"
+[[families.allowlist.rule]]
+read = ["#"]
+when = [
+  { attribute = "day", is = "ALWAYS" },
+  { attribute = "badge", is = "in" },
+  { attribute = "got", below = 2 },
+  { attribute = "room", is = "1005" },
+]
+"""
+
+
+def test_what_clients_told_and_what_was_counted_is_shown_and_nothing_counts_by_that(
+    site: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "sealmq.toml").write_text(FACTORY + SOURCES)
+    now = time.time_ns() // 1_000_000
+    told = {"value": "in", "until": now + 60_000, "by": "monitor", "at": now}
+    panel = "m1-control-panel"
+    rows = [
+        FamilyRecord("attributes", f"badge\x1f{panel}", json.dumps(told).encode()),
+        FamilyRecord("engine.counts", f"got\x1f{panel}", f"[[{now},1]]".encode()),
+    ]
+    asyncio.run(store.commit(rows))
+    question = ("explain", site, "deliver", "--client", panel, "-t", "machine/1/humidity")
+    code, lines, _ = sealmq(capsys, *question)
+    assert code == 1
+    day = next(x for x in lines if x.startswith("  attribute day: "))
+    assert day.startswith("  attribute day: ALWAYS (")
+    assert " in UTC), until 20" in day
+    badge = next(x for x in lines if "badge of" in x)
+    assert badge.startswith(f"  attribute badge of {panel}: in, until 20")
+    assert badge.endswith(", told by monitor")
+    count = f"  attribute got of {panel}: 1 within 3600 s"
+    assert count in lines
+    room = "unknown here: a mediator that runs knows what it derived from events"
+    assert f"  attribute room of {panel}: {room}" in lines
+    assert sealmq(capsys, *question)[1] == lines
+    code, lines, _ = sealmq(capsys, "attribute", "list", site)
+    assert code == 0
+    assert [x.partition(": ")[0] for x in lines] == [
+        "day (calendar)", f"badge of {panel} (client)", "room (events)", f"got of {panel} (count)",
+    ]  # fmt: skip
+    assert lines[1].endswith(", told by monitor")
+    [row] = json.loads(sealmq(capsys, "attribute", "list", site, "--name", "got", "--json")[1][0])[
+        "attributes"
+    ]
+    assert row == {"name": "got", "source": "count", "subject": [panel], "said": "1 within 3600 s"}
+    code, _, err = sealmq(capsys, "attribute", "list", site, "--name", "gott")
+    assert (code, "did you mean got?" in err) == (2, True)
+    told = json.loads(sealmq(capsys, *question, "--json")[1][0])
+    values = {row["name"]: row["value"] for row in told["attributes"]}
+    assert values == {"day": "ALWAYS", "badge": "in", "got": 1, "room": None}
+    assert [r.value for r in store.rows("engine.counts")] == [rows[1].value]
+    other = ("explain", site, "deliver", "--client", "monitor", "-t", "machine/1/humidity")
+    assert (
+        "  attribute badge of monitor: unknown: nobody of monitor has told it"
+        in (sealmq(capsys, *other)[1])
+    )
+    store.close()

@@ -19,7 +19,7 @@ from kg.test_kg_store import scan
 from sealmq.backup.make import backup
 from sealmq.backup.restore import restore
 from sealmq.families.allowlist import kg_part
-from sealmq.kg import lift, rows
+from sealmq.kg import lift, limits, rows, whole
 from sealmq.kg.core import Kg
 from sealmq.kg.errors import Bad, StoreBroken
 from sealmq.kg.lift import Issued
@@ -302,6 +302,101 @@ def test_after_a_restore_no_number_and_no_key_comes_again(
         numbers |= {row[0] for row in now.values()}
         keys |= {row[2] for row in now.values()}
         store.close()
+
+
+# --- grants that no client holds: what lies at the broker under one ---
+
+
+def own(monkeypatch: pytest.MonkeyPatch, *names: str, holders: tuple[str, ...] = ()) -> None:
+    """The family wants these, of the mediators' own or for these clients."""
+    monkeypatch.setattr(kg_part, "grants", lambda config: dict.fromkeys(names, holders))
+
+
+def older(kg: Kg) -> dict[int, tuple[str, int, str]]:
+    """By number, of those that are over: name, epoch, G."""
+    rows = kg.snapshot()["older_grants"]
+    return {row["number"]: (row["name"], row["epoch"], row["g"]) for row in rows}
+
+
+def again(site: MadeSite, kg: Kg, n: int) -> None:
+    """Another policy, so that the grants are looked at."""
+    ruled(site, site.layout.config.read_text(), f"# {n}\n")
+    kg.apply(site.config)
+
+
+def test_a_grant_that_nobody_holds_is_made_and_its_key_kept_when_it_is_over(
+    site: MadeSite, kg: Kg, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(monkeypatch, "mediators")
+    again(site, kg, 1)
+    number, epoch, g, who = found(kg)["mediators"]
+    assert (number, epoch, who) == (1, 1, set())
+    again(site, kg, 2)
+    assert (found(kg)["mediators"][0], older(kg)) == (1, {}), "the same goes on"
+    own(monkeypatch)
+    again(site, kg, 3)
+    assert (found(kg), older(kg)) == ({}, {1: ("mediators", 1, g)})
+    own(monkeypatch, "mediators")
+    again(site, kg, 4)
+    number, _, fresh, _ = found(kg)["mediators"]
+    assert number == 2
+    assert fresh != g
+    assert older(kg) == {1: ("mediators", 1, g)}
+
+
+def test_of_a_grant_that_a_client_held_no_older_key_is_kept(
+    site: MadeSite, kg: Kg, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its holders open what is sealed under that, and no broker's copy may lie there."""
+    own(monkeypatch, "mediators")
+    again(site, kg, 1)
+    own(monkeypatch, "mediators", holders=(PANEL,))
+    again(site, kg, 2)
+    own(monkeypatch, "mediators")
+    again(site, kg, 3)
+    assert (found(kg)["mediators"][1], older(kg)) == (2, {})
+    own(monkeypatch, "mediators", holders=(PANEL,))
+    again(site, kg, 4)
+    own(monkeypatch)
+    again(site, kg, 5)
+    assert older(kg) == {}
+
+
+def test_the_newest_older_keys_are_kept_and_no_more(
+    site: MadeSite, kg: Kg, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OLDER_GRANTS", 3)
+    for n in range(5):
+        own(monkeypatch, f"own-{n}")
+        again(site, kg, n)
+    assert sorted(older(kg)) == [2, 3, 4]
+
+
+def test_after_a_restore_what_lay_under_such_a_grant_is_still_read_and_nothing_sealed_under_it(
+    site: MadeSite, store: KgStore, kg: Kg, key: bytes, plain: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    number = site.config.site.id
+    own(monkeypatch, "mediators")
+    again(site, kg, 1)
+    _, _, g, _ = found(kg)["mediators"]
+    backup(site.layout, number, site.key_file, tmp_path / "old")
+    store.close()
+    restore(site.layout, tmp_path / "old")
+    store = KgStore.open(site.layout.kg_db, key, number)
+    kg = Kg(store, site.config)
+    kg.apply(site.config)
+    now = found(kg)["mediators"]
+    assert now[0] > 65_536
+    assert now[2] != g
+    assert older(kg) == {1: ("mediators", 1, g)}
+    store.close()
+    with sqlite3.connect(site.layout.kg_db) as db:
+        db.execute("UPDATE older_grants SET secret = x'00'")
+    store = KgStore.open(site.layout.kg_db, key, number)
+    with store.transaction() as tx, pytest.raises(StoreBroken, match="which is over"):
+        whole.check(tx, store.vault)
+    store.close()
 
 
 def test_numbers_begin_above_what_any_source_may_have_issued(

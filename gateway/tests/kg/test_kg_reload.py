@@ -47,6 +47,7 @@ def test_what_a_mediator_gets_is_no_root(site: MadeSite, store: KgStore, kg: Kg)
         "records",
         "manifests",
         "grants",
+        "older_grants",
         "holders",
         "policy",
         "closed",

@@ -197,6 +197,46 @@ def test_with_other_settings_a_source_begins_anew() -> None:
     run(story)
 
 
+def test_what_began_under_new_settings_is_told_again_when_workers_go_by_them() -> None:
+    async def story(it: Scene) -> None:
+        it.fakes["contract"] = fake = Fake()
+        fake.says = {"bob": BOB}
+        await it.sources.take({"contract": CONTRACT})
+        it.told.clear()
+        await it.sources.again()
+        assert it.told == [BOB]
+        await it.sources.again()
+        assert it.told == [BOB], "once"
+
+    run(story)
+
+
+def test_of_what_several_workers_derive_all_are_told_what_counts_by_then() -> None:
+    room = Attribute("room", "anna", "1005", 5)
+    events = {"room": Settings("events", of="owner", family="probe", valid_ms=1)}
+
+    async def story(it: Scene) -> None:
+        await it.sources.take(events)
+        assert it.sources.derived(0, [room]) == [room]
+        later = room._replace(value="1003")
+        assert it.sources.derived(1, [later]) == [later]
+        await until(lambda: it.told == [later])
+        assert it.sources.rows == [later]
+        it.sources.lost(0)
+        assert it.sources.rows == [later], "it is the other worker's by now"
+        it.sources.lost(1)
+        gone = room._replace(value=None, until=0)
+        await until(lambda: it.told[-1] == gone)
+        assert it.sources.derived(0, [gone]) == [gone]
+        it.sources.derived(0, [room])
+        await it.sources.take({"room": Settings("events", of="pair", family="probe", valid_ms=1)})
+        assert it.sources.rows == [], "it is asked about something else now"
+        await it.sources.take({})
+        assert it.sources.derived(0, [room]) == [gone], "there is no such attribute"
+
+    run(story)
+
+
 def test_a_disk_that_hangs_holds_up_neither_the_start_nor_other_sources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

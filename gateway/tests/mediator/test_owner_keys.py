@@ -158,7 +158,12 @@ def test_it_does_not_wait_for_ever_nor_for_a_key_generator_that_is_away(
 def test_of_a_copy_grants_count_while_the_policy_is_the_one_of_then(layout: Layout) -> None:
     """Somebody may have been taken out of one since."""
     config = load(layout.config)
+    own, held, over = {"number": 5}, {"number": 6}, {"number": 4}
     then: dict[str, Any] = {"labels": [], "clients": [], "policy": config.digest}
-    assert _agreed({**then, "grants": [5]}, config)["grants"] == [5]
-    for old in (then, {**then, "grants": [5], "policy": "another"}):
-        assert _agreed(old, config)["grants"] == []
+    its = {**then, "grants": [own, held], "older_grants": [over], "holders": [[6, 1]]}
+    same = _agreed(its, config)
+    assert (same["grants"], same["older_grants"]) == ([own, held], [over])
+    other = _agreed({**its, "policy": "another"}, config)
+    # Of one that no client held nobody was told: what lies at the broker under it is still read.
+    assert (other["grants"], other["older_grants"]) == ([], [over, own])
+    assert _agreed({**then, "policy": "another"}, config)["grants"] == []

@@ -13,10 +13,19 @@ from typing import Any
 
 import pytest
 
-from mediator_world import HIGH, LOW, NOW_MS, SENSOR, World, sealed
+from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, World, sealed
 from sealmq.mediator.core.effects import Forward
+from sealmq.mediator.core.keyring import Keyring
 from sealmq.mediator.core.retained import Retained
-from sealmq.mediator.core.wrap import may_go_out, open_m2, seal_m3, verify_m2
+from sealmq.mediator.core.wrap import (
+    Passes,
+    for_broker,
+    look_m3,
+    may_go_out,
+    open_m2,
+    open_m3,
+    verify_m2,
+)
 from sealmq.mediator.forwarding import Forwarding
 from sealmq.mediator.journal_file import Entry, Segment, pack, read
 from sealmq.mediator.links.publish import OVER, Item
@@ -27,14 +36,15 @@ from sealmq_spec.const import LIVE
 TOPIC = "t/x"
 
 
-def message(world: World) -> bytes:
-    """An m3 of the sensor's."""
+def message(world: World, lies_under: tuple[str, str] | None = None) -> bytes:
+    """An m3 of the sensor's; under a grant with an item."""
     session, client = world.session(SENSOR), world.ring.clients[SENSOR]
     packet, link = sealed(session, TOPIC, b"payload"), world.link(session)
     verified = verify_m2(link, TOPIC.encode(), packet, 2)
     opened = open_m2(link, world.ring, client, verified, 2, NOW_MS // 1000)
-    label = world.ring.labels[LOW]
-    return seal_m3(world.ring, label, Order(9), LIVE, TOPIC.encode(), opened.body, NOW_MS)
+    inner = world.ring.labels[LOW], opened.body, opened.start, lies_under
+    items = {40: b"57"} if lies_under else {}
+    return for_broker(world.ring, Order(9), *inner, items, LIVE, TOPIC.encode(), NOW_MS)
 
 
 def disabled(world: World) -> None:
@@ -76,7 +86,12 @@ def test_what_a_client_sent_before_it_was_put_out_may_not_go_out(out: Out) -> No
 class Replayed:
     """A replay of these entries: what it published, and what it audited."""
 
-    def __init__(self, world: World, entries: list[Entry]) -> None:
+    def __init__(
+        self,
+        world: World,
+        entries: list[Entry],
+        passes: Passes = lambda family: frozenset(),
+    ) -> None:
         self.published: list[tuple[bytes, bytes, int, bool]] = []
         self.audited: list[tuple[str, dict[str, Any]]] = []
         site: Any = SimpleNamespace(
@@ -84,7 +99,7 @@ class Replayed:
             order=Order(9),
             retained=Retained(),
             now_ms=NOW_MS + 1000,
-            engine=SimpleNamespace(tlvs=()),
+            engine=SimpleNamespace(tlvs=(40,), passes=passes),
         )
         journal: Any = SimpleNamespace(
             lost=lambda: ["old"],
@@ -193,3 +208,70 @@ def test_what_the_publish_link_has_held_goes_out_for_who_may_still(out: Out) -> 
     assert Forwarding._may(forwarding, item)
     out(world)
     assert not Forwarding._may(forwarding, item)
+
+
+# --- under a grant of the mediators' own ---
+
+OWN = "sealing", "mediators"
+
+
+def with_grant() -> World:
+    world = World()
+    world.grant("mediators")
+    world.ring = Keyring(world.site, 9, world.snapshot())
+    return world
+
+
+@pytest.mark.parametrize("out", OUT)
+def test_under_a_grant_the_clients_generation_says_that_it_was_put_out(out: Out) -> None:
+    """Which label it is sealed for says nothing in clear."""
+    world = with_grant()
+    payload = message(world, OWN)
+    assert may_go_out(world.ring, SENSOR, 1, payload)
+    assert not may_go_out(world.ring, SENSOR, None, payload), "nobody knows"
+    out(world)
+    assert not may_go_out(world.ring, SENSOR, 1, payload)
+
+
+def inside(world: World, payload: bytes) -> tuple[int, dict[int, bytes]]:
+    """The number of the grant under which it lies, and the items there."""
+    seen = look_m3(world.ring, payload)
+    assert seen.grant is not None
+    opened = open_m3(world.ring, seen, TOPIC.encode(), payload, (40,))
+    return seen.grant.number, dict(opened.tlv)
+
+
+def test_the_journal_publishes_under_the_grant_again_with_its_items() -> None:
+    world = with_grant()
+    payload = message(world, OWN)
+    ((_, again, *_),) = Replayed(world, [entry(payload)]).published
+    assert again != payload
+    assert inside(world, again) == (5, {40: b"57"})
+
+
+def test_the_journal_publishes_under_the_grant_that_has_taken_its_place() -> None:
+    """After a restore it has another number; and while no policy wants it, the old one serves."""
+    world = with_grant()
+    payload = message(world, OWN)
+    older, world.grants = world.grants, []
+    snapshot = world.snapshot() | {"older_grants": older}
+    world.ring = Keyring(world.site, 9, snapshot)
+    ((_, again, *_),) = Replayed(world, [entry(payload)]).published
+    assert inside(world, again) == (5, {40: b"57"})
+    world.grants = [{**older[0], "number": 6, "g": "55" * 32}]
+    world.ring = Keyring(world.site, 9, world.snapshot() | {"older_grants": older})
+    ((_, again, *_),) = Replayed(world, [entry(payload)]).published
+    assert inside(world, again) == (6, {40: b"57"})
+
+
+def test_the_journal_publishes_nothing_whose_grant_is_unknown_held_or_of_no_family() -> None:
+    """Least of all under the label instead."""
+    world = with_grant()
+    payload = message(world, OWN)
+    assert Replayed(world, [entry(payload)], lambda family: None).published == []
+    world.holders = [[5, PANEL]]
+    world.ring = Keyring(world.site, 9, world.snapshot())
+    assert Replayed(world, [entry(payload)]).published == []
+    world.grants, world.holders = [], []
+    world.ring = Keyring(world.site, 9, world.snapshot())
+    assert Replayed(world, [entry(payload)]).published == []

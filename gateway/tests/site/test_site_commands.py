@@ -570,7 +570,7 @@ def test_a_label_in_use_is_not_removed_without_a_word(
     assert "label old is gone, with it labelled topics (1): a/b" in out
     assert main(["policy", "check", root, "--json"]) == 0
     gone = json.loads(capsys.readouterr().out)["labels_gone"]
-    assert gone == {"old": {"topics": ["a/b"], "reservations": []}}
+    assert gone == {"old": {"topics": ["a/b"], "reservations": [], "assertions": []}}
     assert main(["topic", "list", root, "--label", "old", "--json"]) == 0
     assert [t["topic"] for t in json.loads(capsys.readouterr().out)["topics"]] == ["a/b"]
     # whatever command takes it over says so too

@@ -97,17 +97,51 @@ WRONG = [
     ("no source", '[attributes.time]\nzone = "UTC"', "attributes.time.source", None, "missing",
      "source ="),
     ("source", '[attributes.time]\nsource = "clock"', "attributes.time.source", 5, "'clock'",
-     "time, file"),
+     "time, file, calendar, client, events, count"),
     ("no zone", '[attributes.time]\nsource = "time"', "attributes.time.zone", None, "missing",
      "zone ="),
     ("zone", '[attributes.time]\nsource = "time"\nzone = "Europe/Berlyn"',
      "attributes.time.zone", 6, "knows no time zone 'Europe/Berlyn'", "Europe/Berlin"),
     ("zone's key", '[attributes.time]\nsource = "time"\npath = "x"', "attributes.time.path", 6,
-     "unknown key", "source, zone"),
+     "unknown key", "of, source, zone|source, zone"),
     ("no path", '[attributes.paid]\nsource = "file"', "attributes.paid.path", None, "missing",
      "path ="),
     ("path", '[attributes.paid]\nsource = "file"\npath = "/x.yaml"', "attributes.paid.path", 6,
      "what it is", ".toml or .json"),
+    ("attribute of", '[attributes.paid]\nsource = "file"\npath = "/x.toml"\nof = "bob"',
+     "attributes.paid.of", 7, "of is 'bob'", "subscriber, owner, pair, site"),
+    ("time of", '[attributes.day]\nsource = "time"\nzone = "UTC"\nof = "pair"',
+     "attributes.day.of", 7, "of is 'pair'", "one of: site"),
+    ("no else", '[attributes.day]\nsource = "calendar"\nzone = "UTC"\nhours = {}',
+     "attributes.day.else", None, "missing", "else ="),
+    ("no hours", '[attributes.day]\nsource = "calendar"\nzone = "UTC"\nelse = "X"',
+     "attributes.day.hours", None, "1 to 32 names", "WORK_DAY ="),
+    ("hours", '[attributes.day]\nsource = "calendar"\nzone = "UTC"\nelse = "X"\n'
+     '[attributes.day.hours]\nA = { between = ["8:00", "18:00"] }',
+     "attributes.day.hours.A", 9, "'8:00' is no time of day", "07:00"),
+    ("hours' key", '[attributes.day]\nsource = "calendar"\nzone = "UTC"\nelse = "X"\n'
+     '[attributes.day.hours]\nA = { at = "8:00" }',
+     "attributes.day.hours.A.at", 9, "unknown key", "between, weekdays"),
+    ("hours no table", '[attributes.day]\nsource = "calendar"\nzone = "UTC"\nelse = "X"\n'
+     '[attributes.day.hours]\nA = "8:00"', "attributes.day.hours.A", 9, "are a table", "between"),
+    ("told by nobody", '[attributes.a]\nsource = "client"\nof = "site"\nvalid = "1h"',
+     "attributes.a.by", None, "nobody tells it", "by ="),
+    ("told by a stranger", '[attributes.a]\nsource = "client"\nof = "site"\nvalid = "1h"\n'
+     'by = ["x"]', "attributes.a.by", 8, "no client 'x'", ""),
+    ("told of nothing", '[attributes.a]\nsource = "client"\nby = ["x"]\nvalid = "1h"',
+     "attributes.a.of", None, "missing", "of ="),
+    ("no validity", '[clients]\nx = { label = "top" }\n[attributes.a]\nsource = "client"\n'
+     'of = "site"\nby = ["x"]', "attributes.a.valid", None, "missing", "valid ="),
+    ("validity", '[clients]\nx = { label = "top" }\n[attributes.a]\nsource = "client"\n'
+     'of = "site"\nby = ["x"]\nvalid = "1 h"', "attributes.a.valid", 10, "no length of time", "1h"),
+    ("no time", '[attributes.a]\nsource = "count"\nof = "pair"\nwindow = "0s"',
+     "attributes.a.window", 7, "no length of time", "1h"),
+    ("counted of an owner", '[attributes.a]\nsource = "count"\nof = "owner"\nwindow = "1h"',
+     "attributes.a.of", 6, "none of which counts all", 'of = "subscriber"'),
+    ("counted of the site", '[attributes.a]\nsource = "count"\nof = "site"\nwindow = "1h"',
+     "attributes.a.of", 6, "none of which counts all", 'of = "subscriber"'),
+    ("events of no family", '[attributes.a]\nsource = "events"\nof = "owner"\nvalid = "1h"\n'
+     'family = "purposes"', "attributes.a.family", 8, "has no 'purposes'", "labels"),
 ]  # fmt: skip
 
 

@@ -48,7 +48,7 @@ MANIFEST = Manifest(
     ),
     made=Made(key="reservations", words="reservations", rows=Ref("made:rows"), idle="reservation"),
     lost=Lost(
-        what="owners' reservations",
+        what="clients' reservations",
         mend="[families.purposes.reserve] reserves",
         decided="consent that was withdrawn",
         look="consent given or withdrawn",

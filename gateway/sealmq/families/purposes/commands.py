@@ -17,10 +17,10 @@ from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
 from ..api import FamilyRecord, Later, Proposal, Verdict, deny
 from ..ask import Who
+from ..pace import A_SECOND, BURST
 from ..topiclabels import NONE
 from . import records, rules
 from .entitled import Right, fitting, may_reserve
-from .pace import A_SECOND, BURST
 from .settings import MODES
 from .state import State
 from .store import Eip, Reservation, TooDeep, check_depth, in_order, is_wild

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..api import CreationPolicy, Dep, FamilyRecord, Policy, Record
+from ..pace import Pace
 from ..topiclabels import TopicLabels
 from . import records as rows
 from .dag import Purposes
 from .judging import Judging
-from .pace import Pace
 from .settings import Settings, read
 from .store import SETTINGS, Reservation, Store
 from .stores import STORES

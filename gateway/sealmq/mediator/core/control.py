@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict
+from sealmq.families.api import COMMAND, FamilyRecord, Later, Proposal, Verdict
 from sealmq.kgtypes import KgDenied, KgError, KgUnauthentic, KgUnavailable, KgUnknown
 from sealmq.mqtt import Publish
 from sealmq.store.errors import StoreFull, StoreUnavailable
@@ -43,7 +43,7 @@ from sealmq_spec.tlv import EMPTY, pack
 from sealmq_spec.window import check_fresh
 
 from . import refusals
-from .effects import AskTime, Commit, Lock, Provision, Unlock, Yield
+from .effects import AskTime, Commit, Lock, Provision, Tell, Unlock, Yield
 from .limits import QUEUE, QUEUE_BYTES
 from .refusals import QUARANTINE, of, rule_of
 from .session_api import SessionApi
@@ -237,7 +237,10 @@ class Control:
         # It is in force from now on, whether the client is told or not.
         if said is not None:
             parted = "topic" in said or None
-            s.audit("command", client=client, family=family, parted=parted, **said)
+            which = family if answer.event == COMMAND else None
+            s.audit(answer.event, client=client, family=which, parted=parted, **said)
+        if answer.tells:
+            s.emit(Tell(family, answer.tells))
         if s.state == _OPEN:
             s.down(bytes((OP_REPLY,)) + ctr.to_bytes(3, "big") + answer.reply)
 

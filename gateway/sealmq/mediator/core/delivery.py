@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
-from sealmq.families.duties import SealToGrant, SealToLink, items_put, sealed_anew
+from sealmq.families.duties import (
+    SealToGrant,
+    SealToLink,
+    at_most,
+    items_put,
+    look_inside,
+    sealed_anew,
+)
 from sealmq.families.engine import Decision
 from sealmq.mqtt import Pubacks, Pubcomp, Publish, Pubrec, Pubrel, build
 from sealmq_spec.const import LIVE, M3_HEAD, M3_MIN, QUEUED, RETAINED, WILL, WINDOW_S
@@ -39,7 +46,17 @@ from .site import Site
 from .table import WAITS, Copies, SubscriptionTable
 from .tasks import Task
 from .wire import Wire
-from .wrap import Inside, for_holders, for_one, is_over, look_m3, open_m3, rewrap
+from .wrap import (
+    Delivered,
+    Inside,
+    for_holders,
+    for_one,
+    is_over,
+    look_m3,
+    open_m3,
+    rewrap,
+    seal_m3,
+)
 
 WINDOW = 64
 """Messages of QoS 1 and 2 that a client has not acknowledged; a boot session may send as many. How
@@ -95,7 +112,8 @@ class Message:
     """One PUBLISH from the broker; what it says in clear is looked at once, what is inside is
     opened, and sealed anew, once for all readers. Raises SealError for what no mediator sealed.
 
-    `record`: a public record, which carries no m3. `label`: its name. `s2`: when it was sealed.
+    `record`: a public record, which carries no m3. `label`: its name. `grant`: family and name of
+    the one that it lies under, None: it lies under its label. `s2`: when it was sealed.
     `form`: as it went out last, and goes out from `from_ms` to `until_ms` with the keys of `ring`.
     """
 
@@ -110,6 +128,7 @@ class Message:
         "dup",
         "form",
         "from_ms",
+        "grant",
         "label",
         "number",
         "packet",
@@ -137,6 +156,7 @@ class Message:
         self._around: tuple[bytes, int, bool, bytes, bytes] | None = None
         self.ring = ring = site.ring
         self.label, self.number, self.record = "", 0, False
+        self.grant: tuple[str, str] | None = None
         if self.topic[0] in "$!@":
             if not self.topic.startswith(PUBLIC):
                 raise Denied(f"a reserved topic came from the broker: {self.topic[:100]!r}")
@@ -144,7 +164,7 @@ class Message:
             return
         known = ring.heads.get(payload[:_SAME]) if len(payload) >= M3_MIN else None
         if known is None:
-            known = _looked_at(ring, payload)
+            known = self._look(site)
         self._how, self.number, self._epoch, self.label, self._current = known
         self.s2 = int.from_bytes(payload[11:17], "big")
 
@@ -168,37 +188,62 @@ class Message:
         form: _Form
         now_ms = site.now_ms
         if site.ring is not self.ring:
-            self._look_again(site.ring)
+            self._look_again(site)
         age = now_ms - self.s2
         fresh = -_FRESH_MS <= age <= (_FRESH_MS - _SLACK_MS if waited else _FRESH_MS)
         live = fresh and not self.retain and self._current
+        if live and self.grant is not None:
+            at = max(now_ms, site.order.ms) // 1000
+            live = not is_over(site.ring.labels[self.number], self._epoch, at)
         how = self._how
         if self.retain:
             how = RETAINED
         elif not live and not (fresh and how == WILL):
             how = QUEUED
-        if live and how == LIVE and not site.engine.opens:
+        if live and how == LIVE and self.grant is None and not site.engine.opens:
             form = self.form = how, self.payload, None
             # Of one that has not waited the limit is later: after this it is looked at again.
             self.from_ms, self.until_ms = now_ms, self.s2 + _FRESH_MS - _SLACK_MS
         else:
             form = self._opened(site, how, live)
-            if not waited:
+            if live and self.grant is not None:
+                # Sealed now, and once for all who get it while it is live.
+                self.form, self.from_ms = form, now_ms
+                self.until_ms = self.s2 + _FRESH_MS - _SLACK_MS
+            elif not waited:
                 self.form, self.from_ms = form, now_ms
                 self.until_ms = min(now_ms, self.s2 + _FRESH_MS - _SLACK_MS) if live else now_ms
         return form
 
-    def _look_again(self, ring: Keyring) -> None:
-        known = _looked_at(ring, self.payload)
+    def _look_again(self, site: Site) -> None:
+        self._inside, self.until_ms = None, 0
+        known = self._look(site)
         self._how, self.number, self._epoch, self.label, self._current = known
-        self.ring, self._inside, self.until_ms = ring, None, 0
+        self.ring = site.ring
+
+    # What lies under a grant says inside of which label it is.
+    def _look(self, site: Site) -> tuple[int, int, int, str, bool]:
+        ring = site.ring
+        seen = look_m3(ring, self.payload)
+        if seen.how == RETAINED:
+            # A mediator seals these for one reader, and publishes none.
+            raise Malformed("how retained from the broker, to which no mediator sends that")
+        if seen.grant is None:
+            return _known(ring, seen, self.payload)
+        self.grant = seen.grant.key
+        inside = self.inside(site)
+        return seen.how, inside.label, inside.epoch, ring.labels[inside.label].name, True
 
     # Wills, and what the journal brought again, may have an m1 of any epoch.
     def _opened(self, site: Site, how: int, live: bool) -> _Form:
-        inside = self.inside(site)
+        inside, raw = self.inside(site), self.packet.topic_raw
         if live:
-            return how, self.payload, inside
-        raw, seen = self.packet.topic_raw, look_m3(site.ring, self.payload)
+            payload = self.payload
+            if self.grant is not None:
+                label, passed = site.ring.labels[inside.label], inside.passed
+                payload = seal_m3(site.ring, label, site.order, how, raw, passed, site.now_ms)
+            return how, payload, inside
+        seen = look_m3(site.ring, self.payload)
         payload = rewrap(site.ring, site.order, seen, inside, how, raw, site.now_ms)
         return how, payload, inside
 
@@ -208,8 +253,9 @@ class Message:
         """
         inside = self._inside
         if inside is None:
-            seen, known = look_m3(site.ring, self.payload), tuple(site.engine.tlvs)
-            inside = open_m3(site.ring, seen, self.packet.topic_raw, self.payload, known)
+            ring, engine, raw = site.ring, site.engine, self.packet.topic_raw
+            seen, known = look_m3(ring, self.payload), tuple(engine.tlvs)
+            inside = open_m3(ring, seen, raw, self.payload, known, engine.passes)
             self._inside, self._granted = inside, {}
         return inside
 
@@ -224,7 +270,8 @@ class Message:
         now_ms = site.now_ms
         if not 0 <= now_ms - made_ms <= _FRESH_MS - _SLACK_MS:
             label, topic = site.ring.labels[self.number], self.packet.topic_raw
-            given = site.ring, site.order, label, inside, items, grant, how, topic, now_ms
+            m1 = inside.body[inside.start :]
+            given = site.ring, site.order, label, m1, items, grant, how, topic, now_ms
             payload = for_holders(*given)
             self._granted[which] = payload, now_ms
         return payload
@@ -251,11 +298,7 @@ class Message:
         return b"".join((around[3], number.to_bytes(2, "big"), around[4]))
 
 
-def _looked_at(ring: Keyring, payload: bytes) -> tuple[int, int, int, str, bool]:
-    seen = look_m3(ring, payload)
-    if seen.how == RETAINED:
-        # A mediator seals these for one reader, and publishes none.
-        raise Malformed("how retained from the broker, to which no mediator sends that")
+def _known(ring: Keyring, seen: Delivered, payload: bytes) -> tuple[int, int, int, str, bool]:
     label = ring.labels[seen.label]
     known = seen.how, label.number, seen.epoch, label.name, seen.epoch == label.epoch
     if len(ring.heads) >= _HEADS:
@@ -470,8 +513,13 @@ class Delivery:
             self.freed = False
             self._pump()
 
-    def writable(self, on: bool) -> None:
+    @property
+    def is_writable(self) -> bool:
         """Whether the client's socket takes more."""
+        return self._writable
+
+    def writable(self, on: bool) -> None:
+        """It does from now on, or does not."""
         self._writable = on
         self._pump()
 
@@ -635,7 +683,7 @@ class Delivery:
             decision = self._policy.deliver(topic, label, how, now_ms, len(message.payload))
         else:
             decision = self._ask_about(message, how, inside, now_ms)
-        if decision.duties:
+        if decision.duties and look_inside(decision.duties):
             try:
                 how, payload, inside, decision = self._for_one(
                     message, how, payload, inside, decision
@@ -649,6 +697,12 @@ class Delivery:
             sender = "" if inside is None else self._name(inside.sender)
             site.counts.count_denied(self.name, topic, decision.rule, label, sender, decision.audit)
             return
+        if decision.duties:
+            most = at_most(decision.duties, qos)
+            if most < qos and not (own and most):
+                # The broker gave it more, and is answered instead of the client.
+                self._withhold(qos, own)
+                qos, own = most, 0
         if inside is not None:
             self.announced.records(message.number, inside.epoch)
         elif message.number not in self._known:
@@ -658,9 +712,11 @@ class Delivery:
         else:
             self._session.write(message.loose(self._wire, payload))
         site.counts.count_delivered(self.name, topic, label, decision.audit)
+        if decision.counted:
+            self._policy.delivered(decision, now_ms)
         if decision.overridden:
             site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")
-        if site.engine.listens:
+        if "delivered" in site.engine.listens:
             size = len(payload)
             self._policy.saw("delivered", topic, now_ms, label=label, qos=qos, how=how, size=size)
 
@@ -674,6 +730,7 @@ class Delivery:
             inside.tlv,
             (inside.boot, inside.ctr),
             inside.age_s(now_ms) * 1000,
+            message.grant,
         )
 
     # A family goes by who has sent it, demands that this reader's m3 is sealed to its link, or puts
@@ -696,7 +753,7 @@ class Delivery:
             decision = self._ask_about(message, how, inside, now_ms)
             decision = self._policy.for_sender(decision, sender)
         duties, topic = decision.duties, message.packet.topic_raw
-        items = items_put(duties, inside.tlv)
+        items = items_put(duties, inside.passes)
         for duty in duties:
             if type(duty) is SealToGrant:
                 grant = ring.grants.get((duty.family, duty.name))

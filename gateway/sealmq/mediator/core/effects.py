@@ -226,6 +226,15 @@ class Entered(NamedTuple):
     """
 
 
+class Tell(NamedTuple):
+    """Tell these clients, by name, what this family says (SPEC.md 4.4, op 9): `Session.news` of
+    each open session of theirs, of whichever worker. Who has none is told nothing.
+    """
+
+    family: str
+    tells: tuple[tuple[str, bytes], ...]
+
+
 class Deadline(NamedTuple):
     """`Session.close("too slow")` after so many seconds; it replaces an earlier deadline."""
 
@@ -290,6 +299,7 @@ Statement = (
     | Returned
     | Vouched
     | Entered
+    | Tell
     | Deadline
     | End
 )
@@ -318,6 +328,7 @@ STATEMENTS = (
     Returned,
     Vouched,
     Entered,
+    Tell,
     Deadline,
     End,
 )

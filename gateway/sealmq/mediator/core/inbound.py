@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from sealmq.broker.promises import MESSAGE, NotPromised, check_publish
-from sealmq.families.duties import items_put
+from sealmq.families.duties import items_put, lies_under
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.records import TopicLabel
 from sealmq.mqtt import Publish, Pubrel, Will
@@ -21,7 +21,7 @@ from sealmq.store.errors import StoreUnavailable
 from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, RECEIPT_EVERY, U24
 from sealmq_spec.envelope import get_m2
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
-from sealmq_spec.tlv import EMPTY, pack
+from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW
 
@@ -32,7 +32,7 @@ from .refusals import PUBLISH, Proof, Repeated, of, proof_of, rule_of
 from .session_api import SessionApi
 from .site import Site
 from .tasks import Task
-from .wrap import Opened, open_m2, seal_m3, tag_of, verify_m2
+from .wrap import Opened, for_broker, open_m2, seal_m3, tag_of, verify_m2
 
 # What m3 is longer than m2, where no family adds to it.
 _GROWS = M3_HEAD - M2_HEAD
@@ -188,11 +188,14 @@ class Inbound:
         if opened.kind == CLEAR:
             m3 = b""
         else:
-            label = site.ring.labels[s.client.label]
-            body = opened.body
-            if opened.start != len(EMPTY) or decision.duties:
-                body = with_obligations(opened, decision)
-            m3 = seal_m3(site.ring, label, site.order, LIVE, raw, body, site.now_ms)
+            label, duties = site.ring.labels[s.client.label], decision.duties
+            body, start = opened.body, opened.start
+            if start == len(EMPTY) and not duties:
+                m3 = seal_m3(site.ring, label, site.order, LIVE, raw, body, site.now_ms)
+            else:
+                # Of the publisher's items none: readers take an item for the mediator's word.
+                inner = label, body, start, lies_under(duties), items_put(duties, {})
+                m3 = for_broker(site.ring, site.order, *inner, LIVE, raw, site.now_ms)
         if retain:
             site.retained_bytes.check(decision.topic, s.client.number, len(m3))
         if decision.duties:
@@ -237,7 +240,7 @@ class Inbound:
         site.counts.count_accepted(s.client.name, decision.topic, label)
         if decision.overridden:
             site.counts.count_unenforced(s.client.name, decision.topic, decision.rule, "publish")
-        if site.engine.listens:
+        if "accepted" in site.engine.listens:
             s.policy.saw(
                 "accepted",
                 decision.raw,
@@ -247,6 +250,7 @@ class Inbound:
                 retain=packet.retain,
                 size=len(packet.payload),
                 tlv=opened.tlv,
+                message_id=(s.link.boot, opened.ctr),
             )
 
     # --- the same packet again (SPEC.md 6.1, step 2), and answers ---
@@ -430,13 +434,3 @@ def answer(sent: Sent) -> None:
     waiting, sent.waiting = sent.waiting, []
     for asker, topic, packet_id, qos in waiting:
         asker.answer(sent, topic, packet_id, qos)
-
-
-def with_obligations(opened: Opened, decision: Decision) -> bytes:
-    """TLV and m1 as they go into m3: the items that families put, and none of the publisher's, as
-    readers take an item for the mediator's word.
-    """
-    items = items_put(decision.duties, {})
-    if not items and opened.start == len(EMPTY):
-        return opened.body
-    return pack(sorted(items.items())) + opened.body[opened.start :]

@@ -44,8 +44,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A policy family's grant (SPEC.md 3.3, ref 2). `holders`: the numbers of the clients to which
-    messages are sealed under it; G goes to nobody else.
+    """A policy family's grant (SPEC.md 3.3, ref 2), by its `key`: family and name. `holders`: the
+    numbers of the clients to which messages are sealed under it; G goes to nobody else. Without
+    any it is the mediators' own: under it a broker's copy is sealed.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Grant:
     suite: int
     holders: frozenset[int]
     g: bytes = field(repr=False)
+    key: tuple[str, str] = "", ""
 
     def told(self, until: int = 0) -> bytes:
         """Body of the control packet that brings it. until: Unix seconds, 0 for no end."""
@@ -149,14 +151,19 @@ class Keyring:
         for row in snapshot.get("grants", ()):
             number = int(row["number"])
             who = frozenset(holders.get(number, ()))
-            made = Grant(number, int(row["epoch"]), int(row["suite"]), who, _key(row["g"]))
-            self.grants[row["family"], row["name"]] = made
+            made = _grant(row, who)
+            self.grants[made.key] = made
+        # By number and epoch: what no client holds, and none held of those that are over.
+        mine = [made for made in self.grants.values() if not made.holders]
+        mine += [_grant(row, frozenset()) for row in snapshot.get("older_grants", ())]
+        self._of_nobody = {(made.number, made.epoch): made for made in mine}
         # By label and how.
         self._sealers: dict[tuple[int, int], Sealer] = {}
-        # By a grant's number and how.
-        self._to_grant: dict[tuple[int, int], Sealer] = {}
+        # By a grant's number, epoch and how.
+        self._to_grant: dict[tuple[int, int, int], Sealer] = {}
         self._tails: dict[bytes, bytes] = {}
         self._openers: dict[tuple[int, int, int], Aead] = {}
+        self._grant_openers: dict[tuple[int, int, int], Aead] = {}
         # By the first bytes of an m3: (how, label, epoch, the label's name, whether it is current).
         self.heads: dict[bytes, tuple[int, int, int, str, bool]] = {}
 
@@ -208,15 +215,32 @@ class Keyring:
         return sealer
 
     def sealer_to(self, grant: Grant, how: int) -> Sealer:
-        """What seals m3 under one of `grants` and this mediator's instance."""
+        """What seals m3 under a grant and this mediator's instance."""
         number, epoch, suite = grant.number, grant.epoch, grant.suite
-        sealer = self._to_grant.get((number, how))
+        sealer = self._to_grant.get((number, epoch, how))
         if sealer is None:
             whole = bytearray(M3_HEAD)
             put_m3(whole, 0, suite, REF_GRANT, how, number, epoch, 0, 0, 0)
             key = grant_key(self.site, suite, number, epoch, self.inst, grant.g)
-            sealer = self._to_grant[number, how] = bytes(whole[:8]), make(suite, key).seal
+            sealer = self._to_grant[number, epoch, how] = bytes(whole[:8]), make(suite, key).seal
         return sealer
+
+    def of_nobody(self, number: int, epoch: int) -> Grant | None:
+        """The grant of this number and epoch, if it is one under which a broker's copy may lie: no
+        client holds it, nor did one when it ended.
+        """
+        return self._of_nobody.get((number, epoch))
+
+    def opener_of(self, grant: Grant, inst: int) -> Aead:
+        """The outer cipher of a grant and any instance."""
+        which = grant.number, grant.epoch, inst
+        aead = self._grant_openers.get(which)
+        if aead is None:
+            if len(self._grant_openers) >= _OPENERS:
+                self._grant_openers.clear()
+            key = grant_key(self.site, grant.suite, *which, grant.g)
+            aead = self._grant_openers[which] = make(grant.suite, key)
+        return aead
 
     def tail(self, topic: bytes) -> bytes:
         """What follows m3's header in its associated data."""
@@ -294,6 +318,13 @@ def _key(text: str) -> bytes:
     if len(key) != 32:
         raise ValueError("a key that has not 32 bytes")
     return key
+
+
+def _grant(row: Mapping[str, Any], holders: frozenset[int]) -> Grant:
+    key = row["family"], row["name"]
+    return Grant(
+        int(row["number"]), int(row["epoch"]), int(row["suite"]), holders, _key(row["g"]), key
+    )
 
 
 def _client(row: Mapping[str, Any]) -> Client:

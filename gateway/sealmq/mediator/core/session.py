@@ -33,6 +33,7 @@ from sealmq.store.records import WillRecord
 from sealmq_spec import control
 from sealmq_spec.const import CONTROL
 from sealmq_spec.errors import SealError, Unavailable
+from sealmq_spec.news import news
 
 from .boots import BootSession, Sent
 from .connect import enter, identify
@@ -404,6 +405,13 @@ class Session:
         """The broker does not take the message: it is refused, now and whenever it comes again."""
         not_taken(sent, why)
 
+    def news(self, family: str, said: bytes) -> None:
+        """What a family tells this client. A socket that takes nothing gets none of it: the family
+        says it again (Family.greet).
+        """
+        if self.state == OPEN and self.delivery.is_writable:
+            self.down(news(family.encode(), said))
+
     def link_packet(self, packet: Packet) -> None:
         """PUBLISH or PUBREL of its own link."""
         if self.state == OPENING or self._early:
@@ -495,6 +503,8 @@ class Session:
         self._agenda.by_policy[self.policy] = self
         self.emit(Entered())
         self.write(welcome)
+        for family, said in self.site.engine.greetings(self.policy.who):
+            self.news(family, said)
 
     def begun(self) -> None:
         """The stored subscriptions have been judged again: what the client sent meanwhile and need

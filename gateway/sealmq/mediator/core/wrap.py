@@ -8,9 +8,10 @@ two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from sealmq.aead import Aead
 from sealmq.order import Order
 from sealmq_spec.const import (
     CLEAR,
@@ -18,6 +19,7 @@ from sealmq_spec.const import (
     M2_HEAD,
     M3_HEAD,
     MAX_PAYLOAD,
+    REF_GRANT,
     REF_LABEL,
     REF_LINK,
     RETAINED,
@@ -37,17 +39,19 @@ from sealmq_spec.envelope import (
     put_m3,
 )
 from sealmq_spec.errors import (
+    Denied,
     Malformed,
     NoKey,
     SealError,
     TooLarge,
     Unauthentic,
+    Unavailable,
     Unsupported,
     WrongEpoch,
 )
 from sealmq_spec.keys import u24
+from sealmq_spec.tlv import EMPTY, pack, span, unpack
 from sealmq_spec.tlv import fired as fired_at
-from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import check_fresh, life_s
 
 from .boots import BootSession
@@ -57,6 +61,7 @@ from .refusals import of
 # Types below are the protocol's own: only mediators and the key generator set them.
 FIRST_FAMILY_TLV = 32
 _OWN_TLV = tuple(range(FIRST_FAMILY_TLV))
+_LABEL = TLV_LABEL | 0x80
 
 
 class Opened(NamedTuple):
@@ -180,7 +185,9 @@ def seal_m3(
 
 
 class Delivered(NamedTuple):
-    """What a message from the broker says of itself in clear."""
+    """What a message from the broker says of itself in clear. `grant`: under which it lies, None:
+    under `label`, which is 0 otherwise. `epoch`: of either.
+    """
 
     how: int
     label: int
@@ -188,6 +195,7 @@ class Delivered(NamedTuple):
     inst: int
     s2: int
     seq: int
+    grant: Grant | None = None
 
 
 def look_m3(ring: Keyring, payload: bytes) -> Delivered:
@@ -195,6 +203,13 @@ def look_m3(ring: Keyring, payload: bytes) -> Delivered:
     raises SealError for what no mediator of this site sealed.
     """
     suite, ref, how, number, epoch, inst, s2, seq = get_m3(payload)
+    if ref == REF_GRANT:
+        grant = ring.of_nobody(number, epoch)
+        if grant is None:
+            raise NoKey(f"grant {number} of epoch {epoch} is none of the mediators' own")
+        if suite != grant.suite:
+            raise Unsupported(f"m3 of suite {suite}, the grant's is {grant.suite}")
+        return Delivered(how, 0, epoch, inst, s2, seq, grant)
     if ref != REF_LABEL:
         raise Unsupported(f"key reference {ref}")
     label = ring.labels.get(number)
@@ -209,8 +224,14 @@ def may_go_out(ring: Keyring, client: int, gen: int | None, payload: bytes) -> b
     """Whether what was let through before may still go to the broker: asked of all that does not go
     there in the step in which it was judged. `payload`: m3, or b"" for a clear.
     """
+    label = None
     try:
-        label = look_m3(ring, payload).label if payload else None
+        if payload:
+            seen = look_m3(ring, payload)
+            if seen.grant is None:
+                label = seen.label
+            elif gen is None:
+                return False  # nothing in clear says whether its client was relabelled since
     except SealError:
         return False
     return ring.goes_on(client, gen, label)
@@ -222,26 +243,35 @@ def is_fresh(seen: Delivered, now_ms: int) -> bool:
 
 
 class Inside(NamedTuple):
-    """What m3 holds, opened with the topic key: TLV and m1, and what m1's header says.
+    """What m3 holds, opened: m1 from `start` on in `body`, and what its header says.
 
-    `epoch` is m1's; `at`: Unix seconds of publishing, or of a will's firing.
+    `label` and `epoch` are m1's; `at`: Unix seconds of publishing, or of a will's firing. `tlv`:
+    the families' items, `passes`: the items that go on to readers; `passed`: what they are sealed
+    under a label with, TLV and m1.
     """
 
     body: bytes
     start: int
     kind: int
+    label: int
     epoch: int
     sender: int
     boot: int
     ctr: int
     at: int
     life: int
-
-    tlv: dict[int, bytes]
+    tlv: Mapping[int, bytes]
+    passes: Mapping[int, bytes]
+    passed: bytes
 
     def age_s(self, now_ms: int) -> int:
         """Seconds since it was published, or, of a will, since it fired (SPEC.md 6.2)."""
         return now_ms // 1000 - self.at
+
+
+Passes = Callable[[str], Collection[int] | None]
+"""Of a family the types of items that go on to readers from under its grant; None: it does not
+judge here, so nothing does."""
 
 
 def open_m3(
@@ -250,9 +280,14 @@ def open_m3(
     topic: bytes,
     payload: bytes,
     known_tlv: tuple[int, ...] = (),
+    passes: Passes = lambda family: (),
 ) -> Inside:
     """Opens the outer layer of a message from the broker. Raises SealError."""
-    opener = ring.opener(seen.label, seen.epoch, seen.inst)
+    opener: Aead | None
+    if seen.grant is not None:
+        opener = ring.opener_of(seen.grant, seen.inst)
+    else:
+        opener = ring.opener(seen.label, seen.epoch, seen.inst)
     if opener is None:
         raise NoKey(f"no key for label {seen.label} epoch {seen.epoch}")
     aad = payload[:M3_HEAD] + ring.tail(topic)
@@ -260,12 +295,28 @@ def open_m3(
     if body is None:
         raise Unauthentic("m3 from the broker: the tag does not verify")
     first, start = span(body, 0, len(body))
-    tlv = unpack(body, first, start, known_tlv)
+    number = seen.label
+    if seen.grant is None:
+        items = unpack(body, first, start, known_tlv)
+    else:
+        items = unpack(body, first, start, (*known_tlv, TLV_LABEL))
+        number = int.from_bytes(items.pop(_LABEL, b""), "big")
+        if number not in ring.labels:
+            raise NoKey(f"label {number} is not known here")
     _, kind, untimed, epoch, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
     if untimed and kind != WILL:
         raise Malformed(f"class {kind}, untimed")
-    at = fired_at(tlv, untimed) or t_pub
-    return Inside(body, start, kind, epoch, sender, boot, ctr, at, life, tlv)
+    at = fired_at(items, untimed) or t_pub
+    tlv = {item: value for item, value in items.items() if item & 0x7F >= FIRST_FAMILY_TLV}
+    passed = body
+    if seen.grant is not None:
+        family = seen.grant.key[0]
+        types = passes(family)
+        if types is None:
+            raise Denied(f"sealed for the policy family {family}, which does not judge here")
+        items = {t: value for t, value in items.items() if t == TLV_FIRED or t & 0x7F in types}
+        passed = pack(sorted(items.items())) + body[start:]
+    return Inside(body, start, kind, number, epoch, sender, boot, ctr, at, life, tlv, items, passed)
 
 
 def rewrap(
@@ -277,20 +328,50 @@ def rewrap(
     topic: bytes,
     now_ms: int,
 ) -> bytes:
-    """A message that does not pass as it is, checked and sealed with a fresh s2 (GATEWAY.md G2).
+    """A message that does not pass to readers as it is, checked and sealed with a fresh s2, under
+    its label whatever it lay under (GATEWAY.md G2).
 
     how: retained, will or queued. Raises SealError for what is no such message, or has outlived its
     life, or was sealed under an epoch that had long been over.
     """
+    _check_late(ring, seen, inside, how, now_ms)
+    return seal_m3(ring, ring.labels[inside.label], order, how, topic, inside.passed, now_ms)
+
+
+def rewrap_for_broker(
+    ring: Keyring,
+    order: Order,
+    seen: Delivered,
+    inside: Inside,
+    how: int,
+    topic: bytes,
+    now_ms: int,
+) -> bytes:
+    """As `rewrap`, for the broker (GATEWAY.md G4): what lay under a grant lies under it again, or
+    under the one that has taken its place, with all of its items.
+    """
+    if seen.grant is None:
+        return rewrap(ring, order, seen, inside, how, topic, now_ms)
+    _check_late(ring, seen, inside, how, now_ms)
+    newest = ring.grants.get(seen.grant.key)
+    grant = seen.grant if newest is None or newest.holders else newest
+    items = dict(inside.tlv)
+    if TLV_FIRED in inside.passes:
+        items[TLV_FIRED] = inside.passes[TLV_FIRED]
+    label, m1 = ring.labels[inside.label], inside.body[inside.start :]
+    return for_holders(ring, order, label, m1, items, grant, how, topic, now_ms)
+
+
+def _check_late(ring: Keyring, seen: Delivered, inside: Inside, how: int, now_ms: int) -> None:
     if inside.kind == CLEAR or (how == RETAINED and inside.kind not in (RETAINED, WILL)):
         raise Malformed(f"how {how} for a message of class {inside.kind}")
-    label = ring.labels[seen.label]
-    # Of epochs before the previous one the end is not kept; it was not later.
-    if label.previous and seen.epoch <= label.previous[0]:
+    label = ring.labels[inside.label]
+    # Of epochs before the previous one the end is not kept; it was not later. Who left the label
+    # holds their keys still, but none of a grant under which this may lie.
+    if seen.grant is None and label.previous and seen.epoch <= label.previous[0]:
         if seen.s2 // 1000 > label.previous[1] + WINDOW_S:
             raise WrongEpoch(f"sealed under epoch {seen.epoch} of {label.name} after its end")
     check_fresh("message", inside.age_s(now_ms), life_s(inside.life))
-    return seal_m3(ring, label, order, how, topic, inside.body, now_ms)
 
 
 def for_one(
@@ -318,31 +399,53 @@ def for_one(
     )
 
 
+def for_broker(
+    ring: Keyring,
+    order: Order,
+    label: Label,
+    body: bytes,
+    start: int,
+    lies_under: tuple[str, str] | None,
+    items: Mapping[int, bytes],
+    how: int,
+    topic: bytes,
+    now_ms: int,
+) -> bytes:
+    """m3 as it goes to the broker, with these items: under the label, or under the grant of this
+    family and name, never under the label instead. m1 is body[start:]. Raises SealError.
+    """
+    if lies_under is not None:
+        grant = ring.grants.get(lies_under)
+        family, name = lies_under
+        if grant is None:
+            raise Unavailable(f"there is no key yet of the grant {name} of {family}")
+        if grant.holders:
+            raise Denied(f"the grant {name} of {family} is not the mediators' own: clients hold it")
+        return for_holders(ring, order, label, body[start:], items, grant, how, topic, now_ms)
+    if items or start != len(EMPTY):
+        body = pack(sorted(items.items())) + body[start:]
+    return seal_m3(ring, label, order, how, topic, body, now_ms)
+
+
 def for_holders(
     ring: Keyring,
     order: Order,
     label: Label,
-    inside: Inside,
+    m1: bytes,
     items: Mapping[int, bytes],
     grant: Grant,
     how: int,
     topic: bytes,
     now_ms: int,
 ) -> bytes:
-    """m3 for all who hold a grant, with these items and a fresh s2 (GATEWAY.md G2). Raises
-    SealError.
+    """m3 for all who hold a grant, and for the mediators, with these items and a fresh s2
+    (GATEWAY.md G2). Raises SealError.
     """
     head, seal = ring.sealer_to(grant, how)
     block = pack([(TLV_LABEL | 0x80, u24(label.number)), *sorted(items.items())])
     nonce = order.next_bytes(now_ms)
     header = head + nonce
-    return header + seal(nonce, block + inside.body[inside.start :], header + ring.tail(topic))
-
-
-def fired(body: bytes, start: int, tlv: dict[int, bytes], now_ms: int) -> bytes:
-    """TLV and m1 of a will that fires now: the time goes into the TLV block (SPEC.md 3.4)."""
-    items = {**tlv, TLV_FIRED: (now_ms // 1000).to_bytes(4, "big")}
-    return pack(sorted(items.items())) + body[start:]
+    return header + seal(nonce, block + m1, header + ring.tail(topic))
 
 
 def tag_of(payload: bytes) -> bytes:

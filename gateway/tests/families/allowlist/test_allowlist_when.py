@@ -6,6 +6,7 @@ import pytest
 
 from families.allowlist.allowlist_site import Ruled, said, toml
 from families.factory import FACTORY
+from sealmq.families.api import FamilyConfigError, Proposal, Verdict
 from sealmq.families.attributes import Attribute
 from sealmq.site.config import ConfigError, loads
 
@@ -73,6 +74,79 @@ def test_a_standing_subscription_is_asked_about_when_its_hours_end_and_begin() -
         again = conn.again("machine/1/#", site.now)
         assert again is not None
         assert again.allow is allowed
+
+
+MORE = f"""
+[attributes.day]
+source = "calendar"
+zone = "UTC"
+else = "NIGHT"
+[attributes.day.hours]
+DAY = {{ between = ["07:00", "19:00"] }}
+[attributes.shift]
+source = "client"
+of = "subscriber"
+by = ["{PANEL}"]
+valid = "1h"
+[attributes.got]
+source = "count"
+of = "subscriber"
+window = "1h"
+[attributes.friend]
+source = "client"
+of = "pair"
+by = ["{PANEL}"]
+valid = "1h"
+"""
+
+
+def test_a_rule_may_ask_about_a_calendar_and_what_clients_tell() -> None:
+    shift = '{ attribute = "shift", in = ["early", "late"] }'
+    when = f'when = [{{ attribute = "day", is = "DAY" }}, {shift}]'
+    site = Ruled(f"{ALL}\n{when}", text=TEXT + MORE)
+    site.engine.take_attributes([Attribute("day", "", [[0, 0]], 1 << 50)])
+    site.now = 12 * HOUR
+    assert said(site.publish(SENSOR, TOPIC)) == "!publish.not-allowed"
+    body = b'{"name": "shift", "subject": "%s", "value": "late"}' % SENSOR.encode()
+    told = site.conn(PANEL).command("attributes", body, site.now)
+    assert isinstance(told, Proposal)
+    site.commit(list(told.records))
+    got = site.publish(SENSOR, TOPIC)
+    assert (said(got), got.until) == ("publish.allowed", 13 * HOUR)
+    site.now = 12 * HOUR + 1
+    assert isinstance(site.conn(SENSOR).command("attributes", body, site.now), Verdict)
+    site.now = 19 * HOUR
+    assert said(site.publish(SENSOR, TOPIC)) == "!publish.not-allowed"
+
+
+def test_a_rule_may_ask_how_much_its_reader_has_got() -> None:
+    site = Ruled(f'{ALL}\nwhen = {{ attribute = "got", below = 2 }}', text=TEXT + MORE)
+    conn = site.conn(PANEL)
+    for allowed in (True, True, False):
+        decision = site.read(PANEL, TOPIC)
+        assert decision.allow is allowed
+        if allowed:
+            conn.delivered(decision, site.now)
+    site.now += HOUR
+    assert site.read(PANEL, TOPIC).allow
+
+
+@pytest.mark.parametrize(
+    ("when", "what", "hint"),
+    [
+        ('{ attribute = "day", is = "NOON" }', "day is never 'NOON'", "DAY"),
+        ('{ attribute = "day", is = "DAY", of = "site" }', "of does not go with day", "is, in"),
+        ('{ attribute = "friend", is = true }', "friend is of a pair", "client that asks"),
+        ('{ attribute = "got", is = 1 }', "is does not go with got", "below"),
+        ('{ attribute = "got", below = 0 }', "below is 0", "from 1 on"),
+        ('{ attribute = "got", below = true }', "below is True", "from 1 on"),
+    ],
+)
+def test_what_a_rule_cannot_ask_is_refused(when: str, what: str, hint: str) -> None:
+    with pytest.raises(FamilyConfigError) as caught:
+        Ruled(f"{ALL}\nwhen = {when}", text=TEXT + MORE)
+    assert what in str(caught.value)
+    assert hint in caught.value.hint
 
 
 def test_a_reload_that_changes_a_condition_reaches_what_was_answered() -> None:

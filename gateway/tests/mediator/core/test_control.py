@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from core_world import Peer, Shell, opened
+from core_world import CONFIG, Peer, Shell, opened
 from families.gate import Gate
 from families.toy import Toy
 from mediator_world import HIGH, LOW, NOW_MS, PANEL, SENSOR, SIBLING
+from sealmq.audit.events import check
 from sealmq.families.api import FamilyRecord, Later, Proposal, Verdict, Who
 from sealmq.kgtypes import Answer, KgDenied, KgUnauthentic, KgUnavailable
 from sealmq.mediator.core.effects import AskTime, Commit, Lock, Provision, Unlock, Vouched, Yield
@@ -61,6 +62,33 @@ def test_a_command_that_a_family_refuses_is_named() -> None:
     peer.send(peer.command("toy", b"no number"))
     assert rules(peer) == ["toy.command"]
     assert (shell.locked, shell.audits("command")) == (set(), [])
+
+
+def test_what_a_client_tells_of_an_attribute_is_stored_and_audited_as_a_change() -> None:
+    table = '[attributes.contract]\nsource = "client"\nof = "subscriber"\nby = ["sensor"]\n'
+    shell = Shell(Gate(), text=CONFIG + table + 'valid = "1h"\n')
+    peer = opened(shell)
+    peer.send(peer.command("attributes", b'{"name": "contract", "subject": "panel", "value": 1}'))
+    until = NOW_MS + 3_600_000
+    assert replies(peer) == [(peer.client.ctr, b'{"until": %d}' % until)]
+    assert shell.site.engine.attributes.read("contract", "panel", until - 1).value == 1
+    row = shell.store.rows[-1]
+    assert isinstance(row, FamilyRecord)
+    assert (row.family, row.key, row.client) == ("attributes", "contract\x1fpanel", "sensor")
+    (said,) = shell.audits("attribute-changed")
+    written, wrong = check(said.pop("event"), said)
+    assert wrong == ""
+    assert written == {
+        "attribute": "contract",
+        "client": "sensor",
+        "subject": "panel",
+        "value": "1",
+        "until_ms": until,
+    }
+    assert shell.audits("command") == []
+    peer.send(peer.command("attributes", b'{"name": "contract", "subject": "x", "value": 1}'))
+    assert rules(peer) == ["engine.attribute-subject"]
+    assert shell.locked == set()
 
 
 def test_a_command_that_was_overtaken_does_not_overwrite_the_newer_one() -> None:

@@ -15,7 +15,7 @@ from sealmq.aead import make
 from sealmq.families.api import Duty, PutTlv, SealToLink
 from sealmq.mediator.core import delivery
 from sealmq.mediator.core.session import Session
-from sealmq.mediator.core.wrap import fired, seal_m3
+from sealmq.mediator.core.wrap import seal_m3
 from sealmq.mqtt import Puback, Publish, Pubrec
 from sealmq.order import Order
 from sealmq_spec.const import (
@@ -260,7 +260,7 @@ def test_a_will_keeps_the_time_at_which_it_fired() -> None:
     ring, sender = scene.site.ring, scene.senders[SENSOR]
     body = bytearray(27 + 16)
     put_m1(body, 0, 1, WILL | UNTIMED, 3, SENSOR, sender.boot, sender.salt, 5, 0, 255)
-    inner = fired(b"\0" + bytes(body), 1, {}, scene.site.now_ms)
+    inner = pack([(TLV_FIRED, (scene.site.now_ms // 1000).to_bytes(4, "big"))]) + bytes(body)
     m3 = seal_m3(ring, ring.labels[LOW], scene.site.order, WILL, b"t/1", inner, scene.site.now_ms)
     scene.live("t/1", m3, 1)
     (packet,) = client.messages

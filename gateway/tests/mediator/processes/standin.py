@@ -58,6 +58,9 @@ class StandIn:
     def take_ring(self, ring: Any) -> None:
         self.heard.append(f"kseq {ring.kseq} inst {ring.inst}")
 
+    async def written(self) -> bool:
+        return not os.environ.get("SEALMQ_TEST_UNWRITTEN")
+
     async def ended(self) -> None:
         return
 
@@ -83,6 +86,9 @@ class StandIn:
     def marked(self, worker: int, number: int) -> None:
         self.heard.append(f"marked {worker} {number}")
 
+    def inform(self, client: int, family: str, said: bytes) -> None:
+        self.heard.append(f"inform {client} {family} {said.decode()}")
+
     async def do(self, verb: str, *words: str) -> str:
         store = self.shared.store
         if verb == "slow":
@@ -107,6 +113,16 @@ class StandIn:
             return f"{self.collected} {later}"
         if verb == "fds":
             return str(len(os.listdir("/proc/self/fd")))
+        if verb == "blind":
+            return str(self.begin.blind_ms)
+        if verb == "derived":
+            room = Attribute("room", words[0], words[1], int(words[2]))
+            now = await self.shared.derived([room])
+            return f"{[tuple(row) for row in now]}".replace(" ", "")
+        if verb == "count":
+            row = FamilyRecord("engine.counts", words[0], b"[[1,1]]")
+            await store.commit([row])
+            return "done"
         if verb == "label":
             held = await store.commit([TopicLabel(words[0], words[1], "c", 1)])
             self.apply([h.record for h in held])  # type: ignore[misc]

@@ -23,7 +23,8 @@ from sealmq.mediator.strangers import Strangers
 from sealmq.mqtt import build
 from sealmq.site.config import load
 from sealmq.site.layout import Layout, prepare
-from sealmq.store import Store
+from sealmq.site.model import Attribute
+from sealmq.store import COUNTING, Store
 from sealmq_spec.const import USER
 from sealmq_spec.control import proof_head
 
@@ -417,6 +418,82 @@ def test_attributes_reach_all_workers_and_one_that_begins(layout: Layout) -> Non
                     assert "('contract','bob',None,0)" in await client.ask("heard")
             finally:
                 await sources.close()
+
+    run(story())
+
+
+def test_what_is_derived_at_one_worker_reaches_all_and_is_lost_with_it(layout: Layout) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            await it.owner.sources.take({"room": Attribute("events", of="owner", family="labels")})
+            far = 1 << 60
+            assert await one.ask(f"derived bob 1005 {far}") == f"[('room','bob','1005',{far})]"
+            assert await two.ask(f"derived eve 1003 {far}") == f"[('room','eve','1003',{far})]"
+            for client in (one, two):
+                for name, room in ("bob", 1005), ("eve", 1003):
+                    await until_heard(client, f"('room','{name}','{room}',{far})")
+            os.kill(int(await two.ask("pid")), signal.SIGKILL)
+            await until_heard(one, "('room','eve',None,0)")
+            await until(lambda: it.pool.workers[1].away is None)
+            late = await it.client(3)
+            heard = await late.ask("heard")
+            assert f"('room','bob','1005',{far})" in heard, "it begins with what the others know"
+            assert "eve" not in heard
+            # Another name for the same: who comes to the owner last has said it.
+            await late.ask(f"derived bob 1009 {far}")
+            await until_heard(one, f"('room','bob','1009',{far})")
+            assert await one.ask("derived bob - 0") == "[('room','bob',None,0)]"
+            assert it.owner.sources.rows == []
+
+    run(story())
+
+
+async def until_heard(client: Client, words: str) -> None:
+    for _ in range(_TRIES):
+        if words in await client.ask("heard"):
+            return
+        await asyncio.sleep(_PAUSE_S)
+    raise AssertionError(f"not heard: {words}")
+
+
+def test_counts_are_written_for_their_own_worker_and_one_that_comes_after_a_kill_is_blind(
+    layout: Layout,
+) -> None:
+    async def story() -> None:
+        async with scene(layout) as it:
+            one, two = await it.client(2), await it.client(3)
+            assert await one.ask("count k") == "done"
+            assert await two.ask("row k") == "-", "nobody else reads it"
+            assert await two.ask("blind") == "0"
+            os.kill(int(await two.ask("pid")), signal.SIGKILL)
+            await until(lambda: it.pool.workers[1].away is not None)
+            await until(lambda: it.pool.workers[1].away is None)
+            late = await it.client(3)
+            assert int(await late.ask("blind")) > 0
+            assert await one.ask("blind") == "0"
+            blind = it.owner.counted.blind_ms
+            await it.pool.stop()
+            assert it.pool.whole
+            await it.owner.counted.end(it.pool.whole)
+            assert it.store.cache(COUNTING) == str(blind).encode(), "the next run knows it, too"
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["unwritten", "killed"])
+def test_workers_that_have_not_written_what_they_counted_leave_no_whole_store(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "unwritten":
+        monkeypatch.setenv("SEALMQ_TEST_UNWRITTEN", "1")
+
+    async def story() -> None:
+        async with scene(layout) as it:
+            if how == "killed":
+                os.kill(it.pool.workers[1].pid, signal.SIGKILL)
+            await it.pool.stop()
+            assert not it.pool.whole
 
     run(story())
 

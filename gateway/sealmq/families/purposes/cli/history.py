@@ -57,13 +57,14 @@ def run(args: argparse.Namespace) -> int:
     from functools import partial
 
     from sealmq.audit.reading import Log
+    from sealmq.cli.tables import moment_of
     from sealmq.site.layout import Layout
     from sealmq_spec.topics import matches
 
     from ...filters import crosses
     from .changes import CHANGES, COUNTED, History
     from .disclosure import TooMany
-    from .report import moment_of, progress_bar
+    from .report import progress_bar
     from .told import FOREVER, gaps
     from .view import checked_filter
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sealmq.cli.errors import OK, OperatorError, UsageError
@@ -36,8 +34,6 @@ and AT who made that and when, as the log tells it: of one that changed within a
 A message that a client may have for several of its purposes counts once, for one of them.
 """
 
-_AGO = re.compile(r"(\d{1,9})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # Shorter than this, nobody needs to see that it goes on.
 _BAR_S = 2.0
 
@@ -68,6 +64,7 @@ def add(verbs: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, add up, print."""
     from sealmq.audit.reading import Log
+    from sealmq.cli.tables import moment_of
     from sealmq.site.layout import Layout
 
     from .disclosure import EVENTS, MOST_ROWS, Disclosure, TooMany
@@ -101,19 +98,6 @@ def run(args: argparse.Namespace) -> int:
     for note in notes(since, found, log):
         print(f"sealmq: {note}", file=sys.stderr)
     return OK
-
-
-def moment_of(text: str, now_ms: int) -> int:
-    """Unix ms. UsageError."""
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return max(0, now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        right = "24h, 7d, 2026-01-31 or 2026-01-31T12:00"
-        raise UsageError(f"{text!r} is no time", right) from None
-    return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def _holds(layout: Layout) -> Callable[[str, int], Made]:

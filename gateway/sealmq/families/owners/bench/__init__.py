@@ -1,0 +1,1 @@
+"""What owner policies cost. Part of a checkout alone."""

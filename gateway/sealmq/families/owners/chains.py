@@ -1,0 +1,505 @@
+"""Who may do what with whose events: chains of assertions that lead back to the site's policy.
+
+Definition. For a principal w, an action A, and an event e (its type, its owner o, its values, and
+who asked at first):
+
+    holds(w, A, e)  if there is an assertion x with
+        w among its licensees: by name, by "*", or by "owner" where w is o,
+        A among its actions, e of its application and type, and x about the events of o or of all,
+        its condition true of e, A and whoever asked at first,
+        and either its authorizer is POLICY,
+        or, of its authorizer a:   holds(a, A, e), and
+            dynamic: holds(a, CHANGE_POLICY, e);
+            static:  a could change the policy there when it asserted x, which the command has seen
+                     to: x would else not be here.
+
+The least relation of that kind: a cycle of assertions holds nothing. Assertions only add.
+
+A Plan answers it for one type and one owner, or for all owners at once (ALL: what holds for each of
+them). What no condition decides it finds once; where conditions do, it keeps just those chains.
+Plans are made lazily, for the principals that are asked about, and live until an assertion about
+that owner, or one about all, comes or goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .actions import CHANGE_POLICY
+from .assertions import Assertion
+from .events import EventType
+from .expressions import Condition
+from .names import EVERYBODY, OWNER, POLICY
+
+MOST_LOOKED = 2000
+"""Assertions that a question may come across, of principals that it has not asked about before."""
+MOST_PLANS = 20_000
+"""Owners whose plans are kept."""
+MOST_NODES = 300_000
+"""Principals and actions in all plans together; with more, all are made anew."""
+ALL = ""
+"""In the place of an owner: each of them."""
+
+Judge = Callable[[Condition, int], bool]
+"""Whether a condition is met, for this action."""
+
+
+_DEEP = 64
+"""Links of a chain that are followed one by one; a longer one is looked at as a whole."""
+_ANYBODY = "*"
+"""In the plan of all owners: whoever is not named there."""
+
+
+class TooMuch(Exception):
+    """More assertions than MOST_LOOKED."""
+
+
+class _Cycle(Exception):
+    """A chain comes upon itself, or is long."""
+
+
+class Index:
+    """Assertions that count, by the owner that they are about, and by licensee."""
+
+    __slots__ = ("_by",)
+
+    def __init__(self) -> None:
+        # One assertion stands for itself: most owners let one principal do something once.
+        self._by: dict[str, dict[str, Assertion | tuple[Assertion, ...]]] = {}
+
+    def put(self, made: Assertion) -> None:
+        by = self._by.setdefault(about(made), {})
+        for name in made.licensees:
+            held = by.get(name)
+            if held is None:
+                by[name] = made
+            else:
+                by[name] = (*held, made) if isinstance(held, tuple) else (held, made)
+
+    def take(self, made: Assertion) -> None:
+        owner = about(made)
+        by = self._by[owner]
+        for name in made.licensees:
+            held = by[name]
+            some = held if isinstance(held, tuple) else (held,)
+            left = tuple(one for one in some if one is not made)
+            if not left:
+                del by[name]
+            else:
+                by[name] = left if len(left) > 1 else left[0]
+        if not by:
+            del self._by[owner]
+
+    def licensing(self, owner: str, name: str) -> list[Assertion]:
+        """Those that may let `name` do something with events of this owner, or of each (ALL)."""
+        found: list[Assertion] = []
+        for of in (owner, EVERYBODY) if owner else (EVERYBODY,):
+            by = self._by.get(of)
+            if by is None:
+                continue
+            for licensee in (name, EVERYBODY, OWNER) if name == owner else (name, EVERYBODY):
+                held = by.get(licensee)
+                if held is not None:
+                    if isinstance(held, tuple):
+                        found += held
+                    else:
+                        found.append(held)
+        return found
+
+    def is_named(self, name: str) -> bool:
+        """Whether one about all owners names this licensee."""
+        by = self._by.get(EVERYBODY)
+        return by is not None and name in by
+
+    def held(self, owner: str, licensee: str) -> tuple[Assertion, ...]:
+        """Those about exactly this owner ("*": all) that name exactly this licensee."""
+        held = self._by.get(owner, {}).get(licensee, ())
+        return held if isinstance(held, tuple) else (held,)
+
+    def licensees(self, owner: str) -> Iterator[str]:
+        """Who is named where the events of this owner, or of all, are concerned."""
+        yield from self._by.get(owner, ())
+
+    def about(self, owner: str) -> Iterator[Assertion]:
+        """Those about this owner ("*": about all), each once."""
+        seen = set()
+        for held in self._by.get(owner, {}).values():
+            for one in held if isinstance(held, tuple) else (held,):
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    yield one
+
+    def owners(self) -> Iterator[str]:
+        return iter(self._by)
+
+
+def about(made: Assertion) -> str:
+    """Whose events it is about: "*" for all. Its condition may say it."""
+    return made.condition.owner or made.owner if made.owner == EVERYBODY else made.owner
+
+
+Key = tuple[str, int]
+"""A principal and an action."""
+
+
+class _Clause(NamedTuple):
+    """One way to hold: a condition (None: always met), and what has to hold besides."""
+
+    assertion: Assertion
+    condition: Condition | None
+    needs: tuple[Key, ...]
+
+
+class Maybe:
+    """Held while conditions say so: any clause is enough. `needs` of a clause are Maybes, too."""
+
+    __slots__ = ("action", "clauses", "plain")
+
+    def __init__(self, action: int, clauses: tuple[_Clause, ...]) -> None:
+        self.action, self.clauses = action, clauses
+        self.plain = not any(clause.needs for clause in clauses)
+
+
+Node = bool | Maybe
+
+
+class Plan:
+    """What holds for one type and one owner (ALL: for each owner)."""
+
+    __slots__ = ("_index", "_looked", "_of", "_owner", "_static", "_wide", "nodes", "solved")
+
+    def __init__(
+        self, index: Index, of: EventType | None, owner: str, static: bool, wide: Plan | None
+    ) -> None:
+        """`wide`: the plan of all owners; what it is sure of holds here as well."""
+        self._index, self._of, self._owner, self._static, self._wide = (
+            index,
+            of,
+            owner,
+            static,
+            wide,
+        )
+        self._looked = 0  # by the question that is being answered
+        self.nodes: dict[Key, Node] = {}
+        self.solved: Callable[[int], object] = int
+        """Told how many nodes came."""
+
+    def node(self, name: str, action: int) -> Node:
+        """Whether it holds: sure, never, or maybe. TooMuch."""
+        key = self._key(name, action)
+        found = self.nodes.get(key)
+        if found is not None:
+            return found
+        self._looked, before = 0, len(self.nodes)
+        try:
+            return self._look(key, ())
+        except _Cycle:
+            return self._solve(key)
+        finally:
+            self.solved(len(self.nodes) - before)
+
+    def _key(self, name: str, action: int) -> Key:
+        """Of all owners' plan: whom nobody names there holds what everybody does. OWNER stands
+        there for whoever the owner is.
+        """
+        if not self._owner and not self._index.is_named(name):
+            return _ANYBODY, action
+        return name, action
+
+    def holds(self, name: str, action: int, judge: Judge) -> bool:
+        """Whether it holds, where `judge` says which conditions are met. TooMuch."""
+        node = self.node(name, action)
+        if isinstance(node, bool):
+            return node
+        if node.plain:
+            return any(
+                clause.condition is None or judge(clause.condition, action)
+                for clause in node.clauses
+            )
+        return bool(self.chain(name, action, judge))
+
+    def chain(self, name: str, action: int, judge: Judge) -> list[tuple[Key, Assertion]]:
+        """Assertions by which it holds, the last link first; empty: it does not. TooMuch."""
+        node = self.node(name, action)
+        if isinstance(node, bool):
+            return []
+        root = self._key(name, action)
+        clauses = self._reachable(root, judge)
+        return _links(root, _least(clauses), clauses)
+
+    def full_chain(self, name: str, action: int, judge: Judge) -> list[tuple[Key, Assertion]]:
+        """`chain`, also of what no condition decides. For words; it looks at all again."""
+        clauses: dict[Key, list[_Clause]] = {}
+        left = [(name, action)]
+        while left:
+            key = left.pop()
+            if key not in clauses:
+                clauses[key] = [
+                    clause
+                    for clause in self._clauses(key)
+                    if clause.condition is None or judge(clause.condition, key[1])
+                ]
+                left += [need for clause in clauses[key] for need in clause.needs]
+                if len(clauses) > MOST_LOOKED:
+                    raise TooMuch
+        return _links((name, action), _least(clauses), clauses)
+
+    def _reachable(self, root: Key, judge: Judge) -> dict[Key, list[_Clause]]:
+        """The clauses whose conditions are met, of all Maybes that the root may need."""
+        clauses: dict[Key, list[_Clause]] = {}
+        left = [root]
+        while left:
+            key = left.pop()
+            if key in clauses or isinstance(node := self.node(*key), bool):
+                continue
+            clauses[key] = [
+                clause
+                for clause in node.clauses
+                if clause.condition is None or judge(clause.condition, key[1])
+            ]
+            left += [need for clause in clauses[key] for need in clause.needs]
+        return clauses
+
+    def _clauses(self, key: Key) -> list[_Clause]:
+        name, action = key
+        of, found = self._of, []
+        for made in self._index.licensing(self._owner, name):
+            when = made.condition
+            if not made.actions & when.actions & action or not _fits(made, of):
+                continue
+            met = when if when.met is not None else None
+            if made.authorizer == POLICY:
+                found.append(_Clause(made, met, ()))
+            elif self._static or action == CHANGE_POLICY:
+                found.append(_Clause(made, met, ((made.authorizer, action),)))
+            else:
+                by = made.authorizer
+                found.append(_Clause(made, met, ((by, action), (by, CHANGE_POLICY))))
+        return found
+
+    def _look(self, key: Key, busy: tuple[Key, ...]) -> Node:
+        """By going back along the chains, where none of them comes upon itself. _Cycle."""
+        nodes = self.nodes
+        found = nodes.get(key)
+        if found is not None:
+            return found
+        if key in busy or len(busy) > _DEEP:
+            raise _Cycle
+        if busy and self._is_wide(key):
+            nodes[key] = True
+            return True
+        busy = (*busy, key)
+        name, action = key
+        maybe: list[_Clause] = []
+        for made in self._index.licensing(self._owner, name):
+            self._looked += 1
+            when = made.condition
+            if not made.actions & when.actions & action or not _fits(made, self._of):
+                continue
+            needs: list[Key] = []
+            by = made.authorizer
+            if by != POLICY:
+                first = self._look((by, action), busy)
+                if first is False:
+                    continue
+                if first is not True:
+                    needs.append((by, action))
+                if not self._static and action != CHANGE_POLICY:
+                    second = self._look((by, CHANGE_POLICY), busy)
+                    if second is False:
+                        continue
+                    if second is not True:
+                        needs.append((by, CHANGE_POLICY))
+            if when.met is None and not needs:
+                nodes[key] = True
+                return True
+            maybe.append(_Clause(made, when if when.met is not None else None, tuple(needs)))
+        if self._looked > MOST_LOOKED:
+            raise TooMuch
+        node: Node = Maybe(action, tuple(maybe)) if maybe else False
+        nodes[key] = node
+        return node
+
+    def _is_wide(self, key: Key) -> bool:
+        """Whether it holds for all owners, whatever comes: by name, or because it is the owner."""
+        wide, (name, action) = self._wide, key
+        if wide is None:
+            return False
+        if name == self._owner and wide.node(OWNER, action) is True:
+            return True
+        return wide.node(name, action) is True
+
+    def _solve(self, root: Key) -> Node:
+        """All that the root may need, and is not known yet, at once: for where there are cycles."""
+        nodes = self.nodes
+        clauses: dict[Key, list[_Clause]] = {}
+        left, looked = [root], 0
+        while left:
+            key = left.pop()
+            if key in nodes or key in clauses:
+                continue
+            if key != root and self._is_wide(key):
+                nodes[key] = True
+                continue
+            found = clauses[key] = self._clauses(key)
+            looked += len(found) + 1
+            if looked > MOST_LOOKED:
+                raise TooMuch
+            for clause in found:
+                left += clause.needs
+        self._settle(clauses)
+        return nodes[root]
+
+    def _settle(self, clauses: dict[Key, list[_Clause]]) -> None:
+        """Sure is what holds though no condition is met, never what does not though all are."""
+        nodes = self.nodes
+
+        def known(clause: _Clause, sure: bool) -> _Clause | None:
+            """The clause without the needs that are decided; None: it can hold nothing."""
+            needs = []
+            for need in clause.needs:
+                node = nodes.get(need)
+                if node is None:
+                    needs.append(need)
+                elif node is False or (sure and node is not True):
+                    return None
+            return clause._replace(needs=tuple(needs))
+
+        def of(sure: bool) -> dict[Key, list[_Clause]]:
+            return {
+                key: [
+                    found
+                    for clause in some
+                    if not sure or clause.condition is None
+                    if (found := known(clause, sure)) is not None
+                ]
+                for key, some in clauses.items()
+            }
+
+        possible = _least(of(sure=False))
+        sure = _least(of(sure=True))
+        for key in clauses:
+            if key in sure:
+                nodes[key] = True
+            elif key not in possible:
+                nodes[key] = False
+        for key, some in clauses.items():
+            if key in nodes:
+                continue
+            left = []
+            for clause in some:
+                if any(nodes.get(need) is False for need in clause.needs):
+                    continue
+                needs = tuple(need for need in clause.needs if nodes.get(need) is not True)
+                left.append(clause._replace(needs=needs))
+            nodes[key] = Maybe(key[1], tuple(left))
+
+
+def _fits(made: Assertion, of: EventType | None) -> bool:
+    """Whether it is about events of this type. None: about no event at all."""
+    when = made.condition
+    app, name = ("", "") if of is None else (of.app, of.name)
+    if (
+        (made.app and made.app != app)
+        or (made.type and made.type != name)
+        or (when.app and when.app != app)
+        or (when.type and when.type != name)
+        or (when.owner and when.owner != made.owner != EVERYBODY)
+    ):
+        return False
+    if of is None:
+        return True
+    # Where the type asks for signatures, what an owner has not signed counts for nothing.
+    return not of.signed or bool(made.signature) or not made.at_ms
+
+
+def _least(clauses: dict[Key, list[_Clause]]) -> dict[Key, _Clause]:
+    """The least fixed point: what holds, each by the clause that was found first. Linear. A need
+    that has no clauses of its own holds nothing.
+    """
+    held: dict[Key, _Clause] = {}
+    waiting: dict[Key, list[tuple[Key, _Clause]]] = {}
+    ready: list[Key] = []
+    for key, some in clauses.items():
+        for clause in some:
+            if not clause.needs:
+                if key not in held:
+                    held[key] = clause
+                    ready.append(key)
+            else:
+                for need in clause.needs:
+                    waiting.setdefault(need, []).append((key, clause))
+    while ready:
+        for key, clause in waiting.get(ready.pop(), ()):
+            if key not in held and all(need in held for need in clause.needs):
+                held[key] = clause
+                ready.append(key)
+    return held
+
+
+def _links(
+    root: Key, held: dict[Key, _Clause], clauses: dict[Key, list[_Clause]]
+) -> list[tuple[Key, Assertion]]:
+    if root not in held:
+        return []
+    out, left, seen = [], [root], set()
+    while left:
+        key = left.pop(0)
+        if key in seen or key not in held:
+            continue
+        seen.add(key)
+        out.append((key, held[key].assertion))
+        left += held[key].needs
+    return out
+
+
+class Plans:
+    """The plans that are kept, by owner and type."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self.static = False
+        self._wide: dict[tuple[str, str] | None, Plan] = {}
+        self._by: dict[str, dict[tuple[str, str] | None, Plan]] = {}
+        self.nodes = 0
+        """At most so many are in the plans that are kept."""
+
+    def _solved(self, nodes: int) -> None:
+        self.nodes += nodes
+
+    def of(self, kind: EventType | None, owner: str) -> Plan:
+        """The plan of one type (None: of no event), and one owner or ALL."""
+        if self.nodes > MOST_NODES:
+            # A plan that is in use goes on by itself.
+            self.clear()
+        key = None if kind is None else (kind.app, kind.name)
+        if not owner:
+            wide = self._wide.get(key)
+            if wide is None:
+                wide = self._wide[key] = Plan(self._index, kind, ALL, self.static, None)
+                wide.solved = self._solved
+            return wide
+        by = self._by.get(owner)
+        if by is None:
+            if len(self._by) >= MOST_PLANS:
+                del self._by[next(iter(self._by))]
+            by = self._by[owner] = {}
+        plan = by.get(key)
+        if plan is None:
+            plan = by[key] = Plan(self._index, kind, owner, self.static, self.of(kind, ALL))
+            plan.solved = self._solved
+        return plan
+
+    def drop(self, owner: str) -> None:
+        """An assertion about this owner ("*": about all) has come or gone."""
+        if owner == EVERYBODY:
+            self.clear()
+        else:
+            self._by.pop(owner, None)
+
+    def clear(self) -> None:
+        """The types are others, or the way of delegation."""
+        self._wide.clear()
+        self._by.clear()
+        self.nodes = 0

@@ -1,0 +1,743 @@
+"""Commands of owners (OWNERS.md): what they would change. A body is a JSON object, "do" says what.
+
+Each changes the policy in one step, or not at all. A refusal tells nothing of what others have
+said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from sealmq.near import near
+from sealmq_spec.const import MAX_COMMAND
+from sealmq_spec.errors import SealError
+from sealmq_spec.topics import check_topic
+
+from ..api import FamilyRecord, Later, Proposal, Verdict, deny
+from ..ask import Who
+from ..pace import A_SECOND, BURST
+from ..topiclabels import NONE
+from . import events, explain, records, rules, settings, signing
+from .actions import (
+    ADVERTISE,
+    AUTHENTICATE,
+    CHANGE_POLICY,
+    MASKS,
+    NAMES,
+    action_named,
+    words,
+)
+from .assertions import Assertion, BadAssertion, from_fields, from_keynote, keynote
+from .chains import Plan, TooMuch, about
+from .events import BadAttributes, BadType, EventType
+from .facts import EventFacts
+from .names import EVERYBODY, is_principal
+from .records import Glass
+from .rights import Rights
+from .state import State
+
+MAX_ANSWER = 8192
+"""Bytes of an answer; what does not fit is counted."""
+MOST_ALIKE = 32
+"""Assertions of one author about one owner and one licensee: each may cost each question a look."""
+MOST_ADVERTISED = 512
+MOST_MINUTES = 24 * 60
+MOST_ADDRESS = 160
+MOST_REASON = 200
+SLICE = 2000
+"""Assertions that are looked at in one go."""
+ASKED = 50
+"""Clients about whom a question is answered in one go."""
+
+Answer = Proposal | Verdict
+Body = dict[str, Any]
+
+
+class Refused(Exception):
+    """The answer is a deny by this rule."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule, self.reason = rule, reason
+
+
+def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
+    """Read and judge one."""
+    wait_ms = state.pace.take(who.client, now_ms)
+    if wait_ms:
+        often = f"at most {BURST} at once, then {A_SECOND} a second"
+        return deny(rules.TOO_MANY, f"{often}; again in {wait_ms} ms")
+    if who.label == NONE or not is_principal(who.client):
+        return deny(rules.DISABLED, "the client has no label, or no name that can own events")
+    try:
+        found = _read(body)
+        do = found.pop("do", None)
+        entry = _COMMANDS.get(do) if isinstance(do, str) else None
+        if entry is None:
+            raise Refused(rules.MALFORMED, f'"do" is one of: {", ".join(_COMMANDS)}')
+        run, keys = entry
+        for key in found:
+            if key not in keys:
+                raise Refused(rules.MALFORMED, f"{key[:32]!r} is unknown; {near(key, keys)}")
+        answer = run(Turn(state, who, now_ms), found)
+        return Later(_in_bounds(answer.go_on)) if isinstance(answer, Later) else answer
+    except Refused as refused:
+        return deny(refused.rule, _fitting(refused.reason))
+    except (BadAssertion, BadType) as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        return deny(rules.MALFORMED, _fitting(f"{error}{hint}"))
+    except TooMuch:
+        return _TOO_MUCH
+
+
+_TOO_MUCH = deny(rules.TOO_MUCH, "too many assertions would have to be looked at")
+
+
+def _in_bounds(go_on: Callable[[], Any]) -> Callable[[], Any]:
+    def bounded() -> Any:
+        try:
+            return go_on()
+        except TooMuch:
+            return _TOO_MUCH
+
+    return bounded
+
+
+def _read(body: bytes) -> Body:
+    if len(body) > MAX_COMMAND:
+        raise Refused(rules.MALFORMED, f"a command has at most {MAX_COMMAND} bytes")
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=_once)
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        raise Refused(rules.MALFORMED, "a command is a JSON object, with each key once") from None
+    if not isinstance(found, dict):
+        raise Refused(rules.MALFORMED, "a command is a JSON object")
+    try:
+        _dump(found).encode()
+    except UnicodeEncodeError:
+        raise Refused(rules.MALFORMED, "a command has texts of Unicode, no halves") from None
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def _fitting(text: str) -> str:
+    """At most 200 bytes."""
+    return text.encode(errors="replace")[:197].decode(errors="ignore")
+
+
+class Turn:
+    """One command's turn: who says it, when, and what he may."""
+
+    def __init__(self, state: State, who: Who, now_ms: int) -> None:
+        self.state, self.who, self.now_ms = state, who, now_ms
+        self.client = who.client
+        self.rights = Rights(state, who, now_ms)
+
+
+def _text(body: Body, key: str, most: int, default: str | None = None) -> str:
+    value = body.get(key, default)
+    if not isinstance(value, str) or len(value.encode(errors="replace")) > most:
+        raise Refused(rules.MALFORMED, f"{key} is a text of at most {most} bytes")
+    if any(ord(c) < 32 for c in value):
+        raise Refused(rules.MALFORMED, f"{key} has no control characters")
+    return value
+
+
+def _proposal(
+    rows: Iterable[FamilyRecord],
+    rule: str,
+    detail: str,
+    reply: Mapping[str, Any],
+    *,
+    urgent: bool = False,
+    tells: tuple[tuple[str, bytes], ...] = (),
+) -> Proposal:
+    audit = {"rule": rule, "detail": detail}
+    more: Any = {"tells": tells} if tells and _TELLS else {}
+    return Proposal(tuple(rows), audit, _dump(reply).encode(), urgent=urgent, **more)
+
+
+_TELLS = "tells" in Proposal.__dataclass_fields__
+_dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+# --- assertions ----------------------------------------------------------------------------------
+
+
+def _said(turn: Turn, body: Body) -> Assertion:
+    """The assertion that the client makes; its own name is the authorizer."""
+    fields = {key: value for key, value in body.items() if key not in ("signature", "id")}
+    if "keynote" in fields:
+        if len(fields) > 1 or not isinstance(fields["keynote"], str):
+            raise Refused(rules.MALFORMED, "keynote is a text, and stands alone")
+        found = keynote(fields["keynote"])
+        if len(found) != 1:
+            raise Refused(rules.MALFORMED, "one assertion a command")
+        made = from_keynote(found[0], turn.client)
+    else:
+        made = from_fields(fields, turn.client, turn.client)
+    if made.authorizer != turn.client:
+        raise Refused(rules.NOT_ITS_OWN, "the authorizer is the client that says it")
+    unknown = settings.unknown_names(
+        made, turn.state.types.by_key.values(), turn.state.settings.externals
+    )
+    if unknown:
+        raise Refused(rules.MALFORMED, f"{unknown[0]}; {unknown[1]}")
+    return made
+
+
+def _may_assert(turn: Turn, made: Assertion) -> str:
+    """By which rule. Refused."""
+    rights, state = turn.rights, turn.state
+    owner = about(made)
+    kinds = rights.kinds(made)
+    acts = made.actions & made.condition.actions
+    if not kinds and acts & ~(AUTHENTICATE | ADVERTISE):
+        raise Refused(rules.MALFORMED, "there is no such event type: sealmq owners types")
+    if not state.settings.dynamic and not (
+        (made.app or made.condition.app) and (made.type or made.condition.type)
+    ):
+        raise Refused(rules.MALFORMED, "where delegation is static, name application and type")
+    if not rights.may_change(made, owner):
+        if owner == EVERYBODY:
+            raise Refused(rules.ALL_OWNERS, "it is about all owners' events: name one, or yourself")
+        raise Refused(
+            rules.NO_CHANGE_POLICY, f"this client may not change the policy of {owner}'s events"
+        )
+    lacking = rights.lacking(made, owner)
+    if lacking:
+        raise Refused(
+            rules.NOT_ITS_OWN, f"this client may not {', '.join(words(lacking))} there itself"
+        )
+    return rules.BY_OWNER if owner == turn.client else rules.BY_RIGHT
+
+
+def _signature(turn: Turn, made: Assertion, body: Body) -> bytes:
+    """Checked, if the owner has a key, or a type asks for it. Refused."""
+    text = body.get("signature", "")
+    try:
+        signature = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        signature = b""
+    key = turn.state.key_of(turn.client)
+    if not key:
+        if text:
+            raise Refused(rules.SIGNATURE, "no key is on record for it: sealmq owners key")
+        if any(kind.signed for kind in turn.rights.kinds(made)):
+            raise Refused(rules.SIGNATURE, "assertions about this type are signed")
+        return b""
+    if not signing.is_signed(key, made.text(turn.who.site), signature):
+        raise Refused(rules.SIGNATURE, "a key is on record, and this is not its signature")
+    return signature
+
+
+def _room(turn: Turn, made: Assertion, besides: str = "") -> None:
+    owner = about(made)
+    for licensee in made.licensees:
+        held = turn.state.index.held(owner, licensee)
+        mine = sum(one.authorizer == turn.client and one.id != besides for one in held)
+        if mine >= MOST_ALIKE:
+            raise Refused(rules.FULL, f"{MOST_ALIKE} assertions let {licensee} do something there")
+
+
+def _kept(turn: Turn, made: Assertion, body: Body, id: str = "") -> Assertion:
+    signature = _signature(turn, made, body)
+    return Assertion(
+        made.authorizer,
+        made.licensees,
+        made.owner,
+        made.app,
+        made.type,
+        made.actions,
+        made.condition,
+        id=id or records.identity(made, turn.now_ms),
+        at_ms=turn.now_ms,
+        signature=signature,
+    )
+
+
+def _keep(turn: Turn, kept: Assertion, rule: str, what: str) -> Proposal:
+    reply = {"id": kept.id, "assertion": _shown(turn, kept)}
+    return _proposal([records.assertion(kept)], rule, _about(what, kept), reply)
+
+
+def _assert(turn: Turn, body: Body) -> Answer:
+    made = _said(turn, body)
+    rule = _may_assert(turn, made)
+    _room(turn, made)
+    kept = _kept(turn, made, body)
+    if kept.id in turn.state.assertions:
+        # The client chooses what is hashed: it must not find another one's place.
+        raise Refused(rules.FULL, "there is one of this id already: say it again")
+    return _keep(turn, kept, rule, "assert")
+
+
+def _modify(turn: Turn, body: Body) -> Answer:
+    before = _own(turn, body)
+    if before.authorizer != turn.client:
+        raise Refused(rules.NOT_ITS_OWN, "only its author modifies it; others retract")
+    made = _said(turn, body)
+    rule = _may_assert(turn, made)
+    _room(turn, made, before.id)
+    kept = _kept(turn, made, body, before.id)
+    return _keep(turn, kept, rule, "modify")
+
+
+def _retract(turn: Turn, body: Body) -> Answer:
+    before = _own(turn, body)
+    rule = _may_see(turn, before)
+    detail = _about("retract", before)
+    return _proposal([records.gone(records.ASSERTION + before.id)], rule, detail, {"id": before.id},
+                     urgent=True)  # fmt: skip
+
+
+def _own(turn: Turn, body: Body) -> Assertion:
+    """The assertion of this id, if the client may change it, and it is not sealmq.toml's."""
+    id = _text(body, "id", 64)
+    found = turn.state.assertions.get(id)
+    if found is None or not _may_see(turn, found):
+        raise Refused(rules.NO_SUCH, "no assertion of this id is the client's to change")
+    if not found.at_ms:
+        raise Refused(rules.NO_SUCH, "it stands in sealmq.toml: [[families.owners.policy]]")
+    return found
+
+
+def _may_see(turn: Turn, made: Assertion) -> str:
+    """By which rule the client may see and retract it, or "": not at all."""
+    owner = about(made)
+    if owner == turn.client:
+        return rules.BY_OWNER
+    if made.authorizer == turn.client and turn.state.bears(turn.client, made.at_ms):
+        return rules.BY_AUTHOR
+    return rules.BY_RIGHT if turn.rights.changes_all(made, owner) else ""
+
+
+def _about(what: str, made: Assertion) -> str:
+    return (
+        f"{what} {made.id} by={made.authorizer} owner={about(made)} licensees={','.join(made.licensees)} "
+        f"app={made.app} type={made.type} actions={','.join(words(made.actions))} "
+        f"condition={made.condition.text}"
+    )
+
+
+def _shown(turn: Turn, made: Assertion) -> dict[str, Any]:
+    shown = {"id": made.id, "at_ms": made.at_ms, **made.fields}
+    if made.signature:
+        key = turn.state.key_of(made.authorizer)
+        shown |= {"site": turn.who.site, "public": key.hex(), "signature": made.signature.hex()}
+    return shown
+
+
+def _list(turn: Turn, body: Body) -> Later:
+    owner, by = _text(body, "owner", 64, ""), _text(body, "by", 64, "")
+    after = _text(body, "after", 64, "")
+    state = turn.state
+    if owner and owner != EVERYBODY:
+        left: Iterator[Assertion] = iter(list(state.index.about(owner)))
+    elif owner:
+        left = iter(list(state.index.about(EVERYBODY)))
+    else:
+        left = iter([*state.assertions.values()])
+    found: list[Assertion] = []
+
+    def go_on() -> Answer | None:
+        some = list(islice(left, SLICE))
+        for made in some:
+            mine = made.authorizer == turn.client or about(made) == turn.client
+            if (not owner and not mine) or (by and made.authorizer != by) or made.id <= after:
+                continue
+            if mine or _may_see(turn, made):
+                found.append(made)
+        if len(some) == SLICE:
+            return None
+        rows = [_shown(turn, made) for made in sorted(found, key=lambda made: made.id)]
+        return _listed("assertions", rows)
+
+    return Later(go_on)
+
+
+def _listed(name: str, rows: Iterable[Any], more: Mapping[str, Any] = {}) -> Proposal:
+    """As many as fit; `left_out` counts the others."""
+    room = MAX_ANSWER - len(_dump({**more, name: [], "left_out": 10**9}).encode())
+    shown: list[Any] = []
+    left_out = 0
+    for row in rows:
+        if room >= 0:
+            room -= len(_dump(row).encode()) + 1
+        if room < 0:
+            left_out += 1
+        else:
+            shown.append(row)
+    return Proposal(reply=_dump({**more, name: shown, "left_out": left_out}).encode())
+
+
+# --- questions -----------------------------------------------------------------------------------
+
+
+class Event:
+    """The event that a question is about, and whether the client may ask about it."""
+
+    def __init__(self, turn: Turn, body: Body) -> None:
+        word = action_named(_text(body, "action", 32, "RECEIVE"))
+        if word is None:
+            raise Refused(rules.MALFORMED, near(str(body.get("action")), MASKS))
+        self.action = MASKS[word]
+        topic = _text(body, "topic", 1024)
+        try:
+            check_topic(topic)
+        except (SealError, UnicodeEncodeError) as error:
+            raise Refused(rules.MALFORMED, str(error)) from None
+        path = topic.split("/")
+        kind = turn.state.types.of(path)
+        values = None if kind is None else kind.values(path)
+        if kind is None or values is None:
+            raise Refused(rules.NO_SUCH, "the topic is of no event type")
+        try:
+            raw = _dump(body.get("attributes", {})).encode()
+            sealed = events.read_attributes(raw, kind.attributes)
+        except BadAttributes as error:
+            raise Refused(rules.MALFORMED, str(error)) from None
+        self.sender = _text(body, "sender", 64, "")
+        self.kind, self.values = kind, {**values, **sealed}
+        self.owner = kind.owner_of(values, sealed, self.sender)
+        if not self.owner:
+            raise Refused(rules.NO_SUCH, "nobody could be the event's owner; name the sender")
+        self.topic = topic
+
+    def facts(self, turn: Turn, client: str) -> EventFacts:
+        return turn.rights.facts(self.kind, self.owner, dict(self.values), client, self.sender,
+                                 self.topic)  # fmt: skip
+
+    def plan(self, turn: Turn) -> Plan:
+        return turn.state.plans.of(self.kind, self.owner)
+
+
+def _asks_about(turn: Turn, event: Event, client: str) -> None:
+    """Refused, unless it is the client itself, the owner, or who may change the policy there."""
+    if turn.client in (client, event.owner):
+        return
+    facts = event.facts(turn, turn.client)
+    if not event.plan(turn).holds(turn.client, CHANGE_POLICY, facts.judge):
+        raise Refused(rules.NO_QUESTION, "it is not this client's event, nor may it change who may")
+
+
+def _who_can(turn: Turn, body: Body) -> Later:
+    event = Event(turn, body)
+    _asks_about(turn, event, event.owner)
+    index = turn.state.index
+    named = {*index.licensees(event.owner), *index.licensees(EVERYBODY), event.owner}
+    everybody = EVERYBODY in named
+    if everybody:
+        named |= turn.state.settings.clients
+    left = iter(sorted(filter(is_principal, named)))
+    found: list[str] = []
+
+    def go_on() -> Answer | None:
+        some = list(islice(left, ASKED))
+        for name in some:
+            facts = event.facts(turn, name)
+            if event.plan(turn).holds(name, event.action, facts.judge):
+                found.append(name)
+        if len(some) == ASKED:
+            return None
+        return _listed("who", found, {"action": NAMES[event.action], "owner": event.owner})
+
+    return Later(go_on)
+
+
+def _explain(turn: Turn, body: Body) -> Answer:
+    event = Event(turn, body)
+    client = _text(body, "client", 64, turn.client)
+    _asks_about(turn, event, client)
+    facts = event.facts(turn, client)
+    plan = event.plan(turn)
+    held = plan.holds(client, event.action, facts.judge)
+    more = {
+        "allow": held,
+        "action": NAMES[event.action],
+        "client": client,
+        "owner": event.owner,
+        "type": event.kind.name,
+    }
+    chain: list[tuple[tuple[str, int], Assertion]] = []
+    # To whom it is not theirs, how others have come to allow it is nobody's business.
+    if turn.client == event.owner or turn.client != client:
+        chain = plan.full_chain(client, event.action, facts.judge)
+    return _listed("chain", [explain.link(*one) for one in chain], more)
+
+
+# --- event types ---------------------------------------------------------------------------------
+
+_TYPE_KEYS = (
+    "app",
+    "topic",
+    "owner",
+    "control",
+    "admin",
+    "attributes",
+    "granularity",
+    "signed",
+    "derives",
+)
+
+
+def _advertise(turn: Turn, body: Body) -> Answer:
+    state = turn.state
+    name = _text(body, "type", 64)
+    row = {key: value for key, value in body.items() if key != "type"}
+    app = _text(row, "app", 64)
+    before = state.advertised.get((app, name))
+    others = [kind for key, kind in state.types.by_key.items() if key != (app, name)]
+    made = settings.type_of(name, row, others, state.settings.externals, turn.client, turn.now_ms)
+    if not turn.rights.advertises(made):
+        raise Refused(rules.NO_ADVERTISE, f"this client may not advertise types of {app}")
+    if made.derives:
+        # An attribute is what others' conditions rest on, whatever the application.
+        raise Refused(rules.NO_ADVERTISE, "which events tell an attribute says sealmq.toml alone")
+    if any(kind.key == made.key for kind in state.settings.types):
+        raise Refused(rules.TYPE_TAKEN, "it stands in sealmq.toml")
+    if before is not None and turn.client not in (before.by, before.admin):
+        raise Refused(rules.TYPE_TAKEN, f"{app} has a type {name} of another client")
+    if before is None and len(state.advertised) >= MOST_ADVERTISED:
+        raise Refused(rules.FULL, f"the site has {MOST_ADVERTISED} types that were advertised")
+    if before is not None and before.topic == made.topic:
+        # What it holds of its topics goes on being its own.
+        made = replace(made, at_ms=before.at_ms)
+    detail = f"advertise {app}/{name} topic={made.topic} owner={made.owner} control={made.control}"
+    return _proposal([records.event_type(made)], rules.BY_RIGHT, detail, {"type": _type(made)})
+
+
+def _withdraw(turn: Turn, body: Body) -> Answer:
+    key = _text(body, "app", 64), _text(body, "type", 64)
+    before = turn.state.advertised.get(key)
+    if before is None or turn.client not in (before.by, before.admin):
+        raise Refused(rules.NO_SUCH, "no type of this name is the client's to withdraw")
+    name = "/".join(key)
+    return _proposal(
+        [records.gone(records.TYPE + name)],
+        rules.BY_AUTHOR,
+        f"withdraw {name}",
+        {"app": key[0], "type": key[1]},
+        urgent=True,
+    )
+
+
+def _types(turn: Turn, body: Body) -> Answer:
+    kinds = turn.state.types.by_key
+    return _listed("types", [_type(kinds[key]) for key in sorted(kinds)])
+
+
+def _type(kind: EventType) -> dict[str, Any]:
+    return {"type": kind.name, **records.type_fields(kind), "by": kind.by}
+
+
+# --- contracts, keys, mediators ------------------------------------------------------------------
+
+
+def _sign(turn: Turn, body: Body) -> Answer:
+    address = _text(body, "address", MOST_ADDRESS)
+    withdraw = body.get("withdraw", False)
+    if type(withdraw) is not bool or not address:
+        raise Refused(rules.MALFORMED, "address is where the contract lies, withdraw true or false")
+    if withdraw:
+        row, what = records.gone(records.consent_key(turn.client, address)), "withdraw from"
+    else:
+        row, what = records.consent(turn.client, address, turn.now_ms), "sign"
+    reply = {"address": address, "signed": not withdraw}
+    return _proposal([row], rules.BY_ITSELF, f"{what} {address}", reply, urgent=withdraw)
+
+
+def _contracts(turn: Turn, body: Body) -> Answer:
+    """Which contracts are asked for where the client is licensed, and those that it has signed."""
+    owner = _text(body, "owner", 64, "")
+    state, client = turn.state, turn.client
+    owners = [owner] if owner else sorted(state.settings.clients)[:SLICE]
+    found: dict[str, None] = {}
+    for name in owners:
+        for made in state.index.licensing(name, client) if is_principal(name) else ():
+            found |= dict.fromkeys(made.condition.contracts)
+    if not owner:
+        found |= dict.fromkeys(address for address, _ in state.consents.get(client, {}).values())
+    rows = [{"address": text, "signed": state.signed(client, text)} for text in sorted(found)]
+    return _listed("contracts", rows)
+
+
+def _key(turn: Turn, body: Body) -> Answer:
+    state, client = turn.state, turn.client
+    try:
+        new = bytes.fromhex(_text(body, "public", 64))
+        signature = bytes.fromhex(_text(body, "signature", 128, ""))
+    except ValueError:
+        raise Refused(rules.MALFORMED, "public and signature are hex") from None
+    if new and len(new) != signing.KEY_BYTES:
+        raise Refused(rules.MALFORMED, "an Ed25519 public key has 32 bytes")
+    if client in state.settings.keys:
+        raise Refused(rules.SIGNATURE, "its key stands in sealmq.toml: [families.owners.keys]")
+    old = state.key_of(client)
+    text = signing.key_text(turn.who.site, client, new)
+    if old and not signing.is_signed(old, text, signature):
+        raise Refused(rules.SIGNATURE, "a new key is signed with the one that is on record")
+    if not new:
+        row = records.gone(records.KEY + client)
+    else:
+        row = records.public_key(client, new, turn.now_ms)
+    return _proposal([row], rules.BY_ITSELF, f"key {new.hex() or 'none'}", {"public": new.hex()})
+
+
+def _appoint(turn: Turn, body: Body) -> Answer:
+    number = body.get("mediator")
+    if type(number) is not int or not 0 <= number < 1 << 24:
+        raise Refused(rules.MALFORMED, "mediator is the number of one, 0 for any")
+    if number:
+        row = records.mediator(turn.client, number, turn.now_ms)
+    else:
+        row = records.gone(records.MEDIATOR + turn.client)
+    return _proposal([row], rules.BY_ITSELF, f"appoint {number}", {"mediator": number})
+
+
+# --- emergencies ---------------------------------------------------------------------------------
+
+
+def _break_glass(turn: Turn, body: Body) -> Answer:
+    owner, reason = _text(body, "owner", 64), _text(body, "reason", MOST_REASON).strip()
+    minutes = body.get("minutes")
+    if not reason:
+        raise Refused(rules.MALFORMED, "an emergency has a reason, which the owner is told")
+    if type(minutes) is not int or not 0 < minutes <= MOST_MINUTES:
+        raise Refused(rules.MALFORMED, f"minutes is a number from 1 to {MOST_MINUTES}")
+    if not is_principal(owner) or not turn.rights.in_emergency(owner):
+        raise Refused(rules.NO_EMERGENCY, f"{owner} has granted this client no emergency access")
+    one = Glass(owner, turn.client, turn.now_ms, turn.now_ms + minutes * 60_000, reason)
+    told = _dump({"broken": _glass(one)}).encode()
+    detail = f"break-glass owner={owner} minutes={minutes} reason={reason}"
+    return _proposal(
+        [records.glass(one)],
+        rules.BY_RIGHT,
+        detail,
+        {"owner": owner, "until_ms": one.until_ms},
+        tells=((owner, told),),
+    )
+
+
+def _close_glass(turn: Turn, body: Body) -> Answer:
+    """By who has broken it, or by the owner."""
+    owner = _text(body, "owner", 64, turn.client)
+    client = _text(body, "client", 64, turn.client)
+    if turn.client not in (owner, client):
+        raise Refused(rules.NO_SUCH, "it is neither this client's nor its events'")
+    held = turn.state.glass.get((owner, client), {}).values()
+    rows = [
+        records.glass(one._replace(until_ms=turn.now_ms))
+        for one in held
+        if one.until_ms > turn.now_ms
+    ]
+    if not rows:
+        raise Refused(rules.NO_SUCH, "nothing is open there")
+    told = _dump({"closed": {"owner": owner, "client": client, "at_ms": turn.now_ms}}).encode()
+    return _proposal(
+        rows,
+        rules.BY_OWNER if turn.client == owner else rules.BY_ITSELF,
+        f"close-glass owner={owner} client={client}",
+        {"owner": owner, "client": client},
+        urgent=True,
+        tells=((owner, told),),
+    )
+
+
+def _openings(turn: Turn, body: Body) -> Answer:
+    """Of the client's own events, or its own of others'."""
+    found = [
+        one
+        for key, held in turn.state.glass.items()
+        if turn.client in key
+        for one in held.values()
+        if turn.state.bears(turn.client, one.at_ms)
+    ]
+    return _listed("openings", [_glass(one) for one in sorted(found, key=lambda one: one.at_ms)])
+
+
+def _seen(turn: Turn, body: Body) -> Answer:
+    """The owner has seen who has opened his events; what is over need not be kept."""
+    rows = []
+    for (owner, _), held in turn.state.glass.items():
+        for one in held.values() if owner == turn.client else ():
+            if one.until_ms <= turn.now_ms:
+                rows.append(records.gone(records.glass_key(one)))
+            elif not one.seen:
+                rows.append(records.glass(one._replace(seen=True)))
+    return _proposal(rows, rules.BY_OWNER, "seen", {"seen": len(rows)}, urgent=True)
+
+
+def unseen(state: State, owner: str) -> bytes:
+    """What an owner has not said that he has seen; b"": nothing."""
+    found = [
+        _glass(one)
+        for (whose, _), held in state.glass.items()
+        if whose == owner
+        for one in held.values()
+        if not one.seen and state.bears(owner, one.at_ms)
+    ]
+    if not found:
+        return b""
+    newest = sorted(found, key=lambda one: -int(one["at_ms"]))
+    told = {"unseen": len(found), "openings": newest}
+    while len(text := _dump(told).encode()) > MOST_NEWS and newest:
+        newest.pop()
+    return text
+
+
+MOST_NEWS = 1024
+
+
+def _glass(one: Glass) -> dict[str, Any]:
+    return {
+        "owner": one.owner,
+        "client": one.client,
+        "at_ms": one.at_ms,
+        "until_ms": one.until_ms,
+        "reason": one.reason,
+        "seen": one.seen,
+    }
+
+
+_ASSERT_KEYS = (
+    "authorizer",
+    "licensees",
+    "owner",
+    "app",
+    "type",
+    "actions",
+    "condition",
+    "keynote",
+    "signature",
+)
+_EVENT_KEYS = ("action", "topic", "attributes", "sender")
+_COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, ...]]] = {
+    "assert": (_assert, _ASSERT_KEYS),
+    "modify": (_modify, ("id", *_ASSERT_KEYS)),
+    "retract": (_retract, ("id",)),
+    "list": (_list, ("owner", "by", "after")),
+    "who-can": (_who_can, _EVENT_KEYS),
+    "explain": (_explain, (*_EVENT_KEYS, "client")),
+    "advertise": (_advertise, ("type", *_TYPE_KEYS)),
+    "withdraw": (_withdraw, ("app", "type")),
+    "types": (_types, ()),
+    "sign": (_sign, ("address", "withdraw")),
+    "contracts": (_contracts, ("owner",)),
+    "key": (_key, ("public", "signature")),
+    "appoint": (_appoint, ("mediator",)),
+    "break-glass": (_break_glass, ("owner", "reason", "minutes")),
+    "close-glass": (_close_glass, ("owner", "client")),
+    "openings": (_openings, ()),
+    "seen": (_seen, ()),
+}

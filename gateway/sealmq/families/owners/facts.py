@@ -1,0 +1,173 @@
+"""What conditions are told: of one event, or of all that a filter may reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..api import Ask, UnknownAttribute
+from .actions import NAMES
+from .chains import TooMuch
+from .events import EventType
+from .expressions import OPEN, TRUE, Condition, Kleene, Open, Value, outcomes
+
+PAIR = "\x1f"
+"""Between owner and subscriber in an attribute's subject. No name has it."""
+
+MOST_TESTS = 20_000
+"""Tests in conditions that one answer may take, some milliseconds. Beyond: TooMuch."""
+
+Signed = Callable[[str, str], bool]
+"""Whether a client has signed the contract at an address."""
+
+
+def subject(of: str, owner: str, subscriber: str) -> str:
+    """Of whom an attribute is asked, after what it is of."""
+    if of == "owner":
+        return owner
+    if of == "pair":
+        return owner + PAIR + subscriber
+    return "" if of == "site" else subscriber
+
+
+class EventFacts:
+    """Of one event: what its levels, its sealed attributes and the site say. `values` is its own to
+    change. `who`: who asked at first, the subscriber, or the publisher. `sender` "": not known.
+
+    `signer`: whose signature contract() asks for. `wanted_sender`: a condition has asked for the
+    sender while it is not known.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_owner",
+        "_signed",
+        "_who",
+        "action",
+        "consents",
+        "externals",
+        "left",
+        "sender",
+        "signer",
+        "values",
+        "wanted_sender",
+    )
+
+    def __init__(
+        self,
+        ask: Ask,
+        kind: EventType | None,
+        owner: str,
+        values: dict[str, Value],
+        who: str,
+        sender: str,
+        externals: Mapping[str, str],
+        signed: Signed,
+    ) -> None:
+        self._ask, self._owner, self._who = ask, owner, who
+        self.externals, self._signed = externals, signed
+        self.sender, self.action = sender, 0
+        self.values = values
+        values["subscriber"] = who
+        if owner:
+            values["owner"] = owner
+        if kind is not None:
+            values["app_domain"], values["evtType"] = kind.app, kind.name
+        self.signer = who
+        self.wanted_sender = self.consents = False
+        self.left = MOST_TESTS
+
+    def get(self, name: str) -> Value | None:
+        found = self.values.get(name)
+        if found is not None:
+            return found
+        of = self.externals.get(name)
+        if of is not None:
+            return self._external(name, of)
+        if name == "action":
+            return NAMES[self.action]
+        if name == "sender":
+            self.wanted_sender |= not self.sender
+            return self.sender or None
+        ask = self._ask
+        if name == "qos" and ask.question in ("publish", "subscribe"):
+            return ask.qos
+        if name == "retained":
+            if ask.question == "publish":
+                return ask.retain
+            return ask.how == 1 if ask.question == "deliver" else None
+        return None
+
+    def _external(self, name: str, of: str) -> Value | None:
+        if not self._owner and of in ("owner", "pair"):
+            return None
+        try:
+            value = self._ask.attribute(name, subject(of, self._owner, self._who))
+        except UnknownAttribute:
+            return None
+        return value if isinstance(value, str | int) else None
+
+    def signed(self, address: str) -> Kleene:
+        self.consents = True
+        return self._signed(self.signer, address) if self.signer else None
+
+    def judge(self, condition: Condition, action: int) -> bool:
+        """Whether it is met (chains.Judge). TooMuch."""
+        self.action = action
+        met = condition.met
+        if met is None:
+            return True
+        self.left -= condition.tests
+        if self.left < 0:
+            raise TooMuch
+        return met(self) is True
+
+
+class OpenFacts:
+    """Of all events that a filter reaches, or that an assertion is about: what is not the same for
+    all of them is open. `signs`: take contracts as signed.
+    """
+
+    __slots__ = ("_facts", "_kinds", "_owner_known", "consents", "later", "must", "signs")
+
+    def __init__(
+        self,
+        facts: EventFacts,
+        kind: EventType | None,
+        *,
+        must: bool,
+        signs: bool = False,
+        later: bool = False,
+    ) -> None:
+        """`must`: met whatever comes; else met if something may come by which it is. `later`: the
+        world outside may be another one then.
+        """
+        self._facts, self.must, self.signs, self.later = facts, must, signs, later
+        self._kinds = frozenset() if kind is None else kind.names
+        self._owner_known = "owner" in facts.values
+        self.consents = False
+
+    def get(self, name: str) -> Value | Open | None:
+        facts = self._facts
+        found = facts.values.get(name)
+        if found is not None:
+            return found
+        if name in self._kinds or name in ("sender", "retained", "qos"):
+            return OPEN
+        if name in ("owner", "app_domain", "evtType"):
+            return OPEN
+        of = facts.externals.get(name)
+        if of is not None and (self.later or (not self._owner_known and of in ("owner", "pair"))):
+            return OPEN
+        return facts.get(name)
+
+    def signed(self, address: str) -> Kleene | Open:
+        self.consents = True
+        return True if self.signs else self._facts.signed(address)
+
+    def judge(self, condition: Condition, action: int) -> bool:
+        """Whether it is met by all of them, or may be (chains.Judge)."""
+        self._facts.action = action
+        if condition.rest is None:
+            return True
+        found = outcomes(condition.rest, self)
+        return found == TRUE if self.must else bool(found & TRUE)

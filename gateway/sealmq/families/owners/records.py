@@ -1,0 +1,202 @@
+"""What the family keeps in the store, as rows: key and JSON. The last writer wins.
+
+    a/ID                  an assertion's fields, "at" ms, "sig" hex
+    t/APP/TYPE            an event type that was advertised, "by" CLIENT, "at" ms
+    k/CLIENT              {"key": hex, "at": ms}: an Ed25519 public key
+    c/CLIENT/HASH         {"address": TEXT, "at": ms}: consent to the contract at an address
+    g/OWNER/CLIENT/MS     {"until": ms, "reason": TEXT, "seen": bool}: glass that was broken at MS
+    m/OWNER               {"mediator": N, "at": ms}: the one that the owner has appointed
+    b/CLIENT              {"since": ms}: rows of clients that bore the name before are put right
+
+Names have no slash, so the keys are told apart. What cannot be read is an error: the engine then
+lets the family allow nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..api import FamilyRecord
+from . import settings
+from .actions import mask_of
+from .assertions import Assertion
+from .events import EventType
+from .expressions import condition
+
+NAME = settings.NAME
+ASSERTION, TYPE, KEY, CONSENT, GLASS, MEDIATOR, BEARER = "a/", "t/", "k/", "c/", "g/", "m/", "b/"
+
+_decode = json.JSONDecoder().decode
+# A million assertions name few principals.
+_names: dict[str, str] = {}
+_lists: dict[tuple[str, ...], tuple[str, ...]] = {}
+_SHARED = 1 << 20
+
+
+class Glass(NamedTuple):
+    """Glass that a client has broken at a time: it may receive the owner's events until then."""
+
+    owner: str
+    client: str
+    at_ms: int
+    until_ms: int
+    reason: str
+    seen: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def _row(key: str, value: Mapping[str, Any]) -> FamilyRecord:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return FamilyRecord(NAME, key, text.encode())
+
+
+def gone(key: str) -> FamilyRecord:
+    """The row that takes one away."""
+    return FamilyRecord(NAME, key, None)
+
+
+def decoded(value: bytes) -> Any:
+    return _decode(value.decode())
+
+
+def identity(made: Assertion, at_ms: int) -> str:
+    """12 hex digits; the same for the same said at the same time."""
+    said = json.dumps([made.fields, at_ms]).encode()
+    return hashlib.sha256(said).hexdigest()[:12]
+
+
+def assertion(made: Assertion) -> FamilyRecord:
+    value = {**made.fields, "at": made.at_ms}
+    if made.signature:
+        value["sig"] = made.signature.hex()
+    return _row(ASSERTION + made.id, value)
+
+
+def read_assertion(id: str, value: bytes) -> Assertion:
+    row = decoded(value)
+    licensees = tuple(map(_same, row["licensees"]))
+    if len(_lists) >= _SHARED:
+        _lists.clear()
+    return Assertion(
+        _same(row["authorizer"]),
+        _lists.setdefault(licensees, licensees),
+        _same(row["owner"]),
+        _same(row["app"]),
+        _same(row["type"]),
+        mask_of(row["actions"]),
+        condition(row["condition"]),
+        id=id,
+        at_ms=row["at"],
+        signature=bytes.fromhex(row.get("sig", "")),
+    )
+
+
+def _same(name: str) -> str:
+    if len(_names) >= _SHARED:
+        _names.clear()
+    return _names.setdefault(name, name)
+
+
+def type_fields(kind: EventType) -> dict[str, Any]:
+    """An event type as JSON has it."""
+    return {
+        "app": kind.app,
+        "topic": kind.topic,
+        "owner": kind.owner,
+        "control": kind.control,
+        "admin": kind.admin,
+        "attributes": dict(kind.attributes),
+        "granularity": kind.granularity,
+        "signed": kind.signed,
+        "derives": dict(kind.derives),
+    }
+
+
+def event_type(kind: EventType) -> FamilyRecord:
+    return _row(
+        f"{TYPE}{kind.app}/{kind.name}", {**type_fields(kind), "by": kind.by, "at": kind.at_ms}
+    )
+
+
+def read_event_type(key: str, value: bytes) -> EventType:
+    row = decoded(value)
+    by, at = row.pop("by"), row.pop("at")
+    return EventType(name=key.partition("/")[2], by=by, at_ms=at, **row)
+
+
+def public_key(client: str, key: bytes, at_ms: int) -> FamilyRecord:
+    return _row(KEY + client, {"key": key.hex(), "at": at_ms})
+
+
+def consent(client: str, address: str, at_ms: int) -> FamilyRecord:
+    return _row(consent_key(client, address), {"address": address, "at": at_ms})
+
+
+def consent_key(client: str, address: str) -> str:
+    return f"{CONSENT}{client}/{hashlib.sha256(address.encode()).hexdigest()[:32]}"
+
+
+def glass(one: Glass) -> FamilyRecord:
+    value = {"until": one.until_ms, "reason": one.reason, "seen": one.seen}
+    return _row(glass_key(one), value)
+
+
+def glass_key(one: Glass) -> str:
+    return f"{GLASS}{one.owner}/{one.client}/{one.at_ms}"
+
+
+def read_glass(key: str, value: bytes) -> Glass:
+    owner, client, at = key.split("/")
+    row = decoded(value)
+    return Glass(owner, client, int(at), row["until"], row["reason"], row["seen"])
+
+
+def mediator(owner: str, number: int, at_ms: int) -> FamilyRecord:
+    return _row(MEDIATOR + owner, {"mediator": number, "at": at_ms})
+
+
+def bearer(client: str, since_ms: int) -> FamilyRecord:
+    """The row that says since when a client bears its name."""
+    return _row(BEARER + client, {"since": since_ms})
+
+
+def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord | None:
+    """What becomes of a row once others bear its names, or None: it stays as it is.
+
+    Nothing of an earlier bearer is the next one's: not what he made, not what he was granted, not
+    what was said about his events.
+    """
+    kind, rest = key[:2], key[2:]
+    if kind == BEARER:
+        return None
+    row = decoded(value)
+    if kind == GLASS:
+        owner, client, at = rest.split("/")
+        stays = not any(int(at) < since.get(name, 0) for name in (owner, client))
+        return None if stays else gone(key)
+    at = row["at"]
+
+    def other(name: str) -> bool:
+        return bool(at < since.get(name, 0))
+
+    if kind == ASSERTION:
+        named = condition(row["condition"]).principals
+        if other(row["authorizer"]) or other(row["owner"]) or any(map(other, named)):
+            return gone(key)
+        left = [name for name in row["licensees"] if not other(name)]
+        if len(left) == len(row["licensees"]):
+            return None
+        # What was signed is not what is left of it.
+        row.pop("sig", None)
+        return _row(key, {**row, "licensees": left}) if left else gone(key)
+    if kind == TYPE:
+        if other(row["by"]) or other(row["admin"]):
+            by, admin = ("" if other(row[word]) else row[word] for word in ("by", "admin"))
+            return _row(key, {**row, "by": by, "admin": admin})
+        return None
+    return gone(key) if other(rest.partition("/")[0]) else None

@@ -1,0 +1,336 @@
+"""What the family knows, and what a change ends: settings, types, assertions, consents.
+
+`configure` and `apply` give deps, what verdicts may no longer rest on:
+
+    ("owners", "of", OWNER)         what was said about one owner's events
+    ("owners", "all")               what was said about the events of all, and the settings
+    ("owners", "types")             that a topic is of no type
+    ("owners", "type", APP, TYPE)   what a type is
+    ("owners", "to", NAME)          whose events a licensee may be let receive ("*": everybody)
+    ("owners", "consent", CLIENT)   which contracts it has signed
+    ("owners", "clients")           which clients there are
+    ("owners", "some")              what was said about anybody's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..api import Dep, FamilyRecord, Policy, Record
+from ..attributes import Attributes
+from ..filters import crosses
+from ..pace import Pace
+from . import records as rows
+from .assertions import Assertion
+from .chains import Index, Plans, about
+from .events import EventType
+from .names import EVERYBODY
+from .records import Glass
+from .settings import Settings, read
+
+ALL_DEP: Dep = ("owners", "all")
+NO_TYPE: Dep = ("owners", "types")
+CLIENTS: Dep = ("owners", "clients")
+SOME: Dep = ("owners", "some")
+
+
+def of_owner(owner: str) -> Dep:
+    return ("owners", "of", owner)
+
+
+def to_licensee(name: str) -> Dep:
+    return ("owners", "to", name)
+
+
+def consents_of(client: str) -> Dep:
+    return ("owners", "consent", client)
+
+
+class Types:
+    """Event types, and which one a topic is of."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, str], EventType] = {}
+        # Number of levels and which of them are plain words -> these words -> the type.
+        self._found: dict[int, dict[tuple[int, ...], dict[tuple[str, ...], EventType]]] = {}
+
+    def put(self, kind: EventType) -> None:
+        self.take(kind.key)
+        self.by_key[kind.key] = kind
+        path, at = self._place(kind)
+        self._found.setdefault(len(path), {}).setdefault(at, {})[tuple(path[i] for i in at)] = kind
+
+    def take(self, key: tuple[str, str]) -> EventType | None:
+        kind = self.by_key.pop(key, None)
+        if kind is not None:
+            path, at = self._place(kind)
+            del self._found[len(path)][at][tuple(path[i] for i in at)]
+        return kind
+
+    @staticmethod
+    def _place(kind: EventType) -> tuple[list[str], tuple[int, ...]]:
+        path = kind.filter.split("/")
+        return path, tuple(i for i, level in enumerate(path) if level != "+")
+
+    def of(self, path: list[str]) -> EventType | None:
+        """The type of a topic, by its levels."""
+        for at, by in self._found.get(len(path), {}).items():
+            found = by.get(tuple([path[i] for i in at]))
+            if found is not None:
+                return found
+        return None
+
+    def reached(self, filt: str) -> list[EventType]:
+        """Those that a filter reaches."""
+        return [kind for kind in self.by_key.values() if crosses(filt, kind.filter)]
+
+
+class State:
+    """One site's owner policies."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.pace = Pace()
+        self.outside = Attributes()
+        self.types = Types()
+        self.index = Index()
+        self.plans = Plans(self.index)
+        # All assertions, by id: the settings', and those of the store as they stand there.
+        self.assertions: dict[str, Assertion] = {}
+        # What counts of those of which some names are borne by others now.
+        self.altered: dict[str, Assertion | None] = {}
+        # Types that were advertised; one that the settings are in the way of counts not.
+        self.advertised: dict[tuple[str, str], EventType] = {}
+        self.keys: dict[str, tuple[bytes, int]] = {}
+        self.consents: dict[str, dict[str, tuple[str, int]]] = {}
+        self.glass: dict[tuple[str, str], dict[int, Glass]] = {}
+        self.mediators: dict[str, tuple[int, int]] = {}
+        # Since when (Unix ms) clients bear their names, and for which of it the rows are right.
+        self.since: Mapping[str, int] = {}
+        self.settled: dict[str, int] = {}
+
+    # What holds now
+
+    def bears(self, name: str, at_ms: int) -> bool:
+        """Whether who bears the name now bore it then."""
+        return at_ms >= self.since.get(name, 0)
+
+    def signed(self, client: str, address: str) -> bool:
+        """Whether the client has signed the contract at this address."""
+        for said, at in self.consents.get(client, {}).values():
+            if said == address:
+                return self.bears(client, at)
+        return False
+
+    def key_of(self, owner: str) -> bytes:
+        """The owner's public key, or b""."""
+        fixed = self.settings.keys.get(owner)
+        if fixed is not None:
+            return fixed
+        key, at = self.keys.get(owner, (b"", 0))
+        return key if self.bears(owner, at) else b""
+
+    def broken_until(self, owner: str, client: str, now_ms: int) -> int:
+        """Until when the client may receive the owner's events in an emergency; 0: not."""
+        until = 0
+        for one in self.glass.get((owner, client), {}).values():
+            if self.bears(owner, one.at_ms) and self.bears(client, one.at_ms):
+                until = max(until, one.until_ms)
+        return until if now_ms < until else 0
+
+    def elsewhere(self, owner: str) -> int:
+        """The mediator that the owner has appointed, if it is not this one; else 0."""
+        number, at = self.mediators.get(owner, (0, 0))
+        if not number or not self.bears(owner, at) or number == self.settings.mediator:
+            return 0
+        return number
+
+    # Configuration
+
+    def configure(self, config: Policy) -> list[Dep]:
+        """Take a checked file in. FamilyConfigError: nothing changed."""
+        new = read(config)
+        before, self.settings = self.settings, new
+        deps: list[Dep] = []
+        if new.clients != before.clients:
+            deps.append(CLIENTS)
+        if (new.dynamic, new.authenticate, new.externals, new.mediator) != (
+            before.dynamic,
+            before.authenticate,
+            before.externals,
+            before.mediator,
+        ):
+            deps.append(ALL_DEP)
+            self.plans.static = not new.dynamic
+            self.plans.clear()
+        deps += self._retype()
+        old = {made.id: made for made in before.assertions}
+        now = {made.id: made for made in new.assertions}
+        for id in old.keys() | now.keys():
+            if old.get(id) != now.get(id):
+                deps += self._replace(id, now.get(id))
+        return deps
+
+    def _retype(self) -> list[Dep]:
+        """The types that count: the settings', and those advertised that they leave room for."""
+        wanted = {kind.key: kind for kind in self.settings.types}
+        for key, kind in sorted(self.advertised.items()):
+            if key in wanted or any(crosses(kind.filter, w.filter) for w in wanted.values()):
+                continue
+            if not self.settings.externals.keys() & kind.names:
+                wanted[key] = kind
+        deps: list[Dep] = []
+        for key, kind in list(self.types.by_key.items()):
+            if wanted.get(key) != kind:
+                self.types.take(key)
+                deps.append(kind.dep)
+        for key, kind in wanted.items():
+            if key not in self.types.by_key:
+                self.types.put(kind)
+                deps += [kind.dep, NO_TYPE]
+        if deps:
+            self.plans.clear()
+        return deps
+
+    # Records
+
+    def apply(self, records: Sequence[Record]) -> list[Dep]:
+        """What the store holds: the family's own rows."""
+        deps: list[Dep] = []
+        types = False
+        for record in records:
+            if not isinstance(record, FamilyRecord):
+                continue
+            kind, key, value = record.key[:2], record.key[2:], record.value
+            if kind == rows.ASSERTION:
+                deps += self._assertion(key, value)
+            elif kind == rows.TYPE:
+                types = True
+                self._type(key, value)
+            else:
+                deps += self._other(kind, key, value)
+        return deps + (self._retype() if types else [])
+
+    def _assertion(self, id: str, value: bytes | None) -> list[Dep]:
+        return self._replace(id, None if value is None else rows.read_assertion(id, value))
+
+    def _type(self, key: str, value: bytes | None) -> None:
+        app, _, name = key.partition("/")
+        self.advertised.pop((app, name), None)
+        if value is not None:
+            self.advertised[app, name] = rows.read_event_type(key, value)
+
+    def _other(self, kind: str, key: str, value: bytes | None) -> list[Dep]:
+        first, _, rest = key.partition("/")
+        row = None if value is None else rows.decoded(value)
+        if kind == rows.KEY:
+            self.keys.pop(first, None)
+            if row is not None:
+                self.keys[first] = bytes.fromhex(row["key"]), row["at"]
+            return []
+        if kind == rows.CONSENT:
+            mine = self.consents.setdefault(first, {})
+            mine.pop(rest, None)
+            if row is not None:
+                mine[rest] = row["address"], row["at"]
+            elif not mine:
+                del self.consents[first]
+            return [consents_of(first)]
+        if kind == rows.GLASS:
+            client, _, at = rest.partition("/")
+            held = self.glass.setdefault((first, client), {})
+            held.pop(int(at), None)
+            if value is not None:
+                held[int(at)] = rows.read_glass(key, value)
+            elif not held:
+                del self.glass[first, client]
+            return [of_owner(first), SOME]
+        if kind == rows.MEDIATOR:
+            self.mediators.pop(first, None)
+            if row is not None:
+                self.mediators[first] = row["mediator"], row["at"]
+            return [of_owner(first), SOME]
+        if kind == rows.BEARER:
+            if row is not None:
+                self.settled[first] = row["since"]
+            return []
+        raise ValueError(f"a row of owners begins with {kind!r}")
+
+    def counting(self, id: str) -> Assertion | None:
+        """What counts now under this id."""
+        return self.altered[id] if id in self.altered else self.assertions.get(id)
+
+    def _replace(self, id: str, made: Assertion | None) -> list[Dep]:
+        """What is said under this id now, in one step; what was said there counts no more."""
+        deps: list[Dep] = []
+        before = self.counting(id)
+        self.altered.pop(id, None)
+        if made is None:
+            self.assertions.pop(id, None)
+        else:
+            self.assertions[id] = made
+            counts = self._in_force(made)
+            if counts is not made:
+                self.altered[id] = made = counts
+        for one in (before, made):
+            if one is not None:
+                owner = about(one)
+                self.plans.drop(owner)
+                deps += (ALL_DEP if owner == EVERYBODY else of_owner(owner), SOME)
+                deps += map(to_licensee, one.licensees)
+        if before is not None:
+            self.index.take(before)
+        if made is not None:
+            self.index.put(made)
+        return deps
+
+    def _in_force(self, made: Assertion) -> Assertion | None:
+        """What counts of it while others bear some of its names."""
+        at, bears = made.at_ms, self.bears
+        if not at or not self.since:
+            return made
+        named = (made.authorizer, made.owner, *made.condition.principals)
+        if not all(bears(name, at) for name in named):
+            return None
+        left = tuple(name for name in made.licensees if bears(name, at))
+        if len(left) == len(made.licensees):
+            return made
+        if not left:
+            return None
+        return Assertion(
+            made.authorizer,
+            left,
+            made.owner,
+            made.app,
+            made.type,
+            made.actions,
+            made.condition,
+            id=made.id,
+            at_ms=at,
+        )
+
+    # Names that went from one client to another
+
+    def noted(self, since: Mapping[str, int]) -> bool:
+        """In force at once; whether rows have to be put right."""
+        before, self.since = self.since, dict(since)
+        changed = {name for name, at in since.items() if before.get(name) != at}
+        if changed:
+            for id, made in list(self.assertions.items()):
+                names = {made.authorizer, made.owner, *made.licensees, *made.condition.principals}
+                if not names.isdisjoint(changed):
+                    self._replace(id, made)
+            self._retype()
+        return any(self.settled.get(name) != at for name, at in since.items())
+
+    def bearers(
+        self, since: Mapping[str, int], held: Callable[[], Iterable[Record]]
+    ) -> list[Record]:
+        """What puts right the rows of those who bore these names before."""
+        changed = {name: at for name, at in since.items() if self.settled.get(name) != at}
+        out: list[Record] = []
+        for record in held():
+            if isinstance(record, FamilyRecord) and record.family == rows.NAME and record.value:
+                orphan = rows.orphaned(record.key, record.value, changed)
+                out += [] if orphan is None else [orphan]
+        return out + [rows.bearer(name, at) for name, at in changed.items()]

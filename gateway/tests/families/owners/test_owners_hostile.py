@@ -1,0 +1,177 @@
+"""What owners, advertisers and readers do to others: with types, bombs, and what is remembered."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from families.owners.owners_site import LOC, ROOT, SITE, People
+from families.owners.test_owners_family import policy
+from sealmq.families.api import TopicLabel
+from sealmq.families.owners import chains, events, expressions, facts, records, rules, where
+from sealmq.families.owners.events import BadAttributes, EventType
+from sealmq.families.owners.expressions import condition
+
+PLACE = """
+[attributes.room]
+source = "events"
+family = "owners"
+of = "subscriber"
+valid = "8h"
+"""
+EVE = policy('authorizer = "POLICY"\nlicensees = ["eve"]\nactions = ["*"]\napp = "EVE"')
+MINE = {"app": "EVE", "topic": "eve/{user}/{place}", "owner": "user"}
+
+
+def test_an_advertiser_tells_no_attribute_of_anybody() -> None:
+    site = People(SITE + PLACE + LOC.replace('admin = "admin"', 'derives = { room = "place" }')
+                  + ROOT + EVE)  # fmt: skip
+    assert site.command("eve", "advertise", type="X", derives={"room": "place"}, **MINE) == (
+        rules.NO_ADVERTISE
+    )
+    assert site.command("eve", "advertise", type="X", **MINE)["type"]["derives"] == {}
+    assert site.publish("eve", "eve/bob/1005").allow
+    # A row that came into the store past the command derives nothing either.
+    liar = EventType(name="X", derives={"room": "place"}, by="eve", **MINE)
+    site.commit([records.event_type(liar)])
+    site.accepted("eve/bob/1005", "eve")
+    assert site.engine.attributes.held("room", "bob") is None
+    site.accepted("loc/bob/1003")
+    found = site.engine.attributes.held("room", "bob")
+    assert found is not None
+    assert found.value == "1003"
+
+
+def kept(site: People, client: str, topic: str, how: int, age_s: int) -> Any:
+    """A delivery of what was published so long ago."""
+    site.engine.apply([TopicLabel(topic, "all", "meter", 0)])
+    return site.conn(client).deliver(topic, "all", how, site.now, age_ms=age_s * 1000)
+
+
+def test_an_advertised_type_opens_nothing_that_was_there_before_it() -> None:
+    site = People(SITE + LOC + ROOT + EVE)
+    kind = {"app": "APP", "topic": "log/{user}", "owner": "user"}
+    site.command("admin", "advertise", type="LOG", **kind)
+    site.now += 60_000
+    assert kept(site, "ann", "log/ann", 1, 30).allow
+    assert not kept(site, "eve", "log/ann", 1, 30).allow
+    site.command("admin", "advertise", type="LOG", control="both", **kind)
+    assert kept(site, "ann", "log/ann", 1, 30).allow, (
+        "the same topics"
+    )
+    site.command("admin", "withdraw", app="APP", type="LOG")
+    taken = {"app": "EVE", "topic": "log/{user}", "owner": "user", "control": "none"}
+    assert site.command("eve", "advertise", type="X", **taken)["type"]
+    for how in (1, 2, 3):
+        got = kept(site, "eve", "log/ann", how, 30)
+        assert (got.allow, got.rule) == (False, rules.DELIVER_NO_TYPE)
+    assert kept(site, "eve", "log/ann", 0, 0).allow, "what comes from now on is of this type"
+    site.now += 60_000
+    moved = {**taken, "topic": "log/{u}", "owner": "u"}
+    site.command("eve", "advertise", type="X", **moved)
+    assert not kept(site, "eve", "log/ann", 1, 30).allow, "other topics, another beginning"
+
+
+BOMB = " || ".join(f'sender == "x{i}"' for i in range(60))
+
+
+def test_an_owner_s_conditions_hold_nobody_up() -> None:
+    many = "".join(f'n{i} = {{ label = "all" }}\n' for i in range(600))
+    site = People(SITE.replace("[clients]\n", "[clients]\n" + many) + LOC + ROOT)
+    for i in range(4):
+        site.now += 1
+        site.lets("ann", "bob", condition=f'{BOMB} || place == "{i}"')
+    site.lets("ann", "cat", condition='sender == "meter"')
+    assert site.deliver("bob", "loc/ann/hall").rule == rules.TOO_MUCH
+    assert site.may("cat", "loc/ann/hall"), "whoever is let in few words has it"
+    assert not site.may("cat", "loc/ann/hall", sender="n1")
+    # A subscriber's own conditions, many of them.
+    site.lets("dan", "eve")
+    wanted = BOMB[:400].rpartition(" ||")[0]
+    for i in range(4):
+        site.subscribe("eve", where.encode("loc/#", f'{wanted} || place == "{i}"'))
+    assert facts.MOST_TESTS < 600 * 4 * 15
+    assert site.deliver("eve", "loc/dan/hall").rule == rules.TOO_MUCH
+
+
+def test_one_owner_s_maze_is_that_owner_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of events that are their sender's."""
+    own = LOC.replace("LOC", "NOTE").replace("loc/{user}", "note/{user}").replace(
+        'owner = "user"', 'owner = "sender"'
+    )  # fmt: skip
+    site = People(SITE + own + ROOT)
+    site.lets("ann", "bob")
+    for name in ("cat", "dan", "eve", "hr"):
+        site.lets("cat", name, actions=["CHANGE_POLICY", "RECEIVE"])
+    for name in ("dan", "eve", "hr"):
+        for i in range(3):
+            site.now += 1
+            site.lets(name, "bob", owner="cat", condition=f'place == "{i}"')
+    monkeypatch.setattr(chains, "MOST_LOOKED", 8)
+    assert not site.may("bob", "note/x/hall", sender="cat")
+    assert site.may("bob", "note/x/hall", sender="ann")
+
+
+def test_an_assertion_takes_no_other_s_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if somebody had found what has the same id."""
+    site = People()
+    monkeypatch.setattr(records, "identity", lambda made, at_ms: "000000000000")
+    site.lets("ann", "bob")
+    assert site.lets("eve", "cat") == rules.FULL
+    assert site.may("bob", "loc/ann/hall")
+    assert not site.may("cat", "loc/eve/hall")
+
+
+def test_what_was_asked_about_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = People()
+    plans = site.owners.state.plans
+    monkeypatch.setattr(chains, "MOST_NODES", 50)
+    site.lets("ann", "bob")
+    for i in range(400):
+        site.now += 1000
+        site.command("ann", "explain", topic="loc/ann/hall", client=f"n{i}")
+    assert plans.nodes <= 60
+    assert site.may("bob", "loc/ann/hall")
+
+
+def test_conditions_that_nobody_holds_are_forgotten() -> None:
+    held = condition('place == "held"')
+    before = len(expressions.shared)
+    for i in range(3000):
+        condition(f'place == "{i}"')
+    gc.collect()
+    assert len(expressions.shared) <= before + expressions.REMEMBERED
+    assert condition('place == "held"') is held
+
+
+@pytest.mark.parametrize(
+    ("do", "body"),
+    [
+        ("sign", {"address": "\ud800"}),
+        ("assert", {"licensees": ["bob"], "actions": "RECEIVE", "condition": 'place == "\ud800"'}),
+        ("who-can", {"topic": "loc/ann/\ud800"}),
+        ("advertise", {"type": "\ud800", "app": "\udfff", "topic": "a", "owner": "b"}),
+        ("break-glass", {"owner": "bob", "reason": "\ud800", "minutes": 5}),
+    ],
+)
+def test_what_is_no_text_is_malformed_and_no_defect(do: str, body: dict[str, Any]) -> None:
+    site = People()
+    assert site.command("ann", do, **body) == rules.MALFORMED
+    assert site.faults == []
+    with pytest.raises(BadAttributes):
+        events.read_attributes(b'{"word": "\\ud800"}', {"word": "text"})
+
+
+def test_a_long_answer_that_costs_too_much_is_refused_and_no_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = People()
+    for i in range(20):
+        site.now += 1
+        site.lets("ann", "bob", condition=f'place == "{i}"')
+    site.owners.state.plans.clear()
+    monkeypatch.setattr(chains, "MOST_LOOKED", 10)
+    assert site.command("ann", "who-can", topic="loc/ann/hall") == rules.TOO_MUCH
+    assert site.faults == []
