@@ -167,7 +167,7 @@ def check(made: EventType, others: Iterable[EventType], externals: Iterable[str]
         if name in BUILT_IN or name in externals:
             raise BadType(where, f"{name} has a meaning already", "choose another name for it")
         if name in made.levels and name in made.attributes:
-            raise BadType(where, f"{name} is a level, too", "choose another name for it")
+            raise BadType("attributes", f"{name} is a level, too", "choose another name for it")
     for name, kind in made.attributes.items():
         if kind not in KINDS:
             raise BadType("attributes", f"{name} is {kind!r}", "one of: " + ", ".join(KINDS))
