@@ -75,6 +75,11 @@ class Scene:
         self._load: subprocess.Popen[str] | None = None
         self.pids: dict[str, int] = {}
 
+    @property
+    def site(self) -> Path:
+        """The site's folder, of one that is no broker alone."""
+        return self._folder / "site"
+
     # --- start ---
 
     def start(self, size: int) -> None:
@@ -102,7 +107,7 @@ class Scene:
         return made.told
 
     def _site(self) -> Told:
-        site, key = self._folder / "site", self._folder / "site.key"
+        site, key = self.site, self._folder / "site.key"
         port = free_port()
         words = ["init", str(site), "--key-file", str(key), "--broker", "mosquitto"]
         done = subprocess.run(  # noqa: S603 - our own command line

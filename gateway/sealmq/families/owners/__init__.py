@@ -1,7 +1,7 @@
 """Owner policies: people decide who receives what is about them, after Opyrchal, Prakash and
 Agrawal."""
 
-from ..manifest import Lost, Made, Manifest, Policy, Puts, Ref, Says
+from ..manifest import Bench, Lost, Made, Manifest, Policy, Puts, Ref, Says
 
 MANIFEST = Manifest(
     name="owners",
@@ -55,6 +55,12 @@ MANIFEST = Manifest(
         key="assertions",
         words="assertions",
         rows=Ref("made:rows"),
+    ),
+    bench=Bench(
+        variant="owners",
+        site=Ref("bench.site"),
+        command=Ref("cli.bench"),
+        whole=Ref("bench.whole"),
     ),
     lost=Lost(
         what="owners' assertions",

@@ -32,7 +32,7 @@ from .events import EventType
 from .expressions import Condition
 from .names import EVERYBODY, OWNER, POLICY
 
-MOST_LOOKED = 2000
+MOST_LOOKED = 512
 """Assertions that a question may come across, of principals that it has not asked about before."""
 MOST_PLANS = 20_000
 """Owners whose plans are kept."""
@@ -167,7 +167,17 @@ Node = bool | Maybe
 class Plan:
     """What holds for one type and one owner (ALL: for each owner)."""
 
-    __slots__ = ("_index", "_looked", "_of", "_owner", "_static", "_wide", "nodes", "solved")
+    __slots__ = (
+        "_index",
+        "_looked",
+        "_of",
+        "_owner",
+        "_static",
+        "_too_much",
+        "_wide",
+        "nodes",
+        "solved",
+    )
 
     def __init__(
         self, index: Index, of: EventType | None, owner: str, static: bool, wide: Plan | None
@@ -181,6 +191,7 @@ class Plan:
             wide,
         )
         self._looked = 0  # by the question that is being answered
+        self._too_much: set[Key] = set()
         self.nodes: dict[Key, Node] = {}
         self.solved: Callable[[int], object] = int
         """Told how many nodes came."""
@@ -191,11 +202,17 @@ class Plan:
         found = self.nodes.get(key)
         if found is not None:
             return found
+        if key in self._too_much:
+            raise TooMuch
         self._looked, before = 0, len(self.nodes)
         try:
             return self._look(key, ())
         except _Cycle:
             return self._solve(key)
+        except TooMuch:
+            self._too_much.add(key)
+            before -= 1
+            raise
         finally:
             self.solved(len(self.nodes) - before)
 
@@ -345,6 +362,7 @@ class Plan:
             found = clauses[key] = self._clauses(key)
             looked += len(found) + 1
             if looked > MOST_LOOKED:
+                self._too_much |= {root}
                 raise TooMuch
             for clause in found:
                 left += clause.needs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -22,6 +23,12 @@ from sealmq.site.config import Config
 TEMPLATES = resources.files("sealmq.families.owners") / "templates"
 HEAD = '[site]\nname = "campus"\nid = "00c0ffee"\n'
 FOREVER = 1 << 50
+# How a mediator asks about what the broker has under a grant of mediators alone.
+SEALED: Any = (
+    {"grant": ("owners", "mediators")}
+    if "grant" in inspect.signature(Conn.deliver).parameters
+    else {}
+)
 # 2004-10-05, a Tuesday.
 START = 1_096_988_400_000
 

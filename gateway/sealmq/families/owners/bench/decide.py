@@ -1,9 +1,9 @@
 """What one decision costs, without sockets and crypto, at so many assertions; a chain of grants;
 and the memory of very many. One number of assertions a process; prints rows of JSON.
 
-decision_: the family's own; _uncached: nothing is known yet of owner and reader, _planned: what holds
-between them is, the verdict is not. policy_: of labels and owners, by the mediator's way. Best of
-several runs; of each the median of its decisions.
+decision_: the family's own; _uncached: nothing is known yet of owner and reader, _planned: what
+holds between them is, the verdict is not. policy_: of labels and owners, by the mediator's way. Best
+of several runs; of each the median of its decisions.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ id = "00000001"
 """ + "".join(f'{name} = {{ label = "{LABEL}" }}\n' for name in CLIENTS) + """
 [policy]
 order = ["labels", "owners"]
-[families.owners.types.LOC]
-app = "APP"
+[families.owners.types.VALUE]
+app = "BENCH"
 topic = "loc/{user}/{place}"
 owner = "user"
 [[families.owners.policy]]

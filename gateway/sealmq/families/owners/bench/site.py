@@ -16,6 +16,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "sealed": {"attributes": {"speed": "int"}},
     "matching_set": {"granularity": "matching_set"},
 }
+TOLD_TOPIC = "told/{}"
+ATTRIBUTE = "extAllowed"
 POLICY = (
     {"licensees": ["*"], "actions": ["SUBSCRIBE"]},
     {"licensees": ["owner"], "actions": ["PUBLISH", "RECEIVE", "CHANGE_POLICY"]},
@@ -30,6 +32,7 @@ def table(kind: str) -> dict[str, Any]:
         "types": {
             "VALUE": {"topic": "bench/{client}/value", **common},
             "RATE": {"topic": "rate/{client}/{what}", **common},
+            "TOLD": {"topic": TOLD_TOPIC.format("{client}"), **common},
         },
         "policy": [{"authorizer": "POLICY", "app": "BENCH", **row} for row in POLICY],
     }
@@ -38,6 +41,9 @@ def table(kind: str) -> dict[str, Any]:
 def put_in(doc: MutableMapping[str, Any], clients: Sequence[str], settings: Any) -> None:
     """All owners let everybody receive, which `held` says."""
     doc.setdefault("families", {})[MANIFEST.name] = table(settings["kind"])
+    by = list(clients[2:3]) or list(clients)
+    told = {"source": "client", "by": by, "of": "subscriber", "valid": "1h"}
+    doc.setdefault("attributes", {})[ATTRIBUTE] = told
 
 
 def as_sent(filter: str) -> str:
@@ -47,7 +53,7 @@ def as_sent(filter: str) -> str:
 
 def assertion(n: int, owner: str, licensee: str, **more: Any) -> tuple[str, bytes]:
     """Key and value of one as the family keeps it."""
-    row = {"authorizer": owner, "licensees": [licensee], "owner": owner, "app": "", "type": "",
+    row = {"authorizer": owner, "licensees": [licensee], "owner": owner, "app": "BENCH", "type": "VALUE",
            "actions": ["RECEIVE"], "condition": "", "at": AT_MS, **more}  # fmt: skip
     return f"{ASSERTION}{n:012x}", json.dumps(row, separators=(",", ":")).encode()
 
