@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
 from .ask import FOREVER, HOWS, NEVER, Ask, Dep, Question, Sub, Who
 from .attributes import Attribute, Attributes, Declared, UnknownAttribute, pair
@@ -288,6 +288,8 @@ class Family:
     """Names of the audit fields that its manifest declares: what its verdicts may say there."""
     opens: ClassVar[bool] = False
     """Whether `deliver` needs tlv, message_id or age_ms, which lie inside the envelope."""
+    sees: frozenset[Seen] = frozenset(get_args(Seen))
+    """What `see` wants to hear, read after `configure` and `apply`. Each costs a call a message."""
     outside: Attributes = Attributes()
     """What the sources have told, for commands: the engine gives each family its own. A question
     reads Ask.attribute, so that its answer rests on it.
@@ -347,7 +349,7 @@ class Family:
         return b""
 
     def see(self, what: Seen, ask: Ask) -> Iterable[Dep | Attribute]:
-        """Something happened, as `ask` says. Overriding it costs a call a message.
+        """Something happened, as `ask` says: one of `sees`.
 
         Of this worker's clients alone: with `[mediator] workers` above 1 nobody sees what others'
         do. So nothing that is counted here may decide for the whole site. What all workers are to

@@ -267,7 +267,7 @@ class Conn:
 
         `topic` as it arrived. `question` is what was refused; of the others it follows.
         """
-        if not self._questions.listens:
+        if what not in self._questions.listens:
             return
         self.ask.fill(
             question or _ABOUT[what],

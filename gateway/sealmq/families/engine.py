@@ -142,6 +142,7 @@ class Engine(Questions[Key]):
         self._declare(config)
         self._config = config
         self.applied += 1
+        self._listen()
         return records
 
     def _declare(self, config: Policy) -> None:
@@ -170,6 +171,7 @@ class Engine(Questions[Key]):
                 self._fault(family.name, "apply", error)
                 self._judge.lost(family.name, faults.shown(error))
                 self._all_gone()
+        self._listen()
 
     @property
     def lost(self) -> str:

@@ -75,8 +75,9 @@ class Questions(Generic[K]):
         self._on_fault: OnFault = on_fault or _silent
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
-        self.listens = bool(self._seers)
         self._greeters = overriding(self.order, "greet")
+        self.listens: frozenset[Seen] = frozenset()
+        self._listen()
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -118,7 +119,8 @@ class Questions(Generic[K]):
             except Refused:
                 ask.topic = ask.raw
         for family in self._seers:
-            self._told(family, what, partial(self._seen, family, what, ask))
+            if what in family.sees:
+                self._told(family, what, partial(self._seen, family, what, ask))
 
     # What a family derives from an event is in force when this returns.
     def _seen(self, family: Family, what: Seen, ask: Ask) -> list[Dep]:
@@ -139,6 +141,10 @@ class Questions(Generic[K]):
                 self.derived.changed(row)
                 self.on_derived()
         return deps
+
+    def _listen(self) -> None:
+        """What families want to hear may be something else once they know more."""
+        self.listens = frozenset[Seen]().union(*(family.sees for family in self._seers))
 
     def subs_changed(self, looked: Dep, filter: str) -> None:
         """Drops verdicts that looked at a connection's subscriptions, if the filter reaches their

@@ -13,7 +13,7 @@ MANIFEST = Manifest(
         closed="what no assertion lets anybody have is nobody's: [families.owners] in the policy",
         examples=("campus",),
     ),
-    names_clients=("authorizer", "licensees", "admin", "keys"),
+    names_clients=("authorizer", "licensees", "owner", "admin", "keys"),
     commands={"owners": Ref("cli.owners")},
     says=Says(
         option="where",

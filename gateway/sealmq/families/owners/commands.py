@@ -143,7 +143,7 @@ def _proposal(
     urgent: bool = False,
     tells: tuple[tuple[str, bytes], ...] = (),
 ) -> Proposal:
-    audit = {"rule": rule, "detail": detail[:1000]}
+    audit = {"rule": rule, "detail": detail}
     more: Any = {"tells": tells} if tells and _TELLS else {}
     return Proposal(tuple(rows), audit, _dump(reply).encode(), urgent=urgent, **more)
 
@@ -302,8 +302,8 @@ def _may_see(turn: Turn, made: Assertion) -> str:
 
 def _about(what: str, made: Assertion) -> str:
     return (
-        f"{what} {made.id} owner={about(made)} licensees={','.join(made.licensees)} "
-        f"app={made.app} type={made.type} actions={','.join(words(made.actions))} "
+        f"{what} {made.id} by={made.authorizer} owner={about(made)} "
+        f"licensees={','.join(made.licensees)} app={made.app} type={made.type} actions={','.join(words(made.actions))} "
         f"condition={made.condition.text}"
     )
 

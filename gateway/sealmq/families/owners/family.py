@@ -70,6 +70,7 @@ _FOLLOW: tuple[Duty, ...] = (Follow(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect", deps=(ALL_DEP,))
 _RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
 _DELIVER_RECORD = allow(rules.DELIVER_RECORD, "a public record")
+_ACCEPTED: frozenset[Seen] = frozenset({"accepted"})
 _FOR_RATE = frozenset({rules.TOO_MANY})
 _MOST_OWNERS = 64
 """Owners that a verdict names in its deps; of more it rests on all."""
@@ -506,9 +507,13 @@ class Owners(Family):
 
     # Events tell of their owners (processEvent, 3.1)
 
+    @property
+    def sees(self) -> frozenset[Seen]:  # type: ignore[override]
+        """What is accepted, if a type derives anything of it."""
+        kinds = self.state.types.by_key.values()
+        return _ACCEPTED if any(kind.derives for kind in kinds) else frozenset()
+
     def see(self, what: Seen, ask: Ask) -> Iterable[Any]:
-        if what != "accepted":
-            return ()
         path = ask.topic.split("/")
         kind = self.state.types.of(path)
         if kind is None or not kind.derives or (values := kind.values(path)) is None:

@@ -716,7 +716,7 @@ class Delivery:
             self._policy.delivered(decision, now_ms)
         if decision.overridden:
             site.counts.count_unenforced(self.name, topic, decision.rule, "deliver")
-        if site.engine.listens:
+        if "delivered" in site.engine.listens:
             size = len(payload)
             self._policy.saw("delivered", topic, now_ms, label=label, qos=qos, how=how, size=size)
 

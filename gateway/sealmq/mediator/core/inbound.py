@@ -240,7 +240,7 @@ class Inbound:
         site.counts.count_accepted(s.client.name, decision.topic, label)
         if decision.overridden:
             site.counts.count_unenforced(s.client.name, decision.topic, decision.rule, "publish")
-        if site.engine.listens:
+        if "accepted" in site.engine.listens:
             s.policy.saw(
                 "accepted",
                 decision.raw,

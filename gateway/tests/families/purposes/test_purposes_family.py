@@ -21,9 +21,9 @@ from families.purposes.purposes_factory import (
 )
 from sealmq.families.api import Proposal, Verdict
 from sealmq.families.engine import Decision, Engine
+from sealmq.families.pace import BURST
 from sealmq.families.purposes.commands import PURPOSES
 from sealmq.families.purposes.family import PurposesFamily
-from sealmq.families.pace import BURST
 from sealmq.families.purposes.rules import RULES
 from sealmq.site.check import parse
 from sealmq_spec import purposes as say

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from families.purposes.purposes_factory import DPO, OTHER, SENSOR, TEMP, House, rule
-from sealmq.families.api import Verdict
 from sealmq.families import pace
+from sealmq.families.api import Verdict
 from sealmq.families.pace import A_SECOND, BURST, Pace
 from sealmq_spec import purposes as say
 from sealmq_spec.errors import RateLimited
