@@ -69,4 +69,5 @@ MANIFEST = Manifest(
         "retracted.",
         part=Ref("doctor"),
     ),
+    fuzz=Ref("fuzz:Fuzz"),
 )
