@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pages import samples
 from running_site import ROOT, SEALMQ, free_port, ran, sealmq
 
@@ -55,6 +57,7 @@ def typed(folder: Path, *headings: str, **replaced: str) -> None:
     assert [one for one in errors if not any(word in one for word in told)] == []
 
 
+@pytest.mark.full
 def test_the_page_as_it_stands(tmp_path: Path) -> None:
     campus = tmp_path / "campus"
     listen = f"sealmq init campus --listen 127.0.0.1:{free_port()}"
