@@ -225,7 +225,7 @@ def keynote(text: str) -> list[KeyNote]:
     for mark, follows in zip(marks, [*marks[1:], None], strict=True):
         key = mark[1].lower().rstrip("s") if mark[1].lower() != "local-constants" else mark[1]
         value = text[mark.end() : follows.start() if follows else len(text)].strip()
-        if key == "authorizer" and fields:
+        if key in ("authorizer", "keynote-version") and "authorizer" in fields:
             out.append(_keynote(fields))
             fields = {}
         if key in fields:

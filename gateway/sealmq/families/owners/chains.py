@@ -32,7 +32,7 @@ from .events import EventType
 from .expressions import Condition
 from .names import EVERYBODY, OWNER, POLICY
 
-MOST_LOOKED = 2000
+MOST_LOOKED = 512
 """Assertions that a question may come across, of principals that it has not asked about before."""
 MOST_PLANS = 20_000
 """Owners whose plans are kept."""
@@ -165,7 +165,7 @@ Node = bool | Maybe
 class Plan:
     """What holds for one type and one owner (ALL: for each owner)."""
 
-    __slots__ = ("_index", "_looked", "_of", "_owner", "_static", "_wide", "nodes")
+    __slots__ = ("_index", "_looked", "_of", "_owner", "_static", "_too_much", "_wide", "nodes")
 
     def __init__(
         self, index: Index, of: EventType | None, owner: str, static: bool, wide: Plan | None
@@ -179,6 +179,7 @@ class Plan:
             wide,
         )
         self._looked = 0  # by the question that is being answered
+        self._too_much: frozenset[Key] = frozenset()
         self.nodes: dict[Key, Node] = {}
 
     def node(self, name: str, action: int) -> Node:
@@ -187,11 +188,16 @@ class Plan:
         found = self.nodes.get(key)
         if found is not None:
             return found
+        if key in self._too_much:
+            raise TooMuch
         self._looked = 0
         try:
             return self._look(key, ())
         except _Cycle:
             return self._solve(key)
+        except TooMuch:
+            self._too_much |= {key}
+            raise
 
     def _key(self, name: str, action: int) -> Key:
         """Of all owners' plan: whom nobody names there holds what everybody does. OWNER stands
@@ -339,6 +345,7 @@ class Plan:
             found = clauses[key] = self._clauses(key)
             looked += len(found) + 1
             if looked > MOST_LOOKED:
+                self._too_much |= {root}
                 raise TooMuch
             for clause in found:
                 left += clause.needs

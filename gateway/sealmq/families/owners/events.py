@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from sealmq_spec.errors import SealError
@@ -50,6 +51,12 @@ def is_int(level: str) -> bool:
     return _INT.match(level) is not None
 
 
+def _taking(at: tuple[int, ...]) -> Callable[[list[str]], tuple[str, ...]]:
+    if len(at) > 1:
+        return itemgetter(*at)
+    return lambda path: tuple(path[i] for i in at)
+
+
 class BadType(ValueError):
     """It is no event type. `key`: which of its words is wrong."""
 
@@ -82,6 +89,8 @@ class EventType:
     filter: str = field(init=False, compare=False)
     levels: Mapping[str, int] = field(init=False, compare=False)
     numbers: frozenset[str] = field(init=False, compare=False)
+    taken: Callable[[list[str]], tuple[str, ...]] = field(init=False, compare=False, repr=False)
+    """The levels that have names, of a topic's."""
     dep: tuple[str, ...] = field(init=False, compare=False)
     """What verdicts about its events rest on."""
     seals: bool = field(init=False, compare=False)
@@ -103,6 +112,7 @@ class EventType:
         sealing = bool(self.attributes) or self.granularity == "matching_set"
         for name, value in (
             ("numbers", frozenset(numbers)),
+            ("taken", _taking(tuple(levels.values()))),
             ("dep", ("owners", "type", self.app, self.name)),
             ("seals", sealing),
             ("on_subscribe", self.control in ("subscribe", "both")),
@@ -121,7 +131,7 @@ class EventType:
 
     def values(self, path: list[str]) -> dict[str, Value] | None:
         """What the levels of a topic say that matches `filter`; None if one is not of its kind."""
-        values: dict[str, Value] = {name: path[at] for name, at in self.levels.items()}
+        values: dict[str, Value] = dict(zip(self.levels, self.taken(path), strict=True))
         for name in self.numbers:
             level = path[self.levels[name]]
             if not is_int(level):
@@ -157,7 +167,7 @@ def check(made: EventType, others: Iterable[EventType], externals: Iterable[str]
         if name in BUILT_IN or name in externals:
             raise BadType(where, f"{name} has a meaning already", "choose another name for it")
         if name in made.levels and name in made.attributes:
-            raise BadType(where, f"{name} is a level, too", "choose another name for it")
+            raise BadType("attributes", f"{name} is a level, too", "choose another name for it")
     for name, kind in made.attributes.items():
         if kind not in KINDS:
             raise BadType("attributes", f"{name} is {kind!r}", "one of: " + ", ".join(KINDS))

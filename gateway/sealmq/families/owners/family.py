@@ -352,14 +352,13 @@ class Owners(Family):
     def _surely(self, kind: EventType, owner: str, client: str) -> bool | None:
         """`_receives` where no condition decides it; None: one does."""
         plan = self.state.plans.of(kind, owner)
-        found: bool | None = True
-        for asked, action in ((kind.on_receive, RECEIVE), (kind.on_subscribe, SUBSCRIBE)):
-            node = plan.node(client, action) if asked else True
-            if node is False:
-                return False
-            if node is not True:
-                found = None
-        return found
+        node = plan.node(client, RECEIVE) if kind.on_receive else True
+        if node is False or not kind.on_subscribe:
+            return node if isinstance(node, bool) else None
+        other = plan.node(client, SUBSCRIBE)
+        if isinstance(other, bool) and isinstance(node, bool):
+            return other
+        return False if other is False else None
 
     def _receives(self, kind: EventType, owner: str, client: str, facts: EventFacts) -> bool:
         """Whether the client holds what the type's control asks for on delivery: the right to

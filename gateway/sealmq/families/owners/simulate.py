@@ -19,7 +19,7 @@ from typing import Any
 
 from sealmq_spec.errors import SealError
 
-from ..api import Later, Proposal, TopicLabel, Verdict
+from ..api import Later, Proposal, SealToGrant, TopicLabel, Verdict
 from ..attributes import Attribute
 from ..engine import Conn, Engine
 from . import events, where
@@ -138,11 +138,13 @@ class Simulation:
             return {**answer, "refused": got.rule, "reason": got.reason}
         conn.saw("accepted", topic, now, tlv=tlv)
         label = conn.who.label
+        under = next((duty for duty in got.duties if isinstance(duty, SealToGrant)), None)
+        sealed: Any = {} if under is None else {"grant": (under.family, under.name)}
         for client_name, reader in sorted(self._conns.items()):
             reader.ask.fill("deliver", topic, now, label)
             if not reader.ask.subs:
                 continue
-            decision = reader.deliver(topic, label, 0, now, 0, tlv)
+            decision = reader.deliver(topic, label, 0, now, 0, tlv, **sealed)
             if decision.allow and decision.duties:
                 decision = reader.for_sender(decision, client)
             if decision.allow:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from ..api import Dep, FamilyRecord, Policy, Record
 from ..attributes import Attributes
@@ -46,36 +47,50 @@ def consents_of(client: str) -> Dep:
     return ("owners", "consent", client)
 
 
+_Words = Callable[[list[str]], object]
+
+
+def _place(kind: EventType) -> tuple[list[str], tuple[int, ...]]:
+    """The levels of a type's filter, and which of them are plain words."""
+    path = kind.filter.split("/")
+    return path, tuple(i for i, level in enumerate(path) if level != "+")
+
+
+def _words(at: tuple[int, ...]) -> _Words:
+    return itemgetter(*at) if at else lambda path: ()
+
+
 class Types:
     """Event types, and which one a topic is of."""
 
     def __init__(self) -> None:
         self.by_key: dict[tuple[str, str], EventType] = {}
         # Number of levels and which of them are plain words -> these words -> the type.
-        self._found: dict[int, dict[tuple[int, ...], dict[tuple[str, ...], EventType]]] = {}
+        self._found: dict[int, dict[tuple[int, ...], dict[object, EventType]]] = {}
+        # The same, with what takes these words out of a topic's levels.
+        self._look: dict[int, list[tuple[_Words, dict[object, EventType]]]] = {}
 
     def put(self, kind: EventType) -> None:
         self.take(kind.key)
         self.by_key[kind.key] = kind
-        path, at = self._place(kind)
-        self._found.setdefault(len(path), {}).setdefault(at, {})[tuple(path[i] for i in at)] = kind
+        path, at = _place(kind)
+        places = self._found.setdefault(len(path), {})
+        by = places.setdefault(at, {})
+        if len(self._look.get(len(path), ())) < len(places):
+            self._look.setdefault(len(path), []).append((_words(at), by))
+        by[_words(at)(path)] = kind
 
     def take(self, key: tuple[str, str]) -> EventType | None:
         kind = self.by_key.pop(key, None)
         if kind is not None:
-            path, at = self._place(kind)
-            del self._found[len(path)][at][tuple(path[i] for i in at)]
+            path, at = _place(kind)
+            del self._found[len(path)][at][_words(at)(path)]
         return kind
-
-    @staticmethod
-    def _place(kind: EventType) -> tuple[list[str], tuple[int, ...]]:
-        path = kind.filter.split("/")
-        return path, tuple(i for i, level in enumerate(path) if level != "+")
 
     def of(self, path: list[str]) -> EventType | None:
         """The type of a topic, by its levels."""
-        for at, by in self._found.get(len(path), {}).items():
-            found = by.get(tuple([path[i] for i in at]))
+        for words, by in self._look.get(len(path), ()):
+            found = by.get(words(path))
             if found is not None:
                 return found
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -22,6 +23,12 @@ from sealmq.site.config import Config
 TEMPLATES = resources.files("sealmq.families.owners") / "templates"
 HEAD = '[site]\nname = "campus"\nid = "00c0ffee"\n'
 FOREVER = 1 << 50
+# How a mediator asks about what the broker has under a grant of mediators alone.
+SEALED: Any = (
+    {"grant": ("owners", "mediators")}
+    if "grant" in inspect.signature(Conn.deliver).parameters
+    else {}
+)
 # 2004-10-05, a Tuesday.
 START = 1_096_988_400_000
 
@@ -144,7 +151,9 @@ class People:
             # Once: an answer that is kept must not end because a label was told again.
             self.labelled.add(topic)
             self.engine.apply([TopicLabel(topic, "all", "meter", 0)])
-        got = self.conn(client).deliver(topic, "all", how, self.now, 0, tlv)
+        kind = self.owners.state.types.of(topic.split("/"))
+        sealed = SEALED if kind is not None and kind.seals else {}
+        got = self.conn(client).deliver(topic, "all", how, self.now, 0, tlv, **sealed)
         return self.conn(client).for_sender(got, sender) if got.allow and got.duties else got
 
     def may(self, client: str, topic: str, **more: Any) -> bool:

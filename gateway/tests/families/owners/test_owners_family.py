@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from families.owners.owners_site import LOC, ROOT, SITE, People
+from families.owners.owners_site import LOC, ROOT, SEALED, SITE, People
 from sealmq.families.api import OnlyFrom, PutTlv, SealToGrant, SealToLink
 from sealmq.families.attributes import Attribute
 from sealmq.families.engine import Decision
@@ -270,7 +270,7 @@ def test_sealed_attributes_are_judged_message_by_message() -> None:
     assert site.may("ann", "car/ann", speed=51)
     assert rule(site.deliver("ann", "car/ann", speed=50)) == rules.DELIVER_WHERE
     ask = site.conn("bob").ask
-    ask.fill("deliver", "car/ann", site.now, "all", tlv={TLV: b'{"speed":"x"}'})
+    ask.fill("deliver", "car/ann", site.now, "all", tlv={TLV: b'{"speed":"x"}'}, **SEALED)
     assert site.owners.deliver(ask).rule == rules.DELIVER_ATTRIBUTES
     assert rule(site.deliver("bob", "whose/x", who="*")) == rules.DELIVER_NO_OWNER
     site.lets("ann", "bob", type="WHOSE", app="APP")
@@ -288,7 +288,7 @@ def test_sealed_attributes_that_the_type_has_not_are_refused(raw: bytes) -> None
     ask = site.conn("meter").ask
     ask.fill("publish", "car/ann", site.now, tlv={TLV: raw})
     assert site.owners.publish(ask).rule == rules.PUBLISH_ATTRIBUTES
-    ask.fill("deliver", "car/ann", site.now, "all", tlv={TLV: raw})
+    ask.fill("deliver", "car/ann", site.now, "all", tlv={TLV: raw}, **SEALED)
     assert site.owners.deliver(ask).rule == rules.DELIVER_ATTRIBUTES
 
 
