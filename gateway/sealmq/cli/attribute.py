@@ -7,10 +7,14 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from sealmq.families.attributes import names_in
+from sealmq.near import near
 from sealmq.plain import plain
+from sealmq.site.layout import Layout
 
-from . import acting
-from .errors import OK
+from . import acting, explain
+from .errors import OK, UsageError
+from .policy_view import View
 from .pub import seconds
 
 _EXAMPLES = """\
@@ -21,6 +25,7 @@ examples:
   sealmq attribute set --enrolment hr.enrolment --name shift --value early
   sealmq attribute unset factory --client hr --name contract --of bob
   sealmq attribute list factory --client hr
+  sealmq attribute list factory                          as the operator: those of all sources
 
 The client tells it, as `by` in [attributes.NAME] of sealmq.toml lets it. --of is a client, or a
 pair OWNER/SUBSCRIBER; without it the attribute is of the site itself. The values true and false,
@@ -45,7 +50,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     for verb, told in (
         ("set", "tell a value"),
         ("unset", "take a value away"),
-        ("list", "list what was told, of the attributes that the client may tell"),
+        ("list", "list what the client may tell; without a client what all sources say"),
     ):
         more = verbs.add_parser(
             verb, help=told, description=f"{told.capitalize()}.", epilog=_EXAMPLES + acting.CODES
@@ -74,6 +79,8 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask as the client."""
+    if args.verb == "list" and args.site and not args.client and not args.enrolment:
+        return _all(args)
     acting.check_who(args)
     args.timeout = seconds(args, args.timeout)
     return acting.act({"set": _set, "unset": _unset, "list": _list}[args.verb](args))
@@ -109,6 +116,42 @@ async def _list(args: argparse.Namespace) -> int:
         of = "/".join(subject) or "the site"
         end = datetime.fromtimestamp(until // 1000, UTC).isoformat().replace("+00:00", "Z")
         print(plain(f"{name} of {of}: {json.dumps(value)}, until {end}, told by {by}"))
+    return OK
+
+
+# Of files and the store, whether the site is up or down.
+def _all(args: argparse.Namespace) -> int:
+    view = View(Layout.open(args.site))
+    if args.name is not None and args.name not in view.config.attributes:
+        raise UsageError(
+            f"an attribute {args.name}",
+            "there is none",
+            hint=near(args.name, view.config.attributes),
+        )
+    keys = {(row.name, row.subject) for row in view.engine.attributes.all()}
+    keys |= {*view.engine.counts.keys()}
+    rows = []
+    for name, settings in view.config.attributes.items():
+        if args.name in (None, name):
+            subjects = sorted(subject for of, subject in keys if of == name)
+            rows += [(name, settings.source, subject) for subject in subjects or [""]]
+    if args.json:
+        told = [
+            {
+                "name": name,
+                "source": source,
+                "subject": names_in(subject),
+                "said": explain.said(view, name, subject),
+            }
+            for name, source, subject in rows
+        ]
+        print(json.dumps({"attributes": told, "failing": view.failing}))
+        return OK
+    for name, source, subject in rows:
+        said = explain.said(view, name, subject)
+        print(plain(f"{explain.named(name, subject)} ({source}): {said}"))
+    for name, why in view.failing.items():
+        print(plain(f"the source of {name} says nothing now: {why}"))
     return OK
 
 

@@ -145,27 +145,7 @@ def _rests_on(view: View, decision: Decision) -> list[str]:
     """The attributes that were looked at, and until when the answer holds."""
     lines = []
     for name, subject in _attributes(decision):
-        held = view.engine.attributes.held(name, subject)
-        settings = view.config.attributes.get(name)
-        if settings is not None and settings.window_ms:
-            lines.append(_count(view, name, subject, settings.window_ms))
-            continue
-        if settings is not None and settings.zone and held is not None:
-            local = hours.local_time(held.value, _now_ms())
-            now = "unknown" if local is None else local.words
-            said = f"{now} in {settings.zone}"
-            if settings.hours is not None and local is not None:
-                value, until = settings.hours.look(local)
-                said = f"{value} ({said}), until {_written(until)}"
-        elif held is None:
-            said = _why_unknown(settings, name)
-        else:
-            over = ", which is over" * (held.until <= _now_ms())
-            said = f"{conditions.show(held.value)}, until {_written(held.until)}{over}"
-            by = view.engine.pushed.told_by(name, subject)
-            said += f", told by {by}" * bool(by)
-        of = f" of {shown(subject)}" * bool(subject)
-        lines.append(f"attribute {name}{of}: {said}")
+        lines.append(f"attribute {named(name, subject)}: {said(view, name, subject)}")
         if name in view.failing:
             lines.append(
                 f"the source of {name} says nothing now ({view.failing[name]}); a mediator that "
@@ -176,8 +156,32 @@ def _rests_on(view: View, decision: Decision) -> list[str]:
     return lines
 
 
+def named(name: str, subject: str) -> str:
+    """An attribute, for a person."""
+    return f"{name} of {shown(subject)}" if subject else name
+
+
+def said(view: View, name: str, subject: str) -> str:
+    """What it is now, until when, and who says so, for a person. Nothing counts by asking."""
+    settings = view.config.attributes.get(name)
+    held = _held(view, name, subject)
+    if held is None:
+        return _why_unknown(settings)
+    if settings is not None and settings.window_ms:
+        return f"{held.value} within {settings.window_ms // 1000} s"
+    over = ", which is over" * (held.until <= _now_ms())
+    until = f", until {_written(held.until)}{over}"
+    if settings is None or not settings.zone:
+        by = view.engine.pushed.told_by(name, subject)
+        return f"{conditions.show(held.value)}{until}" + f", told by {by}" * bool(by)
+    zone = view.engine.attributes.held(name, "")
+    local = None if zone is None else hours.local_time(zone.value, _now_ms())
+    now = f"{'unknown' if local is None else local.words} in {settings.zone}"
+    return now if settings.hours is None else f"{held.value} ({now}){until}"
+
+
 # What a mediator holds in its memory alone is not known here.
-def _why_unknown(settings: Attribute | None, name: str) -> str:
+def _why_unknown(settings: Attribute | None) -> str:
     if settings is not None and settings.family:
         return "unknown here: a mediator that runs knows what it derived from events"
     if settings is not None and settings.by:
@@ -198,13 +202,6 @@ def _held(view: View, name: str, subject: str) -> Told | None:
     except UnknownAttribute:
         return None
     return attributes.held(name, subject)
-
-
-# Nothing counts by asking.
-def _count(view: View, name: str, subject: str, window_ms: int) -> str:
-    held = _held(view, name, subject)
-    said = "unknown" if held is None else str(held.value)
-    return f"attribute {name} of {shown(subject)}: {said} within {window_ms // 1000} s"
 
 
 def _attributes(decision: Decision) -> list[tuple[str, str]]:

@@ -154,6 +154,10 @@ class Attributes:
         """What was told last, though it may be over."""
         return self._held.get((name, subject))
 
+    def all(self) -> list[Attribute]:
+        """All that are held."""
+        return list(self._held.values())
+
     def read(self, name: str, subject: str, now_ms: int) -> Attribute:
         """UnknownAttribute when none holds now."""
         held = self._held.get((name, subject))

@@ -63,6 +63,10 @@ class Counts:
         # What lies ahead of a clock that was set back counts.
         return sum(many for at, many in moments if now_ms - at < declared.window_ms)
 
+    def keys(self) -> list[Key]:
+        """What there are counts of."""
+        return list(self._got)
+
     def add(self, keys: Iterable[Key], now_ms: int) -> None:
         """A delivery has gone out whose answer rested on these."""
         for key in keys:

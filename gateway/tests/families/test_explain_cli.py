@@ -373,6 +373,18 @@ def test_what_clients_told_and_what_was_counted_is_shown_and_nothing_counts_by_t
     room = "unknown here: a mediator that runs knows what it derived from events"
     assert f"  attribute room of {panel}: {room}" in lines
     assert sealmq(capsys, *question)[1] == lines
+    code, lines, _ = sealmq(capsys, "attribute", "list", site)
+    assert code == 0
+    assert [x.partition(": ")[0] for x in lines] == [
+        "day (calendar)", f"badge of {panel} (client)", "room (events)", f"got of {panel} (count)",
+    ]  # fmt: skip
+    assert lines[1].endswith(", told by monitor")
+    [row] = json.loads(sealmq(capsys, "attribute", "list", site, "--name", "got", "--json")[1][0])[
+        "attributes"
+    ]
+    assert row == {"name": "got", "source": "count", "subject": [panel], "said": "1 within 3600 s"}
+    code, _, err = sealmq(capsys, "attribute", "list", site, "--name", "gott")
+    assert (code, "did you mean got?" in err) == (2, True)
     told = json.loads(sealmq(capsys, *question, "--json")[1][0])
     values = {row["name"]: row["value"] for row in told["attributes"]}
     assert values == {"day": "ALWAYS", "badge": "in", "got": 1, "room": None}
