@@ -281,7 +281,8 @@ def test_could_answers_from_the_log_what_was_and_what_nobody_knows(campus: Site)
 
 
 def test_simulate_says_who_receives_figure_9_and_changes_nothing(campus: Site) -> None:
-    words = ("owners", "simulate", campus.path, "--events", campus.path / "events.jsonl")
+    words: tuple[object, ...] = ("owners", "simulate", campus.path)
+    words = (*words, "--events", campus.path / "events.jsonl")
     found = [json.loads(line) for line in ran(*words, "--json").splitlines()]
     assert [one["receivers"] for one in found] == [["Eve"], ["Eve"], [], [], []]
     assert ran(*words).splitlines()[0] == "loc/Eve/EECS/1005: Eve"

@@ -38,9 +38,9 @@ actions = ["PUBLISH", "EMERGENCY"]
 def typed(folder: Path, *headings: str, **replaced: str) -> None:
     """Each line with a prompt, in one shell; each other line has to be printed."""
     text = "".join(CONSOLE[PAGE + heading].text for heading in headings)
-    commands, shown = [], []
-    for line in text.splitlines():
-        (commands if line.startswith("$ ") else shown).append(line.removeprefix("$ "))
+    lines = text.splitlines()
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    shown = [line for line in lines if not line.startswith("$ ")]
     script = "\n".join(commands)
     for old, new in replaced.items():
         assert old in script
