@@ -281,7 +281,8 @@ def test_could_answers_from_the_log_what_was_and_what_nobody_knows(campus: Site)
 
 
 def test_simulate_says_who_receives_figure_9_and_changes_nothing(campus: Site) -> None:
-    words = ("owners", "simulate", campus.path, "--events", campus.path / "events.jsonl")
+    words: tuple[object, ...] = ("owners", "simulate", campus.path)
+    words = (*words, "--events", campus.path / "events.jsonl")
     found = [json.loads(line) for line in ran(*words, "--json").splitlines()]
     assert [one["receivers"] for one in found] == [["Eve"], ["Eve"], [], [], []]
     assert ran(*words).splitlines()[0] == "loc/Eve/EECS/1005: Eve"
@@ -303,3 +304,24 @@ def test_simulate_says_who_receives_figure_9_and_changes_nothing(campus: Site) -
     assert len(sealmq(*words, "--all", stdin=text).stdout.splitlines()) == 4
     done = sealmq(*words, stdin='{"at": "soon"}')
     assert (done.returncode, "line 1" in done.stderr) == (1, True)
+
+
+# The last one: it switches enforcement off.
+def test_the_doctor_tries_to_break_it_and_says_where_it_is_open(campus: Site) -> None:
+    def tried(code: int) -> dict[str, Any]:
+        done = sealmq("doctor", campus.path, "--json")
+        assert done.returncode == code, done.stdout + done.stderr
+        return {row["name"]: row["ok"] for row in json.loads(done.stdout)["tries"]}
+
+    before = campus.toml.read_bytes()
+    assert set(tried(0).values()) == {True}
+    assert campus.toml.read_bytes() == before
+    campus.edit("[policy]\n", "[policy]\nenforce = false\n")
+    assert sealmq("reload", campus.path).returncode == 0
+    open_to_all = {name for name, ok in tried(1).items() if ok is False}
+    assert open_to_all >= {
+        "read another's event",
+        "publish another's event",
+        "read on when the owner has retracted",
+        "ask for another's events with a condition of one's own",
+    }

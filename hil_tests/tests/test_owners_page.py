@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
 from pages import samples
-from running_site import ROOT, SEALMQ, free_port, ran, sealmq
+from running_site import ROOT, SEALMQ, Site, free_port, ran, sealmq, until
+from sealmq_hil.line import Line
+from test_board_life import WIFI, virtual
+from test_samples import PATIENCE_S, provisioned
 
 PAGE = "gateway/OWNERS.md: "
 CONSOLE, PYTHON, TOML = (samples(language) for language in ("console", "python", "toml"))
@@ -31,9 +38,9 @@ actions = ["PUBLISH", "EMERGENCY"]
 def typed(folder: Path, *headings: str, **replaced: str) -> None:
     """Each line with a prompt, in one shell; each other line has to be printed."""
     text = "".join(CONSOLE[PAGE + heading].text for heading in headings)
-    commands, shown = [], []
-    for line in text.splitlines():
-        (commands if line.startswith("$ ") else shown).append(line.removeprefix("$ "))
+    lines = text.splitlines()
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    shown = [line for line in lines if not line.startswith("$ ")]
     script = "\n".join(commands)
     for old, new in replaced.items():
         assert old in script
@@ -55,6 +62,7 @@ def typed(folder: Path, *headings: str, **replaced: str) -> None:
     assert [one for one in errors if not any(word in one for word in told)] == []
 
 
+@pytest.mark.full
 def test_the_page_as_it_stands(tmp_path: Path) -> None:
     campus = tmp_path / "campus"
     listen = f"sealmq init campus --listen 127.0.0.1:{free_port()}"
@@ -83,3 +91,28 @@ def test_the_page_as_it_stands(tmp_path: Path) -> None:
     page = (ROOT / "gateway/OWNERS.md").read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", page):
         assert "://" in target or (ROOT / "gateway" / target).exists(), target
+
+
+@pytest.mark.full
+def test_a_badge_asserts_and_retracts_on_a_board(tmp_path: Path) -> None:
+    site = Site(tmp_path, example="campus", policy="owners")
+    site.up()
+    main, wifi = tmp_path / "main.py", tmp_path / "wifi.json"
+    main.write_text(PYTHON[f"{PAGE}As a library 2"].text)
+    wifi.write_text(json.dumps(WIFI))
+    wifi.chmod(0o600)
+    file = site.enrol("badge-7", "campus")
+    with virtual(tmp_path / "board", 64) as made:
+        provisioned(made, main, file, wifi)
+        line = Line(lambda: str(made.pty))
+        line.open()
+        since = time.monotonic()
+        try:
+            assert made.ctl({"do": "reset"})["ok"]
+            until("it to take it back", lambda: line.since(since, "taken back"), PATIENCE_S)
+        finally:
+            line.close()
+    said = site.audit("command", family="owners", client="badge-7")
+    verbs = [row["detail"].split()[0] for row in said]
+    assert verbs[:2] == ["assert", "retract"]
+    site.down()

@@ -75,4 +75,5 @@ MANIFEST = Manifest(
         "retracted.",
         part=Ref("doctor"),
     ),
+    fuzz=Ref("fuzz:Fuzz"),
 )

@@ -61,18 +61,18 @@ def put_in(doc: Table) -> None:
     """Types, assertions, an attribute, and the topics of the owners' events."""
     for topic in (MINE, THEIRS):
         table(doc, "topics")[topic] = LOW
-    attribute = tomlkit.inline_table()
+    attribute: Any = tomlkit.inline_table()
     attribute.update({"source": "client", "by": [WRITER], "of": "subscriber", "valid": "1h"})
     table(doc, "attributes")[TOLD] = attribute
     t = table(table(doc, "families"), MANIFEST.name)
     for name, kind in _TYPES.items():
-        row = tomlkit.inline_table()
-        row.update({"app": APP, **kind})
-        table(t, "types")[name] = row
+        made = tomlkit.inline_table()
+        made.update({"app": APP, **kind})
+        table(t, "types")[name] = made
     if "policy" not in t:
         t["policy"] = tomlkit.array() if isinstance(t, InlineTable) else tomlkit.aot()
     for said in _rows():
-        row = tomlkit.table() if isinstance(t["policy"], AoT) else tomlkit.inline_table()
+        row: Any = tomlkit.table() if isinstance(t["policy"], AoT) else tomlkit.inline_table()
         row.update(said)
         t["policy"].append(row)
 
@@ -97,9 +97,11 @@ def take_out(doc: Table) -> None:
 
 def _pop(doc: Table, name: str, key: str) -> None:
     """Out of a table, which goes with its last row unless the operator has said something in it."""
-    if doc.get(name, {}).pop(key, None) is not None and not doc[name]:
-        if not doc[name].as_string().strip("[]{} \n"):
-            del doc[name]
+    if key not in doc.get(name, {}):
+        return
+    del doc[name][key]
+    if not doc[name] and not doc[name].as_string().strip("[]{} \n"):
+        del doc[name]
 
 
 def as_sent(filter: str) -> str:

@@ -178,7 +178,7 @@ def test_a_long_answer_that_costs_too_much_is_refused_and_no_defect(
 def test_attributes_that_no_mediator_has_sealed_count_for_nothing() -> None:
     """Whoever has the label's key, and reaches the broker, forges them."""
     car = LOC.replace("LOC", "CAR").replace("loc/{user}", "car/{user}")
-    site = People(SITE + car.replace('admin = "admin"', 'attributes = { speed = "int" }') + ROOT)
+    site = People(SITE + car + 'attributes = { speed = "int" }\n' + ROOT)
     site.lets("ann", "bob", condition="speed < 50")
     assert site.may("bob", "car/ann/hall", speed=49)
     tlv = {events.TLV: events.write_attributes({"speed": 49})}
