@@ -23,7 +23,7 @@ from sealmq_spec.envelope import (
 from sealmq_spec.errors import SealError, Unauthentic
 from sealmq_spec.keys import inner_key, link_key, outer_key, topic_key
 from sealmq_spec.records import Roots
-from sealmq_spec.tlv import pack
+from sealmq_spec.tlv import pack, span, unpack
 from sealmq_spec.window import Window
 
 if TYPE_CHECKING:
@@ -216,7 +216,10 @@ class Connection:
         n = len(buf) - 25
         if not self.aead(const.USE_PUBLISH).open_into(nonce_link(self.salt, buf), aad, buf, 9, n):
             raise Unauthentic("m2")
-        m1 = bytes(buf[10 : 9 + n])
+        start, end = span(buf, 9, 9 + n)
+        if items := unpack(buf, start, end, range(const.TLV_FAMILIES, 128)):
+            self.peer.log("items", ctr, items)
+        m1 = bytes(buf[end : 9 + n])
         head = get_m1(m1, 0, len(m1))
         suite, _, _, epoch, sender, boot, salt, in_ctr, t_pub, _ = head
         if (sender, boot, salt, in_ctr, t_pub) != (s.client, self.boot, self.salt, ctr, s1):

@@ -17,7 +17,7 @@ from .waits import Core, Wait, pulse
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from typing import Any
 
     from sealmq_spec.reader import Message
@@ -40,6 +40,10 @@ class Client(Tasks):
         self.refused = core.refused
         self.notices = core.notices
         self.unacked = core.unacked
+        self.set_last_will = core.set_last_will
+        self.now_ms = core.now_ms
+        self.has_kg_time = core.has_kg_time
+        self.receipted = core.receipted
 
     # --- for the application ---
 
@@ -71,12 +75,13 @@ class Client(Tasks):
         retain: bool = False,
         qos: int = 0,
         life: int = 0,
+        tlv: "Mapping[int, bytes] | None" = None,
     ) -> int:
         core = self.core
         again = False
         while True:
             await self._clear()
-            ctr = core.publish(topic, msg, retain, qos, life)
+            ctr = core.publish(topic, msg, retain, qos, life, tlv)
             self._keep.sent(core.mono())
             if not qos:
                 return ctr
@@ -97,7 +102,7 @@ class Client(Tasks):
         self, topic: "str | bytes", qos: int = 0, purpose: "str | None" = None
     ) -> int:
         if purpose is not None:
-            topic = self.core._for(topic, purpose)
+            topic = self._for(topic, purpose)
         filt = to_filter(topic)
         if qos != 0 and qos != 1:
             raise Misuse("QoS is 0 or 1")
@@ -107,34 +112,18 @@ class Client(Tasks):
 
     async def unsubscribe(self, topic: "str | bytes", purpose: "str | None" = None) -> None:
         if purpose is not None:
-            topic = self.core._for(topic, purpose)
+            topic = self._for(topic, purpose)
         filt = to_filter(topic)
         await self._clear()
         await self._asks(self.core._unsubscribing(filt))
 
-    # These three as the blocking Client's.
-    async def reserve(
-        self, topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
-    ) -> None:
-        from .reserving import reserve
-
-        await self._command(reserve(topic, aip, pip))
-
-    async def release(self, topic: "str | bytes") -> None:
-        from .reserving import release
-
-        await self._command(release(topic))
-
-    async def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
-        from .reserving import presubscribe
-
-        await self._command(presubscribe(client, topic, purpose))
-
-    async def _command(self, command: str) -> None:
-        from .reserving import commanding
+    # As the blocking Client's; reserve, release and presubscribe give this one's coroutine.
+    async def command(self, family: str, body: "bytes | str") -> bytes:
+        from .commanding import commanding
 
         await self._clear()
-        await self._asks(commanding(self.core, command))
+        reply: bytes = await self._asks(commanding(self.core, family, body))
+        return reply
 
     async def resend(self) -> None:
         await self._clear()
@@ -168,20 +157,6 @@ class Client(Tasks):
 
     def isconnected(self) -> bool:
         return self.up.is_set()
-
-    def set_last_will(
-        self, topic: "str | bytes", msg: bytes, retain: bool = False, qos: int = 0, life: int = 0
-    ) -> None:
-        self.core.set_last_will(topic, msg, retain, qos, life)
-
-    def now_ms(self) -> "int | None":
-        return self.core.now_ms()
-
-    def has_kg_time(self) -> bool:
-        return self.core.has_kg_time()
-
-    def receipted(self, ctr: int) -> bool:
-        return self.core.receipted(ctr)
 
     # --- what other tasks wait for ---
 
@@ -224,22 +199,11 @@ class Client(Tasks):
 
     # Runs a generator that waits for acknowledgements only.
     async def _asks(self, steps: "Steps") -> "Any":
+        return await self._runs(steps, self._answered)
+
+    async def _answered(self, want: int) -> "Any":
         core = self.core
-        step: "Any" = steps.send
-        got: "Any" = None
-        try:
-            while True:
-                want = step(got)
-                step = steps.send
-                ctr = core._awaited
-                core._awaited = 0
-                self._keep.sent(core.mono())
-                try:
-                    got = await self._ended(self._expect(want, ctr, 0, b""))
-                except (OSError, SealError) as error:
-                    step = steps.throw
-                    got = error
-        except StopIteration as end:
-            return end.value
-        finally:
-            steps.close()
+        ctr = core._awaited
+        core._awaited = 0
+        self._keep.sent(core.mono())
+        return await self._ended(self._expect(want, ctr, 0, b""))

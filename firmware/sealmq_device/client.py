@@ -12,14 +12,16 @@ from sealmq_spec.errors import (
     WrongEpoch,
     from_notice,
 )
+from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 
+from .families import to_text
 from .incoming import Incoming
-from .subscribing import ASK, END, granted, request, subscribing, to_filter, to_text
+from .subscribing import ASK, END, granted, request, subscribing, to_filter
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from typing import Any
 
     from .link import Steps
@@ -124,8 +126,9 @@ class Client(Incoming):
     # --- what goes out ---
 
     # qos: 0 or 1. life: 0 a minute, 1 to 31 two to that many seconds, 255 for ever (SPEC.md 3.1).
-    # An empty retained message clears the topic. Gives the message's ctr, for receipted(). Denied
-    # and other SealErrors carry `rule` and `reason`; after OSError and qos 1 see resend().
+    # An empty retained message clears the topic. tlv: items for the site's policy families, {type:
+    # value} (SPEC.md 3.4). Gives the message's ctr, for receipted(). Denied and other SealErrors
+    # carry `rule` and `reason`; after OSError and qos 1 see resend().
     def publish(
         self,
         topic: "str | bytes",
@@ -133,15 +136,25 @@ class Client(Incoming):
         retain: bool = False,
         qos: int = 0,
         life: int = 0,
+        tlv: "Mapping[int, bytes] | None" = None,
     ) -> int:
         # With one more on its stack this would have its frame on the heap.
         if qos or retain or life:
             life = _flags(qos, retain, life)
+        if tlv:
+            return _with_items(self, topic, msg, life, tlv)
         return (self._quick or self._seal)(topic, msg, life)
 
     # What is left of publishing with QoS 1 when it is written. Its packet identifier is self.pid,
     # and it stands in self._out, where self._sent and self._size say.
-    def _settle(self, ctr: int, topic: "str | bytes", msg: "bytes | str", how: int) -> int:
+    def _settle(
+        self,
+        ctr: int,
+        topic: "str | bytes",
+        msg: "bytes | str",
+        how: int,
+        tlv: bytes = EMPTY,
+    ) -> int:
         pid = self.pid
         self._awaited = ctr
         try:
@@ -165,12 +178,13 @@ class Client(Incoming):
             raise why
         self._again = True
         try:
-            return self.publish(topic, msg, bool(how & 1), 1, how >> 2)
+            return self._seal(topic, msg, how, tlv)
         finally:
             self._again = False
 
     # publish for any message; it lays out for publish_fast.py what comes again. how: as of _flags.
-    def _seal(self, topic: "str | bytes", msg: "bytes | str", how: int) -> int:
+    # tlv: m2's block.
+    def _seal(self, topic: "str | bytes", msg: "bytes | str", how: int, tlv: bytes = EMPTY) -> int:
         if isinstance(msg, str):
             msg = msg.encode()
         flags = how & 3
@@ -187,7 +201,7 @@ class Client(Incoming):
         # What is sealed begins a word.
         start = _START + (-k & 3)
         at = start + 2 + k
-        p = at + _PLAIN
+        p = at + (_PLAIN - 1) + len(tlv)
         n = len(msg)
         if p + n + _TAGS > self._end:
             self._room(start, p + n + _TAGS)
@@ -197,7 +211,7 @@ class Client(Incoming):
         kind = 0
         if flags & 1:
             kind = RETAINED if n else CLEAR
-        n = at - start + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono())
+        n = at - start + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono(), tlv)
         at = start - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
         buf[at] = _PUBLISH | flags
         p = at + 1
@@ -219,7 +233,7 @@ class Client(Incoming):
                 raise OSError(errno.ETIMEDOUT)
         except BaseException as error:
             self._unacknowledged(error, ctr, pid, buf, at, n)
-        return self._settle(ctr, topic, msg, how) if pid else ctr
+        return self._settle(ctr, topic, msg, how, tlv) if pid else ctr
 
     def _quicken(self, topic: "str | bytes", raw: bytes, flags: int, n: int) -> None:
         global _at_hand
@@ -321,41 +335,16 @@ class Client(Incoming):
         if isinstance(body, tuple):
             raise from_notice(body)
 
-    # --- purposes (reserving.py, PURPOSES.md) ---
+    # --- policy families ---
 
-    # What the messages of a filter may be used for and what they may not; durable at the gateway
-    # when it returns, so not repeated by itself. Denied when this client is not entitled to it.
-    def reserve(
-        self, topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
-    ) -> None:
-        from .reserving import reserve
-
-        self._command(reserve(topic, aip, pip))
-
-    # Takes the reservation of this filter back.
-    def release(self, topic: "str | bytes") -> None:
-        from .reserving import release
-
-        self._command(release(topic))
-
-    # Says what a client's subscriptions to a filter are for that do not say so themselves. purpose:
-    # None takes it back.
-    def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
-        from .reserving import presubscribe
-
-        self._command(presubscribe(client, topic, purpose))
-
-    def _for(self, topic: "str | bytes", purpose: str) -> str:
-        from .reserving import access
-
-        return access(topic, purpose)
-
-    def _command(self, command: str) -> None:
-        from .reserving import commanding
+    # Sends a policy family's own command and gives what it replies (SPEC.md 4.4).
+    def command(self, family: str, body: "bytes | str") -> bytes:
+        from .commanding import commanding
 
         self._upkeep()
         self._alive()
-        self._run(commanding(self, command))
+        reply: bytes = self._run(commanding(self, family, body))
+        return reply
 
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:
@@ -368,6 +357,15 @@ class Client(Incoming):
             topics.clear()
         topics[topic] = raw
         return raw
+
+
+# publish with items.
+def _with_items(
+    self: Client, topic: "str | bytes", msg: "bytes | str", how: int, tlv: "Mapping[int, bytes]"
+) -> int:
+    from sealmq_spec.tlv import publishers
+
+    return self._seal(topic, msg, how, publishers(tlv.items()))
 
 
 # PUBLISH's flags, after them the life.

@@ -14,12 +14,13 @@ from sealmq_spec.errors import Denied, Misuse, SealError, Stale, TooLarge, Wrong
 from . import entropy
 from .backoff import FIRST_MS, Backoff
 from .client import _flags
+from .families import Families
 from .keepalive import Keepalive
 from .outbox import Outbox
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from .client import Client
@@ -29,7 +30,7 @@ if _TYPING:
 WAIT = const(0)  # ms
 CONNECT = const(1)
 DROP = const(2)  # the connection, without a word: an error that says why
-ASK = const(3)  # (filter, QoS; -1 to unsubscribe), (command, COMMAND)
+ASK = const(3)  # (filter, QoS; -1 to unsubscribe), ((family, command), COMMAND)
 SEND = const(4)  # an Item, sealed now
 RESEND = const(5)  # an Item, as it was
 PING = const(6)
@@ -47,7 +48,7 @@ _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
 
 
-class Life:
+class Life(Families):
     # core: the Client. keepalive: seconds, 0 if another one keeps it. wlan: as in wlan.py, or None
     # where the network is somebody else's. outbox: as in outbox.py. wdt: what has feed(). patience:
     # ms without a session after which a reset is worth trying, since more than the network may be
@@ -76,7 +77,7 @@ class Life:
         self.failures = 0  # attempts to connect that failed, since one did not
         self.up = False
         self.at = 0  # when to connect
-        self.asks: "list[tuple[str | bytes, int]]" = []
+        self.asks: "list[tuple[Any, int]]" = []
         self._keep = Keepalive(keepalive)
         self._wdt = wdt
         self._patience = patience
@@ -116,31 +117,17 @@ class Life:
     def subscribe(self, topic: "str | bytes", qos: int = 0, purpose: "str | None" = None) -> None:
         _flags(max(qos, 0), False, 0)
         if purpose is not None:
-            topic = self.core._for(topic, purpose)
+            topic = self._for(topic, purpose)
         self._ask(topic, qos)
 
     def unsubscribe(self, topic: "str | bytes", purpose: "str | None" = None) -> None:
         self.subscribe(topic, -1, purpose)
 
-    # As Client's, but queued: sent until it is answered, once.
-    def reserve(
-        self, topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
-    ) -> None:
-        from .reserving import reserve
+    # As Client's, but queued: sent until it is answered, once; the reply is not kept.
+    def command(self, family: str, body: "bytes | str") -> None:
+        self._ask((family, body), COMMAND)
 
-        self._ask(reserve(topic, aip, pip), COMMAND)
-
-    def release(self, topic: "str | bytes") -> None:
-        from .reserving import release
-
-        self._ask(release(topic), COMMAND)
-
-    def presubscribe(self, client: str, topic: "str | bytes", purpose: "str | None") -> None:
-        from .reserving import presubscribe
-
-        self._ask(presubscribe(client, topic, purpose), COMMAND)
-
-    def _ask(self, what: "str | bytes", qos: int) -> None:
+    def _ask(self, what: "Any", qos: int) -> None:
         self.asks.append((what, qos))
         self._poke()
 

@@ -108,7 +108,7 @@ class Living(Life):
         elif what != ASK:
             self._sync()
         elif arg[1] == COMMAND:
-            c._command(arg[0])
+            c.command(*arg[0])
         elif arg[1] < 0:
             c.unsubscribe(arg[0])
         else:

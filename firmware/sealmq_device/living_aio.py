@@ -79,7 +79,7 @@ class Living(Life):
             await c._clear()
             self._sync()
         elif arg[1] == COMMAND:
-            await c._command(arg[0])
+            await c.command(*arg[0])
         elif arg[1] < 0:
             await c.unsubscribe(arg[0])
         else:

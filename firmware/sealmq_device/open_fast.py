@@ -535,12 +535,3 @@ def receive(o: int, r: int, ear: object) -> object:
     c[_STAGE] = _DONE
     call(result)
     return yes
-
-
-# An object's address to two words.
-@micropython.viper
-def point(words: object, i: int, at: object) -> object:
-    w = ptr32(words)
-    a = uint(ptr8(at))
-    w[i] = int(a)
-    w[i + 1] = int(a >> 16 >> 16)

@@ -15,7 +15,7 @@ from struct import pack, pack_into, unpack_from
 import micropython
 from micropython import const
 
-from .ccm import Ccm, _process, _ready, work
+from .ccm import Ccm, _process, _ready, in_front, point, work
 
 _TYPING = const(0)
 if _TYPING:
@@ -23,7 +23,7 @@ if _TYPING:
     from typing import Any
     from typing import Any as object
 
-    from viper_types import ptr8, ptr32, uint
+    from viper_types import ptr8, ptr32
 
 _PUBLISH = const(0x30)
 _START = const(5)  # as in link.py
@@ -128,15 +128,6 @@ def other(h: "list[Any]", topic: "str | bytes", msg: "bytes | str", how: int) ->
 def settle(h: "list[Any]", ctr: int, topic: "str | bytes", msg: bytes, how: int) -> int:
     ctr = h[_CLIENT]._settle(ctr, topic, msg, how)
     return ctr
-
-
-# An object's address to two words.
-@micropython.viper
-def point(words: object, i: int, at: object) -> object:
-    w = ptr32(words)
-    a = uint(int(ptr8(at)))
-    w[i] = int(a)
-    w[i + 1] = int(a >> 16 >> 16)
 
 
 # Seals msg under the session's next ctr, writes the packet, and gives ctr. 0: not done, and nothing
@@ -491,8 +482,8 @@ def prepare(h: "list[Any]", c: "Any", topic: "str | bytes", raw: bytes, flags: i
 # Of what the session used for its last message, one like those to come.
 def _plan(s: "Any", raw: bytes, flags: int, old: "Any") -> "Any":
     _, aad1, _, aad2, _ = s._last
-    one = _front(aad1)
-    two = _front(aad2)
+    one = in_front(aad1)
+    two = in_front(aad2)
     k = len(raw) + (flags & 2)
     begin = _START + (-k & 3)
     at = begin + 2 + k
@@ -518,9 +509,3 @@ def _plan(s: "Any", raw: bytes, flags: int, old: "Any") -> "Any":
     sealers = inner.seal_into, outer.seal_into, view[_NONCE : _NONCE + 12], aad, aad2
     views = old[5] if old else [None] * ((_MOST + 15 >> 4) + (_MOST + 59 >> 4) + 1)
     return image, ecb, cbc, ecb2, cbc2, views, sealers, ciphers
-
-
-# Associated data with its length before it, and zeros after.
-def _front(aad: bytearray) -> bytes:
-    n = len(aad)
-    return n.to_bytes(2, "big") + aad + bytes(-2 - n & 15)

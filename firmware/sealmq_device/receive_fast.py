@@ -13,8 +13,8 @@ from sealmq_spec.envelope import get_m1, get_m3, tail_m1, tail_m3
 from sealmq_spec.errors import Unauthentic
 from sealmq_spec.reader import Message
 
-from .ccm import _ready, work
-from .open_fast import point, receive
+from .ccm import _ready, in_front, point, work
+from .open_fast import receive
 
 _TYPING = const(0)
 if _TYPING:
@@ -103,12 +103,6 @@ def _hash(h: int, data: "bytes | bytearray") -> int:
     for byte in data:
         h = h * 31 + byte & 0x1FFFFFFF
     return h
-
-
-# Associated data after its length, and zeros up to whole blocks.
-def _front(aad: bytes) -> bytes:
-    n = len(aad)
-    return n.to_bytes(2, "big") + aad + bytes(-2 - n & 15)
 
 
 # Its topic has more bytes than any.
@@ -253,8 +247,8 @@ class Fast:
         head1 = bytes(payload[M3_HEAD : M3_HEAD + _HEAD1])
         site = r.ident.site
         fixed = head + pack("<8x2I", h, number) + head1 + bytes(28)
-        fixed += _front(bytes(payload[:M3_HEAD]) + tail_m3(site, topic))
-        fixed += _front(bytes(payload[o : o + M1_HEAD]) + tail_m1(site, label, topic))
+        fixed += in_front(bytes(payload[:M3_HEAD]) + tail_m3(site, topic))
+        fixed += in_front(bytes(payload[o : o + M1_HEAD]) + tail_m1(site, label, topic))
         words = bytearray(fixed)
         pack_into("<I", words, 4 * _TOPIC_END, len(words) + k + (k & 1))
         words += bytes(k & 1) + topic

@@ -8,6 +8,7 @@ from micropython import const
 
 from sealmq_spec.errors import SealError, TooLarge, Unavailable
 
+from .families import Families
 from .joining import told
 from .keepalive import Keepalive
 from .link import _LENGTH, ANSWERED, NODELAY, unknown
@@ -30,7 +31,7 @@ _PUBLISH = const(0x30)
 _TCP = const(6)
 
 
-class Tasks:
+class Tasks(Families):
     def __init__(self, core: Core) -> None:
         self.core = core
         core.over = self._over
@@ -117,33 +118,40 @@ class Tasks:
 
     # Runs a generator of link.py: this task is the only one that reads.
     async def _drive(self, steps: "Steps") -> "Any":
-        core = self.core
+        got = await self._runs(steps, self._does)
+        self._busy = False
+        return got
+
+    # Runs a generator of link.py; does: waits for what it yields.
+    async def _runs(self, steps: "Steps", does: "Any") -> "Any":
         step: "Any" = steps.send
         got: "Any" = None
         try:
             while True:
                 want = step(got)
                 step = steps.send
-                got = None
                 try:
-                    if want > _IDLE:
-                        got = await self._answers(want)
-                    elif want == _READ:
-                        got = await self._packet(False)
-                    elif want == _CONNACK:
-                        await self._fill(core._four, False)
-                    elif want == _IDLE:
-                        await self._idle()
-                    else:
-                        await self._open()
+                    got = await does(want)
                 except (OSError, SealError) as error:
                     step = steps.throw
                     got = error
         except StopIteration as end:
-            self._busy = False
             return end.value
         finally:
             steps.close()
+
+    async def _does(self, want: int) -> "Any":
+        if want > _IDLE:
+            return await self._answers(want)
+        if want == _READ:
+            return await self._packet(False)
+        if want == _CONNACK:
+            await self._fill(self.core._four, False)
+        elif want == _IDLE:
+            await self._idle()
+        else:
+            await self._open()
+        return None
 
     async def _open(self) -> None:
         core = self.core

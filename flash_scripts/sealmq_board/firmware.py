@@ -30,8 +30,9 @@ _OTA_DATA = 0
 _TABLE_SIZE = 0xC00
 _LARGEST = 1 << 25
 _LEAST_NVS = 3 * SECTOR  # one of them stays free
-# What the client's .mpy files need: their version and native interface are of 1.23.
-_OLDEST = (1, 23)
+# The oldest MicroPython that the client is tried on. Version and native interface of its .mpy files
+# are of 1.23, so they alone do not tell.
+OLDEST = (1, 24)
 _GENERIC = "MicroPython's own: https://micropython.org/download, ESP32_GENERIC or the board's"
 
 
@@ -145,10 +146,10 @@ def _version(raw: bytes) -> str:
     found = re.search(rb"v(\d+)\.(\d+)\.[0-9a-z.-]{1,40} on 20\d\d-\d\d-\d\d", raw)
     if not found:
         return ""
-    if (int(found[1]), int(found[2])) < _OLDEST:
+    if (int(found[1]), int(found[2])) < OLDEST:
         raise BoardError(
             f"the firmware is MicroPython {found[0].decode()}",
-            "the client needs 1.23 or later",
+            "the client needs 1.24 or later",
             hint=_GENERIC,
         )
     return found[0].decode()

@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from .errors import BoardError
-from .firmware import PICO
+from .firmware import OLDEST, PICO
 from .mpremote_run import Answer, Copy, Run, first, work
 from .ports import Port
 
@@ -71,10 +71,12 @@ class OnIt(NamedTuple):
                 "ESP32, S2, S3, C3, C6 or Pico W",
             )
         release = tuple(int(n) for n in re.findall(r"\d+", str(version_there))[:2])
-        if number == _RP2040 and release < _RP2040_OLDEST:
+        oldest = _RP2040_OLDEST if number == _RP2040 else OLDEST
+        if release < oldest:
+            chip = " on an RP2040" if number == _RP2040 else ""
             raise BoardError(
-                f"{self.name}: MicroPython {version_there} on an RP2040",
-                "1.26 or later",
+                f"{self.name}: MicroPython {version_there}{chip}",
+                f"{oldest[0]}.{oldest[1]} or later",
                 hint=self._anew,
             )
         return _ARCHS[number]

@@ -129,9 +129,10 @@ def test_a_fat_layout_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "version"),
     [
-        (b"v1.23.0 on 2024-06-02", "v1.23.0 on 2024-06-02"),
+        (b"v1.24.0 on 2024-10-25", "v1.24.0 on 2024-10-25"),
         (b"v1.26.0-preview.12.gabc on 2025-05-02", "v1.26.0-preview.12.gabc on 2025-05-02"),
         (b"no version", ""),
+        (b"v1.23.0 on 2024-06-02", None),
         (b"v1.22.2 on 2024-02-22", None),
         (b"v1.9.4 on 2018-05-11", None),
     ],
@@ -141,7 +142,7 @@ def test_a_micropython_that_is_too_old_for_the_client(text: bytes, version: str 
     if version is not None:
         assert firmware.checked(raw, ESP32).version == version
         return
-    with pytest.raises(BoardError, match=r"needs 1\.23 or later"):
+    with pytest.raises(BoardError, match=r"needs 1\.24 or later"):
         firmware.checked(raw, ESP32)
 
 

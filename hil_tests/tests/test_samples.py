@@ -172,6 +172,9 @@ ELSEWHERE = {
     "test_the_toy_with_rows_and_a_command_judges_in_a_started_site",
     "gateway/FAMILIES.md: A toy with a row and a command 2": "test_families_page.py::"
     "test_the_toy_with_rows_and_a_command_judges_in_a_started_site",
+    "gateway/OWNERS.md: As a library": "test_owners_page.py::test_the_page_as_it_stands",
+    "gateway/OWNERS.md: As a library 2": "test_owners_page.py::"
+    "test_a_badge_asserts_and_retracts_on_a_board",
     "gateway/README.md: As a library": LIBRARY,
     "gateway/README.md: As a library 2": LIBRARY,
 }

@@ -44,6 +44,15 @@ ELSEWHERE = {
         + "test_readme.py::test_the_walk_through_purposes"
         for n in ("", " 2", " 3", " 4", " 5")
     },
+    **{
+        f"gateway/OWNERS.md: {heading}": HERE + "test_owners_page.py::test_the_page_as_it_stands"
+        for heading in (
+            *(f"Ten minutes{n}" for n in ("", " 2", " 3", " 4", " 5")),
+            "What readers say",
+            "Signed assertions",
+            "Emergencies",
+        )
+    },
     "gateway/README.md: A broker on another machine": HERE + "test_brokers_external.py::outside",
     "gateway/README.md: What the logs say": "spark/tests/"
     "test_cli.py::test_a_report_over_everything_then_over_what_is_new",

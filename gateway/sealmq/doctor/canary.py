@@ -65,6 +65,8 @@ class Canary:
         self._reader = self._new_reader()
         # What came last on each topic, as it came.
         self.came: dict[str, bytes] = {}
+        # What a family has answered last.
+        self.answer = b""
         self._ids = itertools.count(1)
         self._wire: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._decoder = Decoder(_MOST, "client")
@@ -270,7 +272,7 @@ class Canary:
         if op == OP_NOTICE:
             self._told.append(what[3] or what[4])
         elif op == OP_REPLY:
-            self._replied = True
+            self._replied, self.answer = True, what[1]
         elif op == OP_RECORD:
             self._reader.add(what)
 

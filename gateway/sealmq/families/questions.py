@@ -75,9 +75,9 @@ class Questions(Generic[K]):
         self._on_fault: OnFault = on_fault or _silent
         self._judge = Judge(self.order, self._fault)
         self._seers = overriding(self.order, "see")
+        self._greeters = overriding(self.order, "greet")
         self.listens: frozenset[Seen] = frozenset()
         self._listen()
-        self._greeters = overriding(self.order, "greet")
         self.parses = self._judge.parses
         self.parse = self._judge.parse
 
@@ -141,6 +141,7 @@ class Questions(Generic[K]):
                 self.derived.changed(row)
                 self.on_derived()
         return deps
+
     def _listen(self) -> None:
         """What families want to hear may be something else once they know more."""
         self.listens = frozenset[Seen]().union(*(family.sees for family in self._seers))

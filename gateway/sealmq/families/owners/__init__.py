@@ -1,7 +1,7 @@
 """Owner policies: people decide who receives what is about them, after Opyrchal, Prakash and
 Agrawal."""
 
-from ..manifest import Bench, Lost, Made, Manifest, Policy, Puts, Ref, Says
+from ..manifest import Bench, Doctor, Lost, Made, Manifest, Policy, Puts, Ref, Says
 
 MANIFEST = Manifest(
     name="owners",
@@ -69,4 +69,11 @@ MANIFEST = Manifest(
         look="assertions that were made or retracted",
         by="sealmq owners list {site}",
     ),
+    doctor=Doctor(
+        does="Where owners say who receives what, it reads another's event, asserts on another's "
+        "events, tells an attribute that is not its to tell, and reads on when the owner has "
+        "retracted.",
+        part=Ref("doctor"),
+    ),
+    fuzz=Ref("fuzz:Fuzz"),
 )

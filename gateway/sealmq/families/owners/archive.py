@@ -142,10 +142,10 @@ class Archive:
             self._later[row.key] = rows.gone(row.key) if before == "none" else before
 
     def _assertion(self, detail: str, client: str, at: int) -> None:
-        id = detail.split(" ")[1]
+        verb, _, rest = detail.partition(" ")
+        id = rest.partition(" ")[0]
         key = rows.ASSERTION + id
         said = _SAID.match(detail) if len(detail) < CUT else None
-        verb = detail.partition(" ")[0]
         if verb == "retract" and at <= self.at_ms:
             self._put(rows.gone(key), at)
             return

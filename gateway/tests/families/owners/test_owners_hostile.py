@@ -58,9 +58,7 @@ def test_an_advertised_type_opens_nothing_that_was_there_before_it() -> None:
     assert kept(site, "ann", "log/ann", 1, 30).allow
     assert not kept(site, "eve", "log/ann", 1, 30).allow
     site.command("admin", "advertise", type="LOG", control="both", **kind)
-    assert kept(site, "ann", "log/ann", 1, 30).allow, (
-        "the same topics"
-    )
+    assert kept(site, "ann", "log/ann", 1, 30).allow, "the same topics"
     site.command("admin", "withdraw", app="APP", type="LOG")
     taken = {"app": "EVE", "topic": "log/{user}", "owner": "user", "control": "none"}
     assert site.command("eve", "advertise", type="X", **taken)["type"]
@@ -175,3 +173,23 @@ def test_a_long_answer_that_costs_too_much_is_refused_and_no_defect(
     monkeypatch.setattr(chains, "MOST_LOOKED", 10)
     assert site.command("ann", "who-can", topic="loc/ann/hall") == rules.TOO_MUCH
     assert site.faults == []
+
+
+def test_attributes_that_no_mediator_has_sealed_count_for_nothing() -> None:
+    """Whoever has the label's key, and reaches the broker, forges them."""
+    car = LOC.replace("LOC", "CAR").replace("loc/{user}", "car/{user}")
+    site = People(SITE + car + 'attributes = { speed = "int" }\n' + ROOT)
+    site.lets("ann", "bob", condition="speed < 50")
+    assert site.may("bob", "car/ann/hall", speed=49)
+    tlv = {events.TLV: events.write_attributes({"speed": 49})}
+    got = site.conn("bob").deliver("car/ann/hall", "all", 0, site.now, 0, tlv)
+    assert (got.allow, got.rule) == (False, rules.DELIVER_ATTRIBUTES)
+
+
+def test_a_condition_is_bounded() -> None:
+    many = " && ".join(['a == "b"'] * 150)
+    deep = "!" * 100 + "a"
+    wide = " || ".join(f"a{i}" for i in range(40))
+    for text in (many, deep, wide, "a" * 3000):
+        with pytest.raises(expressions.ConditionError):
+            condition(text)

@@ -2,8 +2,8 @@
 and the memory of very many. One number of assertions a process; prints rows of JSON.
 
 decision_: the family's own; _uncached: nothing is known yet of owner and reader, _planned: what
-holds between them is, the verdict is not. policy_: of labels and owners, by the mediator's way. Best
-of several runs; of each the median of its decisions.
+holds between them is, the verdict is not. policy_: of labels and owners, by the mediator's way.
+Best of several runs; of each the median of its decisions.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ LABEL = "fleet"
 CLIENTS = ("reader", "late", *(f"link{n}" for n in range(CHAIN)))
 UNIT = "us"
 _SLICE = 20_000
-_CONFIG = f"""
+_CONFIG = (
+    f"""
 [site]
 name = "bench"
 id = "00000001"
 [labels]
 {LABEL} = []
 [clients]
-""" + "".join(f'{name} = {{ label = "{LABEL}" }}\n' for name in CLIENTS) + """
+"""
+    + "".join(f'{name} = {{ label = "{LABEL}" }}\n' for name in CLIENTS)
+    + """
 [policy]
 order = ["labels", "owners"]
 [families.owners.types.VALUE]
@@ -58,6 +61,7 @@ authorizer = "POLICY"
 licensees = ["owner"]
 actions = ["RECEIVE", "CHANGE_POLICY"]
 """
+)
 
 
 def _records(count: int) -> Iterator[Record]:

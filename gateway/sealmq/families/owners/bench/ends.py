@@ -2,8 +2,8 @@
 attribute that is taken away. In a started site, while messages stream; clients of one process, so
 that one clock says both times.
 
-Milliseconds from the command's being sent to the last delivery; 0 if none came after it. Nothing may
-come after the command's reply: what does is counted.
+Milliseconds from the command's being sent to the last delivery; 0 if none came after it. What
+comes after the command's reply is counted: there should be none.
 """
 
 from __future__ import annotations

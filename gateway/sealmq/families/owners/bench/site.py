@@ -53,8 +53,17 @@ def as_sent(filter: str) -> str:
 
 def assertion(n: int, owner: str, licensee: str, **more: Any) -> tuple[str, bytes]:
     """Key and value of one as the family keeps it."""
-    row = {"authorizer": owner, "licensees": [licensee], "owner": owner, "app": "BENCH", "type": "VALUE",
-           "actions": ["RECEIVE"], "condition": "", "at": AT_MS, **more}  # fmt: skip
+    row: dict[str, Any] = {
+        "authorizer": owner,
+        "licensees": [licensee],
+        "owner": owner,
+        "app": "BENCH",
+        "type": "VALUE",
+        "actions": ["RECEIVE"],
+        "condition": "",
+        "at": AT_MS,
+        **more,
+    }
     return f"{ASSERTION}{n:012x}", json.dumps(row, separators=(",", ":")).encode()
 
 

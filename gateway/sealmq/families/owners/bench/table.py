@@ -93,10 +93,10 @@ def _bars(book: _Book) -> list[Bar]:
     for burst in (1, 16):
         # Of both runs the one with more rounds.
         for stage in (CLOSER, "messages"):
-            params = {"stage": stage, "burst": burst, "process": "mediator"}
+            params: dict[str, Any] = {"stage": stage, "burst": burst, "process": "mediator"}
             row = book.get("cpu_message_to_labels", **params)
             if row is not None:
-                words = f"CPU a message of the mediator to labels, {_sent(burst)}, {row['n']} rounds"
+                words = f"the mediator's CPU a message to labels, {_sent(burst)}, {row['n']} rounds"
                 between = f"{_percent(row['params']['low'])} to {_percent(row['params']['high'])}"
                 holds = row["value"] <= MOST_TO_LABELS
                 bound = f"{_percent(MOST_TO_LABELS)}"
@@ -174,7 +174,8 @@ def _decisions(book: _Book) -> str:
     if not body:
         return ""
     head = ["assertions", *_COLUMNS.values(), "MiB", "bytes each"]
-    return f"One decision in microseconds, and what assertions take in memory:\n\n{aligned(head, body)}"
+    title = "One decision in microseconds, and what assertions take in memory"
+    return f"{title}:\n\n{aligned(head, body)}"
 
 
 _ENDS = {
