@@ -303,9 +303,8 @@ def _may_see(turn: Turn, made: Assertion) -> str:
 def _about(what: str, made: Assertion) -> str:
     return (
         f"{what} {made.id} by={made.authorizer} owner={about(made)} "
-        f"licensees={','.join(made.licensees)} "
-        f"app={made.app} type={made.type} actions={','.join(words(made.actions))} "
-        f"condition={made.condition.text}"
+        f"licensees={','.join(made.licensees)} app={made.app} type={made.type} "
+        f"actions={','.join(words(made.actions))} condition={made.condition.text}"
     )
 
 
