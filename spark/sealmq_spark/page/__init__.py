@@ -14,25 +14,25 @@ from . import alarms, costs, officer, overview, rig, traffic
 from .markup import Markup, tag
 from .traffic import Shown
 
-# None: nothing is to be said, and nobody misses it.
+# None: there is nothing of it, and nothing stands there.
 Section = Callable[[Mapping[str, Any], Shown], Markup | None]
 
-# First what the gateway's people come for; then what the rig's and the benches' do.
+# What each reader came for: the officer; the operator; who builds boards and gateways.
 _SECTIONS: tuple[tuple[str, str, Section], ...] = (
-    ("decisions", "Decisions", traffic.decisions),
-    ("refusals", "Replays and forgeries", traffic.refusals),
     ("disclosures", "Disclosures", officer.disclosures),
+    ("refusals", "Replays and forgeries", traffic.refusals),
+    ("labelling", "Labelling", officer.labelling),
+    ("decisions", "Decisions", traffic.decisions),
+    ("changed", "Changed clients", traffic.changed),
     ("gaps", "Gaps in the logs", alarms.gaps),
     ("unenforced", "Not enforced", traffic.unenforced),
-    ("changed", "Changed clients", traffic.changed),
-    ("labelling", "Labelling", officer.labelling),
+    ("behaviours", "Boards and behaviours", rig.behaviours),
     ("regressions", "Regressions", alarms.regressions),
     ("nonces", "Nonces", alarms.nonces),
-    ("costs", "Costs", costs.costs),
-    ("stages", "Latency by stage", rig.stages),
-    ("behaviours", "Boards and behaviours", rig.behaviours),
     ("flaky", "Flaky behaviours", rig.flaky),
     ("cuts", "Power cuts", rig.cuts),
+    ("stages", "Latency by stage", rig.stages),
+    ("costs", "Costs", costs.costs),
     ("quarantine", "Quarantine", overview.quarantine),
 )
 # Nothing but the styles that stand in the page itself: no script, no image, no font, no request.
@@ -61,7 +61,12 @@ def render(summary: Mapping[str, Any], shown: Shown) -> str:
             "body",
             tag("a", "To the report", href="#overview", class_="skip"),
             _menu([("overview", "Overview"), *((name, title) for name, title, _ in there)]),
-            tag("main", overview.masthead(summary), overview.verdict(summary), sections),
+            tag(
+                "main",
+                overview.masthead(summary),
+                overview.verdict(summary, {name for name, _, _ in there}),
+                sections,
+            ),
         ),
         lang="en",
     )

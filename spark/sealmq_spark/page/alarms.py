@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import rowplots, svg, words
-from .figures import Cell, Column, figure, folded, nothing, sentence, strong, table
+from .figures import Cell, Column, figure, folded, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import logarithmic
 from .traffic import Shown
@@ -54,11 +54,11 @@ def _missing(row: Mapping[str, Any]) -> Markup:
     return tag("span", words.count(row.get("count")), " ", named(row.get("what"), 40, ""), " ", why)
 
 
-def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def nonces(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Pairs of key and nonce."""
     rows = shown.get("nonces", ())
     if not rows:
-        return nothing("No pair of key and nonce was collected.")
+        return None
     headline = summary["headline"]
     twice = headline.get("nonces_repeated") or 0
     number = words.plural(headline.get("nonces") or 0, "pair")
@@ -111,11 +111,11 @@ def _alarm(number: int) -> Cell:
     return tag("span", words.count(number), class_="alarm") if number else "0"
 
 
-def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def regressions(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """This run beside the last comparable one."""
     rows = shown.get("regressions", ())
     if not rows:
-        return nothing("Nothing failed or became dearer since the last comparable run.")
+        return None
     slower = [row for row in rows if row.get("ratio") is not None]
     scale = logarithmic([*(row["ratio"] for row in slower), 1.0, 2.0], words.ratio)
     each = []

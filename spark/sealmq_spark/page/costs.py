@@ -11,7 +11,7 @@ from itertools import cycle
 from typing import Any
 
 from . import lineplots, papers, rowplots, svg, words
-from .figures import Column, Series, aside, figure, folded, legend, nothing, sentence, strong, table
+from .figures import Column, Series, aside, figure, folded, legend, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import Scale, logarithmic
 from .traffic import Shown
@@ -28,12 +28,12 @@ _LISTED = 400
 Rows = Sequence[Mapping[str, Any]]
 
 
-def costs(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def costs(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Every measure of every bench, those with a plain client beside it first."""
     rows = [row for row in shown.get("cost", ()) if row.get("value") is not None]
     rows = sorted(rows, key=_order)
     if not rows:
-        return nothing("No bench's document was read.")
+        return None
     compared = [row for row in rows if row.get("to_plain") is not None]
     keys = {_what(row) for row in compared}
     beside = [row for row in rows if _what(row) in keys]

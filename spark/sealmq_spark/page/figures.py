@@ -100,7 +100,7 @@ def strong(text: str) -> Markup:
 
 def code(text: str | None) -> Markup:
     """A name within a sentence."""
-    return tag("span", named(text, 48), class_="code")
+    return tag("span", text if isinstance(text, Markup) else named(text, 48), class_="code")
 
 
 __all__ = [

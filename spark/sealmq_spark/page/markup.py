@@ -17,7 +17,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 # They join the parts of an emoji, or the letters of Persian; between Latin letters they only hide.
 _JOINERS = frozenset("\u200c\u200d")
 _MARKS = 3
-_VOID = frozenset({"br", "meta", "hr"})
+_VOID = frozenset({"br", "meta", "hr", "wbr"})
 
 
 class Markup(str):
@@ -92,6 +92,13 @@ def named(text: str | None, room: int = 72, empty: str = "none") -> Markup:
     shown = cut(plain(text), room)
     full = None if shown == text else text
     return tag("bdi", shown, class_="name", title=full)
+
+
+def rule(text: str | None, room: int = 72, empty: str = "none") -> Markup:
+    """A rule's name, which may end a line behind each of its dots."""
+    name = named(text, room, empty)
+    head, opened, shown = name.partition(">")
+    return Markup(head + opened + shown.replace(".", f".{tag('wbr')}"))
 
 
 def cut(text: str, room: int) -> str:

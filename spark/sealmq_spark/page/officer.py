@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import matrix, rowplots, timeplots, words
-from .figures import Column, Series, code, figure, folded, nothing, sentence, strong, table
+from .figures import Column, Series, code, figure, folded, sentence, strong, table
 from .markup import Markup, named, tag
 from .scales import linear
 from .traffic import Shown
@@ -18,11 +18,11 @@ def _none(field: str) -> str:
     return f"no {field}"
 
 
-def disclosures(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def disclosures(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """By topic, by what policy families say in each field of theirs, and each."""
     rows = shown.get("disclosures", ())
     if not rows:
-        return nothing("No delivery in these logs: nobody got anything that was written down.")
+        return None
     by = _by_field(shown)
     field = next(iter(by), "")
     topics = shown.get("disclosures_topic", ())
@@ -128,13 +128,13 @@ def _each(fields: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> Markup:
     return folded(text, table(columns, cells, text))
 
 
-def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def labelling(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """How topics came to their labels."""
     each = timeplots.buckets(shown.get("labelling_time", ()), ["labelled", "reset"])
     rows = shown.get("labelling", ())
     series = [Series("labelled", "blue"), Series("reset", "orange")]
     if not any(bucket.total for bucket in each) and not rows:
-        return nothing("No topic got a label, and none lost one.")
+        return None
     columns = [Column("at (UTC)"), *(Column(name) for name in ("topic", "what", "label", "by"))]
     cells = [
         [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import words
-from .figures import Column, folded, nothing, sentence, strong, table
+from .figures import Column, folded, sentence, strong, table
 from .markup import Markup, named, tag
 from .traffic import Shown
 
@@ -17,7 +17,7 @@ _SAID = {"bad": "act on this", "look": "look at this", "good": "in order", "none
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure of the first screen. state: bad, look, good, none; "" where it is neither."""
+    """One figure of the first screen. state: bad, look, good; "" where it is neither."""
 
     name: str
     value: str
@@ -41,8 +41,8 @@ def masthead(summary: Mapping[str, Any]) -> Markup:
 _LOCAL = "All times are UTC."
 
 
-def verdict(summary: Mapping[str, Any]) -> Markup:
-    """Whether this needs a person, and the figures that say so."""
+def verdict(summary: Mapping[str, Any], places: Container[str]) -> Markup:
+    """Whether this needs a person, and the figures that say so. places: the page's sections."""
     tiles = _tiles(summary)
     state, text = _verdict(summary, tiles)
     why = [str(one) for one in summary.get("why") or ()]
@@ -55,7 +55,9 @@ def verdict(summary: Mapping[str, Any]) -> Markup:
             class_=f"verdict {state}",
         ),
         tag("ul", [tag("li", named(one, 160)) for one in why[:6]], class_="why") if why else None,
-        tag("ul", [_tile(tile) for tile in tiles], class_="tiles"),
+        tag("ul", [_tile(tile, tile.place in places) for tile in tiles], class_="tiles")
+        if tiles
+        else None,
         id="overview",
         aria_label="Overview",
     )
@@ -85,42 +87,43 @@ def _tiles(summary: Mapping[str, Any]) -> list[Tile]:
     share = words.share(denied, allowed + denied) if allowed is not None and denied else ""
     passed, failed = headline.get("passed"), headline.get("failed")
     gaps = (summary.get("tables") or {}).get("gaps")
-    return [
-        _plain("denied", denied, "decisions", f"{share} of all" if share else ""),
+    # What the logs have nothing of has no tile.
+    return [tile for tile in (
+        _plain("disclosed", headline.get("disclosed"), "disclosures", "messages to readers"),
         _counted("forged", headline.get("forged"), "refusals", "look", "refused"),
         _counted("replayed", headline.get("replayed"), "refusals", "look", "refused"),
-        _plain("disclosed", headline.get("disclosed"), "disclosures", "messages to readers"),
-        _counted("not enforced", headline.get("unenforced"), "unenforced", "look", "let pass"),
-        _counted("changed clients", headline.get("changed"), "changed", "look"),
-        # Its section is there when it has something to say.
-        *([_counted("gaps in the logs", gaps, "gaps", "look")] if gaps else []),
         _plain("labelled", headline.get("labelled"), "labelling", "topics"),
+        _plain("denied", denied, "decisions", f"{share} of all" if share else ""),
+        _counted("changed clients", headline.get("changed"), "changed", "look"),
+        _counted("gaps in the logs", gaps or None, "gaps", "look"),
+        _counted("not enforced", headline.get("unenforced"), "unenforced", "look", "let pass"),
+        _counted("failed", failed, "behaviours", "look", _of(passed, "passed", "")),
         _counted("regressions", headline.get("regressions"), "regressions", "bad"),
         _counted("nonces used twice", headline.get("nonces_repeated"), "nonces", "bad",
                  _of(headline.get("nonces"), "pairs")),
-        _counted("failed", failed, "behaviours", "look", _of(passed, "passed", "")),
         _counted("flaky", headline.get("flaky"), "flaky", "look"),
-        _counted("quarantined", quarantined, "quarantine", "look", "lines no contract has"),
-    ]  # fmt: skip
+        _counted("quarantined", quarantined if summary.get("lines") else None, "quarantine",
+                 "look", "lines no contract has"),
+    ) if tile is not None]  # fmt: skip
 
 
 def _of(number: int | None, name: str, of: str = "of ") -> str:
     return "" if number is None else f"{of}{words.short(number)} {name}"
 
 
-def _counted(name: str, number: int | None, place: str, state: str, note: str = "") -> Tile:
+def _counted(name: str, number: int | None, place: str, state: str, note: str = "") -> Tile | None:
     if number is None:
-        return Tile(name, words.DASH, place, "none", "not in these logs")
+        return None
     return Tile(name, words.short(number), place, state if number else "good", note)
 
 
-def _plain(name: str, number: int | None, place: str, note: str) -> Tile:
+def _plain(name: str, number: int | None, place: str, note: str) -> Tile | None:
     if number is None:
-        return Tile(name, words.DASH, place, "none", "not in these logs")
+        return None
     return Tile(name, words.short(number), place, "", note)
 
 
-def _tile(tile: Tile) -> Markup:
+def _tile(tile: Tile, linked: bool) -> Markup:
     sign = None
     if tile.state:
         sign = tag("span", _SIGNS[tile.state], class_="sign", title=_SAID[tile.state])
@@ -129,15 +132,17 @@ def _tile(tile: Tile) -> Markup:
         tag("span", tile.value, class_="value"),
         tag("span", tile.note or "\u00a0", class_="note"),
     ]
-    link = tag("a", inside, href=f"#{tile.place}", class_=f"tile {tile.state}".strip())
-    return tag("li", link)
+    kind = f"tile {tile.state}".strip()
+    if not linked:
+        return tag("li", tag("div", inside, class_=kind))
+    return tag("li", tag("a", inside, href=f"#{tile.place}", class_=kind))
 
 
-def quarantine(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def quarantine(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """What was not counted, why, and how such a line looks."""
     rows = shown.get("quarantine", ())
     if not rows:
-        return nothing("Every line fulfilled its contract.")
+        return None
     total = summary.get("quarantined") or 0
     each = []
     for row in rows:

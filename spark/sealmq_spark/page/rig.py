@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import matrix, rowplots, svg, words
-from .figures import Cell, Column, Series, figure, folded, legend, nothing, sentence, strong
+from .figures import Cell, Column, Series, figure, folded, legend, sentence, strong
 from .markup import Markup, named, tag
 from .scales import linear, logarithmic
 from .traffic import Shown
 
-_NO_RIG = "No line of the rig was read."
 _BOARDS = 12
 _OUTCOMES = ("passed", "failed", "skipped")
 _MEDIAN = Series("median", "blue", "circle")
@@ -20,11 +19,11 @@ _P99 = Series("99 of 100 within", "orange", "diamond")
 _QUANTILES = (("median", _MEDIAN), ("p95", _P95), ("p99", _P99))
 
 
-def behaviours(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def behaviours(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Boards and behaviours, a matrix a commit, the newest first."""
     rows = shown.get("behaviours", ())
     if not rows:
-        return nothing(_NO_RIG)
+        return None
     headline = summary["headline"]
     commits = list(dict.fromkeys(str(row.get("commit") or "") for row in rows))
     parts = [strong(words.plural(headline.get("passed") or 0, "verdict") + " passed")]
@@ -91,11 +90,11 @@ def _signs() -> Markup:
     )
 
 
-def stages(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def stages(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """How long each stage takes."""
     rows = [row for row in shown.get("stages", ()) if row.get("median") is not None]
     if not rows:
-        return nothing(_NO_RIG)
+        return None
     names = [f"{key}{end}" for key, _ in _QUANTILES for end in ("", "_low", "_high")]
     values = [row[name] for row in rows for name in names if row.get(name) is not None]
     scale = logarithmic(values, words.duration, zero=any(value <= 0 for value in values))
@@ -151,13 +150,11 @@ def _moved(row: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def flaky(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def flaky(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """What both passed and failed on one commit."""
     rows = shown.get("flaky", ())
     if not rows:
-        if not summary["kept"].get("hil"):
-            return nothing(_NO_RIG)
-        return nothing("No behaviour both passed and failed on one commit.")
+        return None
     scale = linear(1, lambda value: words.share(value, 1))
     each = [
         rowplots.Row(
@@ -179,11 +176,11 @@ def flaky(summary: Mapping[str, Any], shown: Shown) -> Markup:
     )
 
 
-def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def cuts(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Where the power was cut, and what came of it."""
     rows = shown.get("cuts", ())
     if not rows:
-        return nothing("No power cut in these logs.")
+        return None
     total = sum(row["cuts"] for row in rows)
     inside = sum(row.get("inside") or 0 for row in rows)
     failed = sum(row.get("failed") or 0 for row in rows)

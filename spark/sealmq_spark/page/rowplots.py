@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import svg
 from .figures import Cell, Column
-from .markup import Markup, named, tag
+from .markup import Markup, named, rule, tag
 from .scales import Scale
 from .words import Number, count
 
@@ -79,7 +79,7 @@ def name_of(row: Mapping[str, object], key: str, empty: str = "none") -> Markup:
     others = row.get("others")
     if isinstance(others, int) and others > 0:
         return rest(others)
-    return named(str(row.get(key) or ""), empty=empty)
+    return (rule if key == "rule" else named)(str(row.get(key) or ""), empty=empty)
 
 
 def stacked(values: Sequence[Number], colours: Sequence[str], scale: Scale) -> list[Markup]:

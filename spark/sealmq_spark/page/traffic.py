@@ -7,7 +7,7 @@ from typing import Any
 
 from . import rowplots, svg, timeplots, words
 from .figures import Column, Series, code, figure, legend, nothing, sentence, strong
-from .markup import Markup, named, tag
+from .markup import Markup, named, rule, tag
 from .scales import linear, logarithmic
 
 Shown = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -26,11 +26,11 @@ _TIMELESS = nothing("None of these has a time that can be true.")
 _BARS = (Series("allowed", "blue"), Series("denied", "orange"))
 
 
-def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Allowed and denied."""
     each = timeplots.buckets(shown.get("decisions_time", ()), ["allowed", "denied"])
     if not each and not any(shown.get(f"decisions_{key}") for key in ("rule", "client")):
-        return nothing("No decision in these logs: no audit record of a gateway was read.")
+        return None
     rules = [row for row in shown.get("decisions_rule", ()) if row.get("denied")]
     return tag(
         "div",
@@ -44,11 +44,9 @@ def decisions(summary: Mapping[str, Any], shown: Shown) -> Markup:
         else _TIMELESS,
         tag(
             "div",
-            figure(
-                "Denied, by rule",
-                _denied(rules) if rules else nothing("Nothing was denied."),
-                note="how often each rule denied",
-            ),
+            figure("Denied, by rule", _denied(rules), note="how often each rule denied")
+            if rules
+            else None,
             _both("By client", "client", shown),
             _both("By the topic's label", "label", shown, "no label in the record"),
             _both("By question", "question", shown),
@@ -66,7 +64,7 @@ def _found(headline: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> M
     first = next((row for row in rules if not row.get("others") and row.get("rule")), None)
     if first:
         share = words.share(first["denied"], denied)
-        parts += ["The rule that denied most is ", code(first["rule"]), f" ({share})."]
+        parts += ["The rule that denied most is ", code(rule(first["rule"], 48)), f" ({share})."]
     return sentence(*parts)
 
 
@@ -116,13 +114,11 @@ def _both(title: str, key: str, shown: Shown, empty: str = "none") -> Markup | N
     )
 
 
-def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """What policy denied and `enforce = false` let through."""
     rows = shown.get("unenforced", ())
     if not rows:
-        if not summary["kept"].get("audit"):
-            return nothing("No audit record was read.")
-        return nothing("Nothing that policy denied was let through.")
+        return None
     total = sum(row["count"] for row in rows)
     scale = linear(max((row["count"] for row in rows if not row.get("others")), default=1))
     each = []
@@ -131,7 +127,9 @@ def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup:
         name = tag(
             "span",
             rowplots.name_of(row, "topic"),
-            None if tail else tag("small", named(row.get("client"), 48), ", ", row.get("rule")),
+            None
+            if tail
+            else tag("small", named(row.get("client"), 48), ", ", rule(row.get("rule"))),
         )
         drawn = [] if tail else rowplots.stacked([row["count"]], ["orange"], scale)
         cells = [named(str(row.get("question") or ""), 24, ""), words.figure(row["count"])]
@@ -151,15 +149,13 @@ def unenforced(summary: Mapping[str, Any], shown: Shown) -> Markup:
     )
 
 
-def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def refusals(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Replays and forgeries."""
     headline = summary["headline"]
     named_classes = [(one, headline.get(one.name.replace(" ", "_")) or 0) for one in CLASSES]
     rows = shown.get("refusals_time", ())
     if not rows and not shown.get("refusals"):
-        if not summary["kept"].get("audit"):
-            return nothing("No audit record was read.")
-        return nothing("No replayed, forged, stale or malformed packet was refused.")
+        return None
     others = sorted({str(row.get("class")) for row in rows} - {one.name for one in CLASSES})
     series = [*CLASSES, *(Series(name, "sky") for name in others[:1])]
     each = timeplots.buckets(_by_class(rows, shown), [one.name for one in series])
@@ -214,7 +210,7 @@ def _refused(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> M
         name = tag(
             "span",
             rowplots.name_of(row, "client", "not known by name"),
-            None if tail else tag("small", named(row.get("rule"), 48, "")),
+            None if tail else tag("small", rule(row.get("rule"), 48, "")),
         )
         drawn = [] if tail else rowplots.stacked([row["count"]], [colour], scale)
         cells = [named("" if tail else row.get("class"), 24, ""), words.figure(row["count"])]
@@ -227,13 +223,11 @@ def _refused(rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str]) -> M
     )
 
 
-def changed(summary: Mapping[str, Any], shown: Shown) -> Markup:
+def changed(summary: Mapping[str, Any], shown: Shown) -> Markup | None:
     """Clients beside their own history."""
     rows = shown.get("changed", ())
     if not rows:
-        if not summary["kept"].get("audit"):
-            return nothing("No audit record was read.")
-        return nothing("No client behaved otherwise than it used to.")
+        return None
     values = [v for row in rows for v in (row.get("count") or 0, row.get("usual") or 0)]
     scale = logarithmic(values, zero=True)
     then, usual = Series("in that hour", "orange", "diamond"), Series("usually", "grey", "circle")

@@ -102,7 +102,7 @@ function (colours, paper) {
     }
   }
   for (const section of document.querySelectorAll("main > section")) {
-    if (!section.querySelector(".nothing, figure, table, dl, .tiles")) say("an empty section", section);
+    if (!section.querySelector(".nothing, figure, table, dl, .tiles, .verdict")) say("an empty section", section);
   }
   for (const figure of document.querySelectorAll("figure")) {
     if (!figure.querySelector(".nothing, svg.plot, table tbody tr")) say("an empty figure", figure);

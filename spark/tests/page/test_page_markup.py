@@ -17,7 +17,7 @@ import pytest
 from page_cases import CASES, HOSTILE, case
 from sealmq_spark import page
 from sealmq_spark.page import words
-from sealmq_spark.page.markup import Markup, cut, escape, named, plain, tag
+from sealmq_spark.page.markup import Markup, cut, escape, named, plain, rule, tag
 from sealmq_spark.page.scales import Span, linear, logarithmic, of_time
 
 SPEC = Path(__file__).resolve().parents[3] / "shared_spec"
@@ -25,7 +25,7 @@ STYLE = Path(page.__file__).with_name("style.css").read_text("utf-8")
 _TAGS = set(
     "html head meta title style body a nav ul li main header h1 h2 p strong section div span bdi"
     " small figure figcaption svg g rect circle path line text table thead tbody tr th td details"
-    " summary code dl dt dd".split()
+    " summary code dl dt dd wbr".split()
 )
 
 
@@ -48,7 +48,7 @@ class Reader(HTMLParser):
             self.links.append(said["href"] or "")
         if "id" in said:
             self.ids.append(said["id"] or "")
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -98,11 +98,27 @@ def test_every_figure_of_the_example_is_on_the_page() -> None:
         assert escape(text) in html
 
 
-def test_what_was_not_read_is_not_called_none() -> None:
+def test_of_what_there_is_nothing_nothing_stands_there() -> None:
     html = page.render(*case("empty"))
     assert "There was nothing to read." in html
-    assert "not in these logs" in html
+    assert re.findall(r'<section id="(\w+)"', html) == ["overview", "about"]
+    assert 'class="tile' not in html
     assert "<svg" not in html.replace('<svg class="key"', "")
+    summary, shown = case("full")
+    for name in ("unenforced", "changed", "flaky"):
+        shown[name] = []
+        summary["headline"][name] = 0
+    html = page.render(summary, shown)
+    assert not re.search('id="(unenforced|changed|flaky)"|#(unenforced|changed|flaky)', html)
+    assert "not enforced" in html, "that there was none is said in a tile"
+
+
+def test_a_rule_s_name_breaks_at_its_dots() -> None:
+    assert rule("a.b<c") == '<bdi class="name">a.<wbr>b&lt;c</bdi>'
+    assert rule("", empty="no rule") == '<span class="none">no rule</span>'
+    long = rule("mediator." + "x" * 90)
+    assert 'title="mediator.x' in long
+    assert ">mediator.<wbr>x" in long
 
 
 def test_what_a_wrong_clock_dated_is_shown_without_its_time() -> None:
@@ -136,14 +152,17 @@ def test_gaps_stand_near_the_top_and_only_where_there_are_any() -> None:
     assert "Worth a look: gaps in the logs." in page.render(summary, shown)
 
 
-def test_what_the_gateway_refused_and_disclosed_stands_before_the_rig_s_findings() -> None:
+def test_the_officer_s_the_operator_s_and_the_builder_s_part_stand_in_this_order() -> None:
     html = page.render(*case("full"))
-    first = ("decisions", "refusals", "disclosures", "regressions", "nonces", "costs")
+    first = (
+        "disclosures", "refusals", "labelling", "decisions", "changed", "gaps", "behaviours",
+        "regressions", "nonces", "costs",
+    )  # fmt: skip
     places = [html.index(f'<section id="{name}"') for name in first]
-    tiles = [html.index(f'<span class="what">{name}') for name in ("denied", "forged", "disclosed")]
-    bench = [html.index(f'<span class="what">{name}') for name in ("regressions", "nonces")]
+    said = ("disclosed", "forged", "denied", "changed", "failed", "regressions", "nonces")
+    tiles = [html.index(f'<span class="what">{name}') for name in said]
     assert places == sorted(places)
-    assert max(tiles) < min(bench)
+    assert tiles == sorted(tiles)
 
 
 def test_the_page_says_which_sites_and_how_old_its_newest_line_was() -> None:
