@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,6 +34,7 @@ examples:
   sealmq report factory/audit --out report                        the gateway's decisions
   sealmq report factory/audit results build/bench --out report    with the rig's and the benches'
   sealmq report results --out report --json | jq .headline
+  sealmq report factory/audit --out report --since 2026-11-01 --until 2026-11-30
   sealmq report /mnt/logs --out /mnt/report --master spark://big:7077 --driver-memory 4g
   spark-submit --master spark://big:7077 spark/report.py /mnt/logs --out /mnt/report
 
@@ -56,6 +58,13 @@ class _Parser(argparse.ArgumentParser):
         raise ReportError(message, hint=f"{self.prog} --help")
 
 
+def _day(text: str) -> date:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no day such as 2026-11-30") from None
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = _Parser(
@@ -76,6 +85,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--fresh", action="store_true", help="forget what DIR holds and read all of LOGS again"
     )
+    for name, which in (("since", "first"), ("until", "last")):
+        made.add_argument(
+            f"--{name}",
+            metavar="DAY",
+            type=_day,
+            help=f"the {which} day (UTC) that is reported, YYYY-MM-DD; all are read and kept",
+        )
     made.add_argument(
         "--master",
         metavar="URL",
@@ -123,6 +139,8 @@ def run(args: argparse.Namespace, log: list[str]) -> int:
 
 def _checked(args: argparse.Namespace) -> str | None:
     """The master. ReportError."""
+    if args.since and args.until and args.since > args.until:
+        raise ReportError(f"--since {args.since} is after --until {args.until}")
     if args.driver_memory is not None and not _MEMORY.fullmatch(args.driver_memory):
         raise ReportError(f"--driver-memory {args.driver_memory}", "a size such as 512m or 4g")
     if _SUBMITTED not in os.environ:
@@ -142,7 +160,8 @@ def _made(
     known = size + outputs.size_of(place.out / "lines")
     small = known < _SMALL and (master or "").startswith("local")
     with _spark(args, master, place, steps, small) as spark:
-        return job.run(spark, args.logs, args.out, steps).summary
+        days = job.Days(args.since, args.until)
+        return job.run(spark, args.logs, args.out, steps, days).summary
 
 
 @contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from . import outputs, tables
 from .errors import FOUND, OK
@@ -36,20 +37,48 @@ class Outcome:
     summary: dict[str, Any]
 
 
-def run(spark: SparkSession, logs: Sequence[str], out: Path, steps: Steps | None = None) -> Outcome:
+@dataclass(frozen=True)
+class Days:
+    """Of which days (UTC), both included, lines are reported; None: no end on that side."""
+
+    since: date | None = None
+    until: date | None = None
+
+    def of(self, lines: DataFrame) -> DataFrame:
+        """Those of these days."""
+        if self.since is not None:
+            lines = lines.where(F.col("day") >= F.lit(self.since))
+        return lines if self.until is None else lines.where(F.col("day") <= F.lit(self.until))
+
+
+def run(
+    spark: SparkSession,
+    logs: Sequence[str],
+    out: Path,
+    steps: Steps | None = None,
+    days: Days | None = None,
+) -> Outcome:
     """Read what is new in the logs and write tables, page and summary into `out`.
 
     Killed anywhere it leaves the last report or this one, and the next run goes on from there.
+    days: all is read and kept, and what is reported is of these.
     """
     steps = steps or Steps()
+    days = days or Days()
     with steps.step("ingest"), steps.watching(lambda: _streamed(spark)):
         ingest(spark, logs, out)
     with steps.step("settle"):
         settled = settle(spark, out)
+    settled = replace(
+        settled,
+        audit=days.of(settled.audit),
+        hil=days.of(settled.hil),
+        nonce=days.of(settled.nonce),
+    )
     with outputs.tables(out) as folder:
         made, found = _measured(spark, settled, folder, steps)
         with steps.step("page"):
-            summary = _summary(spark, logs, settled, found)
+            summary = _summary(spark, logs, settled, found, days)
             lists = _shown(settled, made, found, summary["sites"])
             summary["why"] = _why(lists, found)
             summary["exit"] = FOUND if summary["why"] else OK
@@ -88,7 +117,11 @@ def _shown(
 
 
 def _summary(
-    spark: SparkSession, logs: Sequence[str], settled: Settled, found: Mapping[str, Any]
+    spark: SparkSession,
+    logs: Sequence[str],
+    settled: Settled,
+    found: Mapping[str, Any],
+    days: Days,
 ) -> dict[str, Any]:
     """All but what the findings come to."""
     kept = {name: found[f"kept {name}"] for name in LOGS}
@@ -102,6 +135,11 @@ def _summary(
         "master": spark.sparkContext.master,
         "sites": site_names(settled.audit) if kept["audit"] else {},
         "logs": [readable(str(Path(each).absolute())) for each in logs],
+        **{
+            name: day.isoformat()
+            for name, day in (("since", days.since), ("until", days.until))
+            if day is not None
+        },
         "lines": settled.lines + kept["bench"],
         "kept": kept,
         "repeated": settled.repeated,

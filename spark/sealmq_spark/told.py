@@ -29,7 +29,8 @@ def _rows(summary: Mapping[str, Any], size: str) -> Iterator[tuple[str, str]]:
     )
     seconds = sum(summary["seconds"].values())
     yield "lines", f"{_n(summary['lines'])}, {seconds:.0f} s ({size} named now)"
-    yield "kept", kept or "nothing"
+    days = "".join(f", {word} {summary[word]}" for word in ("since", "until") if word in summary)
+    yield "kept", (kept or "nothing") + days
     yield "repeated", _n(summary["repeated"])
     yield "quarantined", _n(summary["quarantined"])
     for number, (reason, count) in enumerate(summary["reasons"].items()):

@@ -55,6 +55,8 @@ def logs(tmp_path: Path) -> Path:
     [
         ([], "the following arguments are required"),
         (["logs"], "--out"),
+        (["logs", "--out", "o", "--since", "soon"], "soon is no day such as 2026-11-30"),
+        (["logs", "--out", "o", "--since", "2026-02-02", "--until", "2026-02-01"], "is after"),
         (["logs", "--out", "o", "--driver-memory", "much"], "a size such as 512m or 4g"),
         (["logs", "--out", "o", "--master", "sprak://x"], "local[N]"),
         (["logs", "--out", "o", "--master", "spark://x"], "spark://HOST:PORT"),

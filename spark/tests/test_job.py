@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import small_logs
 from sealmq_spark import job, tables
-from sealmq_spark.job import Outcome
+from sealmq_spark.job import Days, Outcome
 from sealmq_spark.page import render
 from sealmq_spark.shown import NAMES
 
@@ -150,3 +151,20 @@ def test_the_page_gets_what_was_counted_by_hand(made: tuple[Outcome, Path]) -> N
     assert to == {"plain": (1.0, 0.5), "tls13-ecdsa": (2.0, 1.0), "sealmq-ccm": (1.2, 0.6)}
     (bad,) = (row for row in _shown["quarantine"] if row["reason"] == "no JSON object")
     assert [each["raw"] for each in bad["examples"]] == ["nor this", "not json"]
+
+
+def test_of_other_days_nothing_is_reported_and_all_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, out = small_logs.write(tmp_path / "logs"), tmp_path / "out"
+    out.mkdir()
+    day = date(2025, 1, 15)
+    after = job.run(spark, [str(logs)], out, days=Days(since=day + timedelta(days=1))).summary
+    jsonschema.Draft202012Validator(SCHEMA).validate(after)
+    assert (after["since"], after.get("until"), after["lines"]) == ("2025-01-16", None, LINES - 1)
+    assert after["kept"] == {"audit": 0, "hil": 0, "nonce": 0, "bench": 3}
+    assert (after["headline"]["allowed"], after["began"]) == (None, None)
+    assert {name for name, rows in after["tables"].items() if rows} <= {"cost", "paper", "figures"}
+    audit = spark.read.parquet(str(out / "audit"))
+    assert Days(day, day).of(audit).count() == audit.count() == 14
+    assert Days(until=day - timedelta(days=1)).of(audit).count() == 0

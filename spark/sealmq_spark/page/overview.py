@@ -34,6 +34,8 @@ def masthead(summary: Mapping[str, Any]) -> Markup:
     newest = f", the newest line {age} old" if age else ""
     names = [named(str(name), 64) for name in (summary.get("sites") or {}).values()]
     of = [": ", *(part for name in names for part in (name, ", "))][:-1] if names else []
+    only = "".join(f" {word} {summary[word]}" for word in ("since", "until") if word in summary)
+    span += f", only{only}" if only else ""
     said = f"{span}; made {words.when(made)} UTC{newest}. "
     return tag("header", tag("h1", "SealMQ report", of), tag("p", said, _LOCAL))
 
