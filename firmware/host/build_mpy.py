@@ -36,7 +36,7 @@ LIMIT = 48 * 1024
 # What a board carries by what it does, as the files that it does without. The limit is for each but
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
-_PURPOSES = ("purposes",)
+_PURPOSES = ("purposes", "commanding")
 _SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
 SETS: dict[str, tuple[str, ...]] = {

@@ -31,6 +31,11 @@ _OPENED = const(-1)  # what connect() waits for
 
 
 class Client(Tasks):
+    reserve = Core.reserve
+    release = Core.release
+    presubscribe = Core.presubscribe
+    _for = Core._for
+
     # As the blocking Client's. With a keepalive, pings are sent and a silent peer is left.
     def __init__(self, *args: "Any", **kw: "Any") -> None:
         core = Core(*args, **kw)

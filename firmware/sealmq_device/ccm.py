@@ -303,29 +303,40 @@ def _crypt(
     iv[2] = p[2]
     iv[3] = p[3]
     iv[4] = flags
-    q[0] = q[0] ^ t0
-    q[1] = q[1] ^ t1
-    q[2] = q[2] ^ t2
-    q[3] = q[3] ^ t3
-    # The tag, in constant time: what differs gathers in d.
-    d = 0
-    r = tag
-    o = key
-    e = o + 16
-    while o < e:
-        if opening:
-            d |= ptr8(o)[0] ^ ptr8(r)[0]
-        else:
-            ptr8(r)[0] = ptr8(o)[0]
-        o += 1
-        r += 1
-    if d == 0:
-        return True
-    while n:
-        n -= 1
-        tag -= 1
-        ptr8(tag)[0] = 0
-    return False
+    t0 ^= q[0]
+    t1 ^= q[1]
+    t2 ^= q[2]
+    t3 ^= q[3]
+    g = ptr8(tag)
+    if opening:
+        d = (g[0] ^ t0) | (g[1] ^ t0 >> 8) | (g[2] ^ t0 >> 16) | (g[3] ^ t0 >> 24)
+        d |= (g[4] ^ t1) | (g[5] ^ t1 >> 8) | (g[6] ^ t1 >> 16) | (g[7] ^ t1 >> 24)
+        d |= (g[8] ^ t2) | (g[9] ^ t2 >> 8) | (g[10] ^ t2 >> 16) | (g[11] ^ t2 >> 24)
+        d |= (g[12] ^ t3) | (g[13] ^ t3 >> 8) | (g[14] ^ t3 >> 16) | (g[15] ^ t3 >> 24)
+        if d & 0xFF == 0:
+            return True
+        while n:
+            n -= 1
+            tag -= 1
+            ptr8(tag)[0] = 0
+        return False
+    g[0] = t0
+    g[1] = t0 >> 8
+    g[2] = t0 >> 16
+    g[3] = t0 >> 24
+    g[4] = t1
+    g[5] = t1 >> 8
+    g[6] = t1 >> 16
+    g[7] = t1 >> 24
+    g[8] = t2
+    g[9] = t2 >> 8
+    g[10] = t2 >> 16
+    g[11] = t2 >> 24
+    g[12] = t3
+    g[13] = t3 >> 8
+    g[14] = t3 >> 16
+    g[15] = t3 >> 24
+    return True
 
 
 # Makes the cryptolib objects that a message needs: ECB (2) only for one with a payload.

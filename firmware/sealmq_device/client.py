@@ -15,13 +15,12 @@ from sealmq_spec.errors import (
 from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 
-from .families import to_text
 from .incoming import Incoming
-from .subscribing import ASK, END, granted, request, subscribing, to_filter
+from .subscribing import ASK, END, granted, request, subscribing, to_filter, to_text
 
 _TYPING = False
 if _TYPING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from .link import Steps
@@ -35,6 +34,7 @@ _CHECK = const(90)  # as in open_fast.py
 _LAST_CTR = const(0xFFFFFD)
 _OFTEN = const(8)  # so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
+_PURPOSES = "purposes"
 _QOS1 = const(2)
 _PLAIN = const(37)  # where the plaintext stands in an m2 with an empty TLV block
 _TAGS = const(32)  # and what comes after it
@@ -44,7 +44,7 @@ if _PLAIN + _TAGS != publish_overhead():
 # publish_fast.py's function, once loaded; None where it cannot run.
 _at_hand: "Any" = False
 
-# A method costs 1,500 instructions to look up, a name of this module 100.
+# A method costs 1,500 instructions to look up, a built-in name 420, a name of this module 100.
 _answer = Incoming._answer
 
 
@@ -142,7 +142,8 @@ class Client(Incoming):
         if qos or retain or life:
             life = _flags(qos, retain, life)
         if tlv:
-            return _with_items(self, topic, msg, life, tlv)
+            tlv = (topic, msg, tlv)  # type: ignore[assignment]
+            return _with_items(self, tlv, life)
         return (self._quick or self._seal)(topic, msg, life)
 
     # What is left of publishing with QoS 1 when it is written. Its packet identifier is self.pid,
@@ -153,7 +154,7 @@ class Client(Incoming):
         topic: "str | bytes",
         msg: "bytes | str",
         how: int,
-        tlv: bytes = EMPTY,
+        tlv: bytes = b"",
     ) -> int:
         pid = self.pid
         self._awaited = ctr
@@ -183,8 +184,8 @@ class Client(Incoming):
             self._again = False
 
     # publish for any message; it lays out for publish_fast.py what comes again. how: as of _flags.
-    # tlv: m2's block.
-    def _seal(self, topic: "str | bytes", msg: "bytes | str", how: int, tlv: bytes = EMPTY) -> int:
+    # tlv: m2's block, if it is not empty.
+    def _seal(self, topic: "str | bytes", msg: "bytes | str", how: int, tlv: bytes = b"") -> int:
         if isinstance(msg, str):
             msg = msg.encode()
         flags = how & 3
@@ -201,7 +202,9 @@ class Client(Incoming):
         # What is sealed begins a word.
         start = _START + (-k & 3)
         at = start + 2 + k
-        p = at + (_PLAIN - 1) + len(tlv)
+        p = at + _PLAIN
+        if tlv:
+            p += len(tlv) - 1
         n = len(msg)
         if p + n + _TAGS > self._end:
             self._room(start, p + n + _TAGS)
@@ -211,7 +214,11 @@ class Client(Incoming):
         kind = 0
         if flags & 1:
             kind = RETAINED if n else CLEAR
-        n = at - start + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono(), tlv)
+        n = (
+            at
+            - start
+            + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono(), tlv or EMPTY)
+        )
         at = start - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
         buf[at] = _PUBLISH | flags
         p = at + 1
@@ -346,6 +353,41 @@ class Client(Incoming):
         reply: bytes = self._run(commanding(self, family, body))
         return reply
 
+    # What data may be used for (PURPOSES.md), by commands like others: the asyncio client and
+    # those that live have these methods, too.
+
+    # What the messages of a filter may be used for and what they may not; durable at the gateway
+    # when it returns, so not repeated by itself. Denied when this client is not entitled to it.
+    def reserve(
+        self: "Any", topic: "str | bytes", aip: "Iterable[str]" = (), pip: "Iterable[str]" = ()
+    ) -> "Any":
+        from sealmq_spec.purposes import reserve
+
+        return self.command(_PURPOSES, reserve(to_text(topic), aip, pip))
+
+    # Takes the reservation of this filter back.
+    def release(self: "Any", topic: "str | bytes") -> "Any":
+        from sealmq_spec.purposes import release
+
+        return self.command(_PURPOSES, release(to_text(topic)))
+
+    # Says what a client's subscriptions to a filter are for that do not say so themselves. purpose:
+    # None takes it back.
+    def presubscribe(
+        self: "Any", client: str, topic: "str | bytes", purpose: "str | None"
+    ) -> "Any":
+        from sealmq_spec.purposes import check_purpose, presubscribe
+
+        if purpose is not None:
+            check_purpose(purpose)
+        return self.command(_PURPOSES, presubscribe(client, to_text(topic), purpose or ""))
+
+    # The filter as it goes after the token, for a purpose.
+    def _for(self: "Any", topic: "str | bytes", purpose: str) -> str:
+        from sealmq_spec.purposes import access
+
+        return access(to_text(topic), purpose)
+
     # Checked once for each topic. Raises Malformed, Misuse.
     def _topic(self, topic: "str | bytes") -> bytes:
         name = topic if isinstance(topic, str) else to_text(topic)
@@ -359,12 +401,11 @@ class Client(Incoming):
         return raw
 
 
-# publish with items.
-def _with_items(
-    self: Client, topic: "str | bytes", msg: "bytes | str", how: int, tlv: "Mapping[int, bytes]"
-) -> int:
+# publish with items. said: topic, message, items.
+def _with_items(self: Client, said: "Any", how: int) -> int:
     from sealmq_spec.tlv import publishers
 
+    topic, msg, tlv = said
     return self._seal(topic, msg, how, publishers(tlv.items()))
 
 

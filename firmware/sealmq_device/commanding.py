@@ -20,10 +20,10 @@ _AWAITED = const(3 << 24)  # what a notice is about, as link.py has it
 def commanding(self: "Any", family: str, body: "bytes | str") -> "Steps":
     name = family.encode()
     if not 0 < len(name) < 256:
-        raise Malformed("a family's name has 1 to 255 bytes, this one %d" % len(name))
+        raise Malformed("a family's name has 1 to 255 bytes")
     raw = body.encode() if isinstance(body, str) else bytes(body)
     if len(raw) > self.limit:
-        raise TooLarge("a command of %d bytes, the limit is %d" % (len(raw), self.limit))
+        raise TooLarge("a command of %d bytes" % len(raw))
     s = self.session
     self._send_control(s.up(bytes((OP_COMMAND, len(name))) + name + raw, self.mono()))
     self._awaited = _AWAITED | s.ctr

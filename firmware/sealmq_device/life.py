@@ -13,8 +13,7 @@ from sealmq_spec.errors import Denied, Misuse, SealError, Stale, TooLarge, Wrong
 
 from . import entropy
 from .backoff import FIRST_MS, Backoff
-from .client import _flags
-from .families import Families
+from .client import Client, _flags
 from .keepalive import Keepalive
 from .outbox import Outbox
 
@@ -23,7 +22,6 @@ if _TYPING:
     from collections.abc import Callable
     from typing import Any
 
-    from .client import Client
     from .radio import Radio
 
 # next() gives (what, argument).
@@ -48,11 +46,16 @@ _DAY_MS = const(86400000)
 _OLD = (Stale, WrongEpoch)
 
 
-class Life(Families):
+class Life:
     # core: the Client. keepalive: seconds, 0 if another one keeps it. wlan: as in wlan.py, or None
     # where the network is somebody else's. outbox: as in outbox.py. wdt: what has feed(). patience:
     # ms without a session after which a reset is worth trying, since more than the network may be
     # stuck; 0: never. clean: as in connect().
+    reserve = Client.reserve
+    release = Client.release
+    presubscribe = Client.presubscribe
+    _for = Client._for
+
     def _begin(
         self,
         core: "Client",

@@ -21,7 +21,6 @@ from sealmq_spec.const import ANSWER, CONTROL
 from sealmq_spec.errors import Malformed, SealError, TooLarge, Unavailable
 
 from .entropy import monotonic
-from .families import Families
 
 _TYPING = False
 if _TYPING:
@@ -54,7 +53,7 @@ _TCP = const(6)
 NODELAY = getattr(net, "TCP_NODELAY", 1)  # lwIP has another number than BSD
 
 
-class Link(Families):
+class Link:
     # limit: bytes of a packet after its fixed header, both ways. timeout: seconds for one read and
     # for an acknowledgement; wait_msg waits for a packet's beginning without limit.
     def __init__(self, keepalive: int, limit: int, timeout: int) -> None:

@@ -6,11 +6,10 @@ from struct import pack_into
 from micropython import const
 
 from sealmq_spec.const import SUBSCRIBE, TAG, TOKEN, UNSUBSCRIBE
-from sealmq_spec.errors import Denied, from_notice
+from sealmq_spec.errors import Denied, Malformed, from_notice
 from sealmq_spec.session import Session
 from sealmq_spec.topics import check_raw_filter
 
-from .families import to_text
 from .joining import put_b64u  # type: ignore[attr-defined]
 
 _TYPING = False
@@ -110,3 +109,12 @@ def to_filter(topic: "Any") -> bytes:
         raw = to_text(topic).encode()
     check_raw_filter(raw)
     return raw
+
+
+def to_text(topic: "str | bytes") -> str:
+    if isinstance(topic, str):
+        return topic
+    try:
+        return topic.decode()
+    except ValueError:
+        raise Malformed("a topic that is no UTF-8: %r" % topic) from None

@@ -8,7 +8,6 @@ from micropython import const
 
 from sealmq_spec.errors import SealError, TooLarge, Unavailable
 
-from .families import Families
 from .joining import told
 from .keepalive import Keepalive
 from .link import _LENGTH, ANSWERED, NODELAY, unknown
@@ -31,7 +30,7 @@ _PUBLISH = const(0x30)
 _TCP = const(6)
 
 
-class Tasks(Families):
+class Tasks:
     def __init__(self, core: Core) -> None:
         self.core = core
         core.over = self._over

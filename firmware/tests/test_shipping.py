@@ -148,8 +148,8 @@ def test_a_board_program_reaches_no_private_attribute() -> None:
         ("display", RECEIVES, ["machine/1/t b'21.5' {}"]),
         ("asyncio", "from sealmq_device import aio\nsay(bool(aio.Client))", ["True"]),
         ("asyncio", ASYNC_PURPOSES, ["1 True"]),
-        ("sensor-purposes", "from sealmq_device.living import Living" + RESERVES, ["None True"]),
-        ("display-purposes", PURPOSES, ["None 1", "machine/1/t b'21.5' {}"]),
+        ("sensor-purposes", "from sealmq_device.living import Living" + RESERVES, ["b'' True"]),
+        ("display-purposes", PURPOSES, ["b'' 1", "machine/1/t b'21.5' {}"]),
     ],
 )
 def test_a_set_has_what_its_board_needs(
@@ -325,8 +325,8 @@ def test_96_kilobytes_of_heap_are_enough(
 @pytest.mark.parametrize(
     ("name", "script", "said"),
     [
-        ("sensor-purposes", RESERVES, ["None True"]),
-        ("display-purposes", PURPOSES, ["None 1", "machine/1/t b'21.5' {}"]),
+        ("sensor-purposes", RESERVES, ["b'' True"]),
+        ("display-purposes", PURPOSES, ["b'' 1", "machine/1/t b'21.5' {}"]),
     ],
 )
 @pytest.mark.parametrize("kilobytes", [88, 89, 90])
