@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sealmq.families.owners.bench import whole
+from sealmq.families.owners.bench.table import bars as bars_of
 
 
 def row(measure: str, value: float, **params: Any) -> dict[str, Any]:
@@ -40,6 +41,6 @@ def test_a_bar_that_is_missed_is_told_and_ends_with_3(
 
 def test_the_tables_take_the_run_with_more_rounds_for_the_bar() -> None:
     both = whole.beside(rows(1.05, 9.0), [dict(rows(1.01, 9.0)[0])])
-    bars = [bar for bar in whole.bars(both) if "CPU" in bar.what]
+    bars = [bar for bar in bars_of(both) if "CPU" in bar.what]
     assert [bar.holds for bar in bars] == [True]
     assert len(whole.shown(both)) == len(rows(1.0, 1.0)), "those that no table shows are left out"
