@@ -185,15 +185,15 @@ def test_the_campus_of_the_paper(place: Site) -> None:
         nick = ("loc/Nick/EECS/1005", "loc/Nick/EECS/2246")
         hr = await it.client("hr")
         assert await it.receivers(*nick) == [[], []]
-        await hr.set_attribute("extCollaborator", ["Nick", "Eve"], "true")
+        await hr.set_attribute("extCollaborator", ("Nick", "Eve"), "true")
         assert await it.receivers(*nick) == [["Eve"], ["Eve"]]
-        await hr.set_attribute("extCollaborator", ["Nick", "Alice"], "true")
+        await hr.set_attribute("extCollaborator", ("Nick", "Alice"), "true")
         assert await it.receivers(*nick) == [["Eve"], ["Alice", "Eve"]]
-        await hr.set_attribute("extCollaborator", ["Nick", "Eve"], None)
+        await hr.set_attribute("extCollaborator", ("Nick", "Eve"), None)
         assert await it.receivers(*nick) == [[], ["Alice"]]
         eve = await it.client("Eve")
         with pytest.raises(Denied):
-            await eve.set_attribute("extCollaborator", ["Nick", "Eve"], "true")
+            await eve.set_attribute("extCollaborator", ("Nick", "Eve"), "true")
         # (e)
         ends.append(await it.lets("Alice", "Bob"))
         assert await it.receivers(FIGURE_9[3]) == [["Bob"]]

@@ -34,7 +34,8 @@ def test_an_advertiser_tells_no_attribute_of_anybody() -> None:
     assert site.command("eve", "advertise", type="X", **MINE)["type"]["derives"] == {}
     assert site.publish("eve", "eve/bob/1005").allow
     # A row that came into the store past the command derives nothing either.
-    liar = EventType(name="X", derives={"room": "place"}, by="eve", **MINE)
+    topic = MINE["topic"]
+    liar = EventType("EVE", "X", topic, "user", derives={"room": "place"}, by="eve")
     site.commit([records.event_type(liar)])
     site.accepted("eve/bob/1005", "eve")
     assert site.engine.attributes.held("room", "bob") is None

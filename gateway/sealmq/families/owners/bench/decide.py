@@ -29,7 +29,7 @@ from sealmq.site.config import loads
 
 from .. import MANIFEST
 from ..family import Owners
-from .site import assertion
+from .said import assertion
 
 NOW_MS = 1_800_000_000_001
 OWNERS = 400

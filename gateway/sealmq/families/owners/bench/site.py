@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 from .. import MANIFEST
-from ..records import ASSERTION
+from .said import assertion
 
 SETTINGS: dict[str, Any] = {"kind": "plain"}
 KINDS: dict[str, dict[str, Any]] = {
@@ -22,7 +21,6 @@ POLICY = (
     {"licensees": ["*"], "actions": ["SUBSCRIBE"]},
     {"licensees": ["owner"], "actions": ["PUBLISH", "RECEIVE", "CHANGE_POLICY"]},
 )
-AT_MS = 1_800_000_000_000
 
 
 def table(kind: str) -> dict[str, Any]:
@@ -49,22 +47,6 @@ def put_in(doc: MutableMapping[str, Any], clients: Sequence[str], settings: Any)
 def as_sent(filter: str) -> str:
     """As it is."""
     return filter
-
-
-def assertion(n: int, owner: str, licensee: str, **more: Any) -> tuple[str, bytes]:
-    """Key and value of one as the family keeps it."""
-    row: dict[str, Any] = {
-        "authorizer": owner,
-        "licensees": [licensee],
-        "owner": owner,
-        "app": "BENCH",
-        "type": "VALUE",
-        "actions": ["RECEIVE"],
-        "condition": "",
-        "at": AT_MS,
-        **more,
-    }
-    return f"{ASSERTION}{n:012x}", json.dumps(row, separators=(",", ":")).encode()
 
 
 def held(count: int, clients: Sequence[str], topics: Sequence[str]) -> Iterator[tuple[str, bytes]]:

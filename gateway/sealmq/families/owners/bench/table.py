@@ -193,11 +193,11 @@ def _ends(book: _Book) -> str:
             body.append([words, *told])
     if not body:
         return ""
-    body.append(["EMQX, an ACL that is changed", "never", "never", ""])
+    body.append(["EMQX, an ACL that is changed", "not", "asked", "again"])
     head = ["", "p50, ms", "p99, ms", "after the reply"]
     title = (
         "From the command to the last delivery that came by what it has ended, in ms, while "
-        "messages stream. EMQX, as its documentation says, asks about a subscription when it is "
-        "made, and keeps it"
+        "messages stream. EMQX, as its documentation says, asks when a client subscribes or "
+        "publishes, not when it delivers: a subscription that was allowed is kept"
     )
     return f"{title}:\n\n{aligned(head, body, 1)}"
