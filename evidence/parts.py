@@ -133,7 +133,7 @@ def _of_family(manifest: Manifest) -> Iterator[Part]:
         name,
         command.about,
         [
-            [*script, "--out", "WORK/whole.json"],
+            [*script, *command.first, "--out", "WORK/whole.json"],
             [*script, *command.closer, "--out", "WORK/closer.json"],
         ],
         [kept],

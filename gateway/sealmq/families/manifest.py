@@ -208,6 +208,10 @@ class BenchCommand(Protocol):
         """What it measures, in a line of the evidence."""
 
     @property
+    def first(self) -> Sequence[str]:
+        """Arguments of the first run for the evidence: a bar that is missed must not end it."""
+
+    @property
     def closer(self) -> Sequence[str]:
         """Arguments of a second run, of few variants in many rounds, for the evidence."""
 

@@ -89,7 +89,7 @@ def test_what_no_text_says_never_leaves() -> None:
 def test_what_no_family_hears_is_refused_with_what_there_is() -> None:
     async def story(peer: Peer) -> None:
         async with client_of(peer) as client:
-            with pytest.raises(Malformed, match=r"'urgency' .* there is: purpose"):
+            with pytest.raises(Malformed, match=r"'urgency' .* there is: where, purpose"):
                 await client.subscribe("a", urgency="high")
             assert await client.subscribe("a", purpose=None) == [0]
         assert list(peer.link.filters) == ["a"]

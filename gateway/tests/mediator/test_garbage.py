@@ -33,8 +33,16 @@ from types import SimpleNamespace
 from sealmq.mediator import garbage, process
 from sealmq.mediator.attribute_sources import AttributeSources
 
+class Counted:
+    async def begin(self, attributes, closed):
+        assert not closed
+
+    async def end(self, whole):
+        assert whole
+
 class Crew:
     strangers = give = None
+    whole = True
     looked = False
 
     async def start(self):
@@ -57,7 +65,9 @@ async def serve(layout, secrets):
     sources = AttributeSources(None, None, None)
     config = SimpleNamespace(attributes={})
     run = asyncio.Event().wait
+    keys = SimpleNamespace(snapshot={})
     owner = SimpleNamespace(reload=asyncio.Event(), run=run, sources=sources, config=config)
+    owner.keys, owner.counted = keys, Counted()
     await process.Process(layout, owner, Crew(), None).run()
 
 process.receive = dict

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 about = "what owner policies cost, and how soon a retraction counts"
+first = ("--allow-misses",)
 closer = ("--variant", "labels", "--variant", "owners", "--pairs", "40", "--allow-misses")
 _EXAMPLES = """\
 examples:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 about = "what purpose limitation costs, beside a site without it"
+first = ()
 closer = ("--variant", "labels", "--variant", "fop-cache", "--variant", "hybrid", "--pairs", "40")
 _EXAMPLES = """\
 examples:
