@@ -79,7 +79,7 @@ def references(manifest: Manifest) -> Iterator[tuple[Ref[Any], tuple[str, ...]]]
         assert (manifest.bench.command is None) == (manifest.bench.whole is None)
         for ref, has in (
             (manifest.bench.wild, ("__call__",)),
-            (manifest.bench.command, ("about", "closer", "add")),
+            (manifest.bench.command, ("about", "first", "closer", "add")),
             (manifest.bench.whole, ("main", "beside", "shown", "table")),
         ):
             if ref is not None:
