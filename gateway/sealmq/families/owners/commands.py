@@ -163,11 +163,9 @@ def _proposal(
     tells: tuple[tuple[str, bytes], ...] = (),
 ) -> Proposal:
     audit = {"rule": rule, "detail": detail}
-    more: Any = {"tells": tells} if tells and _TELLS else {}
-    return Proposal(tuple(rows), audit, _dump(reply).encode(), urgent=urgent, **more)
+    return Proposal(tuple(rows), audit, _dump(reply).encode(), urgent=urgent, tells=tells)
 
 
-_TELLS = "tells" in Proposal.__dataclass_fields__
 _dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

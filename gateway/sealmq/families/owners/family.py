@@ -41,7 +41,6 @@ from ..api import (
     deny,
 )
 from ..attributes import Attribute
-from ..duties import EXECUTED
 from ..shared import GROUP, inner
 from . import commands, events, explain, rules, where
 from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
@@ -85,7 +84,7 @@ class Owners(Family):
     tlvs: ClassVar[frozenset[int]] = frozenset({events.TLV})
     parses: ClassVar[frozenset[Question]] = frozenset({"subscribe"})
     duties: ClassVar[Duties] = {
-        "publish": frozenset({PutTlv, SealToGrant}) & EXECUTED["publish"],
+        "publish": frozenset({PutTlv, SealToGrant}),
         "subscribe": frozenset({Follow}),
         "deliver": frozenset({OnlyFrom, SealToLink}),
     }

@@ -99,7 +99,7 @@ def _externals(config: Policy) -> dict[str, str]:
     for name, attribute in config.attributes.items():
         if attribute.source == "time":
             continue
-        of = getattr(attribute, "of", "") or "subscriber"
+        of = attribute.of or "subscriber"
         found[name] = "subscriber" if of == "client" else of
     return found
 
