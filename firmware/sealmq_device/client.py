@@ -315,7 +315,7 @@ class Client(Incoming):
     # which is kept for a reconnect with the filter.
     def subscribe(self, topic: "str | bytes", qos: int = 0, purpose: "str | None" = None) -> int:
         if self.cb is None:
-            raise Misuse("subscribe without a callback: set_callback first")
+            raise Misuse("set_callback before subscribe")
         if purpose is not None:
             topic = self._for(topic, purpose)
         filt = to_filter(topic)
@@ -393,7 +393,7 @@ class Client(Incoming):
         name = topic if isinstance(topic, str) else to_text(topic)
         raw = check_topic(name)
         if raw[0] in _RESERVED:
-            raise Misuse("topics that begin with $, ! or @ are reserved: %r" % name)
+            raise Misuse("a reserved topic ($, !, @): %r" % name)
         topics = self._topics
         if len(topics) >= _TOPICS:
             topics.clear()

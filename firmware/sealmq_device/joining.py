@@ -107,7 +107,7 @@ class Joined(Provisioned):
                 yield from self._provision_apart()
                 # Nothing was sealed under this salt. Another has the key generator's nonce in it.
                 s.begin(s.boot, salt(s.boot, self._kg_nonce))
-            why = "the mediator calls this client's boot counter behind"
+            why = "the boot counter stays behind"
             for _ in range(_ROUNDS):
                 conflict = s.clock_conflict
                 if s.conn >= U24 and _begin(self):

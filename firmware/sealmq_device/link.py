@@ -271,7 +271,7 @@ class Link:
             n |= (one[0] & 127) << shift
             if one[0] < 128:
                 return n
-        raise self._broken("remaining length of more than four bytes")
+        raise self._broken("remaining length over four bytes")
 
     # A PUBLISH over the limit is read in pieces, each to be filled by the caller, and acknowledged:
     # else the broker sends it again.
@@ -296,7 +296,7 @@ class Link:
 
     def _acknowledge(self, first: int, high: int, low: int) -> None:
         if first & 4:
-            raise self._broken("PUBLISH with QoS 2, at most 1 was asked for")
+            raise self._broken("PUBLISH with QoS 2, asked for 1")
         if first & 2:
             ack = self._ack
             ack[2] = high

@@ -244,7 +244,7 @@ class Tasks:
                 if one[0] < 128:
                     break
                 if shift > 21:
-                    raise core._broken("remaining length of more than four bytes")
+                    raise core._broken("remaining length over four bytes")
         if first & 0xF0 != _PUBLISH and _LENGTH.get(first) != n:
             core._unknown(first, n)
         if n > core.limit:

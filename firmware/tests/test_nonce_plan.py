@@ -181,7 +181,7 @@ def test_counters_at_their_end(bits: int, tmp_path: Path) -> None:
         said = b.live("connect", "last ctr", *("command",) * 6, "publish")
         assert (
             said["failed"]
-            == ["command: Misuse the boot session's counters are used up; start a new one"] * 2
+            == ["command: Misuse no counter is left in this boot session"] * 2
         )
         assert said["boot"] == 5
         said = b.live(

@@ -51,7 +51,7 @@ if _TYPING:
 
     Prepared = tuple[int, bytearray, memoryview, bytearray, memoryview]
 
-USED_UP = "the boot session's counters are used up; start a new one"
+USED_UP = "no counter is left in this boot session"
 # W/2: by how much KG time and another may differ before it is reported (SPEC.md 7.3).
 HALF_MS = WINDOW_S * 500
 NOT_ASKED = bytes(16)  # no N_c is that
@@ -156,7 +156,7 @@ class BootSession:
         link = self.ident
         own = ident.own
         if ident is link or own.label != link.own.label:
-            raise Misuse("only other roots of the same label are taken in a connection")
+            raise Misuse("roots of another label in a connection")
         suite = link.own.suite
         link.own = own
         link.kseq = ident.kseq
@@ -238,7 +238,7 @@ class BootSession:
     def begin_proof(self, want_kg_time: bool, low: int = 0) -> bytearray:
         conn = self.conn + 1
         if conn > U24:
-            raise Misuse("the boot session's connections are used up; start a new one")
+            raise Misuse("no connection is left in this boot session")
         self.conn = conn
         high = conn >> 16
         rest = conn & 0xFFFF

@@ -98,7 +98,7 @@ def _command(word: str, where: str, inside: str) -> str:
 
 def _several(purposes: "Iterable[str]") -> str:
     if isinstance(purposes, str):
-        raise Misuse("purposes are several: not one text, but a tuple of them")
+        raise Misuse("purposes are a tuple, not one text")
     # A command may have thousands, and they come from a stranger.
     found: "dict[str, int]" = {}
     texts: "list[str]" = []

@@ -128,9 +128,9 @@ class Reader:
         own = self.ident.own
         back_link = n == label
         if not back_link and label != own.label:
-            raise Denied("derivation from label %d, not from our own %d" % (label, own.label))
+            raise Denied("derivation from label %d, ours is %d" % (label, own.label))
         if epoch < self._now[label][0]:
-            raise WrongEpoch("record from epoch %d of label %d, which is over" % (epoch, label))
+            raise WrongEpoch("record of epoch %d of label %d, now over" % (epoch, label))
         fresh = (n, e_n) not in self._roots
         if back_link:
             if e_n >= epoch:

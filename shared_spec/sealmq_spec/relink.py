@@ -29,7 +29,7 @@ def relink(
     m2: bytes,
 ) -> bytes:
     if old.own.label != new.own.label:
-        raise Misuse("a message of another label is not sent under this one")
+        raise Misuse("a message of another label")
     buf = bytearray(m2)
     _, ctr, s1 = get_m2(buf)
     nonce = nonce_link(salt, buf)

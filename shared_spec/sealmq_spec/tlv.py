@@ -32,7 +32,7 @@ def publishers(items: "Iterable[tuple[int, bytes]]") -> bytes:
     items = list(items)
     for t, _ in items:
         if not TLV_FAMILIES <= t & 0x7F or not 0 <= t <= 255:
-            raise Malformed("TLV type %d: a publisher's are 32 to 127, or with bit 7 set" % t)
+            raise Malformed("TLV type %d: a publisher's begin at 32" % t)
         if len([1 for other, _ in items if other & 0x7F == t & 0x7F]) > 1:
             raise Malformed("TLV %d occurs twice" % (t & 0x7F))
     return pack(items)
