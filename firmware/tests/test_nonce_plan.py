@@ -179,10 +179,7 @@ def test_counters_at_their_end(bits: int, tmp_path: Path) -> None:
         assert said["boot"] == 3
         # Control packets and tokens use the same counter, and nothing looks after them before.
         said = b.live("connect", "last ctr", *("command",) * 6, "publish")
-        assert (
-            said["failed"]
-            == ["command: Misuse no counter is left in this boot session"] * 2
-        )
+        assert said["failed"] == ["command: Misuse no counter is left in this boot session"] * 2
         assert said["boot"] == 5
         said = b.live(
             "connect", "last conn", "disconnect", "connect", *("disconnect", "connect") * 3
