@@ -108,9 +108,9 @@ class Joined(Provisioned):
                 # Nothing was sealed under this salt. Another has the key generator's nonce in it.
                 s.begin(s.boot, salt(s.boot, self._kg_nonce))
             why = "the boot counter stays behind"
-            for _ in range(_ROUNDS):
+            for again in range(_ROUNDS):
                 conflict = s.clock_conflict
-                if s.conn >= U24 and _begin(self):
+                if again and s.conn >= U24 and _begin(self):
                     yield from self._provision_apart()
                 try:
                     if s.ident is not self.ident:
