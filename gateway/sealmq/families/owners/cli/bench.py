@@ -7,13 +7,13 @@ from typing import Any
 
 about = "what owner policies cost, and how soon a retraction counts"
 first = ("--allow-misses",)
-closer = ("--variant", "labels", "--variant", "owners", "--pairs", "40", "--allow-misses")
+closer = ("--variant", "labels", "--variant", "owners", "--pairs", "16", "--allow-misses")
 _EXAMPLES = """\
 examples:
   sealmq bench owners
   sealmq bench owners --quick                   tiny numbers: does it work here?
   sealmq bench owners --json | jq '.rows[] | select(.measure == "cpu_message_to_labels")'
-  sealmq bench owners --variant labels --variant owners --pairs 40
+  sealmq bench owners --variant labels --variant owners --pairs 16
 
 The variants: labels (without the family), owners, owners-sealed (types with sealed attributes),
 owners-matching_set (each reader's copy is sealed to its link). Real sites are started in a
