@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 about = "what owner policies cost, and how soon a retraction counts"
-first = ("--allow-misses",)
+first = ("--allow-misses", "--pairs", "6")
 closer = ("--variant", "labels", "--variant", "owners", "--pairs", "16", "--allow-misses")
 _EXAMPLES = """\
 examples:
