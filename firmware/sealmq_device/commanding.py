@@ -13,7 +13,7 @@ if _TYPING:
 
 # No packet begins like that: only what comes about this ctr ends the wait.
 _AWAITS = const(0x1000000)
-_AWAITED = const(3 << 24)  # what a notice is about, as link.py has it
+_AWAITED = const(0x3000000)  # what a notice is about, as link.py has it
 
 
 # Sends a command and waits for what the mediator says. Gives the reply.

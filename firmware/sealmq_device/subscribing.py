@@ -23,8 +23,8 @@ ASK = const(0x82)
 END = const(0xA2)
 _SUBACK = const(0x90)
 _UNSUBACK = const(0xB0)
-_ASKED = const(1 << 24)  # what a notice is about, as link.py has it
-_REMOVED = const(2 << 24)
+_ASKED = const(0x1000000)  # what a notice is about, as link.py has it
+_REMOVED = const(0x2000000)
 # A filter after its token: "!s1/", u24 ctr and tag as text, "/".
 _TOKEN = const(19)
 _TOKEN_CHARS = const(26)

@@ -65,8 +65,8 @@ def test_no_item_of_a_will_reaches_a_reader(site: Scene) -> None:
         ([(40, b""), (0xFF, b"")], UNSUPPORTED),
         ([(31, b"")], MALFORMED),
         ([(2, bytes(4))], MALFORMED),
-        ([(0x82, bytes(4))], UNSUPPORTED),
-        ([(0x83, b"\0\0\x10")], UNSUPPORTED),
+        ([(0x82, bytes(4))], MALFORMED),
+        ([(0x83, b"\0\0\x10")], MALFORMED),
     ],
 )
 def test_a_critical_item_that_no_family_knows_is_refused(

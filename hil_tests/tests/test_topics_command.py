@@ -83,7 +83,7 @@ def test_a_client_that_is_removed_is_out_at_once_and_told_what_it_leaves(site: S
         until("its topic", lambda: "hall/one" in topics(site))
         told = said("client", "remove", site.path, "m1-temp-sensor")
         assert told["known"]
-        assert told["made"] == {"topics": ["hall/one"], "reservations": []}
+        assert told["made"] == {"topics": ["hall/one"], "reservations": [], "assertions": []}
         assert raw.wire.closed()
         raw.begin()
         assert raw.connect(keepalive=0)[1] == 5

@@ -134,14 +134,14 @@ def test_counters_end() -> None:
     world = World()
     world.sensor.ctr = const.U24 - 1
     world.m3(b"last")
-    with pytest.raises(Misuse, match="used up"):
+    with pytest.raises(Misuse, match="is left"):
         publish(world.sensor, TOPIC, b"x")
-    with pytest.raises(Misuse, match="used up"):
+    with pytest.raises(Misuse, match="is left"):
         world.sensor.token("a/b")
-    with pytest.raises(Misuse, match="used up"):
+    with pytest.raises(Misuse, match="is left"):
         world.sensor.fetch(17, 0)
     world.sensor.conn = const.U24
-    with pytest.raises(Misuse, match="used up"):
+    with pytest.raises(Misuse, match="is left"):
         world.sensor.begin_connect(False)
 
 

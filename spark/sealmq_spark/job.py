@@ -69,12 +69,13 @@ def run(
         ingest(spark, logs, out)
     with steps.step("settle"):
         settled = settle(spark, out)
-    settled = replace(
-        settled,
-        audit=days.of(settled.audit),
-        hil=days.of(settled.hil),
-        nonce=days.of(settled.nonce),
-    )
+    if days != Days():
+        settled = replace(
+            settled,
+            audit=days.of(settled.audit),
+            hil=days.of(settled.hil),
+            nonce=days.of(settled.nonce),
+        )
     with outputs.tables(out) as folder:
         made, found = _measured(spark, settled, folder, steps)
         with steps.step("page"):

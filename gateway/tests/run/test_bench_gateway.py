@@ -274,7 +274,7 @@ def test_all_of_it_is_what_the_issue_asks_for(monkeypatch: pytest.MonkeyPatch) -
     plan = gateway_bench.Plan(gateway_bench._parser().parse_args([]))
     assert (plan.sizes.clients, plan.sizes.pairs, plan.sizes.size) == (250, 10, 64)
     assert plan.chosen[:3] == ("qos0", "qos1", "kept")
-    assert set(plan.chosen) >= set(FAMILIES) == {"allowlist", "purposes"}
+    assert set(plan.chosen) >= set(FAMILIES) == {"allowlist", "owners", "purposes"}
     # NATS is a column beside: whoever has it not does without, and is told.
     assert "nats" not in plan.variants
     [missing] = plan.missing
