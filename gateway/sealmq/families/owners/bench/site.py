@@ -13,7 +13,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     # Publishers of the bench send no items: the messages lie under the grant all the same.
     "sealed": {"attributes": {"speed": "int"}},
-    "matching_set": {"granularity": "matching_set"},
+    "matching-set": {"granularity": "matching_set"},
 }
 TOLD_TOPIC = "told/{}"
 ATTRIBUTE = "extAllowed"

@@ -18,7 +18,7 @@ MOST_CHAIN_US = 1000.0
 AT = 100_000
 # The same at the most as at the least, within what two runs of one differ.
 MOST_TO_FEWEST = 1.25
-VARIANTS = ("labels", "owners", "owners-sealed", "owners-matching_set")
+VARIANTS = ("labels", "owners", "owners-sealed", "owners-matching-set")
 
 
 class Bar(NamedTuple):
@@ -147,7 +147,7 @@ def _messages(book: _Book) -> str:
     head = ["", "", "µs of the mediator", "to labels", "between", "messages/s"]
     title = (
         "CPU a published message, which three clients receive; owners-sealed: of types with sealed "
-        "attributes, owners-matching_set: each reader's copy sealed to its link"
+        "attributes, owners-matching-set: each reader's copy sealed to its link"
     )
     return f"{title}:\n\n{aligned(head, body)}"
 

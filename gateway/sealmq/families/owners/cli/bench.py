@@ -16,7 +16,7 @@ examples:
   sealmq bench owners --variant labels --variant owners --pairs 16
 
 The variants: labels (without the family), owners, owners-sealed (types with sealed attributes),
-owners-matching_set (each reader's copy is sealed to its link). Real sites are started in a
+owners-matching-set (each reader's copy is sealed to its link). Real sites are started in a
 temporary folder, each with its own Mosquitto and a load generator, and end with the bench. All of
 it is written to build/bench/owners.json as well. It ends with 3 if a bar is missed.
 """
