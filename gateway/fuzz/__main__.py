@@ -37,7 +37,7 @@ def _reported(done: Run, out: Path) -> bool:
     for line in done.text:
         _say(f"  | {line}")
     where = done.found or "no input was saved; see above"
-    _say(f"fuzz: {done.name}: BROKEN behind {done.inputs:,} inputs (exit {done.code}): {where}")
+    _say(f"fuzz: {done.name}: BROKEN after {done.inputs:,} inputs (exit {done.code}): {where}")
     if done.found:
         _say(f"fuzz: again with: python -m fuzz {done.name} --replay {done.found}")
     return False
