@@ -1,4 +1,4 @@
-"""The play as a whole: the demo's own, with the acts of the policy families that judge the site.
+"""The play as a whole: the demo's own, with the acts of policy families, which judge its site.
 
 A family brings an act by its manifest (`demo`); it is part of a checkout, as the demo is.
 """
@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from sealmq.cli.init import DEFAULT
 from sealmq.families import registry
+from sealmq.families.manifest import Manifest
 
 from . import attacks, judges, plot
 from . import cast as own
@@ -32,6 +33,10 @@ class Act(Protocol):
     @property
     def SCRIPTS(self) -> Path:
         """What they run."""
+
+    @property
+    def SETTINGS(self) -> str:
+        """What is put at the end of the site's sealmq.toml."""
 
     @property
     def ATTEMPTS(self) -> Mapping[str, Sequence[Attempt]]:
@@ -59,11 +64,11 @@ class Act(Protocol):
         """The same for people: a title, and lines."""
 
 
-def _acts() -> list[Act]:
-    """Of the families of the site's policy, which is the one that `sealmq init` writes."""
+def _families() -> list[Manifest]:
+    """Those of the policy that `sealmq init` writes, then all others that bring an act."""
     last = registry.manifest(DEFAULT)
-    order = [*map(registry.manifest, last.stands_on), last]
-    return [cast(Act, each.load(each.demo)) for each in order if each.demo]
+    written = [*map(registry.manifest, last.stands_on), last]
+    return [*written, *(m for m in registry.manifests() if m.demo and m not in written)]
 
 
 def _attempts() -> tuple[Attempt, ...]:
@@ -75,7 +80,10 @@ def _attempts() -> tuple[Attempt, ...]:
     return tuple(found)
 
 
-FAMILIES = _acts()
+_FAMILIES = _families()
+FAMILIES = [cast(Act, each.load(each.demo)) for each in _FAMILIES if each.demo]
+ORDER = [each.name for each in _FAMILIES]
+SETTINGS = "".join(act.SETTINGS for act in FAMILIES)
 PARTS = (*own.PARTS, *(part for act in FAMILIES for part in act.PARTS))
 SCRIPTS = tuple(act.SCRIPTS for act in FAMILIES)
 ATTEMPTS = _attempts()

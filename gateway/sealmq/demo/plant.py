@@ -1,15 +1,17 @@
 """The site, through the command `sealmq` alone: init, up, status, client add, and one text edit of
-sealmq.toml before it is up, as an operator would.
+sealmq.toml before it is up, as an operator would: where it is reached, and by what it judges.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from .acts import ORDER, SETTINGS
 from .broker import Broker, free_port
 from .children import Child, Children, run
 from .errors import DemoError
@@ -56,9 +58,15 @@ class Plant:
         toml = where.site / "sealmq.toml"
         text = toml.read_text(encoding="utf-8")
         line = f'listen = "{listen}"'
-        if text.count(line) != 1:
-            raise DemoError(f"{toml} does not say {line}")
-        text = text.replace(line, f'{line}\nadvertise = "127.0.0.1:{advertise}"')
+        for old, new in (
+            (re.escape(line), f'{line}\nadvertise = "127.0.0.1:{advertise}"'),
+            (r"order = \[.*\]", f"order = {json.dumps(ORDER)}"),
+        ):
+            text, count = re.subn(f"^{old}$", new, text, flags=re.MULTILINE)
+            if count != 1:
+                word = new.partition(" ")[0]
+                raise DemoError(f"{toml} has {count} lines that say `{word}`, not one")
+        text += SETTINGS
         if not enforce:
             text = _without_policy(text)
         toml.write_text(text, encoding="utf-8")

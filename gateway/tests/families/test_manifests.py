@@ -85,7 +85,8 @@ def references(manifest: Manifest) -> Iterator[tuple[Ref[Any], tuple[str, ...]]]
             if ref is not None:
                 yield ref, has
     if manifest.demo:
-        yield manifest.demo, ("PARTS", "ATTEMPTS", "ACTS", "JUDGES", "may", "summary", "show")
+        words = "PARTS SCRIPTS SETTINGS ATTEMPTS ACTS JUDGES UNSURE may summary show"
+        yield manifest.demo, tuple(words.split())
     if manifest.fuzz:
         yield manifest.fuzz, ("one", "seeds")
 

@@ -76,4 +76,5 @@ MANIFEST = Manifest(
         part=Ref("doctor"),
     ),
     fuzz=Ref("fuzz:Fuzz"),
+    demo=Ref("demo.act"),
 )

@@ -12,9 +12,21 @@ from sealmq.demo.evidence import Evidence
 from sealmq.demo.plot import REPLAY_CONNECT, SUBSCRIBE_OTHER, Attempt
 
 from . import consent, plot
-from .plot import GIVE_BACK, PARTS, PERFORMANCE, PULSE, RESERVE_OTHER, SAFETY, SCRIPTS, WITHDRAW
+from .plot import (
+    GIVE_BACK,
+    PARTS,
+    PERFORMANCE,
+    PULSE,
+    RESERVE_OTHER,
+    SAFETY,
+    SCRIPTS,
+    SETTINGS,
+    WITHDRAW,
+)
 
-__all__ = ["ACTS", "ATTEMPTS", "JUDGES", "PARTS", "SCRIPTS", "UNSURE", "may", "show", "summary"]
+__all__ = [
+    "ACTS", "ATTEMPTS", "JUDGES", "PARTS", "SCRIPTS", "SETTINGS", "UNSURE", "may", "show", "summary",
+]  # fmt: skip
 
 
 class Uses:

@@ -11,6 +11,9 @@ from sealmq.demo.plot import Attempt
 
 SCRIPTS = Path(__file__).with_name("on_device")
 
+# The site that `sealmq init` writes says all that is needed.
+SETTINGS = ""
+
 # What the worker's pulse is for at first.
 SAFETY, PERFORMANCE = "safety", "staff-performance"
 PULSE = "worker/7/pulse"
