@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from sealmq.demo import plot
-from sealmq.demo.acts import PARTS
+from sealmq.demo.acts import PARTS, SETTINGS
 from sealmq.demo.capture import label_number
 from sealmq.demo.cast import Policy, listens
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.places import Places
 from sealmq.demo.verdict import Verdict, give
+from sealmq.families.owners.demo import plot as hers
 from sealmq.families.purposes.demo import plot as ours
 from sealmq.families.purposes.demo.act import Uses
 from sealmq.families.purposes.demo.plot import PERFORMANCE, PULSE, SAFETY
@@ -40,6 +41,8 @@ MESSAGES = (
 )
 LOST = plot.ANGLE_1, "arm angle 5 degrees #3"  # the one whose m3 was changed on its way
 PULSES = tuple(f"pulse {70 + n} beats a minute #{n}" for n in range(1, 7))  # two in each span
+HEARTS = tuple(f"heart rate {80 + n} a minute #{n}" for n in range(1, 8))
+BEFORE, DURING, AFTER = HEARTS[:3], HEARTS[3:5], HEARTS[5:]  # while alice lets bob receive them
 SPOOFED = "spoofed temperature 20.0 C #9"
 
 
@@ -55,7 +58,7 @@ def _policy() -> str:
     parts = [(folder / "templates" / "factory.toml").read_text() for folder in folders]
     head = "\n[clients]\n"
     added = "".join(f'{part.name} = {{ label = "{part.label}" }}\n' for part in PARTS if part.label)
-    text = fill("".join(parts), {"officer": "officer"})
+    text = fill("".join(parts), {"officer": "officer"}) + SETTINGS
     assert text.count(head) == 1
     return text.replace(head, head + added)
 
@@ -78,6 +81,7 @@ class World:
         self.extra_streams: list[tuple[bytes, bytes]] = []
         self._messages()
         self._consent()
+        self._owner()
         self._refusals()
         self.extra_streams.append((build.publish(plot.RECORDS + "16/17", b"record"), b""))
         self.hand_over(records=True)
@@ -142,7 +146,7 @@ class World:
         for (client, topic), count in counts.items():
             self._counted("publish-accepted", client, topic, count)
 
-    def _message(self, client: str, topic: str, text: str, *consent: str) -> None:
+    def _message(self, client: str, topic: str, text: str, *consent: str, let: str = "") -> None:
         payload = m3(self.policy.label[client], text)
         self.say(client, "published", topic=topic, text=text)
         self.to_broker(client, build.publish(topic, payload))
@@ -152,6 +156,7 @@ class World:
             if self.policy.reads(part.name, self.policy.label[client]):
                 self.from_broker(part.name, build.publish(topic, payload))
                 may = self.uses.serves(part, topic, frozenset(consent))
+                may &= topic != hers.PULSE or part.name in (hers.OWNER, let)
                 if may and (part.name != plot.CHANGE_M3.who or (topic, text) != LOST):
                     self.say(part.name, "read", topic=topic, text=text)
 
@@ -175,6 +180,30 @@ class World:
         other = ours.RESERVE_OTHER
         self.record("packet-refused", client=other.who, rule=other.rule)
         self._told(other, "reserve", "")
+
+    def _owner(self) -> None:
+        for let, texts in (("", BEFORE), (hers.FRIEND, DURING), ("", AFTER)):
+            if texts != BEFORE:
+                do, what = ("let", "assert") if let else ("take-back", "retract")
+                self.say(hers.OWNER, do, licensee=hers.FRIEND, id="ab")
+                self.record(
+                    "command",
+                    client=hers.OWNER,
+                    family="owners",
+                    rule="owners.command.by-owner",
+                    detail=f"{what} ab by={hers.OWNER}",
+                )
+            for text in texts:
+                self._message(hers.OWNER, hers.PULSE, text, let=let)
+        self._counted("publish-accepted", hers.OWNER, hers.PULSE, len(HEARTS))
+        self._counted("delivered", hers.OWNER, hers.PULSE, len(HEARTS))
+        self._counted("delivered", hers.FRIEND, hers.PULSE, len(DURING))
+        for who, count in ((hers.FRIEND, 3), (hers.FRIEND, 2), ("monitor", len(HEARTS))):
+            rule = hers.PRIVATE.rule
+            self._counted("deliver-denied", who, hers.PULSE, count, rule=rule)
+        other = hers.LET_ONESELF
+        self.record("packet-refused", client=other.who, rule=other.rule)
+        self._told(other, "let", "")
 
     def _refusals(self) -> None:
         for attempt, text in ((plot.PUBLISH_OTHER, SPOOFED), (plot.PUBLISH_TAKEN, SPOOFED + "0")):

@@ -55,9 +55,9 @@ class Screen:
 
 def view(board: Board, height: int, width: int) -> RenderableType:
     """The whole display for a terminal of this size."""
-    attempts = _attempts(board)
-    packets = max(1, min(4, height - len(board.tried) - 16))
-    rows = max(2, height - len(board.tried) - packets - 11)
+    tried = _latest(board, max(4, height - 11))
+    packets = max(1, min(4, height - len(tried) - 16))
+    rows = max(2, height - len(tried) - packets - 11)
     head = Text.assemble(
         ("SealMQ demo  ", "bold"),
         f"{board.seconds:4.0f} s  {board.site}  ",
@@ -65,7 +65,14 @@ def view(board: Board, height: int, width: int) -> RenderableType:
         no_wrap=True,
         overflow="ellipsis",
     )
-    return Group(head, _messages(board, rows), attempts, _broker(board, packets, width))
+    return Group(head, _messages(board, rows), _attempts(tried), _broker(board, packets, width))
+
+
+# So many attempts as a terminal has room for: those that were begun last.
+def _latest(board: Board, most: int) -> list[Tried]:
+    tried = list(board.tried.values())
+    begun = sum(each.state != "waiting" for each in tried)
+    return tried[max(0, begun - most) :][:most]
 
 
 def _messages(board: Board, rows: int) -> Panel:
@@ -80,15 +87,15 @@ def _messages(board: Board, rows: int) -> Panel:
     return Panel(table, title="who published what, and who could open it", title_align="left")
 
 
-def _attempts(board: Board) -> Panel:
+def _attempts(tried: list[Tried]) -> Panel:
     table = Table(box=None, expand=True, pad_edge=False, show_header=False)
     table.add_column("mark", width=10, no_wrap=True)
     table.add_column("title", width=max(len(a.title) for a in ATTEMPTS), no_wrap=True)
     table.add_column("why", ratio=1, no_wrap=True, overflow="ellipsis")
-    for tried in board.tried.values():
-        mark, style = mark_of(tried)
-        title = tried.attempt.title if tried.state != "waiting" else ""
-        table.add_row(Text(mark, style), title, Text(tried.why, "bright_black"))
+    for each in tried:
+        mark, style = mark_of(each)
+        title = each.attempt.title if each.state != "waiting" else ""
+        table.add_row(Text(mark, style), title, Text(each.why, "bright_black"))
     return Panel(table, title="what was tried, and why it was refused", title_align="left")
 
 

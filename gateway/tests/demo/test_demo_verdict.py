@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from demo_world import LOST, MESSAGES, PULSES, SPOOFED, World, m3
+from demo_world import AFTER, BEFORE, DURING, HEARTS, LOST, MESSAGES, PULSES, SPOOFED, World, m3
 from sealmq.demo import plot, report
 from sealmq.demo.acts import ATTEMPTS
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.plot import Attempt
 from sealmq.demo.verdict import give
+from sealmq.families.owners.demo import plot as hers
 from sealmq.families.purposes.demo import plot as ours
 from sealmq.families.purposes.demo.plot import PERFORMANCE, PULSE, SAFETY
 from sealmq.mqtt import build
@@ -38,7 +39,7 @@ def test_a_good_run_holds(world: World) -> None:
     verdict = world.verdict()
     assert verdict.failed == []
     assert verdict.holds
-    assert verdict.messages == len(MESSAGES) + len(PULSES)
+    assert verdict.messages == len(MESSAGES) + len(PULSES) + len(HEARTS)
     assert verdict.readers["monitor"] == len(MESSAGES)
     assert verdict.readers["m1-arm-operator"] == 3
 
@@ -290,7 +291,7 @@ def test_the_first_message_behind_it_may_be_missed(world: World) -> None:
 @pytest.mark.parametrize("field", ["purpose", "under", "count"])
 def test_an_audit_log_that_does_not_tell_who_got_it_for_what(world: World, field: str) -> None:
     for row in world.audit:
-        if row["event"] == "delivered":
+        if row["event"] == "delivered" and row["topic"] == PULSE:
             row[field] = 9 if field == "count" else "machine/#"
     failed(world, ours.WITHDRAW.name)
 
@@ -311,6 +312,117 @@ def test_somebody_else_consents(world: World) -> None:
     who = ours.RESERVE_OTHER.who
     world.record("command", client=who, family="purposes", topic=PULSE, detail="reserve", rule="x")
     failed(world, ours.RESERVE_OTHER.name)
+
+
+# --- owners ---
+
+PRIVATE, LET, TAKE_BACK = (each.name for each in (hers.PRIVATE, hers.LET, hers.TAKE_BACK))
+
+
+def bob(world: World, *, reads: str = "", misses: str = "") -> None:
+    """What he could read besides, or could not; the audit log counts it, too."""
+    if misses:
+        said = [event for event in world.said[hers.FRIEND] if event.get("text") != misses]
+        world.said[hers.FRIEND] = said
+    if reads:
+        world.say(hers.FRIEND, "read", topic=hers.PULSE, text=reads)
+    more = bool(reads) - bool(misses)
+    rows = [row for row in world.audit if row.get("client") == hers.FRIEND and "count" in row]
+    delivered, denied, _ = rows
+    delivered["count"] += more
+    denied["count"] -= more
+
+
+def wrong(world: World) -> dict[str, str]:
+    """What failed, the last line of each attempt or other part."""
+    parts = [text.partition(": ") for text in world.verdict().failed]
+    return {name: what for name, _, what in parts}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "text"),
+    [(PRIVATE, BEFORE[0]), (PRIVATE, BEFORE[1]), (TAKE_BACK, AFTER[0]), (TAKE_BACK, AFTER[1])],
+)
+def test_a_pulse_that_its_owner_lets_nobody_have_was_read(
+    world: World, attempt: str, text: str
+) -> None:
+    bob(world, reads=text)
+    verdict = world.verdict()
+    assert [line.partition(": ")[0] for line in verdict.failed] == [attempt, "readers"]
+    assert {a.name: f.outcome for a, f in verdict.findings}[attempt] == "accepted"
+
+
+def test_what_is_under_way_when_the_owner_says_something_is_judged_when_it_arrives(
+    world: World,
+) -> None:
+    bob(world, reads=BEFORE[-1])
+    bob(world, misses=DURING[-1])
+    assert world.verdict().failed == []
+
+
+def test_the_very_next_pulse_reaches_whom_its_owner_lets(world: World) -> None:
+    bob(world, misses=DURING[0])
+    assert wrong(world) == {LET: "bob missed 1 of them"}
+
+
+@pytest.mark.parametrize("texts", [BEFORE[1:], DURING[1:], AFTER[1:]])
+def test_an_owner_who_published_next_to_nothing_then_proves_nothing(
+    world: World, texts: tuple[str, ...]
+) -> None:
+    world.forget(lambda row: row.get("text") in texts)
+    part = {BEFORE[1:]: PRIVATE, DURING[1:]: LET, AFTER[1:]: TAKE_BACK}[texts]
+    assert f"{part}: alice published" in "\n".join(world.verdict().failed)
+
+
+@pytest.mark.parametrize("do", ["let", "take-back"])
+def test_an_owner_who_never_said_it_proves_nothing(world: World, do: str) -> None:
+    world.forget(lambda row: row.get("ev") == do)
+    assert {LET, TAKE_BACK} <= wrong(world).keys()
+
+
+@pytest.mark.parametrize("what", ["assert", "retract"])
+def test_an_assertion_that_the_audit_log_does_not_have(world: World, what: str) -> None:
+    world.forget(lambda row: row.get("detail", "").startswith(what))
+    assert wrong(world).keys() == {LET, TAKE_BACK}
+
+
+def test_pulses_that_the_broker_withheld_prove_nothing(world: World) -> None:
+    to, back = world.streams[hers.FRIEND]
+    world.streams[hers.FRIEND] = to, back[: back.index(hers.PULSE.encode()) - 4]
+    assert wrong(world).keys() == {PRIVATE, TAKE_BACK}
+
+
+@pytest.mark.parametrize("event", ["delivered", "deliver-denied"])
+def test_an_audit_log_that_does_not_tell_who_got_how_many(world: World, event: str) -> None:
+    world.forget(lambda row: row.get("client") == hers.FRIEND and row.get("event") == event)
+    assert "the audit log says" in wrong(world)[TAKE_BACK]
+
+
+def test_a_friend_without_the_key_proves_nothing(world: World) -> None:
+    for row in world.audit:
+        if row.get("topic") == hers.PULSE and row["event"] == "publish-accepted":
+            row["label"] = "none"
+    assert any("holds no key" in line for line in world.verdict().failed)
+
+
+def test_who_has_label_and_purpose_and_not_the_owners_word(world: World) -> None:
+    world.say("monitor", "read", topic=hers.PULSE, text=DURING[0])
+    assert "not for it" in failed(world, "readers")[0]
+
+
+def test_the_owner_reads_all_of_hers(world: World) -> None:
+    world.forget(lambda row: row.get("ev") == "read" and row["text"] == BEFORE[0])
+    assert "alice did not read" in failed(world, "readers")[0]
+
+
+def test_somebody_else_lets_himself(world: World) -> None:
+    world.record("command", client=hers.FRIEND, family="owners", detail="assert", rule="x")
+    assert "took 1" in failed(world, hers.LET_ONESELF.name)[0]
+
+
+def test_a_refusal_to_let_oneself_that_the_audit_log_does_not_have(world: World) -> None:
+    world.forget(lambda row: row.get("client") == hers.FRIEND and row["event"] == "packet-refused")
+    assert "audit log" in failed(world, hers.LET_ONESELF.name)[0]
 
 
 def test_an_accepted_message_that_nobody_published(world: World) -> None:

@@ -1,2 +1,1 @@
-"""The act of the demo in which people say who receives what is about them; part of a checkout, as the
-demo is."""
+"""The act of the demo that is about owners; part of a checkout, as the demo is."""

@@ -15,7 +15,8 @@ from . import judging, plot
 from .plot import LET, LET_ONESELF, OWNER, PARTS, PRIVATE, PULSE, SCRIPTS, SETTINGS, TAKE_BACK
 
 __all__ = [
-    "ACTS", "ATTEMPTS", "JUDGES", "PARTS", "SCRIPTS", "SETTINGS", "UNSURE", "may", "show", "summary",
+    "ACTS", "ATTEMPTS", "JUDGES", "PARTS", "SCRIPTS", "SETTINGS", "UNSURE",
+    "may", "show", "summary",
 ]  # fmt: skip
 
 

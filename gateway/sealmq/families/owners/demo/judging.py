@@ -1,7 +1,7 @@
 """The judges: a pulse is for whom its owner lets receive it, from the very next one on.
 
-They compare the order in which the owner was told that her word counts, and published, with what her
-friend could read. He holds the topic's key all the time, and the broker sends him all of them.
+They compare the order in which the owner was told that her word counts, and published, with what
+her friend could read. He holds the topic's key all the time, and the broker sends him all of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class Pulses(NamedTuple):
 
 
 def pulses(evidence: Evidence) -> Pulses:
-    """By what she had been told to count when she published; empty if she said anything else than
-    one assertion and its retraction."""
+    """By what she had been told to count when she published. Empty if she said these two in another
+    order, or anything after them.
+    """
     found, at = Pulses([], [], []), 0
     for event in evidence.said.get(OWNER, ()):
         if event["ev"] in ("let", "take-back"):

@@ -25,7 +25,8 @@ from .plot import (
 )
 
 __all__ = [
-    "ACTS", "ATTEMPTS", "JUDGES", "PARTS", "SCRIPTS", "SETTINGS", "UNSURE", "may", "show", "summary",
+    "ACTS", "ATTEMPTS", "JUDGES", "PARTS", "SCRIPTS", "SETTINGS", "UNSURE",
+    "may", "show", "summary",
 ]  # fmt: skip
 
 

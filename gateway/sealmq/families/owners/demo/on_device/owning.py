@@ -1,5 +1,5 @@
-# Orders of the demo's: a client lets somebody receive an owner's events, and takes that back. It says
-# so to the mediator itself, and is told once that counts.
+# Orders of the demo's: a client lets somebody receive an owner's events, and takes that back. It
+# says so to the mediator itself, and is told once that counts.
 import json
 
 from actor import say  # type: ignore[import-not-found]
@@ -26,4 +26,4 @@ def obey(actor: "Any", order: "dict[str, Any]") -> None:
         actor.refused(do, e, "", "")
     else:
         _made[who] = reply["id"]
-        say(do, who=who, id=reply["id"])
+        say(do, licensee=who, id=reply["id"])
