@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-POLICY = {"publish-other-label", "publish-taken-topic", "subscribe-above", "consent-withdrawn"}
+POLICY = {
+    "publish-other-label",
+    "publish-taken-topic",
+    "subscribe-above",
+    "consent-withdrawn",
+    "owner-private",
+    "owner-retracts",
+}
 OTHERS = {
     "first-publish",
     "consent-of-others",
     "consent-given-back",
+    "owner-others",
+    "owner-asserts",
     "replay-to-mediator",
     "change-to-mediator",
     "replay-connect",
@@ -106,6 +115,36 @@ def test_consent_was_withdrawn_live_and_given_back(good: Run) -> None:
     assert used["safety-officer"][1] - used["shift-planner"][1] >= 2
 
 
+# Without the demo's own judges: which of alice's pulses her friend could read, by their order.
+def test_an_owner_lets_a_friend_receive_live_and_takes_it_back(good: Run) -> None:
+    def said(name: str) -> list[dict[str, Any]]:
+        lines = (good.folder / "said" / f"{name}.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    events = [event for event in said("alice") if event["ev"] != "read"]
+    let, taken = (
+        next(at for at, event in enumerate(events) if event["ev"] == ev)
+        for ev in ("let", "take-back")
+    )
+    before, during, after = (
+        [event["text"] for event in span if event["ev"] == "published"]
+        for span in (events[:let], events[let:taken], events[taken:])
+    )
+    assert min(map(len, (before, during, after))) >= 2
+    read = [event["text"] for event in said("bob") if event["ev"] == "read"]
+    # The last ones may be under way when she says something.
+    assert set(during[:-1]) <= set(read) <= {before[-1], *during}
+    rows = {row["client"]: row for row in good.summary["received"]}
+    assert rows.keys() == {"alice", "bob", "monitor"}
+    count = len(before + during + after)
+    assert [rows[name]["delivered"] for name in ("alice", "bob", "monitor")] == [
+        count,
+        len(read),
+        0,
+    ]
+    assert rows["monitor"]["denied"] == count
+
+
 def test_what_it_cites_is_in_the_audit_log(good: Run) -> None:
     lines = [
         json.loads(line)
@@ -120,7 +159,7 @@ def test_what_it_cites_is_in_the_audit_log(good: Run) -> None:
         for attempt in good.summary["attempts"]
         for ident in attempt["evidence"]["audit"]
     ]
-    assert len(cited) >= 7
+    assert len(cited) >= 11
     for ident, rule in cited:
         assert by_id[ident]["rule"] == rule
     assert not list((good.folder / "audit").rglob("*.open"))
