@@ -42,6 +42,10 @@ def _retracted(answer: Answer) -> Sequence[str]:
     return [plain(f"{answer['id']}: retracted")]
 
 
+def _confirmed(answer: Answer) -> Sequence[str]:
+    return [plain(f"{answer['id']}: confirmed")]
+
+
 _TITLES = ("ID", "WHO", "LETS", "DO", "WITH EVENTS OF", "TYPE", "SINCE", "KEY", "WHILE")
 
 
@@ -56,13 +60,19 @@ def _assertions(answer: Answer) -> Sequence[str]:
             "all" if len(made["actions"]) == 7 else ", ".join(made["actions"]),
             "all owners" if made["owner"] == "*" else made["owner"],
             "/".join(word for word in (made["app"], made["type"]) if word) or "-",
-            moment(made["at_ms"]) if made["at_ms"] else "sealmq.toml",
+            _since(made),
             made.get("public", "")[:16] or "-",
             made["condition"] or "-",
         )
         for made in answer["assertions"]
     ]
     return table(_TITLES, rows)
+
+
+def _since(made: Answer) -> str:
+    if made.get("suspended"):
+        return "unconfirmed"
+    return moment(made["at_ms"]) if made["at_ms"] else "sealmq.toml"
 
 
 def _who(answer: Answer) -> Sequence[str]:
@@ -111,7 +121,7 @@ def _types(answer: Answer) -> Sequence[str]:
             )
             or "-",
             one["admin"] or "-",
-            one["by"] or "sealmq.toml",
+            f"{one['by']}, unconfirmed" if one.get("suspended") else one["by"] or "sealmq.toml",
         )
         for one in answer["types"]
     ]
@@ -188,6 +198,7 @@ _LINES: Mapping[str, Callable[[Answer], Sequence[str]]] = {
     "assert": _made,
     "modify": _made,
     "retract": _retracted,
+    "confirm": _confirmed,
     "list": _assertions,
     "who-can": _who,
     "explain": _explained,
