@@ -452,6 +452,13 @@ class Event:
         return turn.rights.facts(self.kind, self.owner, dict(self.values), client, self.sender,
                                  self.topic)  # fmt: skip
 
+    def told(self, turn: Turn, client: str) -> EventFacts:
+        """As `facts`, for an answer: whoever writes a condition and asks what it comes to must not
+        learn by it where others are."""
+        facts = self.facts(turn, client)
+        facts.told = "" if turn.state.tells_all else turn.client
+        return facts
+
     def plan(self, turn: Turn) -> Plan:
         return turn.state.plans.of(self.kind, self.owner)
 
@@ -475,16 +482,21 @@ def _who_can(turn: Turn, body: Body) -> Later:
         named |= turn.state.settings.clients
     left = iter(sorted(filter(is_principal, named)))
     found: list[str] = []
+    veiled = False
 
     def go_on() -> Answer | None:
+        nonlocal veiled
         some = list(islice(left, ASKED))
         for name in some:
-            facts = event.facts(turn, name)
-            if event.plan(turn).holds(name, event.action, facts.judge):
+            facts = event.told(turn, name)
+            if not event.plan(turn).holds(name, event.action, facts.judge):
+                veiled |= facts.veiled
+            else:
                 found.append(name)
         if len(some) == ASKED:
             return None
-        return _listed("who", found, {"action": NAMES[event.action], "owner": event.owner})
+        more = {"action": NAMES[event.action], "owner": event.owner}
+        return _listed("who", found, more | ({"veiled": True} if veiled else {}))
 
     return Later(go_on)
 
@@ -493,7 +505,7 @@ def _explain(turn: Turn, body: Body) -> Answer:
     event = Event(turn, body)
     client = _text(body, "client", 64, turn.client)
     _asks_about(turn, event, client)
-    facts = event.facts(turn, client)
+    facts = event.told(turn, client)
     plan = event.plan(turn)
     held = plan.holds(client, event.action, facts.judge)
     more = {
@@ -503,6 +515,8 @@ def _explain(turn: Turn, body: Body) -> Answer:
         "owner": event.owner,
         "type": event.kind.name,
     }
+    if facts.veiled and not held:
+        more["veiled"] = True
     chain: list[tuple[tuple[str, int], Assertion]] = []
     # To whom it is not theirs, how others have come to allow it is nobody's business.
     if turn.client == event.owner or turn.client != client:

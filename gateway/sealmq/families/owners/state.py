@@ -106,6 +106,8 @@ class State:
     def __init__(self) -> None:
         self.settings = Settings()
         self.pace = Pace()
+        self.tells_all = False
+        """Whether answers are the operator's."""
         self.outside = Attributes()
         self.types = Types()
         self.index = Index()

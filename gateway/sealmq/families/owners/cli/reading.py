@@ -59,6 +59,7 @@ class Site:
             )
         self.family = found[0]
         self.state = self.family.state
+        self.state.tells_all = True
         self.id = self.view.config.site.id.hex()
 
     def assertions(self, args: argparse.Namespace) -> list[dict[str, Any]]:

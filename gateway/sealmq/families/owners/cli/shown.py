@@ -77,15 +77,21 @@ def _since(made: Answer) -> str:
 
 def _who(answer: Answer) -> Sequence[str]:
     what = f"{answer['action']} this event of {answer['owner']}"
-    if not answer["who"]:
-        return [plain(f"nobody may {what}")]
-    return [plain(f"may {what}: {', '.join(answer['who'])}"), *_left_out(answer)]
+    who = ", ".join(answer["who"])
+    said = plain(f"may {what}: {who}" if who else f"nobody may {what}")
+    return [said, *_veiled(answer), *_left_out(answer)]
+
+
+def _veiled(answer: Answer) -> Sequence[str]:
+    if not answer.get("veiled"):
+        return []
+    return ["it may rest on what the site knows of others, which this client is not told"]
 
 
 def _explained(answer: Answer) -> Sequence[str]:
     may = "may" if answer["allow"] else "may not"
     said = f"{answer['client']} {may} {answer['action']} this event of {answer['owner']}"
-    lines = [plain(f"{said} ({answer['type']})")]
+    lines = [plain(f"{said} ({answer['type']})"), *_veiled(answer)]
     titles = ("WHO HOLDS IT", "ACTION", "BY", "OF", "TO", "WHILE")
     rows = [
         (
