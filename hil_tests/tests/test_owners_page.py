@@ -63,6 +63,7 @@ def test_the_page_as_it_stands(tmp_path: Path) -> None:
             text += "\n" + TOML[f"{PAGE}{sections[0]}"].text
             (campus / "sealmq.toml").write_text(text)
             typed(tmp_path, *sections)
+        typed(tmp_path, "After a restore")
         made = tmp_path / "Alice.sealmq.json"
         words = ("client", "add", campus, "Alice", "--label", "campus", "-o", made)
         ran(*words)

@@ -12,9 +12,12 @@ import os
 import secrets
 import shutil
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sealmq.families import registry
+from sealmq.families.records import FamilyRecord
 from sealmq.kg import restore as kg_restore
 from sealmq.kg.errors import StoreBroken
 from sealmq.kg.store import Clock, KgStore, clock_ms, hold
@@ -25,7 +28,7 @@ from sealmq.site.errors import KeyFileError
 from sealmq.site.layout import Layout, give_back, prepare, sync_folder, write_atomically
 from sealmq.site.model import Config
 from sealmq.store import Reader, StoreError
-from sealmq.store.database import set_identity
+from sealmq.store.database import rewrite, set_identity
 
 from . import make
 from .make import CONFIG, KG, MEDIATOR
@@ -113,7 +116,7 @@ class _Restore:
                 mediator, lost = self._store_that_stays(store, MEDIATOR in parts)
                 parts.discard(MEDIATOR)
             else:
-                set_identity(drafts[MEDIATOR], mediator)
+                set_identity(drafts[MEDIATOR], mediator, self._put_back)
             done = self._renewed(store, config, head.made_s, mediator, lost)
         finally:
             store.close()
@@ -127,6 +130,9 @@ class _Restore:
         for name in (MEDIATOR, KG):
             if name in parts:
                 _swap(drafts[name], _place(layout, name))
+        if lost and _identity(layout.mediator_db):
+            # What stays may be as old as a backup.
+            rewrite(layout.mediator_db, self._put_back)
         # Another backup may know these clients with another secret of the same number.
         set_rotations(layout, done.drawn)
         return Restored(
@@ -140,6 +146,9 @@ class _Restore:
             "backup" if there is None else "site",
             undo,
         )
+
+    def _put_back(self, held: Callable[[str], list[FamilyRecord]]) -> list[FamilyRecord]:
+        return registry.put_back(held, self._clock())
 
     def _unpack(self, config: Config | None) -> tuple[Header, set[str], masterkey.RoleKeys]:
         """Every part is in its draft, and proved to be as it was sealed."""

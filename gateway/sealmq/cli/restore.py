@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -55,21 +54,14 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Restore, and say what has to be looked at."""
     from sealmq.backup.restore import restore
-    from sealmq.run.lock import SiteLock
+    from sealmq.run.lock import stopped
     from sealmq.site.layout import Layout
 
     layout, source = Layout.of(args.site), Path(args.file).absolute()
     with source.open("rb"):  # before anything is made
         pass
-    layout.run.mkdir(parents=True, exist_ok=True)
-    lock = SiteLock.take(layout.run / "up.lock", args.site)
-    try:
+    with stopped(layout.root, layout.run, args.site):
         done = restore(layout, source, keygen.key_file(args), keys_only=args.keys_only)
-    finally:
-        lock.release()
-        if os.geteuid() == 0:  # the site's owner is to come up again
-            owner = layout.root.stat()
-            os.chown(layout.run / "up.lock", owner.st_uid, owner.st_gid)
     if args.json:
         said: dict[str, Any] = {"made": done.made_s, "kseq": done.kseq, "labels": done.labels}
         said |= {"enrol": list(done.drawn), "out": done.out, "notes": done.notes}

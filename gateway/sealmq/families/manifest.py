@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from . import api
     from .api import Family
-    from .records import Record
+    from .records import FamilyRecord, Record
 
 T = TypeVar("T")
 
@@ -151,6 +151,13 @@ class Made:
     idle: str = ""
 
 
+class PutBack(Protocol):
+    """What becomes of rows that a backup has put back. Pure."""
+
+    def __call__(self, held: Iterable[FamilyRecord], now_ms: int) -> Iterable[FamilyRecord]:
+        """Those that change. Of what it has changed before, nothing more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """What is lost with the mediator's store, or unknown after a restore.
@@ -165,6 +172,9 @@ class Lost:
     decided: str
     look: str
     by: str
+    put_back: Ref[PutBack] | None = None
+    """Takes out of force what somebody has to say again, when a backup puts rows back, or a store
+    comes that is not the one that was known."""
 
 
 class BenchSite(Protocol):

@@ -6,7 +6,7 @@ A new family is one folder here, and to judge its name in `[policy] order`; noth
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 
 import sealmq.families
@@ -16,6 +16,7 @@ from .api import Family, FamilyError, SealToGrant, UnfitFamily, check_family
 from .faults import BrokenFamily
 from .manifest import Encode, Manifest
 from .manifest_types import check_manifest
+from .records import FamilyRecord
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 FIELD = re.compile(r"[a-z][a-z_]{0,31}")
@@ -137,6 +138,17 @@ def items(put: Mapping[str, Sequence[str]]) -> dict[int, bytes]:
     return found
 
 
+def put_back(held: Callable[[str], Iterable[FamilyRecord]], now_ms: int) -> list[FamilyRecord]:
+    """What changes of all families' rows, in force or not, in a store that a backup has put back or
+    that is not the one that was known. `held`: the rows of a family."""
+    return [
+        row
+        for each in manifests()
+        if each.lost and each.lost.put_back
+        for row in each.load(each.lost.put_back)(held(each.name), now_ms)
+    ]
+
+
 def _saying(encode: Encode, value: str) -> Callable[[str], str]:
     return lambda filt: encode(filt, value)
 
@@ -152,7 +164,8 @@ def broken() -> list[FamilyError]:
 
 
 def _installed() -> list[Manifest | FamilyError | None]:
-    from pkgutil import iter_modules  # the mediator asks for none but those of its order
+    # The mediator needs but those of its order, as long as its store is the one that is known.
+    from pkgutil import iter_modules
 
     names = sorted(found.name for found in iter_modules(sealmq.families.__path__) if found.ispkg)
     return [_manifest_or_why(name) for name in names]

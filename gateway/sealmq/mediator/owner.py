@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from sealmq.audit import Audit
 from sealmq.families.attributes import Attribute
 from sealmq.families.records import FamilyRecord, Record
-from sealmq.families.registry import has_kg_part
+from sealmq.families.registry import has_kg_part, put_back
 from sealmq.kglink import Answer, KgClient, KgError, KgUnavailable
 from sealmq.site.config import Config, load
 from sealmq.site.errors import SiteError
@@ -73,6 +74,11 @@ class Owner:
         self.counted = Counted(store)
         keys.before_fetch = self._fresh.clear
         self._bound(config)
+
+    async def put_back(self) -> None:
+        """Before any worker, where the store may be as old as a backup. StoreError."""
+        now_ms = time.time_ns() // 1_000_000
+        await self.store.commit(put_back(self.store.rows, now_ms), urgent=True)
 
     async def run(self) -> None:
         """Follows keys and configuration; for ever."""

@@ -60,6 +60,8 @@ class Process:
         await self._owner.sources.take(self._owner.config.attributes)
         closed = bool(self._owner.keys.snapshot.get("closed"))
         await self._owner.counted.begin(self._owner.config.attributes.values(), closed)
+        if closed:
+            await self._owner.put_back()
         await crew.start()
         garbage.started()
         tasks = [

@@ -7,6 +7,7 @@ signals the supervisor that it names looks first whether it is one.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -14,6 +15,7 @@ import select
 import signal
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import proc
@@ -48,6 +50,21 @@ class SiteLock:
         """Give it up. The file stays: a lock on a name that can vanish locks nothing."""
         os.ftruncate(self.fd, 0)
         os.close(self.fd)
+
+
+@contextlib.contextmanager
+def stopped(root: Path, run: Path, site: str) -> Iterator[None]:
+    """While a command changes the files of a site that is down. AlreadyUp."""
+    run.mkdir(parents=True, exist_ok=True)
+    path = run / "up.lock"
+    lock = SiteLock.take(path, site)
+    try:
+        yield
+    finally:
+        lock.release()
+        if os.geteuid() == 0:  # the site's owner is to come up again
+            owner = root.stat()
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _wait(fd: int, site: str) -> None:

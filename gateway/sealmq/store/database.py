@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from sealmq.families.records import FamilyRecord
 from sealmq.families.told import FAMILY as TOLD
 from sealmq.site.layout import sync_folder
 from sealmq.site.reserve import Reserve
@@ -82,27 +84,51 @@ def checkpoint(conn: Connection) -> None:
             raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def set_identity(path: Path, identity: bytes) -> None:
+Change = Callable[[Callable[[str], list[FamilyRecord]]], Iterable[FamilyRecord]]
+"""What reads a family's rows -> the rows that change."""
+
+
+def set_identity(path: Path, identity: bytes, change: Change) -> None:
     """Make a copy of a store one of its own, for a site that is restored.
 
     Sealed keys go, whose instance numbers are used up, and wills, whose connections are over; and
     what clients told of attributes, which was true then. What was delivered since is not counted.
+    `change`: what becomes of families' rows.
     """
+    with _changing(path) as conn:
+        row = insert(tables.meta).values(key=tables.IDENTITY, value=identity.hex())
+        conn.execute(
+            row.on_conflict_do_update(
+                index_elements=[tables.meta.c.key], set_={"value": row.excluded.value}
+            )
+        )
+        conn.execute(delete(tables.cache))
+        mark = {"name": tables.COUNTING, "blob": tables.RUNS}
+        conn.execute(insert(tables.cache).values(mark))
+        told = tables.families.c.family == TOLD
+        conn.execute(delete(tables.families).where(told))
+        conn.execute(delete(left.wills))
+        _change(conn, change)
+
+
+def rewrite(path: Path, change: Change) -> None:
+    """Change rows of families in a store that nobody serves from. StoreCorrupt, StoreUnavailable:
+    nothing was changed."""
+    with _changing(path) as conn:
+        _change(conn, change)
+
+
+def _change(conn: Connection, change: Change) -> None:
+    for record in change(lambda family: tables.read_family(conn, family)):
+        tables.write(conn, record)
+
+
+@contextlib.contextmanager
+def _changing(path: Path) -> Iterator[Connection]:
     engine = create(path, busy_s=2.0)
     try:
         with engine.begin() as conn:
-            row = insert(tables.meta).values(key=tables.IDENTITY, value=identity.hex())
-            conn.execute(
-                row.on_conflict_do_update(
-                    index_elements=[tables.meta.c.key], set_={"value": row.excluded.value}
-                )
-            )
-            conn.execute(delete(tables.cache))
-            mark = {"name": tables.COUNTING, "blob": tables.RUNS}
-            conn.execute(insert(tables.cache).values(mark))
-            told = tables.families.c.family == TOLD
-            conn.execute(delete(tables.families).where(told))
-            conn.execute(delete(left.wills))
+            yield conn
     except DBAPIError as error:
         raise translate(error, path) from error
     finally:

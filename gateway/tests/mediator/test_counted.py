@@ -71,7 +71,7 @@ def test_a_store_that_was_lost_and_a_backup_that_was_put_back_know_nothing(tmp_p
         await store.commit([told, FamilyRecord("purposes", "k", b"{}", "hr")])
         await (await begun(store, NOW)).end(whole=True)
         store.close()
-        set_identity(tmp_path / "mediator.db", bytes(16))
+        set_identity(tmp_path / "mediator.db", bytes(16), lambda held: [])
         again = Store.open(tmp_path / "mediator.db")
         assert (await begun(again, LATER)).blind_ms == LATER
         assert again.rows(TOLD) == [], "what was told then is not told by that"

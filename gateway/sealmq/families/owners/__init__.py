@@ -65,9 +65,10 @@ MANIFEST = Manifest(
     lost=Lost(
         what="owners' assertions",
         mend="[[families.owners.policy]] asserts",
-        decided="assertions that were retracted",
-        look="assertions that were made or retracted",
-        by="sealmq owners list {site}",
+        decided="assertions that were retracted (so none counts before it is confirmed)",
+        look="owners' assertions, of which none counts before it is confirmed",
+        by="sealmq owners confirm {site}",
+        put_back=Ref("records:put_back"),
     ),
     doctor=Doctor(
         does="Where owners say who receives what, it reads another's event, asserts on another's "

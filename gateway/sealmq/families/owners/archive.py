@@ -31,7 +31,8 @@ EVENTS = frozenset(
 CUT = 500
 """Characters of `detail`: what is as long as that was cut off, perhaps."""
 _SAID = re.compile(
-    r"(assert|modify|retract) (\S+)(?: by=(\S+))? owner=(\S+) licensees=(\S*) app=(\S*) "
+    r"(assert|modify|retract|confirm) (\S+)(?: suspended=([0-9]{1,16}))?(?: by=(\S+))? "
+    r"owner=(\S+) licensees=(\S*) app=(\S*) "
     r"type=(\S*) actions=(\S*) condition=(.*)\Z",
     re.S,
 )
@@ -71,6 +72,8 @@ class Archive:
     """Whether the log has a start before: all files of attributes were told then."""
     _then: dict[str, FamilyRecord] = field(default_factory=dict)
     _later: dict[str, FamilyRecord | None] = field(default_factory=dict)
+    _suspended: set[str] = field(default_factory=set)
+    """Rows that a backup had put back, and that nobody had confirmed."""
 
     def feed(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Records of EVENTS, in the log's order."""
@@ -111,7 +114,9 @@ class Archive:
     def _command(self, record: Mapping[str, Any], at: int) -> None:
         detail, client = record.get("detail", ""), record["client"]
         word, _, rest = detail.partition(" ")
-        if word in ("assert", "modify", "retract"):
+        if word == "confirm" and "/" in rest.partition(" ")[0]:
+            return  # a type: the store's row says when
+        if word in ("assert", "modify", "retract", "confirm"):
             self._assertion(detail, client, at)
         elif word == "sign":
             self._put(rows.consent(client, rest, at), at)
@@ -151,16 +156,18 @@ class Archive:
             return
         made = None
         # A retraction says what was retracted, and may be another's than the author's.
-        by = client if verb != "retract" else said[3] if said else None
+        by = client if verb != "retract" else said[4] if said else None
+        if said and said[3] and int(said[3]) <= self.at_ms < at:
+            self._suspended.add(key)
         if said and by:
             fields = {
                 "authorizer": by,
-                "licensees": said[5].split(","),
-                "owner": said[4],
-                "app": said[6],
-                "type": said[7],
-                "actions": [word for word in said[8].split(",") if word in MASKS],
-                "condition": said[9],
+                "licensees": said[6].split(","),
+                "owner": said[5],
+                "app": said[7],
+                "type": said[8],
+                "actions": [word for word in said[9].split(",") if word in MASKS],
+                "condition": said[10],
             }
             try:
                 found = from_fields(fields, by, by)
@@ -170,6 +177,8 @@ class Archive:
                 found.id, found.at_ms = id, at
                 made = rows.assertion(found)
         if at > self.at_ms:
+            if verb == "confirm":
+                return  # what it was, before it was suspended, other records say and the row
             if verb == "assert":
                 self._put(rows.gone(key), at)
             else:
@@ -202,15 +211,23 @@ class Archive:
             if not isinstance(record, FamilyRecord) or record.family != rows.NAME:
                 continue
             key, value = record.key, record.value
-            if value is None or key in self._later:
+            if value is None:
                 continue
+            spans = rows.spans(value)
+            if any(a <= self.at_ms and (not b or self.at_ms < b[0]) for a, *b in spans):
+                self._suspended.add(key)
+            if key in self._later:
+                continue
+            if spans and len(spans[-1]) == 2 and spans[-1][1] <= self.at_ms:
+                # It was confirmed, whatever the log says of what was before the backup came back.
+                out.pop(key, None)
             # Of glass the key says when.
             glass = key.startswith(rows.GLASS)
             at = int(key.rpartition("/")[2]) if glass else rows.decoded(value).get("at", 0)
             # What the log does not say of a type, the store does.
             known = key in out and not (key.startswith(rows.TYPE) and out[key].value)
             if at <= self.at_ms and not known:
-                out[key] = record
+                out[key] = rows.unsuspended(record)
         for key, before in self._later.items():
             if key in out:
                 continue
@@ -218,7 +235,8 @@ class Archive:
                 self.unread.append(f"what {key} was before it was changed")
             elif before.value is not None:
                 out[key] = before
-        return [row for row in out.values() if row.value is not None]
+        kept = (row for key, row in out.items() if key not in self._suspended)
+        return [row for row in kept if row.value is not None]
 
 
 class _Facts:

@@ -79,6 +79,16 @@ class Owners:
             left = answer["left_out"] if answer["assertions"] else 0
         return found
 
+    async def suspended(self, *, within: float | None = None) -> list[str]:
+        """What of its own a backup has put back, and waits for it to `confirm`: ids of assertions,
+        and APP/TYPE of event types, which come first."""
+        kinds = (await self.say("types", within=within))["types"]
+        made = await self.assertions(by=self._client.identity.name, within=within)
+        return [
+            *(f"{kind['app']}/{kind['type']}" for kind in kinds if kind.get("suspended")),
+            *(one["id"] for one in made if one.get("suspended")),
+        ]
+
     async def change_key(self, new: bytes, *, within: float | None = None) -> dict[str, Any]:
         """Have the public key of a private one (b"": none) on record from now on. Where one is on
         record, `key` has to be its private one."""

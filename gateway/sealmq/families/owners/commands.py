@@ -264,9 +264,11 @@ def _kept(turn: Turn, made: Assertion, body: Body, id: str = "") -> Assertion:
     )
 
 
-def _keep(turn: Turn, kept: Assertion, rule: str, what: str) -> Proposal:
+def _keep(
+    turn: Turn, kept: Assertion, rule: str, what: str, suspended: records.Spans = ()
+) -> Proposal:
     reply = {"id": kept.id, "assertion": _shown(turn, kept)}
-    return _proposal([records.assertion(kept)], rule, _about(what, kept), reply)
+    return _proposal([records.assertion(kept)], rule, _about(what, kept, suspended), reply)
 
 
 def _assert(turn: Turn, body: Body) -> Answer:
@@ -288,13 +290,43 @@ def _modify(turn: Turn, body: Body) -> Answer:
     rule = _may_assert(turn, made)
     _room(turn, made, before.id)
     kept = _kept(turn, made, body, before.id)
-    return _keep(turn, kept, rule, "modify")
+    suspended = turn.state.suspension(turn.client, records.ASSERTION + before.id)
+    return _keep(turn, kept, rule, "modify", suspended)
+
+
+def _confirm(turn: Turn, body: Body) -> Answer:
+    """What a backup has put back counts again, if its author may still say it."""
+    id = _text(body, "id", 130)
+    if "/" in id:
+        return _confirm_type(turn, id)
+    made = _own(turn, body)
+    suspended = turn.state.suspension(turn.client, records.ASSERTION + id)
+    if not suspended:
+        raise Refused(rules.NO_SUCH, "none of this id waits for this client to confirm it")
+    rule = _may_assert(turn, made)
+    _room(turn, made)
+    row = records.assertion(made, records.closed(suspended, turn.now_ms))
+    detail = _about("confirm", made, suspended)
+    return _proposal([row], rule, detail, {"id": id, "assertion": _shown(turn, made)})
+
+
+def _confirm_type(turn: Turn, id: str) -> Answer:
+    app, _, name = id.partition("/")
+    kind = turn.state.advertised.get((app, name))
+    suspended = turn.state.suspension(turn.client, records.TYPE + id)
+    if kind is None or not suspended:
+        raise Refused(rules.NO_SUCH, "no type of this name waits for this client to confirm it")
+    if not turn.rights.advertises(kind):
+        raise Refused(rules.NO_ADVERTISE, f"this client may not advertise types of {app}")
+    row = records.event_type(kind, records.closed(suspended, turn.now_ms))
+    return _proposal([row], rules.BY_AUTHOR, f"confirm {id}", {"id": id, "type": _type(kind)})
 
 
 def _retract(turn: Turn, body: Body) -> Answer:
     before = _own(turn, body)
     rule = _may_see(turn, before)
-    detail = _about("retract", before)
+    suspended = turn.state.suspension(before.authorizer, records.ASSERTION + before.id)
+    detail = _about("retract", before, suspended)
     return _proposal([records.gone(records.ASSERTION + before.id)], rule, detail, {"id": before.id},
                      urgent=True)  # fmt: skip
 
@@ -320,9 +352,10 @@ def _may_see(turn: Turn, made: Assertion) -> str:
     return rules.BY_RIGHT if turn.rights.changes_all(made, owner) else ""
 
 
-def _about(what: str, made: Assertion) -> str:
+def _about(what: str, made: Assertion, suspended: records.Spans = ()) -> str:
+    since = f"suspended={suspended[-1][0]} " if suspended else ""
     return (
-        f"{what} {made.id} by={made.authorizer} owner={about(made)} "
+        f"{what} {made.id} {since}by={made.authorizer} owner={about(made)} "
         f"licensees={','.join(made.licensees)} app={made.app} type={made.type} "
         f"actions={','.join(words(made.actions))} condition={made.condition.text}"
     )
@@ -358,7 +391,10 @@ def _list(turn: Turn, body: Body) -> Later:
                 found.append(made)
         if len(some) == SLICE:
             return None
-        rows = [_shown(turn, made) for made in sorted(found, key=lambda made: made.id)]
+        rows = [
+            _shown(turn, made) | ({"suspended": True} if state.is_suspended(made) else {})
+            for made in sorted(found, key=lambda made: made.id)
+        ]
         return _listed("assertions", rows)
 
     return Later(go_on)
@@ -416,6 +452,13 @@ class Event:
         return turn.rights.facts(self.kind, self.owner, dict(self.values), client, self.sender,
                                  self.topic)  # fmt: skip
 
+    def told(self, turn: Turn, client: str) -> EventFacts:
+        """As `facts`, for an answer: whoever writes a condition and asks what it comes to must not
+        learn by it where others are."""
+        facts = self.facts(turn, client)
+        facts.told = "" if turn.state.tells_all else turn.client
+        return facts
+
     def plan(self, turn: Turn) -> Plan:
         return turn.state.plans.of(self.kind, self.owner)
 
@@ -439,16 +482,21 @@ def _who_can(turn: Turn, body: Body) -> Later:
         named |= turn.state.settings.clients
     left = iter(sorted(filter(is_principal, named)))
     found: list[str] = []
+    veiled = False
 
     def go_on() -> Answer | None:
+        nonlocal veiled
         some = list(islice(left, ASKED))
         for name in some:
-            facts = event.facts(turn, name)
-            if event.plan(turn).holds(name, event.action, facts.judge):
+            facts = event.told(turn, name)
+            if not event.plan(turn).holds(name, event.action, facts.judge):
+                veiled |= facts.veiled
+            else:
                 found.append(name)
         if len(some) == ASKED:
             return None
-        return _listed("who", found, {"action": NAMES[event.action], "owner": event.owner})
+        more = {"action": NAMES[event.action], "owner": event.owner}
+        return _listed("who", found, more | ({"veiled": True} if veiled else {}))
 
     return Later(go_on)
 
@@ -457,7 +505,7 @@ def _explain(turn: Turn, body: Body) -> Answer:
     event = Event(turn, body)
     client = _text(body, "client", 64, turn.client)
     _asks_about(turn, event, client)
-    facts = event.facts(turn, client)
+    facts = event.told(turn, client)
     plan = event.plan(turn)
     held = plan.holds(client, event.action, facts.judge)
     more = {
@@ -467,6 +515,8 @@ def _explain(turn: Turn, body: Body) -> Answer:
         "owner": event.owner,
         "type": event.kind.name,
     }
+    if facts.veiled and not held:
+        more["veiled"] = True
     chain: list[tuple[tuple[str, int], Assertion]] = []
     # To whom it is not theirs, how others have come to allow it is nobody's business.
     if turn.client == event.owner or turn.client != client:
@@ -495,7 +545,9 @@ def _advertise(turn: Turn, body: Body) -> Answer:
     row = {key: value for key, value in body.items() if key != "type"}
     app = _text(row, "app", 64)
     before = state.advertised.get((app, name))
-    others = [kind for key, kind in state.types.by_key.items() if key != (app, name)]
+    # What is suspended is nobody else's meanwhile.
+    known = state.advertised | state.types.by_key
+    others = [kind for key, kind in known.items() if key != (app, name)]
     made = settings.type_of(name, row, others, state.settings.externals, turn.client, turn.now_ms)
     if not turn.rights.advertises(made):
         raise Refused(rules.NO_ADVERTISE, f"this client may not advertise types of {app}")
@@ -531,8 +583,14 @@ def _withdraw(turn: Turn, body: Body) -> Answer:
 
 
 def _types(turn: Turn, body: Body) -> Answer:
-    kinds = turn.state.types.by_key
-    return _listed("types", [_type(kinds[key]) for key in sorted(kinds)])
+    state = turn.state
+    mine = {
+        key: {**_type(kind), "suspended": True}
+        for key, kind in state.advertised.items()
+        if kind.by == turn.client and state.suspension(kind.by, records.TYPE + "/".join(key))
+    }
+    found = mine | {key: _type(kind) for key, kind in state.types.by_key.items()}
+    return _listed("types", [found[key] for key in sorted(found)])
 
 
 def _type(kind: EventType) -> dict[str, Any]:
@@ -677,7 +735,8 @@ def _seen(turn: Turn, body: Body) -> Answer:
 
 
 def unseen(state: State, owner: str) -> bytes:
-    """What an owner has not said that he has seen; b"": nothing."""
+    """What an owner has not said that he has seen, and how many of its rows a backup has put back
+    that it has not confirmed; b"": nothing."""
     found = [
         _glass(one)
         for (whose, _), held in state.glass.items()
@@ -685,10 +744,13 @@ def unseen(state: State, owner: str) -> bytes:
         for one in held.values()
         if not one.seen and state.bears(owner, one.at_ms)
     ]
-    if not found:
+    waits = len(state.suspended.get(owner, ()))
+    if not found and not waits:
         return b""
     newest = sorted(found, key=lambda one: -int(one["at_ms"]))
-    told = {"unseen": len(found), "openings": newest}
+    told: dict[str, Any] = {"unseen": len(found), "openings": newest}
+    if waits:
+        told["unconfirmed"] = waits
     while len(text := _dump(told).encode()) > MOST_NEWS and newest:
         newest.pop()
     return text
@@ -724,6 +786,7 @@ _COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str,
     "assert": (_assert, _ASSERT_KEYS),
     "modify": (_modify, ("id", *_ASSERT_KEYS)),
     "retract": (_retract, ("id",)),
+    "confirm": (_confirm, ("id",)),
     "list": (_list, ("owner", "by", "after")),
     "who-can": (_who_can, _EVENT_KEYS),
     "explain": (_explain, (*_EVENT_KEYS, "client")),

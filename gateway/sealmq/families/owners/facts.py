@@ -34,7 +34,9 @@ class EventFacts:
     change. `who`: who asked at first, the subscriber, or the publisher. `sender` "": not known.
 
     `signer`: whose signature contract() asks for. `wanted_sender`: a condition has asked for the
-    sender while it is not known.
+    sender while it is not known. `told`: the client that is told what it comes to, "": nobody is,
+    or the operator; what the site says of others alone is unknown then, and `veiled` says that a
+    condition has asked for it.
     """
 
     __slots__ = (
@@ -48,7 +50,9 @@ class EventFacts:
         "left",
         "sender",
         "signer",
+        "told",
         "values",
+        "veiled",
         "wanted_sender",
     )
 
@@ -73,7 +77,8 @@ class EventFacts:
         if kind is not None:
             values["app_domain"], values["evtType"] = kind.app, kind.name
         self.signer = who
-        self.wanted_sender = self.consents = False
+        self.wanted_sender = self.consents = self.veiled = False
+        self.told = ""
         self.left = MOST_TESTS
 
     def get(self, name: str) -> Value | None:
@@ -100,11 +105,20 @@ class EventFacts:
     def _external(self, name: str, of: str) -> Value | None:
         if not self._owner and of in ("owner", "pair"):
             return None
+        if self.told and of != "site" and not self._is_told_of(of):
+            self.veiled = True
+            return None
         try:
             value = self._ask.attribute(name, subject(of, self._owner, self._who))
         except UnknownAttribute:
             return None
         return value if isinstance(value, str | int) else None
+
+    def _is_told_of(self, of: str) -> bool:
+        """Whether an attribute is of the client that is told; of a pair either may know it."""
+        return self.told in {"owner": (self._owner,), "pair": (self._owner, self._who)}.get(
+            of, (self._who,)
+        )
 
     def signed(self, address: str) -> Kleene:
         self.consents = True

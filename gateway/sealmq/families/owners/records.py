@@ -8,6 +8,9 @@
     m/OWNER               {"mediator": N, "at": ms}: the one that the owner has appointed
     b/CLIENT              {"since": ms}: rows of clients that bore the name before are put right
 
+Those of a/, t/ and c/ that a backup has put back have "suspended" besides: a list of [from ms], or
+[from ms, to ms] once somebody has confirmed them. While the last one is open, the row counts not.
+
 Names have no slash, so the keys are told apart. What cannot be read is an error: the engine then
 lets the family allow nothing.
 """
@@ -16,7 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..api import FamilyRecord
@@ -51,8 +55,11 @@ class Glass(NamedTuple):
 
 
 def _row(key: str, value: Mapping[str, Any]) -> FamilyRecord:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return FamilyRecord(NAME, key, text.encode())
+    return FamilyRecord(NAME, key, _bytes(value))
+
+
+def _bytes(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def gone(key: str) -> FamilyRecord:
@@ -64,14 +71,79 @@ def decoded(value: bytes) -> Any:
     return _decode(value.decode())
 
 
+Spans = tuple[tuple[int, ...], ...]
+
+
+def spans(value: bytes) -> Spans:
+    """When the row was suspended; () if it never was."""
+    # Of a million rows few were; no text within JSON holds a quote as it is.
+    if b'"suspended":' not in value:
+        return ()
+    return tuple(map(tuple, decoded(value).get("suspended", ())))
+
+
+def is_open(suspended: Spans) -> bool:
+    """Whether it still is."""
+    return bool(suspended) and len(suspended[-1]) == 1
+
+
+def _more(suspended: Spans) -> dict[str, Any]:
+    return {"suspended": suspended} if suspended else {}
+
+
+def closed(suspended: Spans, now_ms: int) -> Spans:
+    """Confirmed now."""
+    return (*suspended[:-1], (suspended[-1][0], now_ms)) if is_open(suspended) else suspended
+
+
+def put_back(held: Iterable[FamilyRecord], now_ms: int) -> Iterator[FamilyRecord]:
+    """What becomes of rows that a backup has put back: nobody knows what was retracted, withdrawn
+    and closed since. So nothing of it opens anything before somebody has confirmed it.
+
+    Keys and appointments stay: without them more would be open.
+    """
+    for record in held:
+        key, value = record.key, record.value
+        if value is None:
+            continue
+        if key.startswith((ASSERTION, TYPE, CONSENT)):
+            before = spans(value)
+            if not is_open(before):
+                row = {**decoded(value), "suspended": (*before, (now_ms,))}
+                yield replace(record, value=_bytes(row))
+        elif key.startswith(GLASS):
+            one = read_glass(key[2:], value)
+            if one.until_ms > now_ms:
+                yield replace(record, value=glass(one._replace(until_ms=now_ms)).value)
+
+
+def unsuspended(record: FamilyRecord) -> FamilyRecord:
+    """The row as if no backup had ever put it back."""
+    value = record.value or b""
+    if not spans(value):
+        return record
+    row = decoded(value)
+    del row["suspended"]
+    return replace(record, value=_bytes(row))
+
+
+def confirmed(record: FamilyRecord, now_ms: int) -> FamilyRecord | None:
+    """The row of a suspended one that counts again, or None: it is not suspended."""
+    before = spans(record.value or b"")
+    if not is_open(before):
+        return None
+    row = {**decoded(record.value or b""), "suspended": closed(before, now_ms)}
+    return replace(record, value=_bytes(row))
+
+
 def identity(made: Assertion, at_ms: int) -> str:
     """12 hex digits; the same for the same said at the same time."""
     said = json.dumps([made.fields, at_ms]).encode()
     return hashlib.sha256(said).hexdigest()[:12]
 
 
-def assertion(made: Assertion) -> FamilyRecord:
-    value = {**made.fields, "at": made.at_ms}
+def assertion(made: Assertion, suspended: Spans = ()) -> FamilyRecord:
+    value = {**made.fields, "at": made.at_ms, **_more(suspended)}
     if made.signature:
         value["sig"] = made.signature.hex()
     return _row(ASSERTION + made.id, value)
@@ -117,15 +189,15 @@ def type_fields(kind: EventType) -> dict[str, Any]:
     }
 
 
-def event_type(kind: EventType) -> FamilyRecord:
-    return _row(
-        f"{TYPE}{kind.app}/{kind.name}", {**type_fields(kind), "by": kind.by, "at": kind.at_ms}
-    )
+def event_type(kind: EventType, suspended: Spans = ()) -> FamilyRecord:
+    value = {**type_fields(kind), "by": kind.by, "at": kind.at_ms, **_more(suspended)}
+    return _row(f"{TYPE}{kind.app}/{kind.name}", value)
 
 
 def read_event_type(key: str, value: bytes) -> EventType:
     row = decoded(value)
     by, at = row.pop("by"), row.pop("at")
+    row.pop("suspended", None)
     return EventType(name=key.partition("/")[2], by=by, at_ms=at, **row)
 
 

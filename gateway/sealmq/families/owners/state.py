@@ -106,6 +106,8 @@ class State:
     def __init__(self) -> None:
         self.settings = Settings()
         self.pace = Pace()
+        self.tells_all = False
+        """Whether answers are the operator's."""
         self.outside = Attributes()
         self.types = Types()
         self.index = Index()
@@ -114,6 +116,9 @@ class State:
         self.assertions: dict[str, Assertion] = {}
         # What counts of those of which some names are borne by others now.
         self.altered: dict[str, Assertion | None] = {}
+        # Rows that a backup has put back and nobody has confirmed, by whom they are, with their
+        # key: they count not.
+        self.suspended: dict[str, dict[str, rows.Spans]] = {}
         # Types that were advertised; one that the settings are in the way of counts not.
         self.advertised: dict[tuple[str, str], EventType] = {}
         self.keys: dict[str, tuple[bytes, int]] = {}
@@ -153,6 +158,26 @@ class State:
                 until = max(until, one.until_ms)
         return until if now_ms < until else 0
 
+    def suspension(self, client: str, key: str) -> rows.Spans:
+        """When the client's row was suspended, if it is now; else ()."""
+        return self.suspended.get(client, {}).get(key, ())
+
+    def is_suspended(self, made: Assertion) -> bool:
+        return bool(self.suspension(made.authorizer, rows.ASSERTION + made.id))
+
+    def _suspend(self, client: str, key: str, value: bytes | None) -> bool:
+        """Whether the row, as it is now, is suspended."""
+        found = rows.spans(value or b"")
+        if rows.is_open(found):
+            self.suspended.setdefault(client, {})[key] = found
+            return True
+        mine = self.suspended.get(client, {})
+        if key in mine:
+            del mine[key]
+            if not mine:
+                del self.suspended[client]
+        return False
+
     def elsewhere(self, owner: str) -> int:
         """The mediator that the owner has appointed, if it is not this one; else 0."""
         number, at = self.mediators.get(owner, (0, 0))
@@ -190,6 +215,8 @@ class State:
         """The types that count: the settings', and those advertised that they leave room for."""
         wanted = {kind.key: kind for kind in self.settings.types}
         for key, kind in sorted(self.advertised.items()):
+            if self.suspension(kind.by, rows.TYPE + "/".join(key)):
+                continue
             if key in wanted or any(crosses(kind.filter, w.filter) for w in wanted.values()):
                 continue
             if not self.settings.externals.keys() & kind.names:
@@ -227,13 +254,20 @@ class State:
         return deps + (self._retype() if types else [])
 
     def _assertion(self, id: str, value: bytes | None) -> list[Dep]:
-        return self._replace(id, None if value is None else rows.read_assertion(id, value))
+        made = None if value is None else rows.read_assertion(id, value)
+        said = self.assertions.get(id) if made is None else made
+        if said is not None:
+            self._suspend(said.authorizer, rows.ASSERTION + id, value)
+        return self._replace(id, made)
 
     def _type(self, key: str, value: bytes | None) -> None:
         app, _, name = key.partition("/")
-        self.advertised.pop((app, name), None)
+        before = self.advertised.pop((app, name), None)
+        if before is not None:
+            self._suspend(before.by, rows.TYPE + key, None)
         if value is not None:
-            self.advertised[app, name] = rows.read_event_type(key, value)
+            kind = self.advertised[app, name] = rows.read_event_type(key, value)
+            self._suspend(kind.by, rows.TYPE + key, value)
 
     def _other(self, kind: str, key: str, value: bytes | None) -> list[Dep]:
         first, _, rest = key.partition("/")
@@ -246,7 +280,7 @@ class State:
         if kind == rows.CONSENT:
             mine = self.consents.setdefault(first, {})
             mine.pop(rest, None)
-            if row is not None:
+            if not self._suspend(first, kind + key, value) and row is not None:
                 mine[rest] = row["address"], row["at"]
             elif not mine:
                 del self.consents[first]
@@ -300,8 +334,11 @@ class State:
         return deps
 
     def _in_force(self, made: Assertion) -> Assertion | None:
-        """What counts of it while others bear some of its names."""
+        """What counts of it: nothing while it is suspended; and while others bear some of its
+        names, the rest."""
         at, bears = made.at_ms, self.bears
+        if self.suspended and self.is_suspended(made):
+            return None
         if not at or not self.since:
             return made
         named = (made.authorizer, made.owner, *made.condition.principals)

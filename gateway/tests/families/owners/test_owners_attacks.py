@@ -11,7 +11,7 @@ import pytest
 from families.owners.owners_site import LOC, ROOT, SITE, People
 from families.owners.test_owners_family import ALL, policy
 from sealmq.families.api import Ask, FamilyConfigError, FamilyRecord, Verdict
-from sealmq.families.owners import MANIFEST, commands, rules
+from sealmq.families.owners import commands, rules
 from sealmq.families.owners.chains import MOST_LOOKED
 from sealmq.families.owners.events import TLV, write_attributes
 from sealmq.families.owners.expressions import MOST_TEXT
@@ -241,10 +241,6 @@ def test_an_assertion_put_back_by_a_backup_opens_nothing_before_the_site_is_reop
     restored.engine.close_site("restored")
     assert restored.deliver("bob", "loc/ann/hall").rule == "engine.closed"
     assert restored.lets("ann", "cat") == "engine.closed"
-    lost = MANIFEST.lost
-    assert lost is not None
-    assert lost.decided == "assertions that were retracted"
-    assert lost.by == "sealmq owners list {site}"
 
 
 def test_nobody_sees_or_retracts_what_is_not_his(site: People) -> None:

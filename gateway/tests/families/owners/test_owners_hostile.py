@@ -176,6 +176,48 @@ def test_a_long_answer_that_costs_too_much_is_refused_and_no_defect(
     assert site.faults == []
 
 
+OF_ALL = "".join(
+    f'[attributes.{name}]\nsource = "file"\nof = "{of}"\n'
+    for name, of in (("roomOf", "owner"), ("extRoom", "subscriber"), ("mate", "pair"),
+                     ("open", "site"))
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("asker", ["ann", "bob", "cat", "admin"])
+def test_a_client_learns_of_no_other_by_asking_what_a_condition_comes_to(asker: str) -> None:
+    """Ann owns, bob reads, cat changes ann's policy, and so does the administrator. What is told of
+    another counts as unknown in the answer, and the answer says that it may rest on that.
+    """
+    site = People(SITE + OF_ALL + LOC + ROOT)
+    site.lets("ann", "cat", actions=["CHANGE_POLICY", "RECEIVE"])
+    site.told("roomOf", "hall", "ann")
+    site.told("extRoom", "hall", "", "bob")
+    site.told("mate", "hall", "ann", "bob")
+    site.told("open", "hall")
+    may = {}
+    for name in ("roomOf", "extRoom", "mate", "open"):
+        for op in ("==", "!="):
+            id = site.lets("ann", "bob", condition=f"place {op} {name}")
+            assert site.may("bob", "loc/ann/hall") is (op == "=="), "for himself it counts"
+            got = site.command(asker, "explain", topic="loc/ann/hall", client="bob")
+            who = got if asker == "bob" else site.command(asker, "who-can", topic="loc/ann/hall")
+            told = got["allow"], got.get("veiled", False)
+            if asker != "bob":
+                assert ("bob" in who["who"], who.get("veiled", False)) == told
+            may[name, op] = told
+            site.command("ann", "retract", id=id)
+    known = {"ann": {"roomOf", "mate", "open"}, "bob": {"extRoom", "mate", "open"}}
+    for (name, op), told in may.items():
+        if name in known.get(asker, {"open"}):
+            assert told == (op == "==", False), name
+        else:
+            assert told == (False, True), name
+    # The operator, who reads it from the site's files, is told all.
+    site.owners.state.tells_all = True
+    site.lets("ann", "bob", condition="place == roomOf && place == extRoom")
+    assert site.command("ann", "explain", topic="loc/ann/hall", client="bob")["allow"]
+
+
 def test_attributes_that_no_mediator_has_sealed_count_for_nothing() -> None:
     """Whoever has the label's key, and reaches the broker, forges them."""
     car = LOC.replace("LOC", "CAR").replace("loc/{user}", "car/{user}")

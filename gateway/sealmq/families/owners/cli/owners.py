@@ -1,8 +1,8 @@
 """`sealmq owners`: owners of events say who receives them. Opyrchal, Prakash and Agrawal.
 
-A verb is one row of the table: what it is for, its examples, its options, and what it does. Three
+A verb is one row of the table: what it is for, its examples, its options, and what it does. Four
 modules do it: `saying` sends a client's command, `reading` answers from the site's files, `then`
-looks into the audit log.
+looks into the audit log, `confirming` writes into a stopped site's store.
 """
 
 from __future__ import annotations
@@ -76,6 +76,15 @@ def _ids(p: Parser) -> None:
     p.add_argument(
         "--id", metavar="ID", action="append", required=True, help="which one; may be repeated"
     )
+
+
+def _confirms(p: Parser) -> None:
+    p.add_argument(
+        "--id", metavar="ID", action="append", default=[],
+        help="which one; may be repeated; of a type APP/TYPE",
+    )  # fmt: skip
+    p.add_argument("--all", action="store_true", help="all that wait")
+    p.add_argument("--by", metavar="NAME", help="all that this client has made (the operator)")
 
 
 def _lists(p: Parser) -> None:
@@ -235,6 +244,18 @@ _VERBS: dict[str, _Verb] = {
         "Its author may, the owner of the events, and who may change the policy of all of them.\n"
         "It counts from the next delivery, also for what is subscribed already.\n",
         _ids, "client", "saying",
+    ),
+    "confirm": _Verb(
+        "let what a backup has put back count again",
+        "  sealmq owners confirm campus --client Alice --all       hers, by herself\n"
+        "  sealmq owners confirm campus --client Alice --id 6f2b1c0a9d3e\n"
+        "  sealmq owners confirm campus                            what waits, and for whom\n"
+        "  sealmq owners confirm campus --by Bob                   by the operator, for Bob\n\n"
+        "After `sealmq restore` no assertion, advertised type or signed contract of before\n"
+        "counts: nobody knows what was taken back since the backup. Its author confirms it, or\n"
+        "retracts it; a contract is signed again. The operator confirms for those who cannot,\n"
+        "while the site is stopped, and should ask them: what they had taken back is open again.\n",
+        _confirms, "either", "confirming",
     ),
     "modify": _Verb(
         "put another assertion in the place of one, in one step",

@@ -59,20 +59,26 @@ class Site:
             )
         self.family = found[0]
         self.state = self.family.state
+        self.state.tells_all = True
         self.id = self.view.config.site.id.hex()
 
     def assertions(self, args: argparse.Namespace) -> list[dict[str, Any]]:
-        """All that count, or those about an owner, or of a client."""
+        """All that count or wait to be confirmed, or those about an owner, or of a client."""
         state = self.state
-        counting = filter(None, map(state.counting, sorted(state.assertions)))
+        found = [
+            made if state.is_suspended(made) else state.counting(id)
+            for id, made in sorted(state.assertions.items())
+        ]
         return [
             self._shown(made)
-            for made in counting
+            for made in filter(None, found)
             if args.owner in (None, about(made)) and args.by in (None, made.authorizer)
         ]
 
     def _shown(self, made: Assertion) -> dict[str, Any]:
         shown = {"id": made.id, "at_ms": made.at_ms, **made.fields}
+        if self.state.is_suspended(made):
+            shown["suspended"] = True
         if made.signature:
             shown |= document(made, self.id, self.state.key_of(made.authorizer))
         return shown

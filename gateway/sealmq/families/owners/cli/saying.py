@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 from sealmq.cli.acting import TIMED_OUT, act, asking_client, wrong
 from sealmq.cli.errors import OK, OperatorError
-from sealmq_spec.errors import SealError
+from sealmq_spec.errors import Denied, SealError
 
+from ...pace import A_SECOND, BURST
 from ..client import Owners, new_key, read_key
 from .shown import show
 
@@ -26,9 +28,26 @@ def run(args: argparse.Namespace) -> int:
     return act(_say(args, command(args), key))
 
 
+async def _confirm(owners: Owners, args: argparse.Namespace) -> int:
+    """All that it can; what is refused is told at the end."""
+    refused: SealError | None = None
+    for number, id in enumerate(args.id or await owners.suspended()):
+        if number > BURST // 2:
+            await asyncio.sleep(1 / A_SECOND)
+        try:
+            show(args, await owners.say("confirm", id=id))
+        except Denied as error:
+            refused = error
+    if refused is not None:
+        raise refused
+    return OK
+
+
 async def _say(args: argparse.Namespace, commands: list[dict[str, Any]], key: bytes) -> int:
     async with await asking_client(args) as client:
         owners = Owners(client, key)
+        if args.verb == "confirm":
+            return await _confirm(owners, args)
         for said in commands:
             if args.verb == "list":
                 found = await owners.assertions(said["owner"], said["by"])
@@ -46,6 +65,10 @@ def command(args: argparse.Namespace) -> list[dict[str, Any]]:
         return [{"do": verb, **_assertion(args)}]
     if verb == "retract":
         return [{"do": verb, "id": id} for id in args.id]
+    if verb == "confirm":
+        if args.by or bool(args.id) == args.all:
+            raise wrong(args, "a client confirms what it has made itself", "--id ID, or --all")
+        return []
     if verb == "openings" and args.seen:
         return [{"do": "openings"}, {"do": "seen"}]
     said: dict[str, Any] = {"do": verb}

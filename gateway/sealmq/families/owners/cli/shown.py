@@ -42,6 +42,10 @@ def _retracted(answer: Answer) -> Sequence[str]:
     return [plain(f"{answer['id']}: retracted")]
 
 
+def _confirmed(answer: Answer) -> Sequence[str]:
+    return [plain(f"{answer['id']}: confirmed")]
+
+
 _TITLES = ("ID", "WHO", "LETS", "DO", "WITH EVENTS OF", "TYPE", "SINCE", "KEY", "WHILE")
 
 
@@ -56,7 +60,7 @@ def _assertions(answer: Answer) -> Sequence[str]:
             "all" if len(made["actions"]) == 7 else ", ".join(made["actions"]),
             "all owners" if made["owner"] == "*" else made["owner"],
             "/".join(word for word in (made["app"], made["type"]) if word) or "-",
-            moment(made["at_ms"]) if made["at_ms"] else "sealmq.toml",
+            _since(made),
             made.get("public", "")[:16] or "-",
             made["condition"] or "-",
         )
@@ -65,17 +69,29 @@ def _assertions(answer: Answer) -> Sequence[str]:
     return table(_TITLES, rows)
 
 
+def _since(made: Answer) -> str:
+    if made.get("suspended"):
+        return "unconfirmed"
+    return moment(made["at_ms"]) if made["at_ms"] else "sealmq.toml"
+
+
 def _who(answer: Answer) -> Sequence[str]:
     what = f"{answer['action']} this event of {answer['owner']}"
-    if not answer["who"]:
-        return [plain(f"nobody may {what}")]
-    return [plain(f"may {what}: {', '.join(answer['who'])}"), *_left_out(answer)]
+    who = ", ".join(answer["who"])
+    said = plain(f"may {what}: {who}" if who else f"nobody may {what}")
+    return [said, *_veiled(answer), *_left_out(answer)]
+
+
+def _veiled(answer: Answer) -> Sequence[str]:
+    if not answer.get("veiled"):
+        return []
+    return ["it may rest on what the site knows of others, which this client is not told"]
 
 
 def _explained(answer: Answer) -> Sequence[str]:
     may = "may" if answer["allow"] else "may not"
     said = f"{answer['client']} {may} {answer['action']} this event of {answer['owner']}"
-    lines = [plain(f"{said} ({answer['type']})")]
+    lines = [plain(f"{said} ({answer['type']})"), *_veiled(answer)]
     titles = ("WHO HOLDS IT", "ACTION", "BY", "OF", "TO", "WHILE")
     rows = [
         (
@@ -111,7 +127,7 @@ def _types(answer: Answer) -> Sequence[str]:
             )
             or "-",
             one["admin"] or "-",
-            one["by"] or "sealmq.toml",
+            f"{one['by']}, unconfirmed" if one.get("suspended") else one["by"] or "sealmq.toml",
         )
         for one in answer["types"]
     ]
@@ -188,6 +204,7 @@ _LINES: Mapping[str, Callable[[Answer], Sequence[str]]] = {
     "assert": _made,
     "modify": _made,
     "retract": _retracted,
+    "confirm": _confirmed,
     "list": _assertions,
     "who-can": _who,
     "explain": _explained,
