@@ -236,6 +236,8 @@ class Exchange:
         done = self._tokens.announce(token, signatures, now_ms)
         for _ in done.forged:
             self.observe(neighbour, "bad-token", now_ms)
+        if done.known.signers <= signatures.keys():  # it has told all that is known here
+            self._announced[neighbour][token.id] = done.known.signers
         if done.fresh:
             self._signers_changed(done.known, but=neighbour)
         if done.forged:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sealmq.families import signatures
 from sealmq.families.trust.decide import RULES, Rules
 from sealmq.families.trust.example import PAPER
-from sealmq.families.trust.exchange import Decision, Exchange
+from sealmq.families.trust.exchange import TAKEN, Decision, Exchange
 from sealmq.families.trust.ratings import SCALE, WEIGHTS, Weights
 from sealmq.families.trust.tokens import Token, signed_text
 
@@ -36,14 +36,14 @@ class World:
         self,
         links: Iterable[tuple[str, str]] = LINKS,
         rules: Rules = RULES,
-        weights: Weights = WEIGHTS,
+        weights: Weights | None = None,
         ratings: Mapping[tuple[str, str], int] | None = PAPER.edges,
     ) -> None:
         self.links = list(links)
         self.now = NOW
         self.sites: dict[str, Exchange] = {}
         for site in sorted({end for link in self.links for end in link}):
-            self.sites[site] = self.site(site, rules, weights)
+            self.sites[site] = self.site(site, rules, weights or still())
         for one, other in self.links:
             self.sites[one].enrol(other, public(other), EVERYTHING, self.now)
             self.sites[other].enrol(one, public(one), EVERYTHING, self.now)
@@ -77,6 +77,7 @@ class World:
         return self.settle()
 
     def settle(self) -> int:
+        """Rounds in which somebody was told something new."""
         rounds = 0
         while True:
             told = [
@@ -86,9 +87,9 @@ class World:
             ]
             if not told:
                 return rounds
-            rounds += 1
-            for one, other, record in told:
-                self.sites[other].receive(one, record, self.now)
+            answers = [self.sites[b].receive(a, record, self.now) for a, b, record in told]
+            assert all(answer.ok for answer in answers), answers
+            rounds += any(answer.rule == TAKEN for answer in answers)
 
     def publish(self, site: str, client: str, topic: str) -> dict[str, list[tuple[str, Decision]]]:
         """Where it comes, by whom, and what is decided: a site forwards it once."""
@@ -115,4 +116,4 @@ class World:
 
 def still(weights: Weights = WEIGHTS) -> Weights:
     """Evidence that neither ages nor gives way."""
-    return Weights(weights.bad, weights.base, 1 << 60, 1000, weights.block, weights.free)
+    return Weights(weights.bad, weights.base, 1 << 100, 1000, weights.block, weights.free)

@@ -382,8 +382,8 @@ _VERBS: dict[str, _Verb] = {
         "  sealmq trust simulate --example paper --json\n"
         "  sealmq trust simulate --sites 64 --rounds 20 --json > found.json      some minutes\n"
         "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n\n"
-        "Sites begin with a good history; some have a bad client, some are malicious, good and bad\n"
-        "by turns, collude, or speak ill of others. precision: how many of the messages that\n"
+        "Sites begin with a good history; some have a bad client, some are malicious, good and\n"
+        "bad by turns, collude, or speak ill of others. precision: how many of the messages that\n"
         "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n",
         _simulates, _simulate,
     ),
