@@ -289,6 +289,11 @@ class Exchange:
         self._decisions.clear()
         return token
 
+    def token(self, id: bytes) -> Token | None:
+        """A token that is known."""
+        known = self._tokens.get(id)
+        return None if known is None else known.token
+
     def outbound(self, client: str, topic: str, now_ms: int) -> Outbound:
         """An own client has published: with which token that goes, and to whom."""
         known = self._tokens.newest(self.me, client)
