@@ -16,12 +16,13 @@ from sealmq.site.canary import ALL_TOPICS, CLIENTS, LOW
 
 from . import MANIFEST
 
-UNTOLD = "sealmq-doctor/untold/any"
+UNTOLD = "sealmq-doctor/untold/none"
 """No token of the doctor's has it in F_p."""
 WIDER = "#"
 """No token of the doctor's has it in F_s."""
-# Topics of the doctor's have one level or two; + because other families' tries have some, too.
-_PUBLISH = ("+", "sealmq-doctor/+")
+# Topics of the doctor's have one level or two; + and the third because other families' tries have
+# some, too.
+_PUBLISH = ("+", "sealmq-doctor/+", "sealmq-doctor/+/any")
 _SUBSCRIBE = ("+", ALL_TOPICS)
 Table = MutableMapping[str, Any]
 

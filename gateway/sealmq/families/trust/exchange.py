@@ -36,9 +36,9 @@ from .wire import MALFORMED, BadRecord, malformed, name, number, opened, pack, u
 EVIDENCE = b"sealmq-evidence-1"
 PERIOD_MS = 60_000
 """How often ratings are computed anew."""
-VALID_MS = 15 * PERIOD_MS
-"""How long what a site says of others counts."""
-MOST_DECISIONS = 65_536
+VALID_MS = 60 * PERIOD_MS
+"""How long what a site says of others counts, which clocks that differ shorten."""
+MOST_DECISIONS = 16_384
 NEIGHBOUR_TOKEN_MS = 10 * 365 * 86_400_000
 OBSERVED = ("bad-token", "outside", "rate", "replay")
 
@@ -124,11 +124,13 @@ class Exchange:
         """A neighbour, and F_s of the token ⟨me, @neighbour, S, ∅, F_s⟩ that it gets: what of this
         site's it may have, own topics as they are, others' as @SITE/TOPIC. BadRecord.
         """
+        before = self._sites.key(neighbour)
         self._sites.enrol(neighbour, public)
         self._ratings.add(neighbour, now_ms)
         self._pending.setdefault(neighbour, {})
         self._announced.setdefault(neighbour, {})
-        self._key_changed(neighbour, now_ms)
+        if before != public:
+            self._key_changed(neighbour, now_ms)
         until = now_ms + NEIGHBOUR_TOKEN_MS
         self.grant(NEIGHBOUR + neighbour, (), subscribe, now_ms, until, now_ms)
         self._due_ms = 0

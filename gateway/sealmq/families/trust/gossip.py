@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..signatures import is_signed
 from .paths import Edges
-from .ratings import SCALE
+from .ratings import HOUR_MS, SCALE
 from .wire import BadRecord, malformed, name, number, opened, pack, pairs, u64, unpack
 
 RATED = b"sealmq-ratings-1"
@@ -25,6 +25,9 @@ UNKNOWN = "trust.ratings.unknown-site"
 FORGED = "trust.ratings.forged"
 EXPIRED = "trust.ratings.expired"
 FULL = "trust.ratings.full"
+TOO_LONG = "trust.ratings.too-long"
+MOST_VALID_MS = 48 * HOUR_MS
+"""A site that says nothing any more is no part of the graph for ever."""
 
 
 class Said(NamedTuple):
@@ -86,6 +89,8 @@ class Board:
             return False
         if now_ms >= said.until_ms:
             raise BadRecord(EXPIRED, f"these ratings of {said.rater} are over")
+        if said.until_ms > now_ms + MOST_VALID_MS:
+            raise BadRecord(TOO_LONG, f"these ratings of {said.rater} would hold for too long")
         if before is None and len(self._said) >= MOST_RATERS:
             raise BadRecord(FULL, f"{MOST_RATERS} sites rate others")
         if not is_signed(public, said.raw, signature):

@@ -3,6 +3,7 @@ counts, and attacks on that."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import pairwise
 
@@ -264,9 +265,12 @@ def test_nobody_speaks_ill_of_an_edge_that_is_not_its_own() -> None:
     world = World()
     good = world["b6"].edges()["b3", "b5"]
     for rater, key in (("b5", "b4"), ("b4", "b4")):
-        said = Said(rater, world.now + 10**9, END, {"b3": 0, "b6": 0, "b5": 0, "b2": 0})
+        lies = dict.fromkeys({"b2", "b3", "b5", "b6"} - {rater}, 0)
+        said = Said(rater, world.now + 10**9, END, lies)
         answer = world["b6"].receive("b4", signed_ratings(said, sign_as(key)), world.now)  # type: ignore[arg-type]
-        assert answer.ok == (rater == key)
+        assert (answer.ok, answer.rule) == (
+            (True, x.TAKEN) if rater == key else (False, "trust.ratings.forged")
+        )
     graph = world["b6"].edges()
     assert graph["b3", "b5"] == good
     assert ("b5", "b4") not in graph, "b5 does not say that b4 is a neighbour"
@@ -400,3 +404,45 @@ def test_a_token_of_this_site_or_of_one_without_links_comes_from_nobody(world: W
         world["b6"].receive("b5", announcement(token, made), world.now)
         done = world["b6"].message("b5", token.id, "a/x", world.now)
         assert (done.rule, done.reason) == (NOT_ACCEPTED, "no links lead to b9")
+
+
+def test_ratings_end_and_hold_for_no_more_than_two_days(world: World) -> None:
+    judge = world["b6"]
+    for until, rule in (
+        (world.now, "trust.ratings.expired"),
+        (NOW + 2**40, "trust.ratings.too-long"),
+    ):
+        said = Said("b4", world.now + 1, until, {"b2": 0, "b3": 0, "b6": 0})
+        assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == rule  # type: ignore[arg-type]
+    assert judge.edges()["b2", "b4"] == 5000
+    # Who is not heard of for an hour is in nobody's graph.
+    for site in ("b4", "b5", "b6"):
+        world[site].tick(world.now + x.VALID_MS)
+    assert not any("b1" in pair for pair in judge.edges())
+
+
+def test_no_record_that_a_neighbour_makes_up_raises_or_moves_an_edge(world: World) -> None:
+    draw, judge = random.Random(7), world["b6"]
+    world.grant("b1", "c")
+    world.publish("b1", "c", "a/x")
+    world["b4"].joined("b6", world.now)
+    good = world["b4"].pending("b6")
+    kinds = {record[2:12] for record in good}
+    assert len(kinds) == 3
+    edges, known = dict(judge.edges()), {k.token.id: k.signers for k in judge._tokens}
+    for _ in range(400):
+        one, other = bytearray(draw.choice(good)), draw.choice(good)
+        for _ in range(draw.randint(1, 3)):
+            at = draw.randrange(len(one))
+            how = draw.random()
+            if how < 0.4:
+                one[at] ^= 1 << draw.randrange(8)
+            elif how < 0.7:
+                del one[at : at + draw.randint(1, 40)]
+            else:
+                one[at:at] = other[draw.randrange(len(other)) :][:40]
+            one = one or bytearray(1)
+        answer = judge.receive("b4", bytes(one), world.now)
+        assert not answer.ok or answer.rule == x.KNOWN or bytes(one) in good
+    assert dict(judge.edges()) == edges
+    assert {k.token.id: k.signers for k in judge._tokens} == known

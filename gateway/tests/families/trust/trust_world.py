@@ -90,6 +90,7 @@ class World:
             answers = [self.sites[b].receive(a, record, self.now) for a, b, record in told]
             assert all(answer.ok for answer in answers), answers
             rounds += any(answer.rule == TAKEN for answer in answers)
+            assert rounds < 40, "it goes in circles"
 
     def publish(self, site: str, client: str, topic: str) -> dict[str, list[tuple[str, Decision]]]:
         """Where it comes, by whom, and what is decided: a site forwards it once."""
