@@ -25,4 +25,5 @@ MANIFEST = Manifest(
         "its token does not have.",
         part=Ref("doctor"),
     ),
+    fuzz=Ref("fuzz:Fuzz"),
 )

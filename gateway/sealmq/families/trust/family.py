@@ -13,7 +13,20 @@ from typing import ClassVar
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, is_reserved, matches
 
-from ..api import FOREVER, Ask, Change, Dep, Family, Policy, Verdict, allow, deny
+from ..api import (
+    FOREVER,
+    Ask,
+    Change,
+    Dep,
+    Duties,
+    Duty,
+    Family,
+    Follow,
+    Policy,
+    Verdict,
+    allow,
+    deny,
+)
 from ..filters import covers
 from ..shared import inner
 from . import rules, settings
@@ -22,6 +35,7 @@ from .settings import LocalToken, Settings
 _PUBLIC = "@sm1/"
 _SHOWN = 5
 _NONE = LocalToken()
+_FOLLOW: tuple[Duty, ...] = (Follow(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect")
 _RECORDS = allow(rules.SUBSCRIBE_RECORDS, "public records")
 _RECORD = allow(rules.DELIVER_RECORD, "a public record")
@@ -32,6 +46,7 @@ class Trust(Family):
 
     name: ClassVar[str] = settings.NAME
     rules: ClassVar[Mapping[str, str]] = rules.RULES
+    duties: ClassVar[Duties] = {"subscribe": frozenset({Follow})}
 
     def __init__(self) -> None:
         self.settings = Settings()
@@ -67,7 +82,8 @@ class Trust(Family):
         deps = (_dep(client),)
         for over in self._token(client).subscribe:
             if covers(over, filt):
-                return Verdict(True, rules.SUBSCRIBE_TOKEN, f"within {over}", FOREVER, deps)
+                reason = f"within {over}"
+                return Verdict(True, rules.SUBSCRIBE_TOKEN, reason, FOREVER, deps, _FOLLOW)
         reason = "no filter of the client's token has all of it"
         return deny(rules.SUBSCRIBE_OUTSIDE, reason, deps=deps)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from sealmq_spec.errors import SealError
-from sealmq_spec.topics import check_filter, is_reserved, matches
+from sealmq_spec.topics import check_filter, check_topic, is_reserved, matches
 
 from ..filters import covers
 from ..signatures import SIGNATURE_BYTES, is_signed
@@ -102,7 +102,11 @@ class Token:
         return made
 
     def may_publish(self, topic: str) -> bool:
-        """Whether the topic lies in F_p."""
+        """Whether it is a topic, and lies in F_p."""
+        try:
+            check_topic(topic)
+        except (SealError, UnicodeEncodeError):
+            return False
         return any(matches(filt, topic) for filt in self.publish)
 
     def may_receive(self, topic: str) -> bool:

@@ -12,7 +12,7 @@ from families.factory import HEAD
 from families.trust.trust_world import END, private, public, signed
 from sealmq.cli.main import main
 from sealmq.doctor.policy import in_policy
-from sealmq.families.api import FamilyConfigError, TopicLabel
+from sealmq.families.api import FamilyConfigError, Follow, TopicLabel
 from sealmq.families.engine import Conn, Engine
 from sealmq.families.labels.family import Labels
 from sealmq.families.trust import doctor, simulate
@@ -91,6 +91,7 @@ def test_a_client_subscribes_below_its_token_and_to_nothing_wider() -> None:
     ):
         got = site.client(name).subscribe(filt, 0, NOW)
         assert (got.votes[-1].rule, got.allow) == (rule, not rule.endswith("outside")), filt
+        assert (Follow() in got.duties) == (rule == "trust.subscribe.token"), "it ends with it"
     judged = Trust()
     judged.configure(config())
     conn = Engine([judged]).connection(site.engine.who("ann"))
