@@ -1,7 +1,7 @@
 """What the ROM and the bootloader look at before anything runs: image headers, partition table.
 
-Reading only, and no trust: a flash half written is the usual case. What is wrong is told in the
-words a real chip prints, as far as there are any.
+Reading only, and nothing is taken for granted: a flash half written is the usual case. What is
+wrong is told in the words a real chip prints, as far as there are any.
 """
 
 from __future__ import annotations

@@ -53,6 +53,16 @@ ELSEWHERE = {
             "Emergencies",
         )
     },
+    **{
+        f"gateway/TRUST.md: {heading}": HERE + "test_trust_page.py::test_the_page_as_it_stands"
+        for heading in (
+            "At home",
+            "The paper's example",
+            "The paper's example 2",
+            "Ratings",
+            "Which rules find what",
+        )
+    },
     "gateway/README.md: A broker on another machine": HERE + "test_brokers_external.py::outside",
     "gateway/README.md: What the logs say": "spark/tests/"
     "test_cli.py::test_a_report_over_everything_then_over_what_is_new",

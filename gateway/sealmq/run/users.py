@@ -59,8 +59,8 @@ def check(found: dict[str, Identity]) -> None:
 def give_back(layout: Layout, found: Mapping[str, Identity]) -> None:
     """What root's own commands have made in the roles' folders becomes the roles'.
 
-    Only plain files of root with one name: these folders belong to users that root does not trust,
-    and a link planted there must not make a file elsewhere theirs.
+    Only plain files of root with one name: these folders belong to users on whom root does not
+    rely, and a link planted there must not make a file elsewhere theirs.
     """
     for role, who in found.items():
         for folder in (layout.state_of(role), layout.audit(role)):

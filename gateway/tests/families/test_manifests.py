@@ -43,6 +43,7 @@ ROOT = SOURCE.parents[1]
 NAME_ONE = {
     "gateway/sealmq/cli/init.py": "what a new site judges by, unless --policy says otherwise",
     "gateway/sealmq/client/blocking.py": "an example of a call, in a docstring",
+    "gateway/sealmq/families/owners/assertions.py": "KeyNote's own word, _MAX_TRUST",
 }
 ITERATE = (
     "gateway/sealmq",

@@ -9,33 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
+from ..signatures import KEY_BYTES, is_signed, public_of, sign
 from .assertions import Assertion, BadAssertion, from_fields
 
-KEY_BYTES, SIGNATURE_BYTES = 32, 64
-
-
-def public_of(private: bytes) -> bytes:
-    """The public key, 32 bytes, of a private one (32 bytes)."""
-    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-
-
-def sign(private: bytes, text: bytes) -> bytes:
-    """64 bytes."""
-    return Ed25519PrivateKey.from_private_bytes(private).sign(text)
-
-
-def is_signed(public: bytes, text: bytes, signature: bytes) -> bool:
-    """Whether the holder of the key has signed the text."""
-    if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
-        return False
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+__all__ = ["KEY_BYTES", "document", "is_signed", "key_text", "public_of", "sign", "verify"]
 
 
 def key_text(site: str, owner: str, public: bytes) -> bytes:
@@ -44,7 +21,7 @@ def key_text(site: str, owner: str, public: bytes) -> bytes:
 
 
 def document(made: Assertion, site: str, public: bytes) -> dict[str, Any]:
-    """All that a third party needs but trust in the key."""
+    """All that a third party needs, but for knowing whose key it is."""
     return {
         "site": site,
         **made.fields,

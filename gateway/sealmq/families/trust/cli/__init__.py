@@ -1,0 +1,1 @@
+"""`sealmq trust`."""

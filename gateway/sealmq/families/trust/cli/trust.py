@@ -1,0 +1,390 @@
+"""`sealmq trust`: tokens of clients, and ratings between sites. Chen, Vidalis and Yang.
+
+A verb is one row of the table: what it is for, its examples, its options, and what it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sealmq.cli.errors import FAILED, OK, OperatorError, UsageError
+from sealmq.plain import plain
+
+from .. import example, simulate
+from ..decide import Rules
+from ..example import BadScene, Scene
+from ..ratings import SCALE, Weights, opinion, rate
+from ..tokens import read_announcement, signed_text
+from ..wire import MOST_BYTES, BadRecord
+
+Parser = argparse.ArgumentParser
+
+_EXAMPLES = """\
+examples:
+  sealmq trust show factory                    tokens of its clients, how it judges others'
+  sealmq trust simulate --example paper        the example of the paper, with all its figures
+  sealmq trust paths ratings.json              least trustworthy paths in a graph of one's own
+  sealmq trust explain ratings.json            why a token is accepted there, or is not
+  sealmq trust simulate --sites 64 --json      which rules find which kinds of malice, and when
+
+gateway/TRUST.md goes through all of it.
+"""
+_FILE = """
+FILE is a JSON object (-: standard input). A rating is what the second site thinks of the first:
+  {"ratings": [["b1", "b2", 0.6], ["b2", "b6", 0.5]], "issuer": "b1", "signers": ["b1", "b2"],
+   "judge": "b6", "accept": 0.5, "sign": 0.6}
+Also: "way" (path, neighbour, spki), "measure" (average, weakest), "k" (signers that have to be
+enough), "blocked" (neighbours of the judge whose edges leave the graph).
+"""
+
+
+def _shows(p: Parser) -> None:
+    p.add_argument("site", metavar="SITE", nargs="?", help="the site's folder")
+    p.add_argument(
+        "--evidence",
+        metavar="R,S",
+        help="the opinion and rating of so much evidence for and against, without a site",
+    )
+
+
+def _reads(p: Parser) -> None:
+    p.add_argument("file", metavar="FILE", help="ratings and a token (-: standard input)")
+
+
+def _tokens(p: Parser) -> None:
+    p.add_argument("file", metavar="FILE", help="an announcement, in hex (-: standard input)")
+    p.add_argument(
+        "--public",
+        metavar="SITE=HEX",
+        action="append",
+        default=[],
+        help="a site's public key; may be repeated. Without its key a signer counts for nothing",
+    )
+
+
+def _simulates(p: Parser) -> None:
+    plan = simulate.Plan()
+    p.add_argument("--example", choices=["paper"], help="the paper's six sites instead")
+    p.add_argument("--sites", metavar="N", type=int, default=plan.sites, help="how many (64)")
+    p.add_argument("--rounds", metavar="N", type=int, default=plan.rounds, help="how many (20)")
+    p.add_argument(
+        "--messages", metavar="N", type=int, default=plan.messages, help="in a round (32)"
+    )
+    p.add_argument(
+        "--rule",
+        metavar="NAME",
+        action="append",
+        choices=list(simulate.RULES),
+        help=f"{', '.join(simulate.RULES)}; may be repeated (default: all)",
+    )
+    p.add_argument("--seed", metavar="N", type=int, default=1, help="another draw (1)")
+
+
+class _Verb(NamedTuple):
+    help: str
+    examples: str
+    options: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def add(sub: argparse._SubParsersAction[Any]) -> None:
+    """sealmq trust VERB"""
+    parser = sub.add_parser(
+        "trust",
+        help="tokens of clients, and ratings between sites",
+        description="Whose tokens are accepted, and by which ratings of sites.",
+        epilog=_EXAMPLES,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, help="what to do")
+    for name, verb in _VERBS.items():
+        made = verbs.add_parser(
+            name,
+            help=verb.help,
+            description=f"{verb.help[0].upper()}{verb.help[1:]}.",
+            epilog=f"examples:\n{verb.examples}",
+        )
+        verb.options(made)
+        made.add_argument("--json", action="store_true", help="as JSON, for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    return _VERBS[args.verb].run(args)
+
+
+def _print(args: argparse.Namespace, answer: Mapping[str, Any], lines: list[str]) -> None:
+    if args.json:
+        print(json.dumps(answer))
+    else:
+        print("\n".join(map(plain, lines)))
+
+
+# --- show ---
+
+
+def _show(args: argparse.Namespace) -> int:
+    if (args.site is None) == (args.evidence is None):
+        raise UsageError("show what?", "a site's folder, or --evidence R,S")
+    if args.evidence is not None:
+        return _show_evidence(args)
+    from sealmq.cli.policy_view import View
+    from sealmq.site.layout import Layout
+
+    from ..family import Trust
+
+    layout = Layout.open(args.site)
+    found = [one for one in View(layout).engine.order if isinstance(one, Trust)]
+    if not found:
+        raise OperatorError(
+            "this site judges without tokens",
+            hint=f'[policy] order = ["labels", "trust"] in {layout.config}',
+        )
+    said = found[0].settings
+    answer = {
+        "rules": _rules(said.rules),
+        "weights": _weights(said.weights),
+        "tokens": {
+            client: {"publish": list(token.publish), "subscribe": list(token.subscribe)}
+            for client, token in sorted(said.tokens.items())
+        },
+    }
+    lines = [
+        f"others' tokens are accepted by {said.rules.way}, {said.rules.measure}: "
+        f"θ {said.rules.accept / SCALE:g}, π {said.rules.sign / SCALE:g}, k {said.rules.signers}",
+        *(
+            f"{client}: publishes {', '.join(token.publish) or 'nothing'}; "
+            f"reads {', '.join(token.subscribe) or 'nothing'}"
+            for client, token in sorted(said.tokens.items())
+        ),
+    ]
+    if not said.tokens:
+        lines.append("no client has a token: [families.trust.tokens.CLIENT]")
+    _print(args, answer, lines)
+    return OK
+
+
+def _rules(rules: Rules) -> dict[str, Any]:
+    return {
+        "way": rules.way, "measure": rules.measure, "k": rules.signers,
+        "accept": rules.accept / SCALE, "sign": rules.sign / SCALE,
+    }  # fmt: skip
+
+
+def _weights(weights: Weights) -> dict[str, Any]:
+    return {
+        "bad": weights.bad, "base": weights.base / SCALE, "cap": weights.cap,
+        "half_life_s": weights.half_life_ms // 1000,
+        "block": weights.block / SCALE, "free": weights.free / SCALE,
+    }  # fmt: skip
+
+
+def _show_evidence(args: argparse.Namespace) -> int:
+    try:
+        r, s = (float(word) for word in args.evidence.split(","))
+        if not (0 <= r < 1e9 and 0 <= s < 1e9):
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f"{args.evidence!r} is no evidence", "two numbers: --evidence 10,5"
+        ) from None
+    alpha, beta, gamma, delta = opinion(r, s)
+    tau = rate(r, s) / SCALE
+    answer = {"alpha": alpha, "beta": beta, "gamma": gamma, "delta": delta, "rating": tau}
+    _print(args, answer, [f"α {alpha:.3f}  β {beta:.3f}  γ {gamma:.3f}  δ {delta:g}  τ {tau:.3f}"])
+    return OK
+
+
+# --- paths, explain ---
+
+
+def _text(name: str) -> str:
+    if name == "-":
+        return sys.stdin.read(MOST_BYTES * 64)
+    return Path(name).read_text("utf-8")
+
+
+def _scene(args: argparse.Namespace) -> Scene:
+    try:
+        return example.read(json.loads(_text(args.file)))
+    except BadScene as error:
+        raise OperatorError(
+            f"{args.file}: {error}", hint=f"sealmq trust {args.verb} --help"
+        ) from None
+    except ValueError:
+        raise OperatorError(
+            f"{args.file} holds no JSON", hint="sealmq trust paths --help"
+        ) from None
+
+
+def _paths(args: argparse.Namespace) -> int:
+    scene = _scene(args)
+    answer = example.answer(scene)
+    _print(args, answer, _signer_lines(answer))
+    return OK
+
+
+def _signer_lines(answer: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for signer, found in answer["signers"].items():
+        if found["rating"] is None:
+            lines.append(f"{signer}: no path to {answer['judge']}")
+            continue
+        least = " and ".join(",".join(path) for path in found["path"])
+        others = "".join(f"; {','.join(one['path'])} {one['rating']:g}" for one in found["others"])
+        lines.append(f"{signer}: {found['rating']:g} by {least}{others}")
+    return lines
+
+
+def _explain(args: argparse.Namespace) -> int:
+    scene = _scene(args)
+    answer = example.answer(scene)
+    answer["otherwise"] = example.otherwise(scene)
+    _print(args, answer, _explained(answer))
+    return OK if answer["decision"] == "accept" else FAILED
+
+
+def _explained(answer: Mapping[str, Any]) -> list[str]:
+    does = "accepts" if answer["decision"] == "accept" else "refuses"
+    lines = [
+        f"{answer['judge']} {does} the token of {answer['issuer']}'s client: {answer['reason']}"
+    ]
+    lines += [f"  {line}" for line in _signer_lines(answer)]
+    for site, what in answer["handed_over_by"].items():
+        lines.append(f"handed over by {site}: {what}")
+    lines += [f"with {rule}: {what}" for rule, what in answer.get("otherwise", {}).items()]
+    return lines
+
+
+# --- token ---
+
+
+def _token(args: argparse.Namespace) -> int:
+    """Exit code 1: its issuer has not signed it."""
+    from ...signatures import is_signed
+
+    keys = dict(_key(word) for word in args.public)
+    try:
+        token, signatures = read_announcement(bytes.fromhex("".join(_text(args.file).split())))
+    except (BadRecord, ValueError) as error:
+        raise OperatorError(
+            f"{args.file}: no token: {error}", hint="sealmq trust token --help"
+        ) from None
+    right = [
+        who for who, made in sorted(signatures.items())
+        if who in keys and is_signed(keys[who], signed_text(who, token.raw), made)
+    ]  # fmt: skip
+    wrong = [who for who in sorted(signatures) if who in keys and who not in right]
+    unknown = [who for who in sorted(signatures) if who not in keys]
+    answer = {
+        "id": token.id.hex(), "issuer": token.issuer, "client": token.client,
+        "publish": list(token.publish), "subscribe": list(token.subscribe),
+        "serial": token.serial, "until_ms": token.until_ms,
+        "signers": right, "wrong": wrong, "unknown": unknown,
+    }  # fmt: skip
+    lines = [
+        f"token {token.id.hex()} of {token.client} at {token.issuer}, serial {token.serial}",
+        f"publishes {', '.join(token.publish) or 'nothing'}; "
+        f"reads {', '.join(token.subscribe) or 'nothing'}",
+        f"signed by {', '.join(right) or 'nobody whose key is given'}",
+        *(f"NOT signed by {who}, whose signature it bears" for who in wrong),
+        *(f"{who}: no key is given" for who in unknown),
+    ]
+    _print(args, answer, lines)
+    return OK if token.issuer in right and not wrong else FAILED
+
+
+def _key(word: str) -> tuple[str, bytes]:
+    site, _, text = word.partition("=")
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if not site or len(key) != 32:
+        raise UsageError(f"{word!r} is no key", "--public SITE=64 hex digits")
+    return site, key
+
+
+# --- simulate ---
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    if args.example:
+        answer = example.answer(example.PAPER)
+        answer["otherwise"] = example.otherwise(example.PAPER)
+        answer["as_printed"] = example.printed(example.PAPER)
+        lines = _explained(answer)
+        shown = ", ".join(f"{s} {rating:g}" for s, rating in answer["as_printed"].items())
+        _print(args, answer, [*lines, f"the average as printed, over sites: {shown}"])
+        return OK
+    if not (2 <= args.sites <= 256 and 1 <= args.rounds <= 1000 and 1 <= args.messages <= 1000):
+        raise UsageError("too many, or too few", "2 to 256 sites, 1 to 1,000 rounds and messages")
+    plan = simulate.Plan(sites=args.sites, rounds=args.rounds, messages=args.messages)
+    names = args.rule or list(simulate.RULES)
+    # Each rule has a draw of its own that begins alike: the same sites, links and messages.
+    draws = {name: random.Random(args.seed) for name in names}  # noqa: S311 - no secret
+    found = simulate.compare(plan, {name: simulate.RULES[name] for name in names}, draws)
+    found["seed"] = args.seed
+    _print(args, found, _simulated(found))
+    return OK
+
+
+def _simulated(found: Mapping[str, Any]) -> list[str]:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found["kinds"].items() if count)
+    lines = [
+        f"{found['plan']['sites']} sites: {kinds}",
+        "rule, round: precision, recall, good delivered",
+    ]
+    for rule, rounds in found["rules"].items():
+        for row in (rounds[0], rounds[len(rounds) // 2], rounds[-1]):
+            parts = (row["precision"], row["recall"], row["good_delivered"])
+            shown = "  ".join("   -" if x is None else f"{x:.2f}" for x in parts)
+            lines.append(f"{rule:12} {row['round']:3}:  {shown}")
+    far = found["convergence"]
+    lines.append(
+        f"distance vectors settle in {far['rounds']} rounds; the longest path has "
+        f"{far['longest_path']} edges, the diameter is {far['diameter']}"
+    )
+    return lines
+
+
+_VERBS: dict[str, _Verb] = {
+    "show": _Verb(
+        "tokens of a site's clients and how it judges others', or what evidence is worth",
+        "  sealmq trust show factory\n"
+        "  sealmq trust show --evidence 10,5          ten good messages, one bad one (μ = 5)\n",
+        _shows, _show,
+    ),
+    "paths": _Verb(
+        "the least trustworthy path of each signer, in a graph of ratings",
+        "  sealmq trust paths ratings.json\n"
+        "  sealmq trust paths ratings.json --json | jq .decision\n" + _FILE,
+        _reads, _paths,
+    ),
+    "explain": _Verb(
+        "whether a token is accepted, why, and what other rules would decide",
+        "  sealmq trust explain ratings.json\n" + _FILE + "\nExit code 0: accepted, 1: refused.\n",
+        _reads, _explain,
+    ),
+    "token": _Verb(
+        "what a token says and who has signed it, without a gateway",
+        "  sealmq trust token token.hex --public b1=8f1c... --public b2=03ab...\n\n"
+        "Exit code 0: its issuer has signed it, and nobody's signature is wrong.\n",
+        _tokens, _token,
+    ),
+    "simulate": _Verb(
+        "which rules find which kinds of malice among many sites, and when",
+        "  sealmq trust simulate --example paper --json\n"
+        "  sealmq trust simulate --sites 64 --rounds 20 --json > found.json      some minutes\n"
+        "  sealmq trust simulate --sites 16 --rule weakest --rule average --seed 7\n\n"
+        "Sites begin with a good history; some have a bad client, some are malicious, good and\n"
+        "bad by turns, collude, or speak ill of others. precision: how many of the messages that\n"
+        "honest sites did not deliver were bad; recall: how many bad ones they did not deliver.\n",
+        _simulates, _simulate,
+    ),
+}  # fmt: skip

@@ -1,0 +1,93 @@
+"""Messages that neighbours have forwarded, and what is said of them: the events ⟨b, m, f⟩ of
+H and their evaluation E (Chen, Vidalis and Yang, III-C).
+
+An event charges the neighbour that forwarded the message. Nobody here sees plaintext: readers say,
+with the proof of who they are, that the inner tag failed, an assessor that a value is out of its
+range. A client has one vote a message. One reader alone costs a neighbour little, however much it
+complains; two that agree, or an assessor, count in full. A good vote is worth no more than none:
+that nobody has complained is what makes a message good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .ratings import Ratings
+
+MOST_EVENTS = 10_000
+MOST_VOTERS = 64
+SETTLE_MS = 60_000
+"""How long votes are waited for."""
+AGREE = 2
+"""Readers that have to say the same for it to count in full."""
+ALONE = 2
+"""How often within a half-life one reader alone is believed about one neighbour."""
+
+
+@dataclass(slots=True)
+class _Event:
+    neighbour: str
+    topic: str
+    at_ms: int
+    voted: set[str] = field(default_factory=set)
+    against: list[str] = field(default_factory=list)
+    assessed_bad: bool = False
+
+
+class Events:
+    """The last messages, until they are settled."""
+
+    def __init__(self, ratings: Ratings, settle_ms: int = SETTLE_MS) -> None:
+        self._ratings, self._settle_ms = ratings, settle_ms
+        self._open: dict[bytes, _Event] = {}
+        self._alone: dict[tuple[str, str], list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def forwarded(self, neighbour: str, message: bytes, topic: str, now_ms: int) -> None:
+        """⟨neighbour, message, topic⟩; the neighbour that handed it over first counts."""
+        if len(self._open) >= MOST_EVENTS:
+            self._settle_one(next(iter(self._open)), now_ms)
+        self._open.setdefault(message, _Event(neighbour, topic, now_ms))
+
+    def vote(
+        self, client: str, message: bytes, good: bool, now_ms: int, assessor: bool = False
+    ) -> bool:
+        """Whether it counts: of a message that is open, and once."""
+        event = self._open.get(message)
+        if event is None or client in event.voted or len(event.voted) >= MOST_VOTERS:
+            return False
+        event.voted.add(client)
+        if not good:
+            event.against.append(client)
+            event.assessed_bad |= assessor
+        return True
+
+    def settle(self, now_ms: int) -> None:
+        """Evaluate what has waited long enough."""
+        for message, event in list(self._open.items()):
+            if now_ms - event.at_ms < self._settle_ms:
+                break
+            self._settle_one(message, now_ms)
+        ends = now_ms - self._ratings.weights.half_life_ms
+        for whose, times in list(self._alone.items()):
+            if times[-1] <= ends:
+                del self._alone[whose]
+
+    def _settle_one(self, message: bytes, now_ms: int) -> None:
+        event = self._open.pop(message)
+        self._ratings.saw(event.neighbour, not self._is_bad(event, now_ms), now_ms)
+
+    def _is_bad(self, event: _Event, now_ms: int) -> bool:
+        if event.assessed_bad or len(event.against) >= AGREE:
+            return True
+        return bool(event.against) and self._believed(event.against[0], event.neighbour, now_ms)
+
+    def _believed(self, reader: str, neighbour: str, now_ms: int) -> bool:
+        ends = now_ms - self._ratings.weights.half_life_ms
+        times = [at for at in self._alone.get((reader, neighbour), ()) if at > ends]
+        if believed := len(times) < ALONE:
+            times.append(now_ms)
+        self._alone[(reader, neighbour)] = times
+        return believed

@@ -1,0 +1,129 @@
+"""What a site holds of its neighbours: evidence r and s, an opinion, and the rating τ = α + δγ
+(Chen, Vidalis and Yang, II-B and III-C; Jøsang's subjective logic).
+
+Ratings and thresholds are whole numbers of 1/10,000, rounded down. Each good message adds 1 to r,
+each bad one μ to s. Evidence has a half-life, and r + s a cap: without them somebody who was good a
+thousand times is bad 134 times before it falls below .6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SCALE = 10_000
+"""One."""
+HOUR_MS = 3_600_000
+
+
+def part(value: object) -> int | None:
+    """1/10,000 of a number from 0 to 1 of at most four digits; None: it is no such number."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        found = round(value * SCALE)
+        if abs(value * SCALE - found) < 1e-6:
+            return found
+    return None
+
+
+class Opinion(NamedTuple):
+    """⟨α, β, γ, δ⟩: belief, disbelief, uncertainty, and what is believed before any evidence."""
+
+    belief: float
+    disbelief: float
+    uncertainty: float
+    base: float
+
+
+def opinion(r: float, s: float, base: int = SCALE // 2) -> Opinion:
+    """Of so much evidence for and against."""
+    of = r + s + 2
+    return Opinion(r / of, s / of, 2 / of, base / SCALE)
+
+
+def rate(r: float, s: float, base: int = SCALE // 2) -> int:
+    """τ, in 1/10,000."""
+    return int((SCALE * r + 2 * base) // (r + s + 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How evidence counts. `bad` is μ, `base` δ; a neighbour below `block` is blocked until it is
+    at `free` again."""
+
+    bad: int = 5
+    base: int = SCALE // 2
+    half_life_ms: int = 24 * HOUR_MS
+    cap: int = 50
+    block: int = 2500
+    free: int = 4000
+
+
+WEIGHTS = Weights()
+
+
+@dataclass(slots=True)
+class _Evidence:
+    good: float = 0.0
+    bad: float = 0.0
+    at_ms: int = 0
+
+
+class Ratings:
+    """Of one site, about its neighbours."""
+
+    def __init__(self, weights: Weights = WEIGHTS) -> None:
+        self.weights = weights
+        self._of: dict[str, _Evidence] = {}
+        self.blocked: frozenset[str] = frozenset()
+
+    def add(self, neighbour: str, now_ms: int) -> None:
+        """A neighbour of which nothing is known yet, or what is known stays."""
+        self._of.setdefault(neighbour, _Evidence(at_ms=now_ms))
+
+    def restore(self, neighbour: str, good: float, bad: float, at_ms: int) -> None:
+        """What was known of a neighbour before a restart."""
+        if neighbour in self._of and good + bad <= self.weights.cap + 1:
+            self._of[neighbour] = _Evidence(good, bad, at_ms)
+
+    def remove(self, neighbour: str) -> None:
+        self._of.pop(neighbour, None)
+        self.blocked -= {neighbour}
+
+    def saw(self, neighbour: str, good: bool, now_ms: int) -> None:
+        """A message that it handed over was good, or something that it did was bad."""
+        held = self._of.get(neighbour)
+        if held is None:
+            return
+        self._age(held, now_ms)
+        if good:
+            held.good += 1
+        else:
+            held.bad += self.weights.bad
+        much = held.good + held.bad
+        if much > self.weights.cap:
+            # All of it gives way, the newest least: it has just been added in full.
+            held.good *= self.weights.cap / much
+            held.bad *= self.weights.cap / much
+
+    def _age(self, held: _Evidence, now_ms: int) -> None:
+        passed = now_ms - held.at_ms
+        if passed > 0:
+            left = 0.5 ** (passed / self.weights.half_life_ms)
+            held.good, held.bad, held.at_ms = held.good * left, held.bad * left, now_ms
+
+    def evidence(self, neighbour: str, now_ms: int) -> tuple[float, float]:
+        """r and s."""
+        held = self._of.get(neighbour, _Evidence(at_ms=now_ms))
+        self._age(held, now_ms)
+        return held.good, held.bad
+
+    def ratings(self, now_ms: int) -> Mapping[str, int]:
+        """Of all neighbours; who is blocked by them is settled again."""
+        w = self.weights
+        found = {n: rate(*self.evidence(n, now_ms), w.base) for n in self._of}
+        self.blocked = frozenset(
+            n for n, rating in found.items()
+            if rating < (w.free if n in self.blocked else w.block)
+        )  # fmt: skip
+        return found

@@ -1,0 +1,134 @@
+"""Whose key is whose: neighbours, whom the operator has enrolled, and those whom neighbours have
+introduced, each with its signature.
+
+Nobody is introduced who is a neighbour. Where neighbours say different keys of one site, none of
+them counts until they agree, the one that lies is blocked, or the operator has said the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ..signatures import KEY_BYTES, is_signed
+from .wire import BadRecord, check_name, malformed, name, number, opened, pack, u64
+
+INTRODUCED = b"sealmq-introduces-1"
+MOST_SITES = 256
+"""That one neighbour introduces."""
+NOT_A_NEIGHBOUR = "trust.introduction.not-a-neighbour"
+FORGED = "trust.introduction.forged"
+FULL = "trust.introduction.full"
+
+
+class Introduction(NamedTuple):
+    """A neighbour says a site's key; an empty one takes it back. The highest serial counts."""
+
+    by: str
+    site: str
+    public: bytes
+    serial: int
+
+    @property
+    def raw(self) -> bytes:
+        return pack(INTRODUCED, self.by.encode(), self.site.encode(), self.public, u64(self.serial))
+
+
+def signed_introduction(made: Introduction, sign: Callable[[bytes], bytes]) -> bytes:
+    """The record."""
+    return made.raw + pack(sign(made.raw))
+
+
+def read_introduction(record: bytes) -> tuple[Introduction, bytes]:
+    """And its signature. BadRecord."""
+    fields = opened(record, INTRODUCED, 5)
+    if len(fields) != 5:
+        raise malformed("an introduction has five fields")
+    made = Introduction(name(fields[0]), name(fields[1]), fields[2], number(fields[3]))
+    if len(made.public) not in (0, KEY_BYTES):
+        raise malformed(f"a key has {KEY_BYTES} bytes, or none is there")
+    return made, fields[4]
+
+
+class Sites:
+    """Their keys, as one site knows them."""
+
+    def __init__(self, me: str, public: bytes) -> None:
+        self.me = check_name(me)
+        self._own = public
+        self._neighbours: dict[str, bytes] = {}
+        self._pinned: dict[str, bytes] = {}
+        self._introduced: dict[str, dict[str, tuple[Introduction, bytes]]] = {}
+        self.blocked: frozenset[str] = frozenset()
+        """Neighbours whose introductions do not count."""
+
+    @property
+    def neighbours(self) -> Iterable[str]:
+        return self._neighbours.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        """Who is known: the graph of ratings is closed to these."""
+        said = (site for rows in self._introduced.values() for site in rows)
+        return iter(dict.fromkeys((self.me, *self._neighbours, *self._pinned, *said)))
+
+    def key(self, site: str) -> bytes | None:
+        """Its public key, if the operator has said it, or neighbours that say the same."""
+        if site == self.me:
+            return self._own
+        said_here = self._neighbours.get(site) or self._pinned.get(site)
+        if said_here is not None:
+            return said_here
+        said = {row[0].public for row in self._said(site)}
+        return said.pop() if len(said) == 1 else None
+
+    def _said(self, site: str) -> Iterator[tuple[Introduction, bytes]]:
+        for neighbour, rows in self._introduced.items():
+            row = rows.get(site)
+            if row is not None and row[0].public and neighbour not in self.blocked:
+                yield row
+
+    def doubtful(self) -> list[str]:
+        """Sites of which neighbours say different keys."""
+        return [s for s in self if self.key(s) is None and next(self._said(s), None) is not None]
+
+    def enrol(self, neighbour: str, public: bytes) -> None:
+        """BadRecord."""
+        if check_name(neighbour) == self.me:
+            raise malformed(f"{neighbour} is this site itself")
+        if len(public) != KEY_BYTES:
+            raise malformed(f"a key has {KEY_BYTES} bytes, this one {len(public)}")
+        self._neighbours[neighbour] = public
+        self._introduced.setdefault(neighbour, {})
+
+    def pin(self, site: str, public: bytes | None) -> None:
+        """The operator says the key of a site that is no neighbour, where neighbours disagree."""
+        self._pinned.pop(check_name(site), None)
+        if public is not None:
+            self._pinned[site] = public
+
+    def remove(self, neighbour: str) -> None:
+        """With all that it has introduced."""
+        self._neighbours.pop(neighbour, None)
+        self._introduced.pop(neighbour, None)
+
+    def introduced(self, made: Introduction, signature: bytes) -> bool:
+        """Whether it is news. BadRecord."""
+        public = self._neighbours.get(made.by)
+        if public is None:
+            raise BadRecord(NOT_A_NEIGHBOUR, f"{made.by} is no neighbour, and introduces nobody")
+        rows = self._introduced[made.by]
+        before = rows.get(made.site)
+        if before is not None and made.serial <= before[0].serial:
+            return False
+        if before is None and len(rows) >= MOST_SITES:
+            raise BadRecord(FULL, f"{made.by} introduces {MOST_SITES} sites")
+        if not is_signed(public, made.raw, signature):
+            raise BadRecord(FORGED, f"{made.by} has not signed this introduction")
+        rows[made.site] = (made, signature)
+        return True
+
+    def records(self) -> Iterator[bytes]:
+        """What others have introduced, to be kept."""
+        for rows in self._introduced.values():
+            for made, signature in rows.values():
+                yield made.raw + pack(signature)
