@@ -25,7 +25,7 @@ from sealmq.audit import Audit, AuditError
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message
-from sealmq.kglink import KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
+from sealmq.kglink import KgBad, KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
@@ -342,15 +342,15 @@ class Bridge:
             return
         async with Listener(self._own, self._peer, self._hear).serving() as listener:
             self._say("waiting for its call")
-            coming = asyncio.create_task(listener.next(), name="bridge: next line")
+            line = await listener.next()
             while True:
-                line = await coming
-                coming = asyncio.create_task(listener.next(), name="bridge: next line")
                 serving = asyncio.create_task(self._serve(line), name="bridge: serve")
-                # A newer line takes the place of one that hangs.
-                await asyncio.wait([coming, serving], return_when=asyncio.FIRST_COMPLETED)
-                serving.cancel()
-                await asyncio.gather(serving, return_exceptions=True)
+                try:
+                    # A newer line takes the place of one that hangs.
+                    line = await listener.next()
+                finally:
+                    serving.cancel()
+                    await asyncio.gather(serving, return_exceptions=True)
                 _raise(serving)
 
     async def _calling(self) -> None:
@@ -384,7 +384,7 @@ class Bridge:
         except BaseExceptionGroup as errors:
             error = _first(errors)
             why = str(error)
-            if not isinstance(error, LineLost | SealError | KgDenied):
+            if not isinstance(error, LineLost | SealError | KgDenied | KgBad):
                 raise error from None
         finally:
             self._line = None
@@ -488,7 +488,7 @@ async def _forever(layout: Layout, name: str, key: bytes, der: bytes) -> None:
 
 # Whatever fails is tried again: what the site lacks may come back.
 async def _again(layout: Layout, name: str, own: Own, audit: Audit) -> None:
-    wait = _WAIT_S[0]
+    wait, said = _WAIT_S[0], ""
     while True:
         begun = time.monotonic()
         try:
@@ -497,7 +497,9 @@ async def _again(layout: Layout, name: str, own: Own, audit: Audit) -> None:
             log.info("what crosses has changed")
             continue
         except (KgError, ClientError, SealError, LineLost, SiteError, OSError) as error:
-            log.warning("%s; trying again in %g s", error, wait)
+            if str(error) != said:
+                said = str(error)
+                log.warning("%s; it is tried again", said)
             write_told(layout, name, str(error))
         if time.monotonic() - begun > _WAIT_S[1]:
             wait = _WAIT_S[0]

@@ -223,7 +223,7 @@ class Converge:
                 rows.new_epoch(self._tx, self._tools.vault, label, first)
                 mine.append(first)
             elif number in self._asked.given:
-                roots, until = self._asked.given[number], self._asked.until
+                roots, until = self._asked.given[number]
                 mine.append(self._next(label, mine[-1], until, limits.EPOCHS_A_DAY, roots))
             elif number in self._over:
                 mine.append(self._next(label, mine[-1], self._tools.now_s, limits.EPOCHS_A_DAY))

@@ -106,8 +106,7 @@ def _number(value: Any, low: int, high: int) -> int:
 def taken(tx: Connection, peer: Peer, site: bytes, told: Told, now_s: int) -> Asked:
     """What follows for the labels here. Bad: the suites differ."""
     labels, known = rows.labels(tx), rows.imports(tx)
-    given: dict[int, bytes] = {}
-    until = now_s
+    given: dict[int, tuple[bytes, int]] = {}
     for one in told.exports:
         if one.label not in peer.imports:
             continue
@@ -122,15 +121,14 @@ def taken(tx: Connection, peer: Peer, site: bytes, told: Told, now_s: int) -> As
         there = known.get(row.number)
         # Another site by this name, or the label made anew there, begins from nothing.
         if there is None or not _same(there, site, one) or one.epoch > max(there.epochs):
-            given[row.number] = one.roots
-            until = max(until, one.until)
+            given[row.number] = one.roots, max(now_s, one.until)
     stale = set()
     for name, epoch in told.stale.items():
         if name in peer.exports:
             number = labels[name].number
             if rows.current_epoch(tx, number).epoch <= epoch:
                 stale.add(number)
-    return Asked(frozenset(stale), until, given)
+    return Asked(frozenset(stale), now_s, given)
 
 
 def _same(there: ImportRow, site: bytes, one: Export) -> bool:

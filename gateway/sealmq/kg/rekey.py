@@ -20,12 +20,13 @@ from .tools import Tools
 class Asked:
     """What an operator, or a peer, has asked for: numbers of labels, and when their old epochs end.
 
-    given: of labels that a peer exports the roots of the next epoch, R and R̄.
+    given: of labels that a peer exports the roots of the next epoch, R and R̄ in one, and when the
+    one before ends.
     """
 
     labels: frozenset[int]
     until: int
-    given: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+    given: Mapping[int, tuple[bytes, int]] = field(default_factory=dict, repr=False)
 
 
 def picked(config: Config, names: Iterable[str], below: bool) -> list[str]:
