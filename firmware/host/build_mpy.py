@@ -36,15 +36,15 @@ LIMIT = 48 * 1024
 # What a board carries by what it does, as the files that it does without. The limit is for each but
 # the last.
 _LIVES = ("living", "life", "outbox", "backoff", "sleeping", "wlan")
-_PURPOSES = ("purposes", "commanding")
+_PURPOSES = ("purposes", "commanding", "origin")
 _SENSOR = ("aio", "living_aio", "reader", "delivery", "receive_fast", "chacha")
 _DISPLAY = ("aio", "keepalive", "living_aio", *_LIVES, "publish_fast", "chacha")
 SETS: dict[str, tuple[str, ...]] = {
     "sensor": (*_SENSOR, *_PURPOSES),
-    "sensor-purposes": (*_SENSOR, "sleeping"),
+    "sensor-purposes": (*_SENSOR, "sleeping", "origin"),
     "display": (*_DISPLAY, *_PURPOSES),
-    "display-purposes": _DISPLAY,
-    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha"),
+    "display-purposes": (*_DISPLAY, "origin"),
+    "asyncio": ("living_aio", *_LIVES, "publish_fast", "receive_fast", "chacha", "origin"),
     "everything": (),
     "sensor-chacha": (
         "aio", "living_aio", "reader", "delivery", "receive_fast", "ccm", "publish_fast",

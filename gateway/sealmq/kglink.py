@@ -268,6 +268,27 @@ class KgClient:
             await asyncio.sleep(LENT_PAUSE_S)
         return got["enrolment"], bytes.fromhex(got["identity"])
 
+    # --- what a bridge asks ---------------------------------------------------------------------
+
+    async def peer_enrol(self, peer: str) -> list[dict[str, Any]]:
+        """label, out, number, enrolment of each client of the bridge. It holds their secrets."""
+        rows: list[dict[str, Any]] = (await self._call("peer-enrol", peer=peer))["clients"]
+        return rows
+
+    async def peer_give(self, peer: str, certificate: bytes) -> tuple[bytes, int]:
+        """What the peer's key generator is to have, sealed for it; and kseq."""
+        got = await self._call("peer-give", peer=peer, certificate=certificate.hex())
+        return bytes.fromhex(got["packet"]), int(got["kseq"])
+
+    async def peer_take(self, peer: str, certificate: bytes, packet: bytes) -> dict[str, int]:
+        """Hand on what the peer's key generator gave: its labels that come here, and its numbers
+        for them.
+        """
+        got = await self._call(
+            "peer-take", peer=peer, certificate=certificate.hex(), packet=packet.hex()
+        )
+        return {str(label): int(number) for label, number in got["labels"].items()}
+
     async def clients(self) -> list[dict[str, Any]]:
         """number, name, label, kind, suite, disabled, removed, rotation, gen, pending.
 

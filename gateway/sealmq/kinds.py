@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-KINDS = ("device", "app", "gateway", "assessor")
+GATEWAY = "gateway"
+"""A bridge's client: what is there for a peer, and for nobody else (BRIDGE.md)."""
+KINDS = ("device", "app", GATEWAY, "assessor")

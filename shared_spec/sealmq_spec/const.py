@@ -88,6 +88,7 @@ FRESH_TOKENS = 2
 TLV_KG_TIME = 1
 TLV_FIRED = 2
 TLV_LABEL = 3
+TLV_ORIGIN = 4
 TLV_FAMILIES = 32  # and above: the policy families'
 
 LABEL_NONE = 0

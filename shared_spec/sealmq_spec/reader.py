@@ -43,6 +43,8 @@ if _TYPING:
     from .records import Make, Roots
     from .session import Session
 
+    Tails = tuple[int, bytes, bytes, str, bytes]
+
 # Classes that may come with each how (SPEC.md 6.2, step 5), as bits; class clear never does.
 _CLASSES = (0b011, 0b110, 0b100, 0b111)
 
@@ -109,7 +111,7 @@ class Reader:
         self._outer: dict[Any, Any] = {}
         self._inner: dict[Any, Any] = {}
         # By topic: what _tail() gives.
-        self._tails: dict[bytes, tuple[int, bytes, bytes, str]] = {}
+        self._tails: dict[bytes, Tails] = {}
         while len(kept) > self.limit and self._make_room(True):
             pass
 
@@ -255,7 +257,7 @@ class Reader:
         roots: "Any",
         how: int,
         s2: int,
-        tails: "Any",
+        tails: "Tails",
     ) -> Message:
         if roots:
             self._use(roots)
@@ -287,7 +289,7 @@ class Reader:
         s2: int,
         now: int,
         items: "dict[int, bytes]",
-        tails: "tuple[int, bytes, bytes, str]",
+        tails: "Tails",
     ) -> Message:
         suite, kind, untimed, epoch, sender, boot, salt, ctr, t_pub, life = get_m1(payload, o, end)
         if not _CLASSES[how] >> kind & 1 or (untimed and kind != WILL):
@@ -308,7 +310,9 @@ class Reader:
             raise Unsupported("m1 of suite %d, the label's is %d" % (suite, roots.suite))
         key = (label, epoch, sender, boot, salt)
         known = self._inner.get(key)
-        inner = known or self._make_inner(roots, sender, boot, salt)
+        inner = known or self.make(
+            suite, inner_key(tails[4], suite, sender, boot, salt, roots.r_bar)
+        )
         if not open_at(inner, nonce_m1(payload, o), payload, o, M1_HEAD, end, tails[2]):
             raise Unauthentic("m1: the tag does not verify")
         if other:
@@ -350,26 +354,23 @@ class Reader:
             raise error
         return roots
 
-    # Of a topic: label, what comes after the headers in the associated data of m3 and m1, text.
-    def _tails_of(self, label: int, topic: bytes) -> "tuple[int, bytes, bytes, str]":
+    # Of a topic: label, what comes after the headers in the associated data of m3 and m1, text, and
+    # the site whose m1 it is.
+    def _tails_of(self, label: int, topic: bytes) -> "Tails":
         tails = self._tails.get(topic)
         if tails is None or tails[0] != label:
             tails = self._tail(label, topic)
         return tails
 
-    def _tail(self, label: int, topic: bytes) -> "tuple[int, bytes, bytes, str]":
+    def _tail(self, label: int, topic: bytes) -> "Tails":
         site = self.ident.site
-        return label, tail_m3(site, topic), tail_m1(site, label, topic), _text(topic)
+        return label, tail_m3(site, topic), tail_m1(site, label, topic), _text(topic), site
 
     def _make_outer(self, roots: "Roots", inst: int) -> "Any":
         site = self.ident.site
         if not roots.ek:
             roots.ek = topic_key(site, roots.suite, roots.label, roots.epoch, roots.r)
         k = outer_key(site, roots.suite, roots.label, roots.epoch, inst, roots.ek)
-        return self.make(roots.suite, k)
-
-    def _make_inner(self, roots: "Any", sender: int, boot: int, salt: bytes) -> "Any":
-        k = inner_key(self.ident.site, roots.suite, sender, boot, salt, roots.r_bar)
         return self.make(roots.suite, k)
 
     # An epoch is over when the hand-over to the next one is (SPEC.md 6.2, 8).

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 VERSION = 1
-ROLES = ("kg", "mediator", "broker", "supervisor")
+ROLES = ("kg", "mediator", "broker", "supervisor", "bridge")
 
 Field = str | int | bool | list[str]
 
@@ -111,6 +111,10 @@ EVENTS: Mapping[str, Event] = {
     "deliver-denied": Event(("client", "topic", "rule", "count", "minute_ms"), ("label", "sender")),
     "unenforced": Event(("client", "topic", "rule", "question", "count", "minute_ms")),
     "folded": Event(("of", "count", "minute_ms"), ("client", "rule")),
+    # Bridges.
+    "bridge-up": Event(("peer",)),
+    "bridge-down": Event(("peer", "reason")),
+    "bridge-dropped": Event(("peer", "topic", "reason"), ("label",)),
     # The log itself.
     "log-recovered": Event(("segment", "lines", "dropped_bytes")),
     "log-lost": Event(("count",)),
@@ -132,6 +136,9 @@ LIMITED = frozenset(
         "attribute-away",
         "attribute-back",
         "attribute-changed",
+        "bridge-down",
+        "bridge-dropped",
+        "bridge-up",
         "broker-away",
         "connect",
         "connect-refused",

@@ -33,6 +33,7 @@ _GENERAL = (
     "doctor",
     "broker",
     "client",
+    "peer",
     "rekey",
     "backup",
     "restore",

@@ -16,7 +16,7 @@ from functools import partial
 from sealmq.mqtt import QoS2Receiver
 from sealmq_spec.const import U24
 from sealmq_spec.identity import Identity
-from sealmq_spec.reader import Reader
+from sealmq_spec.origin import Reader
 from sealmq_spec.relink import relink
 from sealmq_spec.session import Session
 

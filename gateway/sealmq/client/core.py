@@ -60,7 +60,7 @@ from . import events as ev
 from .errors import BadWelcome, ClientError, PeerFault, connect_refused
 from .intake import Intake, ack
 from .outbox import Outbox
-from .seal import seal_message
+from .seal import seal_message, seal_passed
 from .values import WHAT, News, Notice
 
 log = logging.getLogger("sealmq.client")
@@ -125,13 +125,18 @@ class Core:
         life: int,
         mono: int,
         block: bytes = EMPTY,
+        passed: bool = False,
     ) -> tuple[int, bytes]:
-        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. block: TLV.
+        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. block: TLV. passed: the payload is
+        an m1 already.
 
         With QoS 1 and 2 it is kept.
         """
         flags = qos << 1 | retain
-        ctr, sealed = seal_message(self.session, topic, payload, flags, kind, life, mono, block)
+        if passed:
+            ctr, sealed = seal_passed(self.session, topic, payload, flags, mono, block)
+        else:
+            ctr, sealed = seal_message(self.session, topic, payload, flags, kind, life, mono, block)
         packet_id = self.outbox.ids.take() if qos else 0
         packet = build.publish(topic, sealed, qos, retain, packet_id=packet_id)
         if qos:

@@ -17,7 +17,7 @@ from . import events as ev
 from .bell import Bell
 from .errors import ConnectionLost, Refused, refusal
 from .inbox import Inbox
-from .values import News, Notice, Options
+from .values import Message, News, Notice, Options
 from .waiters import Waiters
 
 log = logging.getLogger("sealmq.client")
@@ -46,6 +46,8 @@ class Desk:
         self.notices: deque[Notice] = deque(maxlen=_NOTICES)
         self.news: deque[News] = deque(maxlen=_NOTICES)
         self._on_notice, self._on_news = on_notice, on_news
+        # Whoever takes messages before they are acknowledged; None: they wait in the inbox.
+        self.take: Callable[[Message], None] | None = None
         # Messages that a notice refuses, by ctr, until their acknowledgement comes: up to then a
         # receipt may say that they were accepted, and beats the notice (SPEC.md 4.4).
         self._refused: dict[int, Refused] = {}
@@ -58,7 +60,10 @@ class Desk:
         """Hand an event on; returns what has to be sent for it. A Fault raises its error."""
         match event:
             case ev.Arrived():
-                self.inbox.add(event.message)
+                if self.take is not None:
+                    self.take(event.message)
+                else:
+                    self.inbox.add(event.message)
                 return event.ack
             case ev.Dismissed():
                 log.debug("refused on %s: %s", event.topic, event.error)

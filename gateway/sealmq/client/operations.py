@@ -33,7 +33,9 @@ _NAMES_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class. block: TLV."""
+    """A message to publish; all is checked. raw: topic in UTF-8. kind: m1's class. block: TLV.
+    passed: the payload is an m1, of another site's client.
+    """
 
     topic: str
     raw: bytes
@@ -43,6 +45,7 @@ class Draft:
     kind: int
     life: int
     block: bytes = field(default=EMPTY, repr=False)
+    passed: bool = False
 
 
 class Wanted(NamedTuple):
@@ -70,7 +73,7 @@ class Operations:
         try:
             await self._publish(draft, confirm, within, used)
         except WrongEpoch as error:
-            if not isinstance(error, Refused) or not self._life.may_renew:
+            if not isinstance(error, Refused) or not self._life.may_renew or draft.passed:
                 raise
             # Nothing was forwarded, so it may be sealed once more.
             await self._new_roots(used[0], within)
@@ -96,6 +99,7 @@ class Operations:
                         draft.life,
                         mono_ms(),
                         draft.block,
+                        draft.passed,
                     )
                     acked = acks.expect(ctr, draft.topic) if draft.qos else None
                     receipt = receipts.expect(ctr, draft.topic) if confirm is not None else None

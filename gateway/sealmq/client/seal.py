@@ -1,8 +1,14 @@
-"""A payload sealed under both layers, in one buffer (SPEC.md 3.1, 3.2). Sans-IO."""
+"""A payload sealed under both layers, in one buffer (SPEC.md 3.1, 3.2); or under the outer one alone,
+where a bridge passes on what another site's client has sealed. Sans-IO.
+"""
 
 from __future__ import annotations
 
-from sealmq_spec.const import M1_HEAD, M2_HEAD, TAG
+from sealmq_spec.aead import seal
+from sealmq_spec.const import M1_HEAD, M2, M2_HEAD, TAG, USE_PUBLISH
+from sealmq_spec.envelope import nonce_link, put_m2, tail_m2
+from sealmq_spec.errors import Misuse
+from sealmq_spec.keys import link_key
 from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 
@@ -26,3 +32,19 @@ def seal_message(
     buf[front : front + n] = payload
     session.seal_publish(buf, 0, n, topic, flags, kind, life, mono, block)
     return session.ctr, bytes(buf)
+
+
+def seal_passed(
+    session: Session, topic: bytes, m1: bytes, flags: int, mono: int, block: bytes = EMPTY
+) -> tuple[int, bytes]:
+    """(ctr, m2) around an m1 that another client has sealed. As `seal_message` otherwise."""
+    now = session.now_ms(mono)
+    if now is None:
+        raise Misuse("no time yet: connect first")
+    i, ctr = session.ident, session.next_ctr()
+    head = bytearray(M2_HEAD)
+    put_m2(head, 0, M2, i.suite, ctr, now // 1000)
+    key = link_key(i.site, USE_PUBLISH, i.suite, i.mediator, session.boot, session.salt, i.km)
+    tail = tail_m2(i.site, i.client, i.mediator, flags, topic)
+    nonce = nonce_link(session.salt, head)
+    return ctr, seal(session.make(i.suite, key), nonce, bytes(head), tail, block + m1)

@@ -255,6 +255,11 @@ class Policy(Protocol):
     @property
     def attributes(self) -> Mapping[str, AttributePolicy]: ...
     @property
+    def peers(self) -> Mapping[str, Any]:
+        """Neighbours by name: what they export is mounted below @NAME/."""
+        ...
+
+    @property
     def families(self) -> Mapping[str, Mapping[str, Any]]:
         """[families.NAME]: a family's own settings, which it checks itself."""
         ...

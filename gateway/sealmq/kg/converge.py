@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from sealmq.families import registry
 from sealmq.kgtypes import NewEpoch
+from sealmq.kinds import GATEWAY
 from sealmq.site.canary import is_canary
 from sealmq.site.model import BOTTOM, NONE, TOP, Client, Config
 from sealmq_spec.const import (
@@ -176,6 +177,9 @@ class Converge:
         )
         self._changed()
         rows.put_client(self._tx, new, self._new_ps(new))
+        if client.kind == GATEWAY and not client.disabled:
+            # What was sealed before is none of the peer's.
+            self._over.add(label)
 
     def _new_ps(self, row: ClientRow) -> bytes:
         self.drawn.append(row.name)
@@ -218,6 +222,9 @@ class Converge:
                 first = EpochRow(number, 1, 0, self._changed())
                 rows.new_epoch(self._tx, self._tools.vault, label, first)
                 mine.append(first)
+            elif number in self._asked.given:
+                roots, until = self._asked.given[number]
+                mine.append(self._next(label, mine[-1], until, limits.EPOCHS_A_DAY, roots))
             elif number in self._over:
                 mine.append(self._next(label, mine[-1], self._tools.now_s, limits.EPOCHS_A_DAY))
             elif number in self._asked.labels:
@@ -228,8 +235,11 @@ class Converge:
         if publisher.changed:
             self._changed()
 
-    def _next(self, label: LabelRow, last: EpochRow, until: int, most: int) -> EpochRow:
-        fresh = rekey.draw(self._tx, self._tools, label, last, until, self._changed(), most)
+    def _next(
+        self, label: LabelRow, last: EpochRow, until: int, most: int, given: bytes | None = None
+    ) -> EpochRow:
+        kseq = self._changed()
+        fresh = rekey.draw(self._tx, self._tools, label, last, until, kseq, most, given)
         self.epochs.append(NewEpoch(label.name, fresh.epoch, until))
         return fresh
 

@@ -6,21 +6,25 @@ method returns, and `on_change` is told after that.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Connection
 
+from sealmq import peerkeys
 from sealmq.kgtypes import Applied
+from sealmq.kinds import GATEWAY
 from sealmq.order import Order
 from sealmq.site.canary import is_canary
 from sealmq.site.config import loads
 from sealmq.site.differences import differences
-from sealmq.site.model import Config
+from sealmq.site.model import Config, Peer
 from sealmq_spec.identity import Identity
 
-from . import closing, rows, snapshot
+from . import closing, exchange, rows, snapshot
 from .converge import Converge
 from .errors import Bad, Denied, Unknown
 from .provide import Answered, Provider
@@ -46,7 +50,9 @@ class Kg:
         *,
         clock: Clock = clock_ms,
         on_change: OnChange = lambda kseq, client: None,
+        key: X25519PrivateKey | None = None,
     ) -> None:
+        self._key = key
         self._store, self._config, self._clock, self._on_change = store, config, clock, on_change
         self.inst = store.take_inst()
         self._order = Order(self.inst)
@@ -219,6 +225,9 @@ class Kg:
         with self._store.transaction() as tx:
             known = rows.clients(tx)
             found = [self._there(known.get(name), name) for name in names]
+            bridges = next((row.name for row in found if row.kind == GATEWAY), None)
+            if bridges is not None:
+                raise Denied(f"client {bridges} is a bridge's, and is never enrolled")
             return [self._enrolment(row, rows.ps(tx, self._store.vault, row)) for row in found]
 
     def lend(self, name: str) -> tuple[dict[str, Any], bytes]:
@@ -230,6 +239,8 @@ class Kg:
         mediator = self._config.mediator.number
         with self._store.transaction() as tx:
             row = self._named(tx, name)
+            if row.kind == GATEWAY:
+                raise Denied(f"client {name} is a bridge's, and is not lent")
             if row.disabled:
                 raise Denied(f"client {name} is disabled: its label is none")
             slots = rows.links(tx, self._store.vault, row.number).get(row.number, [])
@@ -251,6 +262,73 @@ class Kg:
         if fresh:
             self._changed(kseq, row.number)
         return enrolment, ident.dump()
+
+    # --- for bridges ------------------------------------------------------------------------------
+
+    def peer_enrol(self, peer: str) -> list[dict[str, Any]]:
+        """Of each label that goes to a peer or comes from it: label (as its own site calls it),
+        `out`, its number here and the enrolment of the bridge's client, whose secret that holds.
+        """
+        who = self._peer(peer)
+        wanted = [(label, True, who.client_out(label)) for label in who.exports]
+        wanted += [(label, False, who.client_in(label)) for label in who.imports]
+        with self._store.transaction() as tx:
+            made = []
+            for label, out, name in wanted:
+                row = self._named(tx, name)
+                enrolment = self._enrolment(row, rows.ps(tx, self._store.vault, row))
+                made.append(
+                    {"label": label, "out": out, "number": row.label, "enrolment": enrolment}
+                )
+            return made
+
+    def peer_give(self, peer: str, der: bytes) -> bytes:
+        """What its key generator is to have, sealed for that alone: the keys of what is exported,
+        and of which imports new ones are needed.
+        """
+        who, between = self._between(peer, der)
+        with self._store.transaction() as tx:
+            return between.seal(exchange.said(tx, self._store.vault, who))
+
+    def peer_take(self, peer: str, der: bytes, packet: bytes) -> tuple[Applied, dict[str, int]]:
+        """What a peer's key generator has given. The second value: labels that it exports to us, by
+        its number for each.
+        """
+        who, between = self._between(peer, der)
+        try:
+            told = exchange.read(between.open(packet))
+        except peerkeys.BadPeer as error:
+            raise Denied(f"peer {peer}: {error}") from None
+        shown = peerkeys.read(der)
+        with self._store.transaction() as tx:
+            asked = exchange.taken(tx, who, shown.site, told, self._clock() // 1000)
+            done = self._converge(tx, self._config, asked)
+            exchange.note(tx, who, shown.site, told)
+        if done.changed:
+            self._changed(done.kseq, None)
+        mine = {one.label: one.number for one in told.exports if one.label in who.imports}
+        return done, mine
+
+    def _peer(self, name: str) -> Peer:
+        found = self._config.peers.get(name)
+        if found is None:
+            raise Unknown(f"there is no peer {name}", "sealmq peer list SITE shows those there are")
+        return found
+
+    # Whoever shows a certificate is the peer only by its fingerprint.
+    def _between(self, peer: str, der: bytes) -> tuple[Peer, peerkeys.Between]:
+        who = self._peer(peer)
+        if self._key is None:
+            raise Denied("this key generator has no key for peers")
+        try:
+            shown = peerkeys.read(der)
+            if not hmac.compare_digest(shown.fingerprint, who.fingerprint):
+                raise peerkeys.BadPeer("another fingerprint than sealmq.toml has")
+            if shown.site == self._config.site.id:
+                raise peerkeys.BadPeer("it has this site's own id")
+            return who, peerkeys.Between(self._key, self._config.site.id, shown)
+        except peerkeys.BadPeer as error:
+            raise Denied(f"peer {peer}: {error}") from None
 
     def _named(self, tx: Connection, name: str) -> ClientRow:
         return self._there(rows.client_named(tx, name), name)

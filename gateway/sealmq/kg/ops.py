@@ -22,6 +22,7 @@ from .errors import Bad, Denied, Unknown
 
 MEDIATOR = "mediator"
 ADMIN = "admin"
+BRIDGE = "bridge"
 _U32 = 0xFFFF_FFFF
 _MAX_ENTRIES = 10_000_000
 _MAX_NAME = 64
@@ -212,6 +213,21 @@ class Ops:
         kseq = self._kg.kseq()
         return {"enrolment": enrolment, "identity": identity.hex(), "kseq": kseq}
 
+    # --- bridge -----------------------------------------------------------------------------------
+
+    def peer_enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"clients": self._kg.peer_enrol(_checked_name(f.get("peer")))}
+
+    def peer_give(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        packet = self._kg.peer_give(_checked_name(f.get("peer")), _bytes(f, "certificate"))
+        return {"packet": packet.hex(), "kseq": self._kg.kseq()}
+
+    def peer_take(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        name = _checked_name(f.get("peer"))
+        done, mine = self._kg.peer_take(name, _bytes(f, "certificate"), _bytes(f, "packet"))
+        self._write(done)
+        return {"labels": mine, "kseq": done.kseq}
+
     def clients(self, peer: Peer, f: Fields) -> dict[str, Any]:
         return {"clients": self._kg.clients()}
 
@@ -241,6 +257,9 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "clients": (ADMIN, Ops.clients),
     "labels": (ADMIN, Ops.labels),
     "status": (ADMIN, Ops.status),
+    "peer-enrol": (BRIDGE, Ops.peer_enrol),
+    "peer-give": (BRIDGE, Ops.peer_give),
+    "peer-take": (BRIDGE, Ops.peer_take),
 }
 
 
@@ -276,6 +295,19 @@ def _hex(f: Fields, name: str, size: int) -> bytes:
     if raw is None:
         raise Bad(f"{name} is {size} bytes in hex")
     return raw
+
+
+_MOST_BYTES = 1 << 19
+
+
+def _bytes(f: Fields, name: str) -> bytes:
+    value = f.get(name)
+    try:
+        if isinstance(value, str) and 0 < len(value) <= 2 * _MOST_BYTES:
+            return bytes.fromhex(value)
+    except ValueError:
+        pass
+    raise Bad(f"{name} is 1 to {_MOST_BYTES} bytes in hex")
 
 
 def _checked_name(value: object) -> str:

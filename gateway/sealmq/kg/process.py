@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sealmq import logs
+from sealmq import logs, peerkeys
 from sealmq.audit import Audit, AuditError
 from sealmq.run import ready
 from sealmq.run.errors import BadHandOver
@@ -55,6 +55,7 @@ class Process:
         self._layout = layout
         self._config = load(layout.config)
         self._store = KgStore.open(layout.kg_db, key, self._config.site.id)
+        self._key = peerkeys.kg_key(key)
         self._stop = asyncio.Event()
         self._hangup = asyncio.Event()
         self._changed: Callable[[int, int | None], None] = lambda kseq, client: None
@@ -77,7 +78,7 @@ class Process:
         def on_change(kseq: int, client: int | None) -> None:
             loop.call_soon_threadsafe(self._changed, kseq, client)
 
-        kg = Kg(self._store, self._config, on_change=on_change)
+        kg = Kg(self._store, self._config, on_change=on_change, key=self._key)
         folder, spare = self._layout.audit("kg"), self._layout.state_of("kg")
         audit = Audit(folder, "kg", kg.inst, self._config.site.id.hex(), spare=spare)
         try:

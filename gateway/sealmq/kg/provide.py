@@ -13,11 +13,13 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from sealmq.aead import make
+from sealmq.kinds import GATEWAY
 from sealmq.order import Order
 from sealmq_spec import provision
 from sealmq_spec.const import CCM, CHACHA, U24
 from sealmq_spec.errors import Malformed
 from sealmq_spec.errors import Unauthentic as TagError
+from sealmq_spec.records import Roots
 from sealmq_spec.tlv import EMPTY
 
 from . import rows
@@ -109,6 +111,9 @@ class Provider:
         link, fresh = self.pending(tx, row, held, mediator)
         kseq = self._store.rise(tx) if fresh or ended else counter(tx, "kseq")
         own = rows.current_roots(tx, self._store.vault, row.label)
+        if row.kind == GATEWAY:
+            # A bridge passes on what it cannot open.
+            own = Roots(own.label, own.epoch, own.suite, bytes(rows.ROOT), bytes(rows.ROOT))
         body = provision.body(
             link.gen,
             own.label,

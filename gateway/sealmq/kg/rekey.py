@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -18,10 +18,15 @@ from .tools import Tools
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an operator has asked for: numbers of labels, and when their old epochs end."""
+    """What an operator, or a peer, has asked for: numbers of labels, and when their old epochs end.
+
+    given: of labels that a peer exports the roots of the next epoch, R and R̄ in one, and when the
+    one before ends.
+    """
 
     labels: frozenset[int]
     until: int
+    given: Mapping[int, tuple[bytes, int]] = field(default_factory=dict, repr=False)
 
 
 def picked(config: Config, names: Iterable[str], below: bool) -> list[str]:
@@ -39,11 +44,18 @@ def picked(config: Config, names: Iterable[str], below: bool) -> list[str]:
 
 
 def draw(
-    tx: Connection, tools: Tools, label: LabelRow, last: EpochRow, until: int, kseq: int, most: int
+    tx: Connection,
+    tools: Tools,
+    label: LabelRow,
+    last: EpochRow,
+    until: int,
+    kseq: int,
+    most: int,
+    given: bytes | None = None,
 ) -> EpochRow:
-    """The next epoch of a label; what is older than limits.KEPT epochs goes."""
+    """The next epoch of a label; what is older than limits.KEPT epochs goes. given: its roots."""
     rows.put_label(tx, limits.one_more(label, tools.now_s, most))
     fresh = EpochRow(label.number, last.epoch + 1, until, kseq)
-    rows.new_epoch(tx, tools.vault, label, fresh)
+    rows.new_epoch(tx, tools.vault, label, fresh, given)
     rows.prune_epochs(tx, label.number, limits.KEPT)
     return fresh

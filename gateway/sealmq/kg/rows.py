@@ -116,6 +116,43 @@ def put_out(tx: Connection, numbers: Iterable[int]) -> None:
         _put_meta(tx, _OUT, json.dumps(sorted(numbers)).encode())
 
 
+@dataclass(frozen=True, slots=True)
+class ImportRow:
+    """Whose an imported label is: the site (4 bytes), the label's number there, and for the epochs
+    whose keys have come, there -> here.
+    """
+
+    site: bytes
+    number: int
+    epochs: Mapping[int, int]
+
+
+_IMPORTS = "imports"
+
+
+def imports(tx: Connection) -> dict[int, ImportRow]:
+    """By the label's number here. What nothing has come for is not there."""
+    found = json.loads(_meta(tx, _IMPORTS) or b"{}")
+    return {
+        int(label): ImportRow(bytes.fromhex(site), number, dict(epochs))
+        for label, (site, number, epochs) in found.items()
+    }
+
+
+def put_import(tx: Connection, label: int, row: ImportRow, keep: int) -> None:
+    """The label's; of epochs the newest stay."""
+    all_rows = imports(tx) | {label: row}
+    said = {
+        str(n): (one.site.hex(), one.number, sorted(one.epochs.items(), key=_here)[-keep:])
+        for n, one in all_rows.items()
+    }
+    _put_meta(tx, _IMPORTS, json.dumps(said).encode())
+
+
+def _here(pair: tuple[int, int]) -> int:
+    return pair[1]
+
+
 def _meta(tx: Connection, name: str) -> bytes | None:
     c = schema.meta.c
     found: bytes | None = tx.execute(select(c.value).where(c.name == name)).scalar_one_or_none()
@@ -159,10 +196,12 @@ def epochs(tx: Connection) -> dict[int, list[EpochRow]]:
     return out
 
 
-def new_epoch(tx: Connection, vault: Vault, label: LabelRow, row: EpochRow) -> None:
-    """Draw R and R̄ of a (label, epoch)."""
+def new_epoch(
+    tx: Connection, vault: Vault, label: LabelRow, row: EpochRow, given: bytes | None = None
+) -> None:
+    """Draw R and R̄ of a (label, epoch); or take those that a peer has given, both in one."""
     place = (row.label, row.epoch, label.suite)
-    sealed = vault.seal("epochs.secret", place, secrets.token_bytes(2 * ROOT))
+    sealed = vault.seal("epochs.secret", place, given or secrets.token_bytes(2 * ROOT))
     tx.execute(insert(schema.epochs).values(**asdict(row), secret=sealed))
 
 

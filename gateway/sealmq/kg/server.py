@@ -24,7 +24,7 @@ from sealmq.site.layout import Layout
 from sealmq.unix import short_path
 
 from .errors import KgRefusal
-from .ops import ADMIN, MEDIATOR, Ops, Peer
+from .ops import ADMIN, BRIDGE, MEDIATOR, Ops, Peer
 
 log = logging.getLogger("sealmq.kg")
 
@@ -79,6 +79,9 @@ class Server:
     # The kernel keeps out whom it can; SO_PEERCRED decides in any case. Root needs no permission.
     def _open_to_roles(self, path: Path) -> None:
         others = {self._layout.root.stat().st_uid, self._layout.state_of("mediator").stat().st_uid}
+        bridge = self._layout.state_of("bridge")
+        if bridge.is_dir():
+            others.add(bridge.stat().st_uid)
         os.chmod(path, 0o600 if others <= {0, os.geteuid()} else 0o666)
 
     async def stop(self) -> None:
@@ -249,4 +252,7 @@ def roles_of(uid: int, layout: Layout, own: int | None = None) -> frozenset[str]
         roles.add(MEDIATOR)
     if uid in (0, layout.root.stat().st_uid):
         roles.add(ADMIN)
+    bridge = layout.state_of("bridge")
+    if uid == ours or (bridge.is_dir() and uid == bridge.stat().st_uid):
+        roles.add(BRIDGE)
     return frozenset(roles)

@@ -122,9 +122,18 @@ def _label(
         "epoch": last.epoch,
         "ek": key(last.epoch),
         "previous": previous,
+        **_origin(tx, row),
         # Back-links keep retained messages of these readable; the mediator has to open them too.
         "older": [{"epoch": e.epoch, "ek": key(e.epoch)} for e in mine[:-2]],
     }
+
+
+def _origin(tx: Connection, row: LabelRow) -> dict[str, Any]:
+    """Whose an imported label is, once its keys have come."""
+    there = rows.imports(tx).get(row.number) if "@" in row.name else None
+    if there is None:
+        return {}
+    return {"origin": [there.site.hex(), there.number, sorted(there.epochs.items())]}
 
 
 def piece(whole: dict[str, Any], at: int, kseq: int | None) -> dict[str, Any]:

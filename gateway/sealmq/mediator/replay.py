@@ -136,7 +136,7 @@ class Replay:
             seen = look_m3(site.ring, entry.payload)
             raw, sealed = entry.topic, entry.payload
             inside = open_m3(site.ring, seen, raw, sealed, self._known_tlv, site.engine.passes)
-            if not self._may(entry, inside.sender):
+            if not self._may(entry, inside.sender or entry.client):
                 return
             how = WILL if seen.how == WILL else QUEUED
             given = site.ring, site.order, seen, inside, how, entry.topic, now_ms

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sealmq import peerkeys
 from sealmq.broker.target import names_password
 from sealmq.site import config as site_config
 from sealmq.site import masterkey, reach
-from sealmq.site.layout import Layout, prepare
+from sealmq.site.layout import Layout, prepare, prepare_bridges
 from sealmq.site.reserve import Reserve
 
 from . import proc, users
@@ -35,6 +36,7 @@ MODULES: Mapping[str, str] = {
     "mediator": "sealmq.mediator.process",
     "broker": "sealmq.broker.process",
     "mosquitto": "sealmq.broker.private",
+    "bridge": "sealmq.bridge.process",
 }
 ROLES = ("kg", "broker", "mediator")
 # Where what `up` writes goes to; `sealmq log` reads the first and names the second.
@@ -60,6 +62,7 @@ class _Site:
     config: site_config.Config
     keys: masterkey.RoleKeys
     identities: Mapping[str, Identity]
+    bridge: Identity | None = None
 
 
 def bring_up(
@@ -91,9 +94,12 @@ def bring_up(
     lock = SiteLock.take(layout.up_lock, options.site)
     try:
         users.give_back(layout, found)
+        bridge = users.bridge(found) if config.peers else None
+        if config.peers:
+            prepare_bridges(layout, config.peers, bridge)
         harden()
         os.umask(0o077)
-        site = _Site(layout, config, keys, found)
+        site = _Site(layout, config, keys, found, users.as_bridge(bridge))
         if options.broker is not None and names_password(options.broker):
             say(
                 "warning: a password on the command line can be read by everybody on this host; "
@@ -138,7 +144,7 @@ def assemble(
             layout.root,
             secrets,
             keep=[lock.fd, *(broker.keep if role == "mediator" else [])],
-            identity=site.identities.get(role),
+            identity=site.bridge if module == "bridge" else site.identities.get(role),
             **more,
         )
 
@@ -146,7 +152,15 @@ def assemble(
     serving = broker.part(start, layout, say)
     cache_key = site.keys.mediator_cache.hex()
     mediator = start("mediator", {"cache_key": cache_key, "broker": broker.handed})
-    return kg, serving, process_by_file(mediator, layout, say, _no_port)
+    parts = [kg, serving, process_by_file(mediator, layout, say, _no_port)]
+    if site.config.peers:
+        here, keys = site.config.site, site.keys
+        der = peerkeys.certificate(keys.line, keys.kg, here.id, here.name)
+        shown = {"line": keys.line.hex(), "certificate": der.hex()}
+        for name in site.config.peers:
+            bridge = start(f"bridge-{name}", {"peer": name, **shown}, "bridge")
+            parts.append(process_by_file(bridge, layout, say))
+    return parts
 
 
 # What the mediator says when it cannot have its port.

@@ -18,12 +18,13 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users
+from sealmq.site.layout import GROUP, ROLES, Layout, group, separate_users, user_of
 
 from .child import Identity
 from .errors import BadUsers
 
-IN_GROUP = ("kg", "mediator")
+IN_GROUP = ("kg", "mediator", "bridge")
+BRIDGE = "bridge"
 
 
 def name_of(role: str) -> str:
@@ -43,6 +44,26 @@ def identities() -> dict[str, Identity]:
         role: Identity(user.pw_name, user.pw_uid, user.pw_gid, groups.get(role, ()))
         for role, user in users.items()
     }
+
+
+def bridge(found: Mapping[str, Identity]) -> pwd.struct_passwd | None:
+    """As whom bridges run, where the other processes are kept apart. BadUsers: there is nobody."""
+    if not found:
+        return None
+    user = user_of(BRIDGE)
+    if user is None or user.pw_uid in {who.uid for who in found.values()} | {0}:
+        raise BadUsers(
+            "this site has peers, and there is no user sealmq-bridge of its own",
+            "sudo sealmq system-users",
+        )
+    return user
+
+
+def as_bridge(user: pwd.struct_passwd | None) -> Identity | None:
+    """The same, for starting a process."""
+    gid = group()
+    groups = () if gid is None else (gid,)
+    return None if user is None else Identity(user.pw_name, user.pw_uid, user.pw_gid, groups)
 
 
 def check(found: dict[str, Identity]) -> None:
@@ -89,7 +110,7 @@ def _give_file(folder: int, name: str, who: Identity) -> None:
 
 
 def create() -> list[str]:
-    """Make what is missing of the group and the three users (as root); what was made."""
+    """Make what is missing of the group and the users (as root); what was made."""
     if os.geteuid() != 0:
         raise BadUsers("users can be made by root only", "sudo sealmq system-users")
     for tool in ("groupadd", "useradd"):
@@ -99,7 +120,7 @@ def create() -> list[str]:
     if not _exists(GROUP, grp.getgrnam):
         _call("groupadd", "--system", GROUP)
         made.append(f"group {GROUP}")
-    for role in ROLES:
+    for role in (*ROLES, BRIDGE):
         name = name_of(role)
         if not _exists(name, pwd.getpwnam):
             _call(

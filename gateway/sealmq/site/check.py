@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sealmq.families import hours
-from sealmq.kinds import KINDS
+from sealmq.kinds import GATEWAY, KINDS
 from sealmq.near import near
 from sealmq_spec.const import U24
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
-from . import canary, uses, values
+from . import canary, peers, uses, values
 from .errors import ConfigError
 from .lines import line_of
 from .model import (
@@ -53,6 +53,7 @@ _TABLES = (
     "topics",
     "creation",
     "attributes",
+    "peers",
 )
 
 
@@ -92,8 +93,12 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, path: Path | None) -> Con
 def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
     values.only(doc, "", (*_TABLES, "families"))
     folder = None if path is None else path.absolute().parent
-    labels = _labels(values.table(doc, "labels"))
+    found, theirs = peers.read(values.table(doc, "peers"))
+    labels = _labels(values.table(doc, "labels"), theirs)
+    below = closure({name: label.over for name, label in labels.items()})
+    peers.check(found, labels, below)
     clients = _clients(values.table(doc, "clients"), labels)
+    clients |= peers.clients(found, labels, clients)
     canary.check(labels, clients)
     policy = _policy(values.table(doc, "policy"))
     return Config(
@@ -110,7 +115,8 @@ def _config(doc: Mapping[str, Any], path: Path | None) -> Config:
             _attributes(values.table(doc, "attributes"), folder, clients, policy.order)
         ),
         families=MappingProxyType(_families(values.table(doc, "families"))),
-        below=MappingProxyType(closure({name: label.over for name, label in labels.items()})),
+        below=MappingProxyType(below),
+        peers=MappingProxyType(found),
     )
 
 
@@ -246,8 +252,9 @@ def _limits(t: Mapping[str, Any]) -> Limits:
     return Limits(**t)
 
 
-def _labels(t: Mapping[str, Any]) -> dict[str, Label]:
-    out = {}
+# theirs: those that peers bring, over which others may be.
+def _labels(t: Mapping[str, Any], theirs: Mapping[str, Label]) -> dict[str, Label]:
+    out = dict(theirs)
     for name, value in t.items():
         key = f"labels.{name}"
         values.check_name(name, key)
@@ -275,6 +282,10 @@ def _labels(t: Mapping[str, Any]) -> dict[str, Label]:
     return out
 
 
+# Of the kind that is left out are the clients of bridges, which [peers] makes.
+_KINDS = tuple(kind for kind in KINDS if kind != GATEWAY)
+
+
 def _clients(t: Mapping[str, Any], labels: Mapping[str, Label]) -> dict[str, Client]:
     out = {}
     for name, row in t.items():
@@ -287,7 +298,7 @@ def _clients(t: Mapping[str, Any], labels: Mapping[str, Label]) -> dict[str, Cli
         values.only(row, key, ("label", "kind", "suite", "disabled", "rotation"))
         label = values.text(row, f"{key}.label", required=True, shown=key)
         values.check_label(label, labels, key)
-        kind = values.one_of(row, f"{key}.kind", KINDS, "device", shown=key)
+        kind = values.one_of(row, f"{key}.kind", _KINDS, "device", shown=key)
         disabled, rotation = row.get("disabled", False), row.get("rotation", 0)
         if type(disabled) is not bool:
             raise ConfigError(f"disabled is true or false, not {disabled!r}", key=key)

@@ -17,6 +17,7 @@ _AT_START = (
     "site",
     "broker",
     "mediator",
+    "peers",
     "policy.order",
     "limits.queue_messages",
     "limits.queue_kib",

@@ -128,6 +128,41 @@ def remove_client(layout: Layout, name: str) -> Config:
     return edit(layout, change)
 
 
+def put_peer(layout: Layout, name: str, said: Mapping[str, object]) -> tuple[Config, bool]:
+    """Add a peer, or change what is given. The second value: it was not there before."""
+    added = False
+
+    def change(doc: Document) -> None:
+        nonlocal added
+        peers = doc.get("peers")
+        if peers is None:
+            peers = doc["peers"] = tomlkit.table(is_super_table=True)
+        added = name not in peers
+        if added:
+            peers[name] = tomlkit.table()
+        row = cast(MutableMapping[str, Any], peers[name])
+        for key, value in said.items():
+            if key in ("address", "listen"):  # one in the place of the other
+                row.pop({"address": "listen", "listen": "address"}[key], None)
+            row[key] = value
+
+    return edit(layout, change), added
+
+
+def remove_peer(layout: Layout, name: str) -> Config:
+    """Take a peer out of the file. ConfigError names what else names its labels."""
+
+    def change(doc: Document) -> None:
+        peers = _table(doc, "peers")
+        if name not in peers:
+            raise ConfigError(f"there is no peer {name!r}", near(name, peers), key="peers")
+        del peers[name]
+        if not peers:
+            del doc["peers"]
+
+    return edit(layout, change)
+
+
 def set_topic(layout: Layout, topic: str, label: str | None) -> Config:
     """Label a topic beforehand; None takes the line out."""
 

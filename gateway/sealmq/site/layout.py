@@ -14,7 +14,7 @@ import pwd
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,6 +172,15 @@ def prepare(layout: Layout) -> None:
     _folder(layout.broker_socket.parent, 0o710 if users else 0o700, users.get("broker"))
     if gid is not None and layout.config.exists():
         os.chown(layout.config, -1, gid)
+
+
+def prepare_bridges(layout: Layout, peers: Iterable[str], user: pwd.struct_passwd | None) -> None:
+    """The same for the bridges to these peers. `state/bridge`'s owner is who may ask for them."""
+    for role in ("bridge", *(f"bridge-{peer}" for peer in peers)):
+        _folder(layout.state_of(role), 0o700, user)
+        if role != "bridge":
+            _folder(layout.run_of(role), 0o755, user)
+            _folder(layout.audit(role), 0o750, user)
 
 
 @contextlib.contextmanager

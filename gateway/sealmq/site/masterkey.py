@@ -36,6 +36,7 @@ class RoleKeys:
     kg: bytes = field(repr=False)
     mediator_cache: bytes = field(repr=False)
     backup: bytes = field(repr=False)
+    line: bytes = field(repr=False)
 
 
 def credential() -> Path | None:
@@ -132,6 +133,7 @@ def derive(content: bytes, salt: bytes) -> RoleKeys:
         kg=_role(master, b"sealmq kg"),
         mediator_cache=_role(master, b"sealmq mediator cache"),
         backup=_role(master, b"sealmq backup"),
+        line=_role(master, b"sealmq line to peers"),
     )
 
 

@@ -128,6 +128,35 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
+class Peer:
+    """[peers.NAME]: a neighbour, another site. fingerprint: SHA-256 of its certificate, in hex.
+    address: where it listens; listen: where we wait for it; one of the two.
+
+    exports: labels whose messages, and keys, go to it. imports: its labels that come here, each as
+    LABEL@NAME.
+    """
+
+    name: str
+    fingerprint: str
+    address: tuple[str, int] | None = None
+    listen: tuple[str, int] | None = None
+    exports: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+
+    def client_out(self, label: str) -> str:
+        """The client, of kind gateway, that takes what is published under an exported label."""
+        return f"{label}.to.{self.name}"
+
+    def client_in(self, label: str) -> str:
+        """The client, of kind gateway, that publishes what comes of an imported label."""
+        return f"{label}.from.{self.name}"
+
+    def label_in(self, label: str) -> str:
+        """What an imported label is called here."""
+        return f"{label}@{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Creation:
     """One [[creation]] rule: who may create a topic that matches `filter`. Both empty: nobody."""
 
@@ -162,7 +191,8 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A whole sealmq.toml. `labels` holds the site's own labels, without bottom, top and none.
+    """A whole sealmq.toml. `labels` holds the site's own labels, without bottom, top and none, and
+    those that neighbours export to it; `clients` those of its bridges, too.
 
     `families` holds the tables [families.NAME] as they stand; each family checks its own. `text`:
     what it was read from.
@@ -180,6 +210,7 @@ class Config:
     attributes: Mapping[str, Attribute]
     families: Mapping[str, Mapping[str, Any]]
     below: Mapping[str, frozenset[str]] = field(repr=False)
+    peers: Mapping[str, Peer] = field(default_factory=dict)
     text: str = field(default="", repr=False, compare=False)
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from sealmq.kinds import GATEWAY
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_filter, check_topic, is_reserved
 
@@ -25,6 +26,7 @@ from ..api import (
     Policy,
     Record,
     ResetDone,
+    SealToLink,
     TopicLabel,
     TopicReset,
     Verdict,
@@ -39,6 +41,7 @@ from . import rules
 
 RECORDS = "@sm1/"
 CREATION: Dep = ("creation",)
+PEERS: Dep = ("peers",)
 
 
 class Labels(Family):
@@ -46,13 +49,18 @@ class Labels(Family):
 
     name: ClassVar[str] = "labels"
     rules: ClassVar[Mapping[str, str]] = rules.RULES
-    duties: ClassVar[Duties] = {"publish": frozenset({LabelTopic})}
+    duties: ClassVar[Duties] = {
+        "publish": frozenset({LabelTopic}),
+        "deliver": frozenset({SealToLink}),
+    }
     records: ClassVar[frozenset[type[Record]]] = frozenset({TopicLabel, TopicReset, ResetDone})
 
     def __init__(self) -> None:
         self._config: Policy | None = None
         self._topics = TopicLabels()
         self._resets: set[str] = set()
+        # What topics of peers begin with.
+        self._mounts: frozenset[str] = frozenset()
         self._creation: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         # Answers of the order that verdicts may rest on; a reload compares them with the new order.
         self._order: dict[Dep, bool] = {}
@@ -64,6 +72,10 @@ class Labels(Family):
         creation = [(r.filter, tuple(r.labels), tuple(r.clients)) for r in config.creation]
         if creation != self._creation:
             deps.append(CREATION)
+        mounts = frozenset(f"@{name}/" for name in config.peers)
+        if mounts != self._mounts:
+            deps.append(PEERS)
+        self._mounts = mounts
         for order, was in list(self._order.items()):
             if config.dominates(*order[1:]) != was:
                 deps.append(order)
@@ -117,6 +129,8 @@ class Labels(Family):
         who, topic = ask.who, ask.topic
         if who.label == NONE:
             return _disabled(who)
+        if who.kind == GATEWAY:
+            return _brought(who, topic)
         if is_reserved(topic):
             return deny(rules.PUBLISH_RESERVED, "the topic begins with $, ! or @")
         try:
@@ -184,8 +198,11 @@ class Labels(Family):
             return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
         if filt.startswith(RECORDS):
             return allow(rules.SUBSCRIBE_RECORDS, "public records")
+        if filt[: filt.find("/") + 1] in self._mounts and who.kind != GATEWAY:
+            return allow(rules.SUBSCRIBE_MOUNTED, f"the client has {who.label}", deps=(PEERS,))
         if is_reserved(filt):
-            return deny(rules.SUBSCRIBE_RESERVED, "the filter begins with $, ! or @")
+            reason = "the filter begins with $, ! or @"
+            return deny(rules.SUBSCRIBE_RESERVED, reason, deps=(PEERS,))
         if "+" in filt or "#" in filt:
             return allow(rules.SUBSCRIBE_NARROWED, f"the client has {who.label}")
         label = self._topics.of(filt)
@@ -207,6 +224,8 @@ class Labels(Family):
             return allow(rules.DELIVER_RECORD, "a public record")
         if label in ("", NONE):
             return deny(rules.DELIVER_UNLABELLED, "the message has no label")
+        if who.kind == GATEWAY:
+            return self._passed(mine, topic, label)
         order = ("order", mine, label)
         deps: tuple[Dep, ...] = (("topic", topic), order)
         if not self._holds(order):
@@ -221,6 +240,16 @@ class Labels(Family):
                 return deny(rules.DELIVER_TOPIC_ABOVE, reason, deps=deps)
         reason = f"{mine} is at or above {label}"
         return Verdict(True, rules.DELIVER_DOMINATED, reason, FOREVER, deps)
+
+    # To a bridge, which has no keys: sealed to its link. What came from elsewhere stays here.
+    def _passed(self, mine: str, topic: str, label: str) -> Verdict:
+        deps = (("topic", topic),)
+        now = self._topics.of(topic)
+        if label != mine or now not in (None, mine) or is_reserved(topic):
+            reason = f"the message has {label}, the bridge is for {mine}"
+            return deny(rules.DELIVER_NOT_EXPORTED, reason, deps=deps)
+        reason = f"{mine} is exported"
+        return allow(rules.DELIVER_EXPORTED, reason, deps=deps, duties=(SealToLink(),))
 
     # Words
 
@@ -238,6 +267,13 @@ class Labels(Family):
             return ()
         may = ", ".join((*rule.labels, *rule.clients)) or "nobody"
         return (f"[[creation]] filter {rule.filter} lets topics be created by {may}",)
+
+
+def _brought(who: Who, topic: str) -> Verdict:
+    _, at, peer = who.label.rpartition("@")
+    if at and topic.startswith(f"@{peer}/"):
+        return allow(rules.PUBLISH_MOUNTED, f"{peer} exports it")
+    return deny(rules.PUBLISH_NOT_MOUNTED, f"a bridge publishes below @{peer}/ alone")
 
 
 def _disabled(who: Who) -> Verdict:

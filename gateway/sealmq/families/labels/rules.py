@@ -11,6 +11,8 @@ PUBLISH_SAME = "labels.publish.same-label"
 PUBLISH_OTHER = "labels.publish.other-label"
 PUBLISH_FIRST = "labels.publish.first"
 PUBLISH_RESERVED = "labels.publish.reserved"
+PUBLISH_MOUNTED = "labels.publish.mounted"
+PUBLISH_NOT_MOUNTED = "labels.publish.not-mounted"
 PUBLISH_MALFORMED = "labels.publish.malformed"
 CREATE_NOT_ALLOWED = "labels.create.not-allowed"
 CREATE_RESERVED = "labels.create.reserved"
@@ -21,8 +23,11 @@ SUBSCRIBE_ABOVE = "labels.subscribe.above"
 SUBSCRIBE_NARROWED = "labels.subscribe.narrowed"
 SUBSCRIBE_UNLABELLED = "labels.subscribe.unlabelled"
 SUBSCRIBE_RECORDS = "labels.subscribe.records"
+SUBSCRIBE_MOUNTED = "labels.subscribe.mounted"
 SUBSCRIBE_RESERVED = "labels.subscribe.reserved"
 SUBSCRIBE_MALFORMED = "labels.subscribe.malformed"
+DELIVER_EXPORTED = "labels.deliver.exported"
+DELIVER_NOT_EXPORTED = "labels.deliver.not-exported"
 DELIVER_DOMINATED = "labels.deliver.dominated"
 DELIVER_ABOVE = "labels.deliver.above"
 DELIVER_TOPIC_ABOVE = "labels.deliver.topic-above"
@@ -36,6 +41,8 @@ RULES: Mapping[str, str] = {
     PUBLISH_SAME: "A client may publish on topics of its own label.",
     PUBLISH_OTHER: "The topic has another label than the client; only equal labels may publish.",
     PUBLISH_FIRST: "Nobody has published there yet; the topic takes the client's label.",
+    PUBLISH_MOUNTED: "A bridge publishes what a peer exports, below @PEER/.",
+    PUBLISH_NOT_MOUNTED: "A bridge publishes what a peer exports, and nothing else anywhere else.",
     PUBLISH_RESERVED: "Topics that begin with $, ! or @ are the protocol's own.",
     PUBLISH_MALFORMED: "This is no topic to publish on.",
     CREATE_NOT_ALLOWED: "A creation rule lets others create topics there, not this client.",
@@ -47,8 +54,11 @@ RULES: Mapping[str, str] = {
     SUBSCRIBE_NARROWED: "A filter with wildcards; each message is judged when it is delivered.",
     SUBSCRIBE_UNLABELLED: "Nobody has published there yet; each message is judged on delivery.",
     SUBSCRIBE_RECORDS: "Public records are for everybody.",
-    SUBSCRIBE_RESERVED: "Filters that begin with $, ! or @ reach nothing, @sm1 and $share aside.",
+    SUBSCRIBE_MOUNTED: "What peers export is read below @PEER/; each message is judged.",
+    SUBSCRIBE_RESERVED: "Filters that begin with $, ! or @ reach nothing, @sm1, $share and peers' aside.",
     SUBSCRIBE_MALFORMED: "This is no topic filter.",
+    DELIVER_EXPORTED: "The label is exported to this bridge's peer.",
+    DELIVER_NOT_EXPORTED: "A bridge gets messages of exactly the label that is exported, of this site.",
     DELIVER_DOMINATED: "The client's label is at or above the message's.",
     DELIVER_ABOVE: "The message's label is not at or below the client's.",
     DELIVER_TOPIC_ABOVE: "The topic now has a label that is not at or below the client's.",

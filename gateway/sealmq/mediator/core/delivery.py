@@ -157,7 +157,7 @@ class Message:
         self.ring = ring = site.ring
         self.label, self.number, self.record = "", 0, False
         self.grant: tuple[str, str] | None = None
-        if self.topic[0] in "$!@":
+        if self.topic[0] in "$!@" and not ring.mounted(self.topic):
             if not self.topic.startswith(PUBLIC):
                 raise Denied(f"a reserved topic came from the broker: {self.topic[:100]!r}")
             self.record = True

@@ -16,11 +16,13 @@ from sealmq.broker.promises import MESSAGE, NotPromised, check_publish
 from sealmq.families.duties import items_put, lies_under
 from sealmq.families.engine import Conn, Decision
 from sealmq.families.records import TopicLabel
+from sealmq.kinds import GATEWAY
 from sealmq.mqtt import Publish, Pubrel, Will
 from sealmq.store.errors import StoreUnavailable
 from sealmq_spec.const import CLEAR, LIVE, M2_HEAD, M3_HEAD, MAX_TOPIC, RECEIPT_EVERY, U24
 from sealmq_spec.envelope import get_m2
 from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
+from sealmq_spec.origin import at_home
 from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 from sealmq_spec.window import NEW
@@ -69,12 +71,17 @@ class Publisher(SessionApi, Protocol):
     def release(self) -> None: ...
 
 
-def check_name(topic: str, raw: bytes) -> None:
+def check_name(topic: str, raw: bytes, mount: str = "") -> None:
     """Refuses a topic on which no client may publish, whatever the policy says (SPEC.md 4.3, 9).
+    mount: under which a bridge publishes, and nowhere else.
 
     Ask only after a verified tag: so the refusal is the client's own, and can be named.
     """
-    if topic[0] in "$!@":
+    if mount:
+        if not topic.startswith(mount):
+            raise Denied(f"a bridge publishes under {mount} alone")
+        at_home(raw)
+    elif topic[0] in "$!@":
         raise Denied(f"topics that begin with {topic[0]} are reserved")
     if len(raw) > MAX_TOPIC:
         check_topic(topic)
@@ -190,12 +197,12 @@ class Inbound:
         else:
             label, duties = site.ring.labels[s.client.label], decision.duties
             body, start = opened.body, opened.start
-            if start == len(EMPTY) and not duties:
+            if start == len(EMPTY) and not duties and not opened.own:
                 m3 = seal_m3(site.ring, label, site.order, LIVE, raw, body, site.now_ms)
             else:
                 # Of the publisher's items none: readers take an item for the mediator's word.
-                inner = label, body, start, lies_under(duties), items_put(duties, {})
-                m3 = for_broker(site.ring, site.order, *inner, LIVE, raw, site.now_ms)
+                inner = label, body, start, lies_under(duties), items_put(duties, opened.own)
+                m3 = for_broker(site.ring, site.order, *inner, opened.how, raw, site.now_ms)
         if retain:
             site.retained_bytes.check(decision.topic, s.client.number, len(m3))
         if decision.duties:
@@ -208,7 +215,9 @@ class Inbound:
         if takes is not self._takes or len(self._names) >= _NAMES:
             self._names.clear()
             self._takes = takes
-        check_name(topic, raw)
+        client = self._s.client
+        label = self._s.site.ring.labels.get(client.label) if client.kind == GATEWAY else None
+        check_name(topic, raw, label.mount if label is not None else "")
         takes.check_topic(topic, len(raw))
         self._names.add(raw)
 

@@ -32,7 +32,9 @@ class SnapshotError(Exception):
 class Label:
     """A label as a mediator knows it.
 
-    `previous` is (epoch, Unix time at which its hand-over ends).
+    `previous` is (epoch, Unix time at which its hand-over ends). Of one that a peer exports:
+    `mount`, the first level of its topics with the slash; and once its keys have come `site` and
+    `there`, its number at that site, and `epochs`, there -> here.
     """
 
     number: int
@@ -40,6 +42,14 @@ class Label:
     suite: int
     epoch: int
     previous: tuple[int, int] | None = None
+    site: bytes = b""
+    there: int = 0
+    epochs: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def mount(self) -> str:
+        _, at, peer = self.name.rpartition("@")
+        return f"@{peer}/" if at else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +139,18 @@ class Keyring:
                 self._ek[number, previous[0]] = _key(before["ek"])
             for old in row.get("older", ()):
                 self._ek[number, int(old["epoch"])] = _key(old["ek"])
-            self.labels[number] = Label(number, row["name"], int(row["suite"]), epoch, previous)
+            site, there, epochs = row.get("origin") or ("", 0, ())
+            self.labels[number] = Label(
+                number,
+                row["name"],
+                int(row["suite"]),
+                epoch,
+                previous,
+                bytes.fromhex(site),
+                int(there),
+                {int(theirs): int(ours) for theirs, ours in epochs},
+            )
+        self.mounts = frozenset(label.mount for label in self.labels.values() if label.mount)
         self.clients = {c.number: c for c in map(_client, snapshot["clients"])}
         self.records: dict[tuple[int, int], bytes] = {}
         # label -> older epoch -> the back-link to it from the current one.
@@ -274,10 +295,17 @@ class Keyring:
         """Whether a client at label `reader` can open what is sealed for `label`."""
         return reader == label or (reader, label) in self.records
 
+    def mounted(self, topic: str) -> bool:
+        """Whether a topic or a filter is a peer's: its first level is the mount of one."""
+        return topic[: topic.find("/") + 1] in self.mounts
+
     def names(self, reader: int, label: int, number: int) -> tuple[str, str]:
         """Names of a label and of a client for a client at label `reader`; "" where it could read
-        nothing of them, so that it learns of nobody who is beside or above it."""
+        nothing of them, so that it learns of nobody who is beside or above it. Who has sent what
+        came from a peer is no client here."""
         of, client = self.labels.get(label), self.clients.get(number)
+        if of is not None and of.mount:
+            client = None
         return (
             of.name if of is not None and self.reads(reader, label) else "",
             client.name if client is not None and self.reads(reader, client.label) else "",

@@ -144,7 +144,8 @@ class Subscriptions:
                 check_publish(site.broker.retained, 0, retain=True, qos=0)
                 return self._hold(at, raw, qos, raw)
             # ! is reserved for families: a filter that none of them parses is refused.
-            if raw[0] == "@" or self._policy.parse("subscribe", raw)[:1] == "!":
+            mounted = site.ring.mounted(raw)
+            if (raw[0] == "@" and not mounted) or self._policy.parse("subscribe", raw)[:1] == "!":
                 raise Denied(f"filters that begin with {raw[0]} are reserved")
             decision = yield from self._judged(raw, qos)
             if decision is None:
@@ -202,7 +203,7 @@ class Subscriptions:
     def _filter(self, decision: Decision) -> str:
         check_filter(decision.topic)
         self._site.takes.check_filter(decision.topic)
-        if decision.topic[0] in "!@":
+        if decision.topic[0] in "!@" and not self._site.ring.mounted(decision.topic):
             raise Denied(f"filters that begin with {decision.topic[0]} are reserved")
         return self._grouped(decision.topic)
 

@@ -9,16 +9,21 @@ two.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sealmq.aead import Aead
+from sealmq.kinds import GATEWAY
 from sealmq.order import Order
+from sealmq_spec import origin
 from sealmq_spec.const import (
     CLEAR,
+    LIVE,
     M1_MIN,
     M2_HEAD,
     M3_HEAD,
     MAX_PAYLOAD,
+    QUEUED,
     REF_GRANT,
     REF_LABEL,
     REF_LINK,
@@ -26,6 +31,7 @@ from sealmq_spec.const import (
     TAG,
     TLV_FIRED,
     TLV_LABEL,
+    TLV_ORIGIN,
     WILL,
     WINDOW_S,
 )
@@ -65,7 +71,9 @@ _LABEL = TLV_LABEL | 0x80
 
 
 class Opened(NamedTuple):
-    """What m2 said. `body` is TLV and m1 as they go into m3; `start` is where m1 begins in it."""
+    """What m2 said. `body` is TLV and m1 as they go into m3; `start` is where m1 begins in it.
+    `how` it goes out; `own`: the protocol's items that go with it.
+    """
 
     ctr: int
     s1: int
@@ -74,6 +82,8 @@ class Opened(NamedTuple):
     body: bytes
     start: int
     tlv: dict[int, bytes]
+    how: int = LIVE
+    own: Mapping[int, bytes] = MappingProxyType({})
 
 
 # ctr, s1 and body of an m2 whose tag has verified on its topic, with its flags; nothing in it is
@@ -118,6 +128,9 @@ def open_m2(
             tlv = unpack(body, first, start, _OWN_TLV + known_tlv)
             if any(item & 0x7F < FIRST_FAMILY_TLV for item in tlv):
                 raise Malformed("a publisher's TLV types are the policy families', from 32")
+        if client.kind == GATEWAY:
+            passed = _judge_passed(ring, client, body, start, s1, flags, is_will, now)
+            return Opened(ctr, s1, passed[0], passed[1], body, start, tlv, *passed[2:])
         kind, life = _judge_m1(link, ring, client, body, start, ctr, s1, flags, is_will, now)
     except SealError as error:
         raise of(error, ctr) from None
@@ -166,6 +179,41 @@ def _judge_m1(
     if is_over(label, epoch, now):
         raise WrongEpoch(f"not the epoch of {label.name}, which is {label.epoch}: provision")
     return kind, life
+
+
+def _judge_passed(
+    ring: Keyring,
+    client: Client,
+    body: bytes,
+    start: int,
+    s1: int,
+    flags: int,
+    is_will: bool,
+    now: int,
+) -> tuple[int, int, int, dict[int, bytes]]:
+    """(class, life, how, the protocol's items) of an m1 that a bridge brings from another site
+    (GATEWAY.md G11): its header is another sender's, of another time.
+    """
+    end = len(body)
+    suite, kind, untimed, epoch, sender, boot, _, _, t_pub, life = get_m1(body, start, end)
+    label = ring.labels.get(client.label)
+    if label is None or not label.site:
+        raise NoKey("the peer's keys have not come yet")
+    if suite != label.suite:
+        raise Unsupported(f"m1 of suite {suite}, the label's is {label.suite}")
+    if not sender or not boot:
+        raise Malformed(f"m1 of sender {sender} boot {boot}")
+    if is_will or untimed or kind not in (LIVE, RETAINED) or (kind == RETAINED) != bool(flags & 1):
+        raise Malformed(f"class {kind}, untimed {untimed}, RETAIN {flags & 1} from a bridge")
+    check_fresh("m2", now - s1)
+    check_fresh("message", now - t_pub, life_s(life))
+    if end - start - M1_MIN > MAX_PAYLOAD:
+        raise TooLarge(f"plaintext of {end - start - M1_MIN} bytes")
+    here = label.epochs.get(epoch)
+    if here is None:
+        raise WrongEpoch(f"the keys of epoch {epoch} of {label.name} have not come")
+    how = QUEUED if is_over(label, here, now) else LIVE
+    return kind, life, how, {origin.CRITICAL: origin.put(label.site, label.there, here)}
 
 
 def is_over(label: Label, epoch: int, at: int) -> bool:
@@ -245,7 +293,7 @@ def is_fresh(seen: Delivered, now_ms: int) -> bool:
 class Inside(NamedTuple):
     """What m3 holds, opened: m1 from `start` on in `body`, and what its header says.
 
-    `label` and `epoch` are m1's; `at`: Unix seconds of publishing, or of a will's firing. `tlv`:
+    `label` and `epoch` are m1's, as they are called here; `sender`: 0 for one of another site; `at`: Unix seconds of publishing, or of a will's firing. `tlv`:
     the families' items, `passes`: the items that go on to readers; `passed`: what they are sealed
     under a label with, TLV and m1.
     """
@@ -297,15 +345,19 @@ def open_m3(
     first, start = span(body, 0, len(body))
     number = seen.label
     if seen.grant is None:
-        items = unpack(body, first, start, known_tlv)
+        items = unpack(body, first, start, (*known_tlv, TLV_ORIGIN))
     else:
-        items = unpack(body, first, start, (*known_tlv, TLV_LABEL))
+        items = unpack(body, first, start, (*known_tlv, TLV_LABEL, TLV_ORIGIN))
         number = int.from_bytes(items.pop(_LABEL, b""), "big")
         if number not in ring.labels:
             raise NoKey(f"label {number} is not known here")
     _, kind, untimed, epoch, sender, boot, _, ctr, t_pub, life = get_m1(body, start, len(body))
     if untimed and kind != WILL:
         raise Malformed(f"class {kind}, untimed")
+    came = items.get(origin.CRITICAL)
+    if came is not None:
+        # Its sender's number is another site's, and must not pass for a client's of ours.
+        sender, epoch = 0, origin.get(came).epoch
     at = fired_at(items, untimed) or t_pub
     tlv = {item: value for item, value in items.items() if item & 0x7F >= FIRST_FAMILY_TLV}
     passed = body
@@ -314,7 +366,8 @@ def open_m3(
         types = passes(family)
         if types is None:
             raise Denied(f"sealed for the policy family {family}, which does not judge here")
-        items = {t: value for t, value in items.items() if t == TLV_FIRED or t & 0x7F in types}
+        own = (TLV_FIRED, origin.CRITICAL)
+        items = {t: value for t, value in items.items() if t in own or t & 0x7F in types}
         passed = pack(sorted(items.items())) + body[start:]
     return Inside(body, start, kind, number, epoch, sender, boot, ctr, at, life, tlv, items, passed)
 
@@ -356,8 +409,9 @@ def rewrap_for_broker(
     newest = ring.grants.get(seen.grant.key)
     grant = seen.grant if newest is None or newest.holders else newest
     items = dict(inside.tlv)
-    if TLV_FIRED in inside.passes:
-        items[TLV_FIRED] = inside.passes[TLV_FIRED]
+    for own in (TLV_FIRED, origin.CRITICAL):
+        if own in inside.passes:
+            items[own] = inside.passes[own]
     label, m1 = ring.labels[inside.label], inside.body[inside.start :]
     return for_holders(ring, order, label, m1, items, grant, how, topic, now_ms)
 

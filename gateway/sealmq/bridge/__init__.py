@@ -1,0 +1,1 @@
+"""Bridges: sites that are neighbours, and what crosses between them (BRIDGE.md)."""

@@ -1,0 +1,93 @@
+"""What passes over one line, both ways. No socket and no clock of its own.
+
+A message crosses as its site sealed it: a frame says whose it is (site, the label's number there),
+how far it has come, and its topic there. It is answered when it is where it belongs, or with the
+reason why it never will be. Whatever comes twice, or comes home, ends here: by (site, sender, boot
+session, counter) and by the number of sites that it has passed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.topics import check_topic, is_reserved
+
+HOPS = 8
+"""Sites that a message may pass, the first one included."""
+
+OK, DROPPED = 0, 1
+_HEAD = struct.Struct(">QBB4sIH")
+
+
+class Crossing(NamedTuple):
+    """One message. seq: the line's number for it. flags: RETAIN + 2·QoS. site: 4 bytes, where it
+    was published, and `label` the label's number there. topic: there.
+    """
+
+    seq: int
+    flags: int
+    hops: int
+    site: bytes
+    label: int
+    topic: str
+    m1: bytes
+
+    def pack(self) -> bytes:
+        """The body of its frame."""
+        raw = self.topic.encode()
+        head = _HEAD.pack(self.seq, self.flags, self.hops, self.site, self.label, len(raw))
+        return head + raw + self.m1
+
+
+def unpack(body: bytes) -> Crossing:
+    """Malformed."""
+    if len(body) < _HEAD.size:
+        raise Malformed(f"a frame of {len(body)} bytes")
+    seq, flags, hops, site, label, size = _HEAD.unpack_from(body)
+    raw, m1 = body[_HEAD.size : _HEAD.size + size], body[_HEAD.size + size :]
+    try:
+        topic = raw.decode()
+    except UnicodeDecodeError:
+        raise Malformed("a topic that is no UTF-8") from None
+    return Crossing(seq, flags, hops, site, label, topic, m1)
+
+
+def check(one: Crossing, own: bytes) -> None:
+    """What no site may take, whoever sends it: own is this site. Raises SealError."""
+    if one.site == own:
+        raise Malformed("loop: it was published at this site")
+    if not 0 < one.hops <= HOPS:
+        raise Malformed(f"hops: it has passed {one.hops} sites, at most {HOPS} are allowed")
+    if one.flags & ~7 or one.flags >> 1 == 3:
+        raise Malformed(f"flags {one.flags}")
+    check_topic(one.topic)
+    if is_reserved(one.topic):
+        raise Malformed("a topic of the protocol's own, or of a third site")
+
+
+def answer(seq: int, code: int, reason: str = "") -> bytes:
+    """The body of an answer."""
+    return struct.pack(">QB", seq, code) + reason.encode()[:500]
+
+
+def read_answer(body: bytes) -> tuple[int, int, str]:
+    """(seq, code, reason); Malformed."""
+    if len(body) < 9:
+        raise Malformed("an answer that is too short")
+    seq, code = struct.unpack_from(">QB", body)
+    return seq, code, body[9:].decode(errors="replace")
+
+
+__all__ = [
+    "DROPPED",
+    "HOPS",
+    "OK",
+    "Crossing",
+    "SealError",
+    "answer",
+    "check",
+    "read_answer",
+    "unpack",
+]

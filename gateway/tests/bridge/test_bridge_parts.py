@@ -1,0 +1,250 @@
+"""A bridge's parts by themselves: its spool, its line, what passes over it, its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from sealmq import peerkeys
+from sealmq.bridge import crossing
+from sealmq.bridge.crossing import Crossing
+from sealmq.bridge.line import CERTIFICATE, MESSAGE, WHO, Line, LineLost, Listener, NotThePeer, Own
+from sealmq.bridge.line import call as call_peer
+from sealmq.bridge.spool import Spool, Waiting
+from sealmq.site.model import Peer
+from sealmq_spec.errors import SealError
+from sealmq_spec.window import NEW, OLD, SEEN
+
+
+def own(seed: int, name: str) -> tuple[Own, peerkeys.Shown]:
+    key = bytes((seed,)) * 32
+    der = peerkeys.certificate(key, bytes((seed + 100,)) * 32, bytes((seed,)) * 4, name)
+    return Own(der, key), peerkeys.read(der)
+
+
+NORTH, SOUTH, OTHER = own(1, "north"), own(2, "south"), own(3, "other")
+
+
+# --- keys ---
+
+
+def test_a_certificate_is_the_same_each_time_and_says_whose_it_is() -> None:
+    again, shown = own(1, "north")
+    assert again.der == NORTH[0].der
+    assert (shown.site, shown.name) == (b"\1\1\1\1", "north")
+    assert shown.fingerprint == hashlib.sha256(again.der).hexdigest()
+    assert shown.kg == peerkeys.kg_key(bytes((101,)) * 32).public_key().public_bytes_raw()
+
+
+@pytest.mark.parametrize("at", [10, 60, 100, -1])
+def test_a_certificate_that_was_changed_is_none(at: int) -> None:
+    der = bytearray(NORTH[0].der)
+    der[at] ^= 1
+    with pytest.raises(peerkeys.BadPeer):
+        peerkeys.read(bytes(der))
+
+
+def test_keys_pass_between_two_key_generators_and_nobody_else() -> None:
+    north = peerkeys.Between(peerkeys.kg_key(bytes((101,)) * 32), b"\1\1\1\1", SOUTH[1])
+    south = peerkeys.Between(peerkeys.kg_key(bytes((102,)) * 32), b"\2\2\2\2", NORTH[1])
+    other = peerkeys.Between(peerkeys.kg_key(bytes((103,)) * 32), b"\2\2\2\2", NORTH[1])
+    packet = north.seal(b"roots")
+    assert south.open(packet) == b"roots"
+    assert packet != north.seal(b"roots")
+    for who, what in ((north, packet), (other, packet), (south, packet[:-1]), (south, b"")):
+        with pytest.raises(peerkeys.BadPeer):
+            who.open(what)
+
+
+# --- what passes ---
+
+M1 = bytes(43)
+HOME = b"\1\1\1\1"
+
+
+def one(**more: object) -> Crossing:
+    said: dict[str, object] = {
+        "seq": 7, "flags": 2, "hops": 1, "site": b"\2\2\2\2", "label": 16, "topic": "a/ü", "m1": M1,
+    }  # fmt: skip
+    return Crossing(**(said | more))  # type: ignore[arg-type]
+
+
+def test_a_message_comes_over_as_it_was() -> None:
+    assert crossing.unpack(one().pack()) == one()
+    assert crossing.read_answer(crossing.answer(7, 1, "stale")) == (7, 1, "stale")
+    crossing.check(one(hops=crossing.HOPS), HOME)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"site": HOME}, "loop"),
+        ({"hops": crossing.HOPS + 1}, "hops"),
+        ({"hops": 0}, "hops"),
+        ({"flags": 8}, "flags"),
+        ({"flags": 6}, "flags"),
+        ({"topic": "@west/a"}, "third site"),
+        ({"topic": "!c1"}, "own"),
+        ({"topic": "$SYS/a"}, "own"),
+        ({"topic": "a/+"}, "no \\+"),
+        ({"topic": ""}, "1 to"),
+    ],
+)
+def test_what_comes_home_or_too_far_is_refused(more: dict[str, object], words: str) -> None:
+    with pytest.raises(SealError, match=words):
+        crossing.check(one(**more), HOME)
+
+
+# --- the spool ---
+
+
+def test_what_waits_is_there_after_a_restart_in_its_order(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
+    for i in range(3):
+        spool.put("heat", f"t/{i}", 2, bytes([i]))
+    spool.close()
+    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
+    assert [w.topic for w in spool.after(0, 9)] == ["t/0", "t/1", "t/2"]
+    first = spool.after(0, 1)[0]
+    assert spool.done(first.seq) == first and spool.done(first.seq) is None
+    assert (spool.count, [w.topic for w in spool.after(0, 9)]) == (2, ["t/1", "t/2"])
+    assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("messages", "size"), [(3, 1 << 20), (100, 3 * (64 + 3 + 10))])
+def test_what_is_too_much_is_the_oldest_and_is_named(
+    tmp_path: Path, messages: int, size: int
+) -> None:
+    gone: list[Waiting] = []
+    spool = Spool(tmp_path / "s.db", lambda w, why: gone.append(w), messages, size)
+    for i in range(5):
+        spool.put("heat", f"t/{i}", 2, bytes(10))
+    assert [w.topic for w in gone] == ["t/0", "t/1"]
+    assert [w.topic for w in spool.after(0, 9)] == ["t/2", "t/3", "t/4"]
+    assert spool.count == 3 and spool.bytes == 3 * (64 + 3 + 10)
+
+
+def test_what_has_come_is_known_after_a_restart_and_what_was_refused_is_not(
+    tmp_path: Path,
+) -> None:
+    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
+    a, b = b"site-a", b"site-b"
+    assert spool.look(a, 5) == NEW
+    assert spool.look(a, 5) == NEW, "to ask uses nothing up"
+    spool.came(a, 5)
+    spool.came(a, 3)
+    spool.close()
+    spool = Spool(tmp_path / "s.db", lambda gone, why: None)
+    assert [spool.look(a, n) for n in (5, 4, 3)] == [SEEN, NEW, SEEN]
+    assert spool.look(b, 5) == NEW
+    spool.came(a, 100)
+    assert spool.look(a, 4) == OLD
+
+
+# --- the line ---
+
+
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@asynccontextmanager
+async def waiting(at: int, peer: peerkeys.Shown = SOUTH[1]) -> AsyncIterator[Listener]:
+    said = Peer("south", peer.fingerprint, listen=("127.0.0.1", at))
+    async with Listener(NORTH[0], said, lambda what: None).serving() as listener:
+        yield listener
+
+
+def to(at: int, who: peerkeys.Shown = NORTH[1]) -> Peer:
+    return Peer("north", who.fingerprint, address=("127.0.0.1", at))
+
+
+async def joined(at: int, listener: Listener) -> tuple[Line, Line]:
+    line = await call_peer(SOUTH[0], to(at))
+    return line, await listener.next()
+
+
+def test_two_peers_find_each_other_and_call_again() -> None:
+    async def scene() -> None:
+        at = port()
+        async with waiting(at) as listener:
+            for _ in range(2):
+                line, other = await joined(at, listener)
+                assert (line.peer, other.peer) == (NORTH[0].der, SOUTH[0].der)
+                line.send(MESSAGE, b"x" * 100_000)
+                assert await other.receive() == (MESSAGE, b"x" * 100_000)
+                await line.close()
+                with pytest.raises(LineLost):
+                    await other.receive()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("met", [False, True])
+def test_a_caller_with_another_key_is_sent_away(met: bool) -> None:
+    async def scene() -> None:
+        at = port()
+        async with waiting(at) as listener:
+            if met:
+                await joined(at, listener)
+            with pytest.raises(LineLost):
+                await call_peer(OTHER[0], to(at))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await listener.next()
+            line, _ = await joined(at, listener)
+            await line.close()
+
+    asyncio.run(scene())
+
+
+def test_nobody_gets_in_by_showing_the_peers_certificate_without_its_key() -> None:
+    async def scene() -> None:
+        at = port()
+        async with waiting(at) as listener:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            OTHER[0].into(context)
+            reader, writer = await asyncio.open_connection("127.0.0.1", at, ssl=context)
+            line = Line(reader, writer, b"")
+            assert (await line.receive())[0] == WHO
+            line.send(CERTIFICATE, SOUTH[0].der)
+            with pytest.raises(LineLost):
+                await line.receive()
+                await line.receive()
+            with pytest.raises(LineLost):
+                await call_peer(OTHER[0], to(at))
+            assert listener._lines.empty()
+
+    asyncio.run(scene())
+
+
+def test_a_caller_says_nothing_to_somebody_else() -> None:
+    async def scene() -> None:
+        at = port()
+        async with waiting(at):
+            with pytest.raises(NotThePeer):
+                await call_peer(SOUTH[0], to(at, OTHER[1]))
+
+    asyncio.run(scene())
+
+
+def test_tls_below_1_3_is_refused() -> None:
+    async def scene() -> None:
+        at = port()
+        async with waiting(at):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            with pytest.raises((OSError, ssl.SSLError)):
+                await asyncio.open_connection("127.0.0.1", at, ssl=context)
+
+    asyncio.run(scene())

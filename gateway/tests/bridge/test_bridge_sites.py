@@ -1,0 +1,275 @@
+"""Two real sites with brokers of their own, joined by their bridges: what crosses, and what does not.
+
+One pair for all tests, in their order: the last one takes the peer out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from run.sites import Site, Up, sealmq, until
+from sealmq.client import Client, Message
+from sealmq.client.lent import lent_client
+from sealmq_spec.errors import Denied
+
+LIFE = 12  # 2^12 s
+FACTS = {
+    "north": ("heat = []\nplant = []", 'boiler = { label = "heat" }\nmill = { label = "plant" }'),
+    "south": (
+        'control = ["heat@north"]\nguests = []',
+        'panel = { label = "control", kind = "app" }\nguest = { label = "guests", kind = "app" }',
+    ),
+}
+
+
+class Joined(Site):
+    """A site of the pair."""
+
+    def up(self, *options: str, env: dict[str, str] | None = None) -> Up:
+        made = Up.start(self, ["-m", "sealmq.cli", "up", str(self.root), *options], env or {})
+        self.ups.append(made)
+        return made.ready()
+
+    def line(self) -> dict[str, Any]:
+        """What `sealmq peer list` says of its one peer."""
+        done = sealmq("peer", "list", str(self.root), "--json")
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["peers"]
+        return rows[0]
+
+    def bridge(self) -> int:
+        told = json.loads((self.root / "run" / "up.json").read_text())["processes"]
+        [pid] = [row["pid"] for name, row in told.items() if name.startswith("bridge-")]
+        return int(pid)
+
+    def dropped(self) -> list[dict[str, Any]]:
+        """What the bridge's audit log names."""
+        rows = []
+        for path in sorted((self.root / "audit").glob("bridge-*/*")):
+            for line in path.read_text().splitlines():
+                with contextlib.suppress(ValueError):
+                    rows.append(json.loads(line))
+        return [row for row in rows if row["event"] == "bridge-dropped"]
+
+
+Pair = dict[str, Joined]
+
+
+def ran(*words: str) -> str:
+    done = sealmq(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def made(folder: Path, name: str) -> Joined:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    root, key = folder / name, folder / f"{name}.key"
+    words = ("--key-file", str(key), "--listen", f"127.0.0.1:{port}")
+    ran("init", str(root), "--policy", "labels", *words)
+    site = Joined(root, key)
+    text = (root / "sealmq.toml").read_text()
+    labels, clients = FACTS[name]
+    text = text.replace('kind = "embedded"', 'kind = "mosquitto"')
+    if name == "north":  # south's label is over one that its peer brings
+        text = re.sub(r"(?m)^\[labels\]$", f"[labels]\n{labels}", text)
+        text = re.sub(r"(?m)^\[clients\]$", f"[clients]\n{clients}", text)
+    (root / "sealmq.toml").write_text(text)
+    return site
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with tempfile.TemporaryDirectory(prefix="sealmq-") as name:
+        sites = {one: made(Path(name), one) for one in ("north", "south")}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            at = f"127.0.0.1:{free.getsockname()[1]}"
+        north, south = str(sites["north"].root), str(sites["south"].root)
+        theirs = ran("peer", "fingerprint", south).strip()
+        ran("peer", "add", north, "south", "--fingerprint", theirs, "--listen", at,
+            "--export", "heat")  # fmt: skip
+        theirs = ran("peer", "fingerprint", north).strip()
+        ran("peer", "add", south, "north", "--fingerprint", theirs, "--address", at,
+            "--import", "heat")  # fmt: skip
+        path = sites["south"].root / "sealmq.toml"
+        labels, clients = FACTS["south"]
+        text = re.sub(r"(?m)^\[labels\]$", f"[labels]\n{labels}", path.read_text())
+        path.write_text(re.sub(r"(?m)^\[clients\]$", f"[clients]\n{clients}", text))
+        try:
+            for site in sites.values():
+                site.up()
+            joined(sites)
+            yield sites
+        finally:
+            for site in sites.values():
+                for up in site.ups:
+                    up.end()
+
+
+def joined(pair: Pair) -> None:
+    until(lambda: all(site.line()["line"] == "up" for site in pair.values()), "the line")
+
+
+@asynccontextmanager
+async def client(site: Joined, name: str) -> AsyncIterator[Client]:
+    async with await lent_client(site.root, name) as made:
+        yield made
+
+
+class Heard:
+    """What a reader got, by payload."""
+
+    def __init__(self, of: Client) -> None:
+        self.messages: list[Message] = []
+        self._task = asyncio.create_task(self._read(of))
+
+    async def _read(self, of: Client) -> None:
+        async for message in of.messages():
+            self.messages.append(message)
+
+    async def until(self, true: Callable[[list[str]], bool], seconds: float = 60) -> list[str]:
+        async with asyncio.timeout(seconds):
+            while not true(self.texts):
+                await asyncio.sleep(0.02)
+        return self.texts
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.payload.decode() for message in self.messages]
+
+
+@asynccontextmanager
+async def hearing(pair: Pair, name: str = "panel") -> AsyncIterator[Heard]:
+    async with client(pair["south"], name) as reader:
+        await reader.subscribe("@north/#", qos=1)
+        yield Heard(reader)
+
+
+async def publish(pair: Pair, texts: list[str], **more: Any) -> None:
+    async with client(pair["north"], "boiler") as boiler:
+        for text in texts:
+            await boiler.publish("boiler/1", text, qos=1, life=LIFE, **more)
+
+
+def test_a_reader_above_an_imported_label_opens_what_another_site_has_sealed(pair: Pair) -> None:
+    async def scene() -> None:
+        async with hearing(pair) as heard:
+            await publish(pair, ["a"])
+            await heard.until(lambda texts: texts == ["a"])
+            [one] = heard.messages
+            assert (one.topic, one.label) == ("@north/boiler/1", "heat@north")
+            assert one.sender == f"#{one.sender_number}", "no client of this site"
+
+    asyncio.run(scene())
+
+
+def test_what_is_retained_there_is_retained_here(pair: Pair) -> None:
+    async def scene() -> None:
+        async with client(pair["north"], "boiler") as boiler:
+            await boiler.publish("boiler/state", "on", qos=1, life=255, retain=True)
+        async with hearing(pair) as heard:
+            await heard.until(lambda texts: texts == ["on"])
+        async with hearing(pair) as heard:
+            await heard.until(lambda texts: texts == ["on"])
+            assert heard.messages[0].topic == "@north/boiler/state"
+
+    asyncio.run(scene())
+
+
+def test_what_is_not_exported_stays_and_who_may_not_read_gets_nothing(pair: Pair) -> None:
+    async def scene() -> None:
+        async with hearing(pair) as heard, hearing(pair, "guest") as guest:
+            async with client(pair["north"], "mill") as mill:
+                await mill.publish("mill/1", "secret", qos=1)
+            await publish(pair, ["b"])
+            await heard.until(lambda texts: "b" in texts)
+            assert "secret" not in heard.texts
+            assert guest.texts == []
+
+    asyncio.run(scene())
+
+
+def test_nobody_here_publishes_in_the_name_of_another_site(pair: Pair) -> None:
+    async def scene() -> None:
+        async with client(pair["south"], "panel") as panel:
+            with pytest.raises(Denied):
+                await panel.publish("@north/boiler/1", "x", qos=1)
+            for filt in ("@west/#", "@sealmq/#"):
+                with pytest.raises(Denied):
+                    await panel.subscribe(filt)
+
+    asyncio.run(scene())
+
+
+def test_a_rekey_there_goes_unnoticed_here(pair: Pair) -> None:
+    async def scene() -> None:
+        async with hearing(pair) as heard:
+            for number in range(2):
+                ran("rekey", str(pair["north"].root), "--label", "heat")
+                await publish(pair, [f"rekeyed {number}"])
+            await heard.until(lambda texts: {"rekeyed 0", "rekeyed 1"} <= set(texts))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("who", ["north", "south"])
+def test_a_bridge_that_is_killed_loses_and_doubles_nothing(pair: Pair, who: str) -> None:
+    async def scene() -> None:
+        async with hearing(pair) as heard, client(pair["north"], "boiler") as boiler:
+            for number in range(60):
+                if number == 20:
+                    os.kill(pair[who].bridge(), signal.SIGKILL)
+                await boiler.publish("boiler/1", f"{who} {number}", qos=1, life=LIFE)
+            want = [f"{who} {number}" for number in range(60)]
+            await heard.until(lambda texts: set(want) <= set(texts))
+            await asyncio.sleep(0.5)
+            assert sorted(t for t in heard.texts if t.startswith(who)) == sorted(want)
+
+    asyncio.run(scene())
+    joined(pair)
+    assert pair["north"].dropped() == [] and pair["south"].dropped() == []
+
+
+def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pair: Pair) -> None:
+    async def scene() -> None:
+        assert pair["south"].ups[-1].end() == 0
+        await publish(pair, [f"down {number}" for number in range(30)])
+        async with client(pair["north"], "boiler") as boiler:
+            await boiler.publish("boiler/1", "short-lived", qos=1, life=0)
+        until(lambda: pair["north"].line()["waiting"] == 31, "what waits to be counted")
+        pair["south"].up()
+        async with hearing(pair) as heard:
+            want = [f"down {number}" for number in range(30)]
+            await heard.until(lambda texts: set(want) <= set(texts))
+            assert [t for t in heard.texts if t.startswith("down")] == want
+        until(lambda: pair["north"].line()["waiting"] == 0, "the spool to be empty")
+
+    asyncio.run(scene())
+
+
+def test_a_peer_that_is_removed_gets_nothing_more(pair: Pair) -> None:
+    async def scene() -> None:
+        async with hearing(pair) as heard:
+            await publish(pair, ["before"])
+            await heard.until(lambda texts: "before" in texts)
+            said = ran("peer", "remove", str(pair["north"].root), "south")
+            assert "heat.to.south has left label heat: removed" in said
+            until(lambda: pair["south"].line()["line"] != "up", "the line's end")
+            await publish(pair, ["after"])
+            await asyncio.sleep(1)
+            assert "after" not in heard.texts
+
+    asyncio.run(scene())
+    assert json.loads(ran("peer", "list", str(pair["north"].root), "--json"))["peers"] == []
