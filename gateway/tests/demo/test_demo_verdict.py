@@ -380,6 +380,11 @@ def test_an_owner_who_never_said_it_proves_nothing(world: World, do: str) -> Non
     assert {LET, TAKE_BACK} <= wrong(world).keys()
 
 
+def test_an_owner_who_lets_him_once_more_proves_nothing_about_the_first_time(world: World) -> None:
+    world.say(hers.OWNER, "let", licensee=hers.FRIEND, id="cd")
+    assert {PRIVATE, LET, TAKE_BACK} <= wrong(world).keys()
+
+
 @pytest.mark.parametrize("what", ["assert", "retract"])
 def test_an_assertion_that_the_audit_log_does_not_have(world: World, what: str) -> None:
     world.forget(lambda row: row.get("detail", "").startswith(what))
@@ -418,6 +423,11 @@ def test_the_owner_reads_all_of_hers(world: World) -> None:
 def test_somebody_else_lets_himself(world: World) -> None:
     world.record("command", client=hers.FRIEND, family="owners", detail="assert", rule="x")
     assert "took 1" in failed(world, hers.LET_ONESELF.name)[0]
+
+
+def test_who_lets_himself_and_is_not_told_that_it_is_refused(world: World) -> None:
+    world.forget(lambda row: row.get("what") == "let")
+    assert "not told" in failed(world, hers.LET_ONESELF.name)[0]
 
 
 def test_a_refusal_to_let_oneself_that_the_audit_log_does_not_have(world: World) -> None:
