@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping
 from mpy_file import MpyError
 from mpy_flat import flatten
 from mpy_keep import keep, public_functions
-from mpy_names import rename_arguments, rename_attributes, rename_globals
+from mpy_names import alias_builtins, rename_arguments, rename_attributes, rename_globals
 from mpy_parts import Piece, renamed, source_of
 from mpy_place import Naming, Substitution
 from mpy_source import Module, bound, find_constants, told_apart, used
@@ -130,6 +130,7 @@ class Merging:
             if name not in (CORE, LATER):
                 redirected = [new for old in body for new in self._redirected(old, split)]
                 bodies[name] = when_called(redirected)
+        bodies[CORE] = alias_builtins(bodies[CORE])
         rename_arguments(bodies.values(), public_nodes)
         public_names = self._public_names()
         first = [CORE, LATER]

@@ -194,14 +194,12 @@ class Client(Incoming):
         if s.due or s.ctr > _LAST_CTR or self._astray:
             self._upkeep()
         raw = self._topics.get(topic) or self._topic(topic)
-        sock = self._alive()
-        pid = 0
-        if flags & 2:
-            self.pid = pid = self.pid % 65535 + 1
-        k = len(raw) + (flags & 2)
-        # What is sealed begins a word.
-        start = _START + (-k & 3)
-        at = start + 2 + k
+        sock = self.sock or self._alive()
+        # What is sealed begins a word. Bytes stored singly are cheaper than joined ones.
+        q = flags & 2
+        k = len(raw)
+        start = _START + (-k - q & 3)
+        at = start + 2 + k + q
         p = at + _PLAIN
         if tlv:
             p += len(tlv) - 1
@@ -209,8 +207,16 @@ class Client(Incoming):
         if p + n + _TAGS > self._end:
             self._room(start, p + n + _TAGS)
         buf = self._out
-        buf[start:at] = b"".join((len(raw).to_bytes(2, "big"), raw, pid.to_bytes(flags & 2, "big")))
         buf[p : p + n] = msg
+        buf[start] = k >> 8
+        buf[start + 1] = k & 255
+        p = start + 2
+        buf[p : p + k] = raw
+        pid = 0
+        if q:
+            self.pid = pid = self.pid % 65535 + 1
+            buf[at - 2] = pid >> 8
+            buf[at - 1] = pid & 255
         kind = 0
         if flags & 1:
             kind = RETAINED if n else CLEAR
@@ -411,7 +417,7 @@ def _with_items(self: Client, said: "Any", how: int) -> int:
 
 # PUBLISH's flags, after them the life.
 def _flags(qos: int, retain: bool, life: int) -> int:
-    if qos not in (0, 1):
+    if qos != 0 and qos != 1:
         raise Misuse("QoS is 0 or 1")
     if not (0 <= life <= 31 or life == LIFE_FOREVER):
         raise Misuse("life is 0 to 31 or 255")

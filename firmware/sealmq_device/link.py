@@ -91,12 +91,13 @@ class Link:
 
     # Runs a generator of what waits to its end. Gives what it returns.
     def _run(self, steps: "Steps") -> "Any":
-        step: "Any" = steps.send
+        send: "Any" = steps.send
+        step = send
         got: "Any" = None
         try:
             while True:
                 want = step(got)
-                step = steps.send
+                step = send
                 try:
                     if want > _IDLE:
                         got = self._answer(want >> 16, want & 0xFFFF)
