@@ -155,10 +155,10 @@ def alias_builtins(body: list[ast.stmt]) -> list[ast.stmt]:
             _find(node, found)
     made = []
     for name, uses in found.items():
-        if len(uses) > 1:
+        if len(uses) > 3:
             made += ast.parse(f"_file_{name} = {name}").body
-            for node in uses:
-                node.id = f"_file_{name}"
+            for use in uses:
+                use.id = f"_file_{name}"
     return [*made, *body]
 
 
