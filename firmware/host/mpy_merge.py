@@ -18,7 +18,8 @@ This happens to the code, in this order:
 - mpy_keep.py leaves out top-level definitions and methods that nothing names.
 - mpy_split.py moves what a waking board does not run from the core into a file that loads when
   something in it is first called.
-- mpy_names.py renames arguments that no caller may give by name, and private attributes.
+- mpy_names.py gives built-ins that a file's functions use often a name in the file, which is found
+  sooner, and renames arguments that no caller may give by name, and private attributes.
 - Imports of names from elsewhere come first in each file.
 
 Then build_mpy.py compiles, without assertions and line numbers, and deflates all of the device's
@@ -33,7 +34,7 @@ from collections.abc import Iterable, Mapping
 from mpy_file import MpyError
 from mpy_flat import flatten
 from mpy_keep import keep, public_functions
-from mpy_names import rename_arguments, rename_attributes, rename_globals
+from mpy_names import alias_builtins, rename_arguments, rename_attributes, rename_globals
 from mpy_parts import Piece, renamed, source_of
 from mpy_place import Naming, Substitution
 from mpy_source import Module, bound, find_constants, told_apart, used
@@ -130,6 +131,7 @@ class Merging:
             if name not in (CORE, LATER):
                 redirected = [new for old in body for new in self._redirected(old, split)]
                 bodies[name] = when_called(redirected)
+        bodies = {name: alias_builtins(body) for name, body in bodies.items()}
         rename_arguments(bodies.values(), public_nodes)
         public_names = self._public_names()
         first = [CORE, LATER]

@@ -41,6 +41,8 @@ _ODD = (
     "str", "sum", "tuple", "zip", "endswith", "from_bytes", "to_bytes", "bytes", "readinto",
     "readline", "rstrip", "startswith", "throw",
 )  # fmt: skip
+# Built-ins that functions use; none that only an error asks for.
+_OFTEN = ("len", "bytes", "bytearray", "isinstance", "memoryview", "str", "int")
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -141,6 +143,42 @@ def rename_globals(
         each.choose_imports(own)
     for each in own.values():
         each.rename(own)
+
+
+def alias_builtins(body: list[ast.stmt]) -> list[ast.stmt]:
+    """A file's statements, with names of its own for the built-ins that its functions use often:
+    such a name is found at once, a built-in's after the file's and by looking through a list."""
+    tops = {n for statement in body for n in bound(statement)}
+    found: dict[str, list[ast.Name]] = {name: [] for name in _OFTEN if name not in tops}
+    for statement in body:
+        for node in _methods(statement) if isinstance(statement, ast.ClassDef) else [statement]:
+            _find(node, found)
+    made = []
+    for name, uses in found.items():
+        if len(uses) > 3:
+            made += ast.parse(f"_file_{name} = {name}").body
+            for use in uses:
+                use.id = f"_file_{name}"
+    return [*made, *body]
+
+
+def _find(node: ast.AST, found: dict[str, list[ast.Name]]) -> None:
+    """Adds the uses of the built-ins `found` in a function."""
+    if not isinstance(node, Function):
+        return
+    if not isinstance(node, ast.Lambda) and node.decorator_list:
+        return  # to viper some are types
+    own = local(node)
+    left = {name: uses for name, uses in found.items() if name not in own}
+    waiting: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, Function):
+            _find(inner, left)
+        elif isinstance(inner, ast.Name) and inner.id in left:
+            left[inner.id].append(inner)
+        else:
+            waiting += ast.iter_child_nodes(inner)
 
 
 class _Globals(ast.NodeTransformer):

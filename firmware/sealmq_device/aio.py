@@ -7,12 +7,12 @@
 import asyncio
 import errno
 
-from micropython import const
-
 from sealmq_spec.errors import Misuse, SealError, WrongEpoch, from_notice
 
+from .client import PUBACK, UNACKED
+from .incoming import LAST_CTR
 from .subscribing import subscribing, to_filter
-from .tasks import Tasks
+from .tasks import OPENED, Tasks
 from .waits import Core, Wait, pulse
 
 _TYPING = False
@@ -23,11 +23,6 @@ if _TYPING:
     from sealmq_spec.reader import Message
 
     from .link import Steps
-
-_UNACKED = const(8)  # as in client.py: so many wait for their PUBACK at most
-_PUBACK = const(0x40)
-_LAST_CTR = const(0xFFFFFD)
-_OPENED = const(-1)  # what connect() waits for
 
 
 class Client(Tasks):
@@ -58,7 +53,7 @@ class Client(Tasks):
             raise Misuse("another task connects already")
         self.core._close()
         self._busy = True
-        wait = self._expect(_OPENED, 0, 0, b"")
+        wait = self._expect(OPENED, 0, 0, b"")
         self._link = asyncio.create_task(self._lives(clean_session))
         self._watch = asyncio.create_task(self._watches())
         try:
@@ -92,7 +87,7 @@ class Client(Tasks):
                 return ctr
             pid = core.pid
             raw = bytes(core._out[core._sent : core._sent + core._size])
-            wait = self._expect(_PUBACK << 16 | pid, ctr, pid, raw)
+            wait = self._expect(PUBACK << 16 | pid, ctr, pid, raw)
             wait.epoch = core.ident.own.epoch
             got = await self._ended(wait)
             if not isinstance(got, tuple):
@@ -173,12 +168,12 @@ class Client(Tasks):
             wire = core.sock
             if self._link is None or (wire is None and not self._busy):
                 raise error or OSError(errno.ENOTCONN)
-            if core.session.ctr > _LAST_CTR and not self._busy:
+            if core.session.ctr > LAST_CTR and not self._busy:
                 # The link begins a boot session as soon as a packet wakes it.
                 self._busy = True
                 self._until = core.mono() + 1000 * core.timeout
                 self._ping()
-            elif not self._busy and not wire.rest and len(core.waits) < _UNACKED:
+            elif not self._busy and not wire.rest and len(core.waits) < UNACKED:
                 return
             await self._changed.wait()
             if isinstance(self.error, (OSError, SealError)):

@@ -33,7 +33,6 @@ _key_views: "list[Any]" = [None] * 70
 
 # Looking up a built-in name costs 420 instructions, a name of this module 100.
 _len = len
-_bytes = bytes
 _bytearray = bytearray
 # cryptolib's function, as a method's look-up would cost 70 more each time.
 _process: "Any" = aes.encrypt
@@ -42,13 +41,13 @@ _zero = bytes(16)
 
 
 class Ccm:
-    # key: 32 bytes. cryptolib's objects are made when first needed, not here.
+    # key: 32 bytes, kept and not copied. cryptolib's objects are made when first needed, not here.
     @micropython.viper
     def __init__(self, key: object):
         if int(_len(key)) != 32:
             raise ValueError("an AES-256 key has 32 bytes")
         # [CBC, ECB, key, CBC's next IV (its last block) and a word: 1 CBC is usable, 2 ECB exists]
-        self._s: "list[Any]" = [None, None, _bytes(key), _bytearray(20)]
+        self._s: "list[Any]" = [None, None, key, _bytearray(20)]
 
     # From here on under another key. Cheaper than another object, and leaves nothing to collect.
     @micropython.viper
@@ -58,7 +57,7 @@ class Ccm:
         s = self._s
         s[0] = None
         s[1] = None
-        s[2] = _bytes(key)
+        s[2] = key
         state = ptr32(s[3])
         state[4] = 0
 

@@ -12,10 +12,12 @@ from sealmq_spec.errors import (
     WrongEpoch,
     from_notice,
 )
+from sealmq_spec.session import Session
 from sealmq_spec.tlv import EMPTY
 from sealmq_spec.topics import check_topic
 
-from .incoming import Incoming
+from .incoming import LAST_CTR, Incoming
+from .link import PUBLISH, START
 from .subscribing import ASK, END, granted, request, subscribing, to_filter, to_text
 
 _TYPING = False
@@ -26,12 +28,9 @@ if _TYPING:
     from .link import Steps
 
 _TOPICS = const(32)
-_UNACKED = const(8)
-_START = const(5)  # as in link.py
-_PUBLISH = const(0x30)
-_PUBACK = const(0x40)
+UNACKED = const(8)  # packets that are kept until their PUBACK
+PUBACK = const(0x40)
 _CHECK = const(90)  # as in open_fast.py
-_LAST_CTR = const(0xFFFFFD)
 _OFTEN = const(8)  # so many messages in a connection are no wake for one
 _RESERVED = b"$!@"
 _PURPOSES = "purposes"
@@ -46,6 +45,7 @@ _at_hand: "Any" = False
 
 # A method costs 1,500 instructions to look up, a built-in name 420, a name of this module 100.
 _answer = Incoming._answer
+_seal_publish = Session.seal_publish
 
 
 class Client(Incoming):
@@ -162,10 +162,10 @@ class Client(Incoming):
             # Mostly the four bytes that come next are the PUBACK, and one read does.
             four = self._four
             got = 0 if self._ahead else self.sock.readinto(four)
-            if got != 4 or four[0] != _PUBACK or four[1] != 2 or four[2] << 8 | four[3] != pid:
+            if got != 4 or four[0] != PUBACK or four[1] != 2 or four[2] << 8 | four[3] != pid:
                 if got:
                     self._ahead = bytes(four[:got])
-                self._await(_PUBACK, pid)
+                self._await(PUBACK, pid)
             self._awaited = 0
         except BaseException as error:
             self._unacknowledged(error, ctr, self.pid, self._out, self._sent, self._size)
@@ -191,17 +191,15 @@ class Client(Incoming):
         flags = how & 3
         life = how >> 2
         s = self.session
-        if s.due or s.ctr > _LAST_CTR or self._astray:
+        if s.due or s.ctr > LAST_CTR or self._astray:
             self._upkeep()
-        raw = self._topics.get(topic) or self._topic(topic)
-        sock = self._alive()
-        pid = 0
-        if flags & 2:
-            self.pid = pid = self.pid % 65535 + 1
-        k = len(raw) + (flags & 2)
-        # What is sealed begins a word.
-        start = _START + (-k & 3)
-        at = start + 2 + k
+        raw = self._topics.get(topic) or _checked(self, topic)
+        sock = self.sock or self._alive()
+        # What is sealed begins a word. Bytes stored singly are cheaper than joined ones.
+        q = flags & 2
+        k = len(raw)
+        start = START + (-k - q & 3)
+        at = start + 2 + k + q
         p = at + _PLAIN
         if tlv:
             p += len(tlv) - 1
@@ -209,18 +207,26 @@ class Client(Incoming):
         if p + n + _TAGS > self._end:
             self._room(start, p + n + _TAGS)
         buf = self._out
-        buf[start:at] = b"".join((len(raw).to_bytes(2, "big"), raw, pid.to_bytes(flags & 2, "big")))
         buf[p : p + n] = msg
+        buf[start] = k >> 8
+        buf[start + 1] = k & 255
+        p = start + 2
+        buf[p : p + k] = raw
+        pid = 0
+        if q:
+            self.pid = pid = self.pid % 65535 + 1
+            buf[at - 2] = pid >> 8
+            buf[at - 1] = pid & 255
         kind = 0
         if flags & 1:
             kind = RETAINED if n else CLEAR
         n = (
             at
             - start
-            + s.seal_publish(buf, at, n, raw, flags, kind, life, self.mono(), tlv or EMPTY)
+            + _seal_publish(s, buf, at, n, raw, flags, kind, life, self.mono(), tlv or EMPTY)
         )
         at = start - (2 if n < 128 else 3 if n < 16384 else 4 if n < 2097152 else 5)
-        buf[at] = _PUBLISH | flags
+        buf[at] = PUBLISH | flags
         p = at + 1
         left = n
         n += start - at
@@ -283,7 +289,7 @@ class Client(Incoming):
         raise error
 
     def _keep(self, ctr: int, pid: int, raw: bytes) -> None:
-        if len(self.unacked) >= _UNACKED and ctr not in self.unacked:
+        if len(self.unacked) >= UNACKED and ctr not in self.unacked:
             del self.unacked[min(self.unacked)]
         self.unacked[ctr] = pid, raw
 
@@ -301,7 +307,7 @@ class Client(Incoming):
             self._awaited = ctr
             try:
                 self._write(buf, 0, len(buf))
-                got = yield _PUBACK << 16 | pid
+                got = yield PUBACK << 16 | pid
             except OSError:
                 self._close()
                 raise
@@ -322,7 +328,7 @@ class Client(Incoming):
         if qos != 0 and qos != 1:
             raise Misuse("QoS is 0 or 1")
         s = self.session
-        if s.due or s.ctr > _LAST_CTR or self._astray:
+        if s.due or s.ctr > LAST_CTR or self._astray:
             self._upkeep()
         want = request(self, ASK, filt, qos)
         return granted(self, filt, qos, _answer(self, want >> 16, want & 0xFFFF))
@@ -401,6 +407,9 @@ class Client(Incoming):
         return raw
 
 
+_checked = Client._topic
+
+
 # publish with items. said: topic, message, items.
 def _with_items(self: Client, said: "Any", how: int) -> int:
     from sealmq_spec.tlv import publishers
@@ -411,7 +420,7 @@ def _with_items(self: Client, said: "Any", how: int) -> int:
 
 # PUBLISH's flags, after them the life.
 def _flags(qos: int, retain: bool, life: int) -> int:
-    if qos not in (0, 1):
+    if qos != 0 and qos != 1:
         raise Misuse("QoS is 0 or 1")
     if not (0 <= life <= 31 or life == LIFE_FOREVER):
         raise Misuse("life is 0 to 31 or 255")

@@ -16,7 +16,7 @@ from sealmq_spec.const import (
 from sealmq_spec.errors import Malformed, RateLimited, SealError, TooLarge, from_notice
 
 from .joining import Joined
-from .link import IDLE, PREPARED
+from .link import IDLE, PREPARED, PUBLISH
 
 _TYPING = False
 if _TYPING:
@@ -30,7 +30,6 @@ if _TYPING:
 
 _QUEUE = const(16)
 _NOTICES = const(8)
-_PUBLISH = const(0x30)
 _WHAT_PUBLISH = const(1)
 _WHAT_CONTROL = const(4)
 _PINGRESP = const(0xD0)
@@ -39,7 +38,7 @@ _REPLY = const(-1)  # in the place of a notice's class
 _SUITE = const(1)  # where m3 has its suite, in the upper three bits
 _CCM = const(1)  # the one suite that code for frequent messages takes
 _FETCH_MS = const(1000)  # between two questions for a label's records
-_LAST_CTR = const(0xFFFFFD)
+LAST_CTR = const(0xFFFFFD)
 _MANY = const(4)
 _NEVER = const(-0x3FFFFFFF)
 
@@ -73,14 +72,14 @@ class Incoming(Joined):
 
     def _upkeep(self) -> None:
         s = self.session
-        if self.sock is not None and (s.due or s.ctr > _LAST_CTR or self._astray):
+        if self.sock is not None and (s.due or s.ctr > LAST_CTR or self._astray):
             self._run(self._upkeeping())
 
     # When due: new roots, which the open connection takes unless they are of another label; a new
     # boot session, in a new connection, when counters end or the clock has to be put right.
     def _upkeeping(self) -> "Steps":
         s = self.session
-        if s.ctr > _LAST_CTR or (self._astray and self._may_reset()):
+        if s.ctr > LAST_CTR or (self._astray and self._may_reset()):
             yield IDLE
             self.disconnect()
             if self._begin():
@@ -114,7 +113,7 @@ class Incoming(Joined):
 
     def _take(self, first: int, body: bytearray) -> None:
         self._ear = None  # there may be something else to do first
-        if first & 0xF0 != _PUBLISH:
+        if first & 0xF0 != PUBLISH:
             self._acked(first, body)
             return
         topic, payload = self._split(first, body)
@@ -166,7 +165,7 @@ class Incoming(Joined):
             self._send_control(self.session.fetch(label, now))
 
     def _control(self, first: int, payload: bytearray) -> None:
-        if first != _PUBLISH:
+        if first != PUBLISH:
             raise Malformed("control packet with flags %d" % (first & 15))
         s = self.session
         conflict = s.clock_conflict

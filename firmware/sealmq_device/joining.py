@@ -11,8 +11,8 @@ from sealmq_spec.errors import Denied, Malformed, SealError, Unavailable
 from sealmq_spec.session import Session
 
 from .entropy import nonce, salt
-from .link import CONNACK, CONTROL_TOPIC, IDLE, OPEN, READ
-from .provisioning import Provisioned
+from .link import CONNACK, CONTROL_TOPIC, IDLE, OPEN, PUBLISH, READ
+from .provisioning import PAYLOAD, Provisioned
 
 try:
     from .text64 import put_b64u
@@ -29,8 +29,6 @@ if _TYPING:
 _ROUNDS = const(5)
 _DAY_MS = const(86400000)
 _MINUTE_MS = const(60000)
-_PUBLISH = const(0x30)
-_PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 _FRONT = const(8)  # what the proof covers in front of a CONNECT
 _PROOF = const(24)  # bytes: 32 characters
 _TAG = const(16)  # bytes: 22 characters
@@ -48,7 +46,6 @@ _tag_proof = Session.tag_proof
 _down_in = Session.down_in
 _run = Provisioned._run
 _connack = Provisioned._connack
-_len = len
 
 
 class Joined(Provisioned):
@@ -229,7 +226,7 @@ def _say_hello(self: Joined, s: Session) -> None:
         view = self._hello_view
     else:
         hello, view = self._connect(self._clean, self._sealed_will(s), bytes(_CHARS))
-    n = _len(hello)
+    n = len(hello)
     at = n - _CHARS
     hello[at : at + _PROOF] = proof
     put_b64u(hello, at, _PROOF)
@@ -257,9 +254,9 @@ def told(self: Joined, error: Exception) -> Exception:
 # What comes after CONNACK. False: genuine, but this boot session is behind.
 def _welcomed(self: Joined, s: Session, first: int, body: bytearray) -> bool:
     self._since = s.ctr
-    if first != _PUBLISH or not body.startswith(CONTROL_TOPIC):
+    if first != PUBLISH or not body.startswith(CONTROL_TOPIC):
         raise Malformed("packet %02x, %d bytes, instead of a welcome" % (first, len(body)))
-    op, status = _down_in(s, body, self.mono(), _PAYLOAD)
+    op, status = _down_in(s, body, self.mono(), PAYLOAD)
     if op != OP_WELCOME:
         raise Malformed("control operation %d instead of a welcome" % op)
     ready: bool = status == READY

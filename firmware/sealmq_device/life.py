@@ -180,6 +180,18 @@ class Life:
         wait = min(keep.wait(now), box.wait(now))
         return (LISTEN, wait) if wait > 0 else (PING, 0)
 
+    # For what the client has a method: its name, and what it takes.
+    def _call(self, what: int, arg: "Any") -> "tuple[str, Any]":
+        if what == SEND:
+            return "publish", arg.args
+        if what == CONNECT:
+            return "connect", (self.clean,)
+        if what != ASK:
+            return "resend" if what == RESEND else "ping", ()
+        if arg[1] == COMMAND:
+            return "command", arg[0]
+        return ("subscribe", arg) if arg[1] >= 0 else ("unsubscribe", arg[:1])
+
     # got: what a publish gave; how many packets came.
     def came(self, what: int, arg: "Any", got: int, error: "Exception | None") -> None:
         core = self.core

@@ -35,8 +35,8 @@ READ = const(2)
 IDLE = const(3)
 ROOTS = const(0x300000)
 
-# Where a packet's variable header begins in the send buffer, its fixed one before it. A const costs
-# nothing where it is defined, a global 240 instructions, so other files define their own.
+# Where a packet's variable header begins in the send buffer, its fixed one before it. In what ships
+# such a name stands as its number, in other files too.
 START = const(5)
 PREPARED = const(3)  # as in publish_fast.py, with what follows
 _CLOCK = const(8)
@@ -47,9 +47,7 @@ PUBLISH = const(0x30)
 # UNSUBACK, PINGRESP.
 _LENGTH = {0x40: 2, 0x90: 3, 0xB0: 2, 0xD0: 0}
 _PIECE = const(256)
-_READ = const(2)
-_IDLE = const(3)
-_TCP = const(6)
+TCP = const(6)
 NODELAY = getattr(net, "TCP_NODELAY", 1)  # lwIP has another number than BSD
 
 
@@ -91,18 +89,19 @@ class Link:
 
     # Runs a generator of what waits to its end. Gives what it returns.
     def _run(self, steps: "Steps") -> "Any":
-        step: "Any" = steps.send
+        send: "Any" = steps.send
+        step = send
         got: "Any" = None
         try:
             while True:
                 want = step(got)
-                step = steps.send
+                step = send
                 try:
-                    if want > _IDLE:
+                    if want > IDLE:
                         got = self._answer(want >> 16, want & 0xFFFF)
-                    elif want == _READ:
+                    elif want == READ:
                         got = _read(self)
-                    elif want == _IDLE:
+                    elif want == IDLE:
                         got = None
                     elif want:
                         if self.sock.readinto(self._four) != 4:
@@ -130,7 +129,7 @@ class Link:
             sock.settimeout(self.timeout)
             sock.connect(found[4])
             # Each write is a whole packet: none has to wait for the acknowledgement of the last.
-            sock.setsockopt(_TCP, NODELAY, 1)
+            sock.setsockopt(TCP, NODELAY, 1)
         except OSError:
             sock.close()
             raise

@@ -9,7 +9,7 @@ from micropython import const
 
 from sealmq_spec.errors import Misuse, SealError
 
-from .life import ASK, COMMAND, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
+from .life import DROP, LISTEN, SEND, SYNC, WAIT, Life
 
 _TYPING = False
 if _TYPING:
@@ -92,28 +92,17 @@ class Living(Life):
 
     def _do(self, what: int, arg: "Any", ms: int) -> int:
         c = self.core
-        if what == SEND:
-            return c.publish(*arg.args)
         if what == LISTEN:
             return self._listen(min(arg, ms))
-        if what == CONNECT:
-            c.connect(self.clean)
-        elif what == RESEND:
-            c.resend()
-        elif what == PING:
-            c.ping()
-        elif what == DROP:
+        if what == DROP:
             c._close()
             raise arg
-        elif what != ASK:
+        if what == SYNC:
             self._sync()
-        elif arg[1] == COMMAND:
-            c.command(*arg[0])
-        elif arg[1] < 0:
-            c.unsubscribe(arg[0])
-        else:
-            c.subscribe(arg[0], arg[1])
-        return 0
+            return 0
+        name, args = self._call(what, arg)
+        got = getattr(c, name)(*args)
+        return got if what == SEND else 0
 
     # How many packets came, with at most ms of waiting for the first.
     def _listen(self, ms: int) -> int:

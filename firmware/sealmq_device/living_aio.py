@@ -5,7 +5,7 @@ import asyncio
 
 from sealmq_spec.errors import Misuse, SealError
 
-from .life import ASK, COMMAND, CONNECT, DROP, LISTEN, PING, RESEND, SEND, WAIT, Life
+from .life import DROP, LISTEN, SEND, SYNC, WAIT, Life
 
 _TYPING = False
 if _TYPING:
@@ -64,24 +64,13 @@ class Living(Life):
 
     async def _do(self, what: int, arg: "Any") -> int:
         c = self.client
-        if what == SEND:
-            return await c.publish(*arg.args)
-        if what == CONNECT:
-            await c.connect(self.clean)
-        elif what == RESEND:
-            await c.resend()
-        elif what == PING:
-            await c.ping()
-        elif what == DROP:
+        if what == DROP:
             self.core._close()
             raise arg
-        elif what != ASK:
+        if what == SYNC:
             await c._clear()
             self._sync()
-        elif arg[1] == COMMAND:
-            await c.command(*arg[0])
-        elif arg[1] < 0:
-            await c.unsubscribe(arg[0])
-        else:
-            await c.subscribe(arg[0], arg[1])
-        return 0
+            return 0
+        name, args = self._call(what, arg)
+        got = await getattr(c, name)(*args)
+        return got if what == SEND else 0

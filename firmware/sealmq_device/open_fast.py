@@ -24,28 +24,28 @@ _TICKS = const(2)
 _TOP = const(3)
 _UNITS = const(4)
 _REST = const(5)
-_LIMIT = const(6)  # bytes of a packet, as the client is told, and as the buffer has room for
+LIMIT = const(6)  # bytes of a packet, as the client is told, and as the buffer has room for
 _ROOM = const(7)
 # Of the last packet, by which the next one is placed so that its m3 begins a word: bytes of its
 # topic, and of its length after the first one of those.
-_K = const(8)
+K = const(8)
 _LENGTHS = const(9)
 # What has been read and done, for who goes on.
 _GOT = const(10)  # of the first two bytes
 _READ = const(11)  # bytes after these
-_AT = const(12)  # where they begin in the buffer
-_M = const(13)  # where m3 begins, or would begin a word
+AT = const(12)  # where they begin in the buffer
+M = const(13)  # where m3 begins, or would begin a word
 _N = const(14)  # its bytes
 _MOVED = const(15)  # by how much it was moved up for that
-_STAGE = const(16)
-_OPEN = const(1)  # the outer layer is
+STAGE = const(16)
+OPEN = const(1)  # the outer layer is
 _WRONG = const(2)  # its tag is, or, plus 1, the inner one's
-_DONE = const(4)
-_TAIL = const(17)  # what the tail's view is for
+DONE = const(4)
+TAIL = const(17)  # what the tail's view is for
 # Addresses, in two words each: the buffer, ccm.py's shared one.
-_BUFFER = const(18)
-_WORK = const(20)
-_TWO = const(88)  # where a packet's first two bytes are read to
+BUFFER = const(18)
+WORK = const(20)
+TWO = const(88)  # where a packet's first two bytes are read to
 # Then a byte: 1 is for check_msg. It is for one packet, so it goes to the next byte.
 
 _OLD_MS = const(4000000)
@@ -61,36 +61,36 @@ _LEAST_M3 = const(80)
 # number; a TLV block of one byte and m1's header up to ctr. Then the associated data of m3 and m1,
 # after their lengths, zeros up to whole blocks.
 _TOPIC = const(3)
-_SIZE = const(4)
+SIZE = const(4)
 _PAYLOAD = const(5)
 _HASH = const(6)
-_NUMBER = const(7)
+NUMBER = const(7)
 _M1 = const(8)
 # Addresses of the outer and the inner cipher's state, and of the window.
-_STATE = const(13)
-_STATE1 = const(15)
-_WINDOW = const(17)
-_TOPIC_END = const(19)  # where a copy of the topic ends
+STATE = const(13)
+STATE1 = const(15)
+WINDOW = const(17)
+TOPIC_END = const(19)  # where a copy of the topic ends
 _FRONTS = const(80)
 
 # Of what receive needs: the place where the next packet's rest is read to. Of what it seldom needs:
 # the four places that there are, then
-_PLACE = const(3)
-_PLAN = const(8)
+PLACE = const(3)
+PLAN = const(8)
 _NO = const(4)
 _ME = const(5)
 _LOST = const(6)
 _CUT = const(7)
 _ACK = const(8)
-_SETTIMEOUT = const(9)
-_WRITE = const(10)
+SETTIMEOUT = const(9)
+WRITE = const(10)
 _TAIL_OF = const(11)
-_TAIL_VIEW = const(12)
+TAIL_VIEW = const(12)
 
 # In ccm.py's shared buffer: after room for B_0 and associated data the key stream, in whose place
 # the MAC's blocks come.
-_KEY_AT = const(320)
-_MOST = const(128)  # blocks of a piece
+KEY_AT = const(320)
+MOST = const(128)  # blocks of a piece
 
 
 # Reads a packet, opens it and hands it over. False: nothing is there. None: the rest is to be done
@@ -120,8 +120,8 @@ def receive(o: int, r: int, ear: object) -> object:
     c[_GOT] = 0
     c[_READ] = 0
     c[_MOVED] = 0
-    c[_STAGE] = 0
-    g = ptr8(int(c) + _TWO)
+    c[STAGE] = 0
+    g = ptr8(int(c) + TWO)
     g[0] = 0
     i = int(g[2])
     g[2] = 0
@@ -129,7 +129,7 @@ def receive(o: int, r: int, ear: object) -> object:
     if i == 0:
         got = readinto(sock, two)
     else:
-        at_once = seldom[_SETTIMEOUT]
+        at_once = seldom[SETTIMEOUT]
         at_once(0)
         got = readinto(sock, two)
         at_once(seldom[_ME].timeout)
@@ -137,7 +137,7 @@ def receive(o: int, r: int, ear: object) -> object:
         if (int(ticks()) - c[_TICKS]) & 0x3FFFFFFF > _OLD_MS:
             return none
         # A callback may have asked, of the message before.
-        c[_STAGE] = _DONE
+        c[STAGE] = DONE
         return seldom[_NO]
     n = int(got)
     c[_GOT] = n
@@ -146,21 +146,21 @@ def receive(o: int, r: int, ear: object) -> object:
     if n != 2 or first & 0xF4 != 0x30 or i < _LEAST or not plans:
         return none
     n = i
-    b = c[_K] + 2 + (first & 2)
+    b = c[K] + 2 + (first & 2)
     if n > 127:
         # So much there is at least, if the length is written as it has to be.
         n += 1
         b += c[_LENGTHS]
     b = 0 - b & 3
-    if c[_AT] != b:
-        c[_AT] = b
+    if c[AT] != b:
+        c[AT] = b
         place = seldom[b]
-        ear[_PLACE] = place
+        ear[PLACE] = place
     if int(readinto(sock, place, n)) != n:
         seldom[_LOST]()
     c[_READ] = n
     s = b
-    b += c[_BUFFER] | c[_BUFFER + 1] << 32
+    b += c[BUFFER] | c[BUFFER + 1] << 32
     t = b
     if n > 127:
         h = int(ptr8(t)[0])
@@ -171,15 +171,15 @@ def receive(o: int, r: int, ear: object) -> object:
             i += h << 14
             t += 1
         k = i + (t - b) - n
-        if h > 127 or k < 0 or i > c[_LIMIT] or i > c[_ROOM]:
+        if h > 127 or k < 0 or i > c[LIMIT] or i > c[_ROOM]:
             return none
         c[_LENGTHS] = t - b
         if k:
             s |= n << 2
-            if c[_TAIL] != s:
-                c[_TAIL] = s
+            if c[TAIL] != s:
+                c[TAIL] = s
                 seldom[_TAIL_OF](seldom, place, n)
-            if int(readinto(sock, seldom[_TAIL_VIEW], k)) != k:
+            if int(readinto(sock, seldom[TAIL_VIEW], k)) != k:
                 seldom[_LOST]()
             c[_READ] = n + k
         n = i
@@ -197,7 +197,7 @@ def receive(o: int, r: int, ear: object) -> object:
         g = ptr8(seldom[_ACK])
         g[2] = ptr8(m - 2)[0]
         g[3] = ptr8(m - 1)[0]
-    c[_K] = k
+    c[K] = k
     h = 0 - m & 3
     if h:
         # The topic moves with it, as its end is expected to be even.
@@ -208,7 +208,7 @@ def receive(o: int, r: int, ear: object) -> object:
             ptr8(o + h)[0] = ptr8(o)[0]
         m += h
         t += h
-    c[_M] = m - b + c[_AT]
+    c[M] = m - b + c[AT]
     c[_N] = n
 
     # The plan for this topic, label, epoch and instance: the last one, or else a look.
@@ -233,7 +233,7 @@ def receive(o: int, r: int, ear: object) -> object:
         if i == 0:
             # From its end, which is even here and in the plan.
             o = t + k
-            r = int(y) + y[_TOPIC_END]
+            r = int(y) + y[TOPIC_END]
             s = t + 3
             while o > s:
                 o -= 4
@@ -266,13 +266,13 @@ def receive(o: int, r: int, ear: object) -> object:
     i -= g[12] << 22 | g[13] << 14 | g[14] << 6 | g[15] >> 2
     if g[11] != c[_TOP] or i > _NEAR_UNITS or i < 0 - _NEAR_UNITS:
         return none
-    iv = ptr32(y[_STATE] | y[_STATE + 1] << 32)
+    iv = ptr32(y[STATE] | y[STATE + 1] << 32)
     if iv[4] != 3:
         return none
-    c[_STAGE] = _WRONG
+    c[STAGE] = _WRONG
 
     # The outer layer; then, with what is inside and after some checks, the inner one.
-    key_at = (c[_WORK] | c[_WORK + 1] << 32) + _KEY_AT
+    key_at = (c[WORK] | c[WORK + 1] << 32) + KEY_AT
     a = k + 43 >> 4
     front = int(y) + _FRONTS
     x0 = w[2] << 8 | 2
@@ -281,7 +281,7 @@ def receive(o: int, r: int, ear: object) -> object:
     x3 = w[4] >> 24 & 0xFF
     s = m + 20
     left = n - 36
-    if y[_SIZE] != n or y[_PAYLOAD] != c[_M]:
+    if y[SIZE] != n or y[_PAYLOAD] != c[M]:
         views = seldom[_CUT](seldom, plan, area, k)
     key_view, mac_view, key_view1, mac_view1, view, later = views
     inner = 0
@@ -295,15 +295,15 @@ def receive(o: int, r: int, ear: object) -> object:
             i = left + 15 >> 4
             e = key_at
             if more:
-                if i > _MOST:
-                    i = _MOST
+                if i > MOST:
+                    i = MOST
                 key_view = later[inner + 1]
-                if i == _MOST:
+                if i == MOST:
                     key_view = later[0]
                 mac_view = key_view
             else:
-                if i > _MOST - 1:
-                    i = _MOST - 1
+                if i > MOST - 1:
+                    i = MOST - 1
                 e += 16
             e += i << 4
             o = key_at
@@ -428,7 +428,7 @@ def receive(o: int, r: int, ear: object) -> object:
             break
 
         # What is open now, m1 from w[5] on, the reader takes from here when it is not as planned.
-        c[_STAGE] = _OPEN
+        c[STAGE] = OPEN
         w = ptr32(m + 20)
         h = 0
         while True:
@@ -439,7 +439,7 @@ def receive(o: int, r: int, ear: object) -> object:
             if h:
                 return none
             h = y[_HASH]
-            s = y[_NUMBER]
+            s = y[NUMBER]
             o = m + 20
             e = o + 20
             while o < e:
@@ -451,13 +451,13 @@ def receive(o: int, r: int, ear: object) -> object:
                 return none
             words, _, _, ecb1, cbc1, views, _, _, sender, uses = plan
             y = ptr32(words)
-            if y[_NUMBER] != s:
+            if y[NUMBER] != s:
                 return none
-            if y[_SIZE] != n or y[_PAYLOAD] != c[_M]:
+            if y[SIZE] != n or y[_PAYLOAD] != c[M]:
                 views = seldom[_CUT](seldom, plan, area, k)
             _, _, key_view1, mac_view1, view, later = views
         if plan is not last:
-            ear[_PLAN] = plan
+            ear[PLAN] = plan
             roots, reader, _ = uses
             h = int(reader._uses) + 1
             reader._uses = h
@@ -478,17 +478,17 @@ def receive(o: int, r: int, ear: object) -> object:
         if age < 0 - _NEAR_S or age > life or ctr == 0 or t_pub == 0:
             return none
         # The window: neither seen nor older than it is wide.
-        q = ptr32(y[_WINDOW] | y[_WINDOW + 1] << 32)
+        q = ptr32(y[WINDOW] | y[WINDOW + 1] << 32)
         back = q[0] - ctr
         if back >= 0:
             if back > 63:
                 return none
             if ptr32(int(q) + 4 + (back >> 5 << 2))[0] >> (back & 31) & 1:
                 return none
-        iv = ptr32(y[_STATE1] | y[_STATE1 + 1] << 32)
+        iv = ptr32(y[STATE1] | y[STATE1 + 1] << 32)
         if iv[4] != 3:
             return none
-        c[_STAGE] = _WRONG + 1
+        c[STAGE] = _WRONG + 1
         inner = 1
         ecb = ecb1
         cbc = cbc1
@@ -506,8 +506,8 @@ def receive(o: int, r: int, ear: object) -> object:
     # Genuine. First what may fail, for want of memory or as the connection is over.
     result = make(topic, to_bytes(view), label, sender, age, 0, {})
     if first & 2:
-        seldom[_WRITE](seldom[_ACK], 0, 4)
-    q = ptr32(y[_WINDOW] | y[_WINDOW + 1] << 32)
+        seldom[WRITE](seldom[_ACK], 0, 4)
+    q = ptr32(y[WINDOW] | y[WINDOW + 1] << 32)
     if back < 0:
         back = 0 - back
         h = 1
@@ -532,6 +532,6 @@ def receive(o: int, r: int, ear: object) -> object:
     if h > q[5] or (h == q[5] and i > q[4]):
         q[4] = i
         q[5] = h
-    c[_STAGE] = _DONE
+    c[STAGE] = DONE
     call(result)
     return yes

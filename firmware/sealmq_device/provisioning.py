@@ -33,7 +33,7 @@ _SOON_MS = const(5000)
 _LATER_MS = const(60000)
 _KG_NONCE = const(12)
 _PUBLISH = const(0x30)
-_PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
+PAYLOAD = const(5)  # of a PUBLISH with QoS 0 on the control topic
 
 
 class Provisioned(Link):
@@ -187,7 +187,7 @@ class Provisioned(Link):
                     self._refuse(error)
                     continue
                 if first == _PUBLISH and body.startswith(ANSWERED):
-                    if self._answered(nonce_c, bytes(body[_PAYLOAD:]), True):
+                    if self._answered(nonce_c, bytes(body[PAYLOAD:]), True):
                         return
             self._close()
             raise OSError(errno.ETIMEDOUT)
@@ -202,7 +202,7 @@ class Provisioned(Link):
             until = self.mono() + 1000 * self.timeout
             while self.mono() <= until:
                 body = yield ROOTS
-                if self._answered(nonce_c, bytes(body[_PAYLOAD:]), False):
+                if self._answered(nonce_c, bytes(body[PAYLOAD:]), False):
                     return
             raise Unavailable("no answer from the key generator")
         finally:

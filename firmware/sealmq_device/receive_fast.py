@@ -13,8 +13,8 @@ from sealmq_spec.envelope import get_m1, get_m3, tail_m1, tail_m3
 from sealmq_spec.errors import Unauthentic
 from sealmq_spec.reader import Message
 
+from . import open_fast as fast
 from .ccm import _ready, in_front, point, work
-from .open_fast import receive
 
 _TYPING = const(0)
 if _TYPING:
@@ -29,39 +29,15 @@ _PLANS = const(32)
 _MASK = const(4)  # in a window
 _MASK_END = const(12)
 _OPENED = const(3)  # a cipher: both its objects are made, and CBC's IV is known
-# As in open_fast.py: bytes and words of the area, words of a plan.
+# Bytes of the area, and in it whether the wait is over at once.
 _AREA = const(92)
-_LIMIT = const(24)
-_K = const(32)
-_AT = const(48)
-_M = const(52)
-_TAIL = const(68)
-_BUFFER = const(18)
-_WORK = const(20)
-_TWO = const(88)
 _CHECKED = const(91)
-_STAGE = const(64)
-_OPEN = const(1)
-_DONE = const(4)
 _HEAD3 = const(11)  # of m3's header up to inst; of a TLV block and m1's header up to ctr
 _HEAD1 = const(20)
-_SIZE = const(16)
-_NUMBER = const(28)
-_STATE = const(13)
-_STATE1 = const(15)
-_WINDOW = const(17)
-_TOPIC_END = const(19)
-_KEY_AT = const(320)
-_MOST = const(128)
 # Of an ear and of what is seldom needed of it: lists, as looking up an attribute costs as much as
 # unpacking all of one.
-_PLACE = const(3)
 _SOCK = const(4)
-_PLAN = const(8)
 _BACK = const(12)
-_SETTIMEOUT = const(9)
-_WRITE = const(10)
-_TAIL_VIEW = const(12)
 _DATA = const(13)
 _VIEWS = const(5)  # in a plan
 _TEXT = const(6)
@@ -77,25 +53,25 @@ def _lost() -> None:
 
 # Where the rest of a packet is read to, after n bytes of it; kept for the next one of that length.
 def _tail_of(seldom: "Ear", place: memoryview, n: int) -> None:
-    seldom[_TAIL_VIEW] = place[n:]
+    seldom[fast.TAIL_VIEW] = place[n:]
 
 
 # Views for messages as long as this one, and as far into the buffer: of the first pieces' key
 # stream and MAC in both layers, and of the payload. k: bytes of the topic.
 def _cut(seldom: "Ear", plan: "Any", area: bytearray, k: int) -> "Any":
-    m, n = unpack_from("<II", area, _M)
+    m, n = unpack_from("<II", area, 4 * fast.M)
     view = memoryview(work)
     made: "list[Any]" = []
-    later: "list[Any]" = [view[_KEY_AT : _KEY_AT + 16 * _MOST]]
+    later: "list[Any]" = [view[fast.KEY_AT : fast.KEY_AT + 16 * fast.MOST]]
     for size, front in (n - 36, k + 43 >> 4), (n - 80, k + 53 >> 4):
         i = size + 15 >> 4
-        end = _KEY_AT + 16 * min(i + 1, _MOST)
-        made += [view[_KEY_AT:end], view[_KEY_AT - 16 * front : end]]
-        if i >= _MOST:
-            later.append(view[_KEY_AT : _KEY_AT + 16 * (i + 1 & _MOST - 1)])
+        end = fast.KEY_AT + 16 * min(i + 1, fast.MOST)
+        made += [view[fast.KEY_AT : end], view[fast.KEY_AT - 16 * front : end]]
+        if i >= fast.MOST:
+            later.append(view[fast.KEY_AT : fast.KEY_AT + 16 * (i + 1 & fast.MOST - 1)])
     made += [memoryview(seldom[_DATA])[m + 48 : m + n - 32], later]
     plan[_VIEWS] = made
-    pack_into("<II", plan[0], _SIZE, n, m)
+    pack_into("<II", plan[0], 4 * fast.SIZE, n, m)
     return made
 
 
@@ -113,14 +89,21 @@ _NOBODY = [bytearray(b"\xff" * 16)] + [None] * 9
 class Fast:
     def __init__(self, c: "Any") -> None:
         area = bytearray(_AREA)
-        point(area, _WORK, work)
+        point(area, fast.WORK, work)
         ticks = time.ticks_ms  # type: ignore[attr-defined]
         self.c = c
         self.area = area
         self.seldom: "Ear" = [None, None, None, None, False, c, _lost, _cut, c._ack, None, None]
         self.seldom += [_tail_of, None, None]
         self.found: "dict[int, Any]" = {}
-        self.ear: "Ear" = [receive, area, memoryview(area)[_TWO : _TWO + 2], None, None, None]
+        self.ear: "Ear" = [
+            fast.receive,
+            area,
+            memoryview(area)[fast.TWO : fast.TWO + 2],
+            None,
+            None,
+            None,
+        ]
         self.ear += [aes.encrypt, c.reader.plans, _NOBODY, ticks, Message, bytes, None, None, True]
         self.ear.append(self.seldom)
         self._grow(_ROOM)
@@ -131,12 +114,12 @@ class Fast:
         view = memoryview(buffer)
         self.seldom[:4] = [view, view[1:], view[2:], view[3:]]
         self.seldom[_DATA] = buffer
-        self.ear[_PLACE] = view
+        self.ear[fast.PLACE] = view
         area = self.area
-        pack_into("<I", area, _LIMIT + 4, size)
-        pack_into("<I", area, _AT, 0)
-        pack_into("<I", area, _TAIL, 0)
-        point(area, _BUFFER, buffer)
+        pack_into("<I", area, 4 * fast.LIMIT + 4, size)
+        pack_into("<I", area, 4 * fast.AT, 0)
+        pack_into("<I", area, 4 * fast.TAIL, 0)
+        point(area, fast.BUFFER, buffer)
         self.c.reader.plans.clear()
 
     # wait_msg and check_msg when the fast path is not ready: readies it, unless something else
@@ -154,9 +137,9 @@ class Fast:
         ear = self.ear
         ear[_BACK] = _unheard if c.cb is None else c.cb
         # Other roots may have been used: what is used next has to be noted.
-        ear[_PLAN] = _NOBODY
+        ear[fast.PLAN] = _NOBODY
         ear[_SOCK : _SOCK + 2] = [sock, type(sock).readinto]
-        self.seldom[_SETTIMEOUT : _WRITE + 1] = [sock.settimeout, sock.write]
+        self.seldom[fast.SETTIMEOUT : fast.WRITE + 1] = [sock.settimeout, sock.write]
         ticks = time.ticks_ms() & 0x3FFFFFFF  # type: ignore[attr-defined]
         units = now >> 10 & 0x3FFFFFFF
         at = now // 1000, now % 1000, ticks, now >> 40, units, now & 1023, c.limit
@@ -167,28 +150,28 @@ class Fast:
     # After an OSError: False when nothing had come, so that waiting goes on.
     def lost(self) -> bool:
         area = self.area
-        if area[_STAGE] != _DONE and not area[_TWO] and not area[_CHECKED]:
+        if area[4 * fast.STAGE] != fast.DONE and not area[fast.TWO] and not area[_CHECKED]:
             return False
         self.broken(True)
         return True
 
     # What came up in the callback is the application's; else the stream is in doubt.
     def broken(self, lost: bool = False) -> None:
-        if self.area[_STAGE] != _DONE and (lost or self.area[_TWO]):
+        if self.area[4 * fast.STAGE] != fast.DONE and (lost or self.area[fast.TWO]):
             self.c._close()
 
     # What the fast path has left to do.
     def rest(self) -> bool:
         c, area, buffer = self.c, self.area, self.seldom[_DATA]
         c._ear = None
-        k, _, got, read, at, m, n, moved, stage = unpack_from("<9I", area, _K)
-        area[_STAGE] = _DONE  # what comes up from here on is no fault of the stream
-        two = area[_TWO:]
+        k, _, got, read, at, m, n, moved, stage = unpack_from("<9I", area, 4 * fast.K)
+        area[4 * fast.STAGE] = fast.DONE  # what comes up from here on is no fault of the stream
+        two = area[fast.TWO :]
         wait = not area[_CHECKED]
         if stage:
             end = m - (two[0] & 2)
             c._acknowledge(two[0], buffer[end], buffer[end + 1])
-            if stage == _OPEN:
+            if stage == fast.OPEN:
                 c._judge(two[0], bytes(buffer[end - k : end]), buffer[m : m + n], True)
             else:
                 buffer[m : m + n] = bytes(n)
@@ -243,17 +226,17 @@ class Fast:
         old = found.get(h)
         number = r._uses & 0x3FFFFFFF  # which no other has
         if old and old[0][: len(head)] == head and old[_TEXT] == text:
-            number = unpack_from("<I", old[0], _NUMBER)[0]
+            number = unpack_from("<I", old[0], 4 * fast.NUMBER)[0]
         head1 = bytes(payload[M3_HEAD : M3_HEAD + _HEAD1])
         site = r.ident.site
         fixed = head + pack("<8x2I", h, number) + head1 + bytes(28)
         fixed += in_front(bytes(payload[:M3_HEAD]) + tail_m3(site, topic))
         fixed += in_front(bytes(payload[o : o + M1_HEAD]) + tail_m1(site, label, topic))
         words = bytearray(fixed)
-        pack_into("<I", words, 4 * _TOPIC_END, len(words) + k + (k & 1))
+        pack_into("<I", words, 4 * fast.TOPIC_END, len(words) + k + (k & 1))
         words += bytes(k & 1) + topic
         state, state1 = outer._s[3], inner._s[3]
-        for i, at in (_STATE, state), (_STATE1, state1), (_WINDOW, window):
+        for i, at in (fast.STATE, state), (fast.STATE1, state1), (fast.WINDOW, window):
             point(words, i, at)
         plan = [
             words,

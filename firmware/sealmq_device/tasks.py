@@ -10,7 +10,7 @@ from sealmq_spec.errors import SealError, TooLarge, Unavailable
 
 from .joining import told
 from .keepalive import Keepalive
-from .link import _LENGTH, ANSWERED, NODELAY, unknown
+from .link import _LENGTH, ANSWERED, CONNACK, IDLE, NODELAY, PUBLISH, READ, ROOTS, TCP, unknown
 from .waiting import readable, writable
 from .waits import Core, pulse
 from .wire import Wire
@@ -21,13 +21,7 @@ if _TYPING:
 
     from .link import Steps
 
-_OPENED = const(-1)  # as in aio.py
-_CONNACK = const(1)  # as in link.py
-_READ = const(2)
-_IDLE = const(3)
-_ROOTS = const(0x300000)
-_PUBLISH = const(0x30)
-_TCP = const(6)
+OPENED = const(-1)  # what connect() waits for
 
 
 class Tasks:
@@ -57,7 +51,7 @@ class Tasks:
             self._keep.start(core.mono())
             self.down.clear()
             self.up.set()
-            core.waits.pop(_OPENED).end(present)
+            core.waits.pop(OPENED).end(present)
             pulse(self._changed)
             while True:
                 try:
@@ -140,13 +134,13 @@ class Tasks:
             steps.close()
 
     async def _does(self, want: int) -> "Any":
-        if want > _IDLE:
+        if want > IDLE:
             return await self._answers(want)
-        if want == _READ:
+        if want == READ:
             return await self._packet(False)
-        if want == _CONNACK:
+        if want == CONNACK:
             await self._fill(self.core._four, False)
-        elif want == _IDLE:
+        elif want == IDLE:
             await self._idle()
         else:
             await self._open()
@@ -170,7 +164,7 @@ class Tasks:
             self._until = core.mono() + 1000 * core.timeout
             await writable(sock)
             self._until = 0
-        sock.setsockopt(_TCP, NODELAY, 1)
+        sock.setsockopt(TCP, NODELAY, 1)
 
     def _flushed(self, error: "Exception | None") -> None:
         if error is None:
@@ -183,13 +177,13 @@ class Tasks:
         core = self.core
         self._busy = True
         until = core.mono() + 1000 * core.timeout
-        while core.waits and _OPENED not in core.waits and core.mono() < until:
+        while core.waits and OPENED not in core.waits and core.mono() < until:
             try:
                 first, body = await self._packet(False)
                 core._take(first, body)
             except TooLarge as error:
                 core._refuse(error)
-        if _OPENED not in core.waits:
+        if OPENED not in core.waits:
             core.fail(OSError(errno.ECONNRESET))
 
     # As Link._answer.
@@ -203,7 +197,7 @@ class Tasks:
                     if first == want >> 16:
                         if (
                             body.startswith(ANSWERED)
-                            if want == _ROOTS
+                            if want == ROOTS
                             else want & 0xFFFF == (body[0] << 8 | body[1])
                         ):
                             return body
@@ -216,7 +210,7 @@ class Tasks:
                     core._denied = None
                     return said
                 if core.mono() > until:
-                    if want == _ROOTS:
+                    if want == ROOTS:
                         raise Unavailable("no answer from the key generator")
                     raise OSError(errno.ETIMEDOUT)
         finally:
@@ -245,7 +239,7 @@ class Tasks:
                     break
                 if shift > 21:
                     raise core._broken("remaining length over four bytes")
-        if first & 0xF0 != _PUBLISH and _LENGTH.get(first) != n:
+        if first & 0xF0 != PUBLISH and _LENGTH.get(first) != n:
             core._unknown(first, n)
         if n > core.limit:
             for piece in core._thrown_away(first, n):
@@ -298,7 +292,7 @@ class Tasks:
         if wire is not None and wire.rest and now > wire.moved + 1000 * core.timeout:
             late = True
         for wait in core.waits.values():
-            if wait.key != _OPENED and wait.until < now:
+            if wait.key != OPENED and wait.until < now:
                 late = True
         if self.up.is_set() and not self._busy:
             late = late or keep.dead(now)

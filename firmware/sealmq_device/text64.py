@@ -16,28 +16,10 @@ if _TYPING:
 def put_b64u(buf: object, at: int, n: int) -> object:
     p = ptr8(buf)
     t = ptr8(_chars)
-    s = at + n
-    d = at + (n * 4 + 2) // 3
-    rest = n % 3
+    p[at + n] = 0  # what the last character has more bits than bytes are left for
     # From the end: what is written never reaches what is still to be read.
-    if rest == 1:
-        s -= 1
-        d -= 2
-        v = int(p[s])
-        p[d] = t[v >> 2]
-        p[d + 1] = t[(v & 3) << 4]
-    elif rest == 2:
-        s -= 2
-        d -= 3
-        v = int(p[s]) << 8 | int(p[s + 1])
-        p[d] = t[v >> 10]
-        p[d + 1] = t[v >> 4 & 63]
-        p[d + 2] = t[(v & 15) << 2]
-    while s > at:
-        s -= 3
-        d -= 4
-        v = int(p[s]) << 16 | int(p[s + 1]) << 8 | int(p[s + 2])
-        p[d] = t[v >> 18]
-        p[d + 1] = t[v >> 12 & 63]
-        p[d + 2] = t[v >> 6 & 63]
-        p[d + 3] = t[v & 63]
+    d = (n * 4 + 2) // 3
+    while d:
+        d -= 1
+        s = at + (d * 3 >> 2)
+        p[at + d] = t[(p[s] << 8 | p[s + 1]) >> 10 - (d * 6 & 7) & 63]

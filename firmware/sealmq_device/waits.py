@@ -5,6 +5,7 @@ import asyncio
 from micropython import const
 
 from . import client
+from .incoming import LAST_CTR
 
 _TYPING = False
 if _TYPING:
@@ -14,7 +15,6 @@ if _TYPING:
 
     from .incoming import Notice
 
-_LAST_CTR = const(0xFFFFFD)
 _WRONG_EPOCH = const(6)
 
 
@@ -113,7 +113,7 @@ class Core(client.Client):
 
     def must(self) -> bool:
         s = self.session
-        return bool(s.due) or s.ctr > _LAST_CTR or self._astray
+        return bool(s.due) or s.ctr > LAST_CTR or self._astray
 
 
 # Wakes all who wait for something to change.

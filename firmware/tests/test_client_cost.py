@@ -15,7 +15,7 @@ from bench_rows import Row, value
 from real_micropython import VIPER
 
 # A connect over TLS 1.3 with ECDSA takes 138 times that.
-CONNECT = 316_000
+CONNECT = 307_000
 TIMES_TLS = 138
 # A wake over TLS takes ten times that; the whole process is counted.
 WAKE = 4_500_000

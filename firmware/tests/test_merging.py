@@ -82,12 +82,25 @@ def ran(**texts: str) -> object:
          [1, 2]),
         ("a module", "Y = [6]\ndef g():\n    return Y", "from . import a\ndef f():\n"
          "    return a.g() is a.Y", True),
+        ("built-ins used often, and a variable of that name", "def g(x):\n"
+         "    return len(x) + len(x) + len(x) + len(x)\ndef k(len):\n"
+         "    return (lambda bytes: len + bytes)(2), [str for str in bytes(2)]",
+         "from .a import g, k\ndef f():\n    return g('ab'), k(3)", (8, (5, [0, 0]))),
         ("compared by identity", "NOT = bytes(3)", "from .a import NOT\ndef f():\n"
          "    x = NOT\n    return x is NOT, bytes(3) is NOT", (True, False)),
     ],
 )  # fmt: skip
 def test_a_merged_program_means_the_same(what: str, a: str, b: str, result: object) -> None:
     assert ran(a=a, b=b, core="from .b import f") == result
+
+
+def test_a_built_in_that_functions_use_often_has_a_name_in_the_file() -> None:
+    once = "def g(x):\n    return len(x)"
+    text = merged(a=once, core="from .a import g\ndef f():\n    return g('')")[CORE]
+    assert "len(x)" in text.replace("value", "x")
+    often = "def g(x):\n    return len(x), len(x), len(x), len(x)"
+    text = merged(a=often, core="from .a import g\ndef f():\n    return g('')")[CORE]
+    assert text.count("len") == 1  # where it gets that name
 
 
 def test_a_base_that_nobody_names_is_no_class_of_its_own() -> None:

@@ -86,7 +86,7 @@ class Session(BootSession):
         else:
             t_pub = (mono + self._offset) // 1000
         if topic is not self._topic or flags != self._flags:
-            self._prepare(topic, flags)
+            _prepare(self, topic, flags)
         # In one step: whoever publishes in between, a scheduled callback or another thread, gets
         # another one.
         self.ctr = ctr = self.ctr + 1
@@ -334,5 +334,6 @@ def _kg_time(buf: bytearray, o: int, end: int) -> "tuple[int, int]":
 # On a device a method costs 1,500 instructions to look up, a name 100.
 _clock = Session._clock
 _derive = Session._derive
+_prepare = Session._prepare
 _set_time = Session._set_time
 _welcome = Session._welcome
