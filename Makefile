@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON := build/venv/bin/python
 # Long ones first, so that the short ones fill what is left at the end.
-TESTS := flash_scripts/tests spark/tests hil_tests/tests gateway/tests firmware/tests \
+TESTS := spark/tests flash_scripts/tests hil_tests/tests gateway/tests firmware/tests \
     shared_spec/tests evidence/tests
 # More options for pytest, say: make test PYTEST_ARGS='-k codec'
 PYTEST_ARGS ?=

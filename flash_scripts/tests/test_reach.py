@@ -75,14 +75,22 @@ def put(board: Living, folder: Path, name: str, text: str) -> None:
     ("app", "says"),
     [
         ("def measure():\n    return [20.5]\n", "no reading TypeError measure() returned list"),
-        ("def measure():\n    return object()\n", "no reading TypeError measure() returned object"),
+        pytest.param(
+            "def measure():\n    return object()\n",
+            "no reading TypeError measure() returned object",
+            marks=pytest.mark.full,
+        ),
         ("def measure():\n    return b'x' * 5000\n", "no reading TooLarge"),
         ("def measure(:\n", "no reading SyntaxError"),
-        ("x = 1\n", "no reading ImportError"),
+        pytest.param("x = 1\n", "no reading ImportError", marks=pytest.mark.full),
         ("import nothing_of_that_name\n", "no reading ImportError"),
-        ("1 / 0\n", "no reading ZeroDivisionError"),
+        pytest.param("1 / 0\n", "no reading ZeroDivisionError", marks=pytest.mark.full),
         ("import sys\nsys.exit()\n", "no reading SystemExit"),
-        ("def measure():\n    raise SystemExit\n", "no reading SystemExit"),
+        pytest.param(
+            "def measure():\n    raise SystemExit\n",
+            "no reading SystemExit",
+            marks=pytest.mark.full,
+        ),
         ("def measure():\n    return bytearray(10_000_000)\n", "no reading MemoryError"),
     ],
 )
@@ -104,8 +112,11 @@ def test_what_a_program_does_wrong_is_told_and_does_not_end_it(
     "app",
     [
         "while True:\n    pass\n",
-        "import time\ndef measure():\n    while True:\n        time.sleep(1)\n",
-        "def measure():\n    return 20.5\n",
+        pytest.param(
+            "import time\ndef measure():\n    while True:\n        time.sleep(1)\n",
+            marks=pytest.mark.full,
+        ),
+        pytest.param("def measure():\n    return 20.5\n", marks=pytest.mark.full),
     ],
 )
 def test_a_board_whose_program_hangs_is_reached_by_mpremote_and_by_sealmq_board(
@@ -129,7 +140,11 @@ STUBBORN = {
 }
 
 
-@pytest.mark.parametrize("name", STUBBORN)
+@pytest.mark.parametrize(
+    "name",
+    ["takes no Ctrl-C"]
+    + [pytest.param(n, marks=pytest.mark.full) for n in ("swallows it", "starts again at once")],
+)
 def test_after_a_reset_a_board_is_reached_whatever_its_program_does(
     name: str, board: Living, tmp_path: Path
 ) -> None:

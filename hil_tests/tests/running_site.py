@@ -89,6 +89,11 @@ def sealmq(
     )
 
 
+def program() -> str:
+    """`sealmq` for subprocess.Popen. Any signal to it is the command's but SIGKILL."""
+    return str(sealmq_forks.on_path(os.environ) / "sealmq")
+
+
 def ran(*words: object) -> str:
     """What `sealmq …` prints, which must go well."""
     done = sealmq(*words)
@@ -271,7 +276,7 @@ class Reading:
         self.out, self.err = folder / f"{len(list(folder.iterdir()))}.out", folder / "sub.err"
         words = ["sub", str(site.path), "--client", "monitor", "-v", "-d", *flags]
         with self.out.open("w") as out, self.err.open("w") as err:
-            self.process = subprocess.Popen([str(SEALMQ), *words], stdout=out, stderr=err)
+            self.process = subprocess.Popen([program(), *words], stdout=out, stderr=err)
         until("the subscription", lambda: "subscribed: " in self.err.read_text())
 
     def lines(self) -> list[str]:

@@ -3,22 +3,25 @@
 Loading takes ten times as long as most commands do. A call is a process of its own as ever, with
 its arguments, environment, streams, exit code and end; only variables that an interpreter reads at
 its start cannot be given (`fits`). So are the processes of a site that was started (`start`), of
-which only the command line and the environment that others see in /proc are not their own. Run as a
-program, this file is the process that forks.
+which only the command line and the environment that others see in /proc are not their own. A shell
+has it as the program `sealmq` of a folder (`on_path`). Run as a program, this file is the process
+that forks.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import atexit
 import contextlib
-import functools
+import fcntl
 import gc
 import importlib
 import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,12 +31,15 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 _MAIN = "sealmq.cli.main"
-# The programs that `sealmq up` starts.
-_PROGRAMS = frozenset({"sealmq.broker.process", "sealmq.kg.process", "sealmq.mediator.process"})
+# The programs that `sealmq up` starts, and one that is started by a process with an open store.
+_STARTED = frozenset({"sealmq.broker.process", "sealmq.kg.process", "sealmq.mediator.process"})
+_WORKER = "sealmq.mediator.worker"
+_PROGRAMS = _STARTED | {_WORKER}
 # What commands load when they run, beside what their parsers load, and what the programs load.
 _LATER = (
     "rich._emoji_codes",
@@ -49,6 +55,9 @@ _LATER = (
     *_PROGRAMS,
 )
 _AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENSSL_")
+# What instrument/ reads at the start, where PYTHONPATH has it: for these a process that forks is
+# started anew. The last one is a folder of modules, which a test may write anew as well.
+_INSTRUMENT = ("PYTHONPATH", "SEALMQ_RECORD", "SEALMQ_CLOCK", "SEALMQ_FAMILIES")
 # Before any test has changed it: the first call may come from one that has.
 _PLAIN = dict(os.environ)
 # An answer to stdin has to fit into the pipe.
@@ -56,25 +65,43 @@ _PIPE = 65536
 
 
 class Forks:
-    """The process that forks; it ends with this one."""
+    """The process that forks; it ends with this one. env: what it is started with."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
-        with theirs:
+        self._env = dict(env)
+        # Of ours alone: what it keeps there is worth as much as the key files of tests.
+        self._folder = Path(tempfile.mkdtemp(prefix="sealmq-forks-"))
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(str(self._folder / _DOOR))
+            door.listen()
+            fds = theirs.fileno(), door.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-P", __file__, *map(str, fds), str(self._folder)],
+                pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=_PLAIN,
+                env=self._env,
             )
-        self._env = _PLAIN
-        atexit.register(self._end)
+        atexit.register(self.end)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """What it has started goes on."""
+        atexit.unregister(self.end)
         self._socket.close()
         self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def on_path(self) -> Path:
+        """A folder with a program `sealmq` that does the same."""
+        program = self._folder / "bin" / "sealmq"
+        if not program.exists():
+            program.parent.mkdir()
+            door = str(self._folder / _DOOR)
+            program.write_text(_PROGRAM.format(python=sys.executable, door=door))
+            program.chmod(0o700)
+        return program.parent
 
     def fits(self, env: Mapping[str, str], stdin: bytes | None) -> bool:
         """Whether a start from nothing would do the same."""
@@ -165,9 +192,28 @@ class Running:
             self._told = -1
 
 
-@functools.cache
-def _forks() -> Forks:
-    return Forks()
+_running: dict[tuple[Any, ...], Forks] = {}
+
+
+def _forks(env: Mapping[str, str]) -> Forks:
+    """One for whatever is not instrumented, and one as it was instrumented last."""
+    key: tuple[Any, ...] = ()
+    start = _PLAIN
+    if env.get("PYTHONPATH") != _PLAIN.get("PYTHONPATH"):
+        given = {name: env[name] for name in _INSTRUMENT if name in env}
+        files = Path(given.get("SEALMQ_FAMILIES", os.devnull)).rglob("*.py")
+        key = (*given.items(), *sorted((str(file), file.stat().st_mtime_ns) for file in files))
+        start = {name: value for name, value in _PLAIN.items() if name not in _INSTRUMENT} | given
+    if key not in _running:
+        for old in [old for old in _running if old and key]:
+            _running.pop(old).end()
+        _running[key] = Forks(start)
+    return _running[key]
+
+
+def on_path(env: Mapping[str, str]) -> Path:
+    """A folder for PATH whose `sealmq` needs no start, for a shell with this environment."""
+    return _forks(env).on_path()
 
 
 def run(
@@ -179,7 +225,7 @@ def run(
 ) -> subprocess.CompletedProcess[bytes] | None:
     """`sealmq` with these words run to its end; None when it has to be started from nothing."""
     env = os.environ if env is None else env
-    forks = _forks()
+    forks = _forks(env)
     return forks.run(words, stdin, env, timeout) if forks.fits(env, stdin) else None
 
 
@@ -187,7 +233,7 @@ def start(words: Sequence[str], output: IO[Any], programs: bool = True) -> Runni
     """`sealmq` with these words, both streams into a file; None as above. programs: those that it
     starts as its own user are forked as well.
     """
-    forks = _forks()
+    forks = _forks(os.environ)
     if not forks.fits(os.environ, None):
         return None
     with open(os.devnull, "rb") as nothing:
@@ -195,15 +241,62 @@ def start(words: Sequence[str], output: IO[Any], programs: bool = True) -> Runni
         return forks.start(words, streams, os.environ, programs)
 
 
+_DOOR = "door"
+_MOST_FDS = 64
+# In the process that forks, and all that come of it: where the door is.
+_door = ""
+# The program of a shell: it hands over what it was started with, and ends as the command does. It
+# loads as little as it can, not even json.
+_PROGRAM = """\
+#!{python} -IS
+import os, signal, socket, sys
+door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+door.connect({door!r})
+told, theirs = os.pipe()
+request = repr((sys.argv[1:], dict(os.environ), os.getcwd(), None)).encode()
+socket.send_fds(door, [request], [0, 1, 2, theirs])
+os.close(theirs)
+said = os.read(told, 100)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda number, _: os.kill(int(said.split()[0]), number))
+while said.count(b"\\n") < 2:
+    more = os.read(told, 100)
+    if not more:
+        sys.exit("sealmq: the process that forks has ended")
+    said += more
+code = os.waitstatus_to_exitcode(int(said.split()[1]))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+
 # --- the process that forks -----------------------------------------------------------------------
 
 
-def _next(ours: socket.socket) -> list[str] | None:
-    """In the process of a command: its words. None at the end of the one that forks."""
+def _request(ours: socket.socket, door: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """What is asked for, with its streams and the pipe; None at the end of who has started us."""
     while True:
-        data, fds, _, _ = socket.recv_fds(ours, 1 << 20, 4)
-        if not data:
+        if ours in select.select([ours, door], [], [])[0]:
+            data, fds, _, _ = socket.recv_fds(ours, 1 << 20, 4)
+            return (json.loads(data), fds) if data else None
+        with door.accept()[0] as shell:
+            data, fds, _, _ = socket.recv_fds(shell, 1 << 20, _MOST_FDS)
+        if data:  # who comes to the door may have been killed there
+            words, env, cwd, options = ast.literal_eval(data.decode())
+            told = {"words": words, "env": env, "cwd": cwd, "programs": True, "options": options}
+            return told, fds
+
+
+def _next(ours: socket.socket, door: socket.socket) -> tuple[str, list[str]] | None:
+    """In the process of a command or program: what it is, and its words. None at the end of the one
+    that forks.
+    """
+    while True:
+        asked = _request(ours, door)
+        if asked is None:
             return None
+        request, fds = asked
         if os.fork():
             for fd in fds:
                 os.close(fd)
@@ -211,26 +304,29 @@ def _next(ours: socket.socket) -> list[str] | None:
             continue
         # The one that waits for the command, and tells.
         ours.close()
+        door.close()
         pid = os.fork()
         if pid:
-            for fd in fds[:3]:
+            for fd in (*fds[:3], *fds[4:]):
                 os.close(fd)
             with contextlib.suppress(BrokenPipeError):  # whoever asked has lost patience
                 os.write(fds[3], b"%d\n" % pid)
                 os.write(fds[3], b"%d\n" % os.waitpid(pid, 0)[1])
             os._exit(0)
         os.close(fds[3])
+        os.chdir(request["cwd"])
+        words: list[str] = request["words"]
+        if request.get("options"):
+            _as_asked(fds[2], fds[4:], request["options"] | {"env": request["env"]})
+            return words[0], words[1:]
         for number, fd in enumerate(fds[:3]):
             os.dup2(fd, number)
             os.close(fd)
-        request = json.loads(data)
         os.environ.clear()
         os.environ.update(request["env"])
-        os.chdir(request["cwd"])
         if request["programs"]:
             subprocess.Popen = _popen  # type: ignore[assignment, misc]
-        words: list[str] = request["words"]
-        return words
+        return str(Path(sys.executable).with_name("sealmq")), words
 
 
 def _reap() -> None:
@@ -256,6 +352,43 @@ class _Program:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+class _Apart(Running):
+    """The same of one that is no child."""
+
+    def __init__(self, words: Sequence[str], told: int, stderr: IO[bytes]) -> None:
+        super().__init__(words, told)
+        self.stderr = stderr
+
+    def wait(self, timeout: float = 1e6) -> int:
+        return super().wait(timeout)
+
+
+def _apart(command: Sequence[str], options: Mapping[str, Any]) -> _Apart:
+    """By the process that forks: SQLite does not bear that a process with an open store is forked.
+    The program finds its descriptors by their numbers.
+    """
+    reading, stderr = os.pipe()
+    told, theirs = os.pipe()
+    kept = list(options["pass_fds"])
+    wanted = {name: options[name] for name in ("umask", "start_new_session")} | {"pass_fds": kept}
+    request = repr((list(command[3:]), dict(options["env"]), os.getcwd(), wanted)).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.connect(_door)
+        socket.send_fds(door, [request], [stderr, stderr, stderr, theirs, *kept])
+    os.close(stderr)
+    os.close(theirs)
+    return _Apart(command, told, os.fdopen(reading, "rb"))
+
+
+def _as_asked(stderr: int, fds: Sequence[int], options: dict[str, Any]) -> None:
+    """This process is as `_apart` wants it. All first to where no number is wanted."""
+    above = max((0, *options["pass_fds"])) + 1
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, above) for fd in (stderr, *fds)]
+    for fd, number in zip(high[1:], options["pass_fds"], strict=True):
+        os.dup2(fd, number)
+    _as_started(high[0], options | {"preexec_fn": None})
+
+
 def _popen(command: Sequence[str], **options: Any) -> Any:
     """As subprocess.Popen. The programs of a site are forked, as our user; the rest is started."""
     known = command[:3] == [sys.executable, "-P", "-m"] and command[3] in _PROGRAMS
@@ -264,6 +397,10 @@ def _popen(command: Sequence[str], **options: Any) -> Any:
     streams = options["stdin"], options["stdout"], options["stderr"]
     if streams != (subprocess.DEVNULL, subprocess.DEVNULL, subprocess.PIPE):
         raise ValueError(f"{command[3]} has other streams than it is forked with: {streams}")
+    if command[3] not in _STARTED:
+        if options["preexec_fn"] is not None:
+            raise ValueError(f"{command[3]} has something to do before its start")
+        return _apart(command, options)
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -338,19 +475,44 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _serve(fd: int) -> None:
+def _remember_keys(folder: Path) -> None:
+    """scrypt is to cost a fifth of a second; for the same key and salt, here it does so once."""
+    masterkey: Any = importlib.import_module("sealmq.site.masterkey")
+    derive = masterkey.derive
+
+    def remembered(content: bytes, salt: bytes) -> Any:
+        kept = folder / sha256(salt + content).hexdigest()
+        try:
+            raw = kept.read_bytes()
+        except OSError:
+            keys = derive(content, salt)
+            with contextlib.suppress(OSError):
+                new = kept.with_suffix(f".{os.getpid()}")
+                new.touch(0o600)
+                new.write_bytes(keys.kg + keys.mediator_cache + keys.backup)
+                new.replace(kept)
+            return keys
+        return masterkey.RoleKeys(raw[:32], raw[32:64], raw[64:])
+
+    masterkey.derive = remembered
+
+
+def _serve(ours: int, door: int, folder: Path) -> None:
     importlib.import_module(_MAIN).build()
     for name in _LATER:
         importlib.import_module(name)
     for name in _PROGRAMS:
         del sys.modules[name]  # it is run, not imported
+    _remember_keys(folder)
     # What is loaded stays: whoever goes through it copies each page of it.
     gc.collect()
     gc.freeze()
-    words = _next(socket.socket(fileno=fd))
-    if words is not None:
-        _run(str(Path(sys.executable).with_name("sealmq")), words)
+    global _door
+    _door = str(folder / _DOOR)
+    asked = _next(socket.socket(fileno=ours), socket.socket(fileno=door))
+    if asked is not None:
+        _run(*asked)
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+    _serve(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

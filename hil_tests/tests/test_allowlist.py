@@ -72,7 +72,7 @@ def test_boards_publish_and_read_what_rules_allow_them_and_nothing_else(
     assert {row["rule"] for row in refused} == {"allowlist.publish.not-allowed"}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_boards_and_clients_of_this_host_get_messages_of_the_senders_that_rules_name(
     tmp_path: Path, workers: int
 ) -> None:

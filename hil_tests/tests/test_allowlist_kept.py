@@ -77,7 +77,10 @@ class Ruled:
         ran("reload", self.site.path)
 
 
-@pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
+# With two, each does what the only one does as well.
+@pytest.fixture(
+    params=[pytest.param(1, marks=pytest.mark.full), 2], ids=["one worker", "two workers"]
+)
 def ruled(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ruled]:
     site = Site(tmp_path)
     try:

@@ -46,7 +46,10 @@ class Contracts:
         self._path.unlink()
 
 
-@pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
+# With two, each does what the only one does as well.
+@pytest.fixture(
+    params=[pytest.param(1, marks=pytest.mark.full), 2], ids=["one worker", "two workers"]
+)
 def paid(site: Site, request: pytest.FixtureRequest) -> Site:
     """A site whose only rule lets those publish that have signed."""
     site.edit('order = ["labels"]\n', 'order = ["labels", "allowlist"]\n')

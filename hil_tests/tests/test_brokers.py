@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from running_site import SEALMQ, Site, free_port, sealmq, until
+from running_site import Site, free_port, program, sealmq, until
 
 TOPIC = "machine/1/temperature"
 PUB = ("--client", "m1-temp-sensor", "-t", TOPIC)
@@ -34,7 +34,7 @@ def begin(site: Site, name: str) -> None:
     """A session at QoS 1, whose client goes away at once."""
     who = ["--client", "monitor", "-i", name, "-c", "-q", "1", "-t", TOPIC, "-d"]
     process = subprocess.Popen(
-        [str(SEALMQ), "sub", str(site.path), *who], stderr=subprocess.PIPE, text=True
+        [program(), "sub", str(site.path), *who], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     assert "subscribed" in process.stderr.readline()
@@ -89,7 +89,7 @@ def test_on_mosquitto_a_group_shares(on_mosquitto: Site, tmp_path: Path) -> None
         who = ["--client", "monitor", "-t", f"$share/g/{TOPIC}", "-q", "1", "-d", "-i", name]
         out = (tmp_path / name).open("w")
         err = (tmp_path / f"{name}.err").open("w")
-        command = [str(SEALMQ), "sub", str(site.path), *who]
+        command = [program(), "sub", str(site.path), *who]
         members.append(subprocess.Popen(command, stdout=out, stderr=err, text=True))
     try:
         for name in ("one", "two"):
@@ -111,13 +111,13 @@ def test_on_mosquitto_a_group_shares(on_mosquitto: Site, tmp_path: Path) -> None
 
 def test_what_an_external_broker_does_not_do_is_refused(site: Site, tmp_path: Path) -> None:
     """Found out by asking it: this one would hang up on the first who tries."""
-    program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
-    assert program, "mosquitto is missing: make setup"
+    mosquitto = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+    assert mosquitto, "mosquitto is missing: make setup"
     port = free_port()
     lines = (f"listener {port} 127.0.0.1", "allow_anonymous true", "retain_available false")
     config = tmp_path / "mosquitto.conf"
     config.write_text("\n".join([*lines, "max_qos 1"]) + "\n")
-    with subprocess.Popen([program, "-c", str(config)], stderr=subprocess.DEVNULL) as broker:
+    with subprocess.Popen([mosquitto, "-c", str(config)], stderr=subprocess.DEVNULL) as broker:
         try:
             site.up("--broker", f"mqtt://127.0.0.1:{port}")
             assert "has no retained messages, no QoS above 1; clients that ask" in site.log()

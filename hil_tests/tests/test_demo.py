@@ -217,6 +217,7 @@ def test_with_the_policy_off_it_ends_with_1_because_the_forbidden_went_through(
     assert left_over(off.folder) == []
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     # Long enough that it does not end by itself before the signal is there.
     process = start(tmp_path / "demo", "--seconds", "600")

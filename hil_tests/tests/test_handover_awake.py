@@ -8,7 +8,7 @@ from typing import Any
 
 from devices import Device, device
 from handover_cast import Cast, play
-from running_site import SEALMQ, Site, sealmq, until
+from running_site import Site, program, sealmq, until
 from wire import CONTROL, RawClient
 
 TOPIC = "machine/1/temperature"
@@ -84,8 +84,9 @@ def test_host_clients_lose_nothing(shared_site: Site) -> None:
 
 def test_an_identity_that_is_lent_goes_on(shared_site: Site) -> None:
     """`sealmq sub` as a client at the label, before and behind a rekey."""
-    command = [SEALMQ, "sub", shared_site.path, "--client", "m2-temp-sensor", "-t", "machine/2/#"]
-    publish = "pub", shared_site.path, "--client", "m2-temp-sensor", "-t", "machine/2/temperature"
+    who = "--client", "m2-temp-sensor"
+    command = [program(), "sub", shared_site.path, *who, "-t", "machine/2/#"]
+    publish = "pub", shared_site.path, *who, "-t", "machine/2/temperature"
     with subprocess.Popen([*map(str, command), "-C", "3"], stdout=subprocess.PIPE) as sub:
         until("the tool", lambda: shared_site.audit("connect", client="m2-temp-sensor"))
         assert sub.stdout is not None

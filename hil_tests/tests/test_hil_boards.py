@@ -114,8 +114,17 @@ def judge(rows: list[dict[str, Any]], boards: int, cuts: int) -> None:
     assert all(row["count"] > 20 for row in collected)
 
 
+def test_a_board_and_six_power_cuts(tmp_path: Path) -> None:
+    """Every behaviour, and each kind of cut more than once. Boards that wait for one another:
+    test_hil_runner.py; several at once: below.
+    """
+    _, rows = run(tmp_path, "--boards", "1", "--cuts", "6", "--seed", "8")
+    judge(rows, 1, 6)
+    judge_nonces(lines(tmp_path / "results", "nonce"), 1)
+
+
+@pytest.mark.full
 def test_two_boards_and_eight_power_cuts(tmp_path: Path) -> None:
-    """Every behaviour, and each kind of cut several times."""
     _, rows = run(tmp_path, "--boards", "2", "--cuts", "8", "--seed", "8")
     judge(rows, 2, 8)
     judge_nonces(lines(tmp_path / "results", "nonce"), 2)

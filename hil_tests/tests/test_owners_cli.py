@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from running_site import ROOT, SEALMQ, Site, publish, ran, sealmq, until
+from running_site import ROOT, Site, program, publish, ran, sealmq, until
 
 # Who owns events may let others open them in an emergency; types beside the paper's.
 MORE = """
@@ -78,7 +78,7 @@ class Heard:
         self.out, self.err = folder / f"{client}.out", folder / f"{client}.err"
         words = ["sub", str(site.path), "--client", client, "-v", "-d", *flags]
         with self.out.open("w") as out, self.err.open("w") as err:
-            self._process = subprocess.Popen([str(SEALMQ), *words], stdout=out, stderr=err)
+            self._process = subprocess.Popen([program(), *words], stdout=out, stderr=err)
         until("the subscription", lambda: "subscribed: " in self.err.read_text())
 
     def lines(self) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import sealmq_forks
 from pages import samples
 from running_site import ROOT, SEALMQ, Site, free_port, ran, sealmq, until
 from sealmq_hil.line import Line
@@ -32,7 +33,7 @@ def typed(folder: Path, *headings: str, **replaced: str) -> None:
     for old, new in replaced.items():
         assert old in script
         script = script.replace(old, new)
-    path = f"{SEALMQ.parent}:{os.environ['PATH']}"
+    path = f"{sealmq_forks.on_path(os.environ)}:{SEALMQ.parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder, env={**os.environ, "PATH": path, "HOME": str(folder)},

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import sealmq_forks
-from running_site import SEALMQ, Site, free_port, sealmq, until
+from running_site import Site, free_port, program, sealmq, until
 
 TOPIC = "machine/1/temperature"
 PROGRAM_S = 60
@@ -68,10 +68,9 @@ class Ours(Side):
     def command(self, kind: str) -> list[str]:
         name = {"pub": "m1-temp-sensor", "sub": "monitor"}[kind]
         more = ["-d"] if kind == "sub" else []
-        return [str(SEALMQ), kind, str(self.site.path), "--client", name, *more]
+        return [program(), kind, str(self.site.path), "--client", name, *more]
 
     def run(self, kind: str, *flags: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
-        # Subscribers that go on are started from nothing.
         words = [*self.command(kind)[1:], *flags]
         done = sealmq_forks.run(words, stdin=stdin, timeout=PROGRAM_S)
         return done or super().run(kind, *flags, stdin=stdin)

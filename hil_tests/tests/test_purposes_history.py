@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from running_site import SEALMQ, Site, sealmq, until
+from running_site import Site, program, sealmq, until
 
 TOPIC = "hall/temperature"
 
@@ -40,7 +40,7 @@ def test_what_was_delivered_before_a_withdrawal_and_withheld_after_it_is_told_to
         with log.open("w") as to:
             words = ("sub", str(site.path), "--client", "monitor", "-t", TOPIC, "-d")
             reader = subprocess.Popen(
-                [str(SEALMQ), *words, "--purpose", "service"], stdout=to, stderr=to
+                [program(), *words, "--purpose", "service"], stdout=to, stderr=to
             )
         until("the reader", lambda: "subscribed" in log.read_text())
         for n in range(3):
@@ -52,7 +52,7 @@ def test_what_was_delivered_before_a_withdrawal_and_withheld_after_it_is_told_to
     finally:
         site.down()
         if reader is not None:
-            reader.kill()
+            reader.terminate()
             reader.wait()
     # By this reports name the site.
     assert site.audit("start", role="mediator")[0]["name"] == site.path.name

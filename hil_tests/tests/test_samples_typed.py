@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import sealmq_forks
 from pages import samples
 from running_site import ROOT, SEALMQ, Site, free_port, sealmq
 from test_board_life import WIFI, virtual
@@ -120,7 +121,7 @@ def typed(keys: list[str], folder: Path, **replaced: str) -> str:
     for old, new in replaced.items():
         assert old in commands, old
         commands = commands.replace(old, new)
-    path = f"{SEALMQ.parent}:{os.environ['PATH']}"
+    path = f"{sealmq_forks.on_path(os.environ)}:{SEALMQ.parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", f"set -e\n{commands}\n"],
         cwd=folder, env={**os.environ, "PATH": path, "HOME": str(folder)},

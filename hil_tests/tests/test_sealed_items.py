@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from installed_family import installed
-from running_site import SEALMQ, Site, ran, sealmq, until
+from running_site import Site, program, ran, sealmq, until
 
 FAMILY = """\
 from sealmq.families.api import (
@@ -127,7 +127,7 @@ class Sub:
         self.out, self.err = folder / f"{n}.out", folder / f"{n}.err"
         words = ["sub", str(site.path), "--client", client, "-t", "machine/#", "-d", *flags]
         with self.out.open("w") as out, self.err.open("w") as err:
-            self.process = subprocess.Popen([str(SEALMQ), *words], stdout=out, stderr=err)
+            self.process = subprocess.Popen([program(), *words], stdout=out, stderr=err)
         until("the subscription", lambda: "subscribed: " in self.err.read_text())
 
     def lines(self) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sealmq_forks
-from running_site import SEALMQ, sealmq, until
+from running_site import SEALMQ, program, sealmq, until
 
 PATIENCE_S = 60
 
@@ -43,6 +43,34 @@ def test_it_has_the_environment_that_it_is_given(tmp_path: Path) -> None:
 def test_what_an_interpreter_reads_at_its_start_is_left_to_a_start() -> None:
     env = {**os.environ, "LD_PRELOAD": "x.so"}
     assert sealmq_forks.run(["--version"], env=env, timeout=PATIENCE_S) is None
+
+
+@pytest.mark.parametrize("words", [["fly"], ["status", "."]], ids=len)
+def test_a_shell_has_the_same_as_a_program(words: list[str], tmp_path: Path) -> None:
+    done, real = (
+        subprocess.run([name, *words], cwd=tmp_path, capture_output=True, check=False)
+        for name in (program(), SEALMQ)
+    )
+    assert done.returncode != 0
+    assert done.stderr.startswith(b"sealmq: ")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        real.returncode, real.stdout, real.stderr,
+    )  # fmt: skip
+    env = {**os.environ, "SEALMQ_DEBUG": "1"}
+    done = subprocess.run([program(), *words], env=env, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert b"Traceback" in done.stderr or words == ["fly"]
+
+
+def test_a_signal_to_a_shell_s_program_is_the_command_s(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    words = ["pub", "--enrolment", str(fifo), "-t", "a", "-m", "b"]
+    with subprocess.Popen([program(), *words], stderr=subprocess.DEVNULL) as waits:
+        with fifo.open("w"):  # it has come so far as to read
+            waits.terminate()
+            assert waits.wait(PATIENCE_S) == -signal.SIGTERM
+        until("nobody to wait at the fifo", lambda: not reader(fifo))
 
 
 def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 from pyspark.sql import DataFrame, SparkSession
 
+from contract import Contract
 from sealmq_spark.contracts import columns
 
-SPEC = Path(__file__).resolve().parents[2] / "shared_spec"
-SCHEMA: dict[str, Any] = json.loads((SPEC / "audit.schema.json").read_bytes())
+_CONTRACT = Contract("audit")
+SCHEMA = _CONTRACT.schema
 SITE, OTHER_SITE = "000000aa", "000000bb"
 # A minute that begins no hour: nothing may depend on that.
 NOON = datetime(2027, 3, 1, 12, 17, tzinfo=UTC)
@@ -24,7 +22,6 @@ LATEST_MS: int = SCHEMA["properties"]["at_ms"]["maximum"]
 LAST = datetime(9999, 12, 30, 23, 59, 59, 999_000, UTC)
 PEER = "192.0.2.7:50123"
 
-_VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 _numbers = count(1)
 
 
@@ -58,7 +55,7 @@ def table(
     shape = columns("audit")
     lines = list(records)
     for line in lines[:200]:
-        _VALIDATOR.validate(line)
+        _CONTRACT.validate(line)
     whole = [tuple(line.get(name) for name in shape.names) for line in (*lines, *beyond)]
     return spark.createDataFrame(whole, shape)
 

@@ -21,9 +21,10 @@ HERE = Path(__file__).resolve().parent
 SCHEMA: dict[str, Any] = json.loads(
     (HERE.parents[1] / "shared_spec" / "report.schema.json").read_bytes()
 )
+DAY = date(2025, 1, 15)
 # Audit: 14 records, two of which come again. Rig: 2 runs of 5 lines. 5 nonces. 3 rows of a bench.
-# 3 lines that are none.
-LINES = 14 + 2 + 10 + 5 + 3 + 3
+# 3 lines that are none. Of other days, which are not reported: two of the audit, one of each other.
+LINES = 14 + 2 + 10 + 5 + 3 + 3 + 4
 HEADLINE = {
     # connects 2, published 10 + 5, delivered 8 + 2, a topic reset is no decision
     "allowed": 27,
@@ -61,14 +62,33 @@ def _kept(summary: dict[str, Any], shown: Lists) -> str:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
-    """One report for all tests here: it takes its time. What the page got stands in _shown."""
+    """One report for all tests here: it takes its time. It is of one day, of which all is that
+    small_logs.py has. What the page got stands in _shown."""
     folder = tmp_path_factory.mktemp("job")
     logs = small_logs.write(folder / "logs", worse=True, twice=True)
+    (logs / "audit" / "mediator-1-1800000000000-9.jsonl").write_text(
+        small_logs.text(_of_other_days())
+    )
     out = folder / "out"
     out.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "render", _kept)
-        return job.run(spark, [str(logs)], out), out
+        return job.run(spark, [str(logs)], out, days=Days(DAY, DAY)), out
+
+
+def _of_other_days() -> list[dict[str, Any]]:
+    """Reported, each would be seen: a refusal more, a board that fails, a nonce used twice."""
+    refusal = next(line for line in small_logs.audit() if line["event"] == "publish-refused")
+    verdict = small_logs.rig(worse=True)[-2]
+    nonce = small_logs.nonces(twice=True)[-1]
+    found = []
+    for number, (line, days) in enumerate(
+        ((refusal, -1), (refusal, 1), (verdict, 1), (nonce, -1)), 90
+    ):
+        at = line["at_ms"] + days * 24 * small_logs.HOUR
+        found.append({**line, "id": line["id"].rpartition("-")[0] + f"-{number}", "at_ms": at})
+    found[-1] |= {"id": small_logs.RUN_NEW + "-n90", "digest": "d9" * 16}
+    return found
 
 
 def test_the_summary_has_what_was_counted_by_hand(made: tuple[Outcome, Path]) -> None:
@@ -154,17 +174,31 @@ def test_the_page_gets_what_was_counted_by_hand(made: tuple[Outcome, Path]) -> N
 
 
 def test_of_other_days_nothing_is_reported_and_all_is_kept(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, made: tuple[Outcome, Path]
 ) -> None:
+    """That none of it is in the report, the figures above say."""
+    outcome, out = made
+    assert (outcome.summary["since"], outcome.summary["until"]) == ("2025-01-15", "2025-01-15")
+    audit = spark.read.parquet(str(out / "audit"))
+    before, after = DAY - timedelta(days=1), DAY + timedelta(days=1)
+    wanted = (
+        (Days(), 16),
+        (Days(since=DAY), 15),
+        (Days(until=before), 1),
+        (Days(before, after), 16),
+    )
+    assert [days.of(audit).count() for days, _ in wanted] == [count for _, count in wanted]
+    for name, count in (("hil", 11), ("nonce", 6)):
+        assert spark.read.parquet(str(out / name)).count() == count
+
+
+@pytest.mark.full
+def test_a_report_of_days_of_which_there_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = small_logs.write(tmp_path / "logs"), tmp_path / "out"
     out.mkdir()
-    day = date(2025, 1, 15)
-    after = job.run(spark, [str(logs)], out, days=Days(since=day + timedelta(days=1))).summary
+    after = job.run(spark, [str(logs)], out, days=Days(since=DAY + timedelta(days=1))).summary
     jsonschema.Draft202012Validator(SCHEMA).validate(after)
-    assert (after["since"], after.get("until"), after["lines"]) == ("2025-01-16", None, LINES - 1)
+    assert (after["since"], after.get("until")) == ("2025-01-16", None)
     assert after["kept"] == {"audit": 0, "hil": 0, "nonce": 0, "bench": 3}
     assert (after["headline"]["allowed"], after["began"]) == (None, None)
     assert {name for name, rows in after["tables"].items() if rows} <= {"cost", "paper", "figures"}
-    audit = spark.read.parquet(str(out / "audit"))
-    assert Days(day, day).of(audit).count() == audit.count() == 14
-    assert Days(until=day - timedelta(days=1)).of(audit).count() == 0

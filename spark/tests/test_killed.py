@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lines_made import AUDIT, HIL, NONCE, numbered
+from sealmq_spark import ingest as reading
 from sealmq_spark.ingest import ingest
 from sealmq_spark.settle import settle
 
@@ -122,6 +123,39 @@ def checked(spark: SparkSession, logs: Path, out: Path) -> None:
     assert told == bad
 
 
+def unwritten(folder: Path) -> None:
+    """The newest step is not noted there."""
+    last = max(
+        (path for path in folder.iterdir() if path.name.isdigit()), key=lambda p: int(p.name)
+    )
+    last.unlink()
+    (folder / f".{last.name}.crc").unlink()
+
+
+def test_what_a_killed_run_leaves_counts_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run leaves it that was killed in a step, and one that had written its step: those below
+    are killed, in processes of their own, and say that there is nothing else.
+    """
+    monkeypatch.setattr(reading, "EACH", 4000)
+    rng = random.Random("killed")
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    logs.mkdir()
+    commits, lines = out / "checkpoint" / "commits", out / "lines" / "_spark_metadata"
+    for turn, (left, gone) in enumerate((("in a step", (commits, lines)),
+                                         ("step written", (commits,)))):  # fmt: skip
+        written(logs, range(2 * turn, 2 * turn + 2), rng)
+        ingest(spark, [str(logs)], out)
+        assert numbers(commits) >= 2
+        for folder in gone:
+            unwritten(folder)
+        assert state(out) == left
+    written(logs, range(4, 5), rng)
+    checked(spark, logs, out)
+
+
+@pytest.mark.full
 def test_killed_in_a_step(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"

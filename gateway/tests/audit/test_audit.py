@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import audit_schema
-from audit.audit_lines import SCHEMA, Clock, read, schema, short, validator
+from audit.audit_lines import Clock, contract, read, schema, short
 from sealmq.audit import Audit, AuditError
 from sealmq.audit import events as table
 from sealmq.families.registry import manifests
@@ -89,6 +89,7 @@ def test_the_schema_refuses_what_is_missing_or_not_of_the_event(
     audit.write(event, **{name: example(name) for name in shape.needs})
     audit.close()
     [line] = read(tmp_path)
+    validator = contract.of(event)
     for name in (*schema["required"], *shape.needs):
         less = copy.copy(line)
         del less[name]
@@ -106,7 +107,7 @@ def test_the_schema_has_the_fields_of_the_families_that_are_installed() -> None:
     for name, field in FIELDS.items():
         text = {"type": "string", "minLength": 1, "maxLength": field.bound}
         assert schema["$defs"][name] == {"description": field.what, **text}
-    assert audit_schema.text(audit_schema.with_fields(schema)) + "\n" == SCHEMA.read_text()
+    assert audit_schema.text(audit_schema.with_fields(schema)) + "\n" == contract.path.read_text()
 
 
 def test_what_families_say_of_a_delivery_stands_in_its_record(tmp_path: Path, clock: Clock) -> None:

@@ -55,9 +55,9 @@ WORLDS: Mapping[str, Bounds] = {
     "publish-link": Bounds((1, 2), _ALL, {"publish": 1, "messages": 1}, away=True),
     "control-link": Bounds((1,), _ALL, {"control": 1}, away=True),
     "worker": Bounds((2,), _ALL, {"worker": 1}, away=True),
-    "broker": Bounds((1,), _ALL, {"broker": 1}, away=True),
+    "broker": Bounds((1,), _ALL, {"broker": 1}, away=True, begun=_ONE),
     # Several of its messages go to the disk together.
-    "company": Bounds((1, 2), _ALL, {"publisher": 1}, away=True, company=True),
+    "company": Bounds((1, 2), _ALL, {}, away=True, company=True),
     # Only readers here; another machine publishes.
     "clean": Bounds((1, 2), {"clean": 2}, {"clean": 1, "live": 1, "worker": 1}, publisher=False),
     "kept": Bounds((1, 2), {"kept": 2}, {"kept": 1, "own": 1, "worker": 1}, publisher=False),
@@ -72,6 +72,8 @@ WORLDS: Mapping[str, Bounds] = {
 """In `make test`."""
 
 LARGE: Mapping[str, Bounds] = {
+    "broker-any": Bounds((1,), _ALL, {"broker": 1}, away=True),
+    "company-2": Bounds((1, 2), _ALL, {"publisher": 1}, away=True, company=True),
     "publisher-2": Bounds((1, 2), _ALL, {"publisher": 2}, falls=2, away=True),
     # The broker saves, and falls with the newest file or the one before.
     "saves": Bounds((1,), _ALL, {"broker": 1}, saves=2, away=True, prompt=True),

@@ -341,7 +341,15 @@ def test_killed_at_any_step_the_old_site_is_there_or_the_new_one_or_it_opens_not
     assert restore(site.layout, saved).closed == ""
 
 
-@pytest.mark.parametrize("room", [0, 20_000, 100_000, 200_000])
+@pytest.mark.parametrize(
+    "room",
+    [
+        pytest.param(0, marks=pytest.mark.full),
+        20_000,
+        pytest.param(100_000, marks=pytest.mark.full),
+        200_000,
+    ],
+)
 def test_a_disk_that_is_full_changes_nothing(room: int, site: MadeSite, saved: Path) -> None:
     before = state(site)
     command = [sys.executable, "-m", "sealmq.cli", "restore", str(site.layout.root), str(saved)]

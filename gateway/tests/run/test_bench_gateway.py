@@ -376,6 +376,7 @@ def test_it_measures_latency_scenarios_and_idle_clients(tmp_path: Path) -> None:
     assert len(half) == 1
 
 
+@pytest.mark.full
 def test_it_measures_how_long_others_wait_while_a_filter_is_judged(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     words = ["--quick", "--part", "wild", "--allow-misses", "--out", str(out)]

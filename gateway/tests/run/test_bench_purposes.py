@@ -324,6 +324,7 @@ def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture
 # --- real processes ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_it_measures_real_sites(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     words = ["--quick", "--clients", "4", "--json", "--out", str(out)]
@@ -358,6 +359,7 @@ def test_it_measures_real_sites(tmp_path: Path) -> None:
     assert "to labels" in table(printed["rows"])
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     words = ["--quick", "--clients", "3", "--pairs", "8", "--variant", "labels"]

@@ -30,7 +30,7 @@ def quiet(browser: Browser) -> None:
     assert browser.requests() == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_all_that_a_report_can_say_fits_any_screen(browser: Browser, scheme: str) -> None:
     browser.load(render(*case("full")))
     for width in WIDTHS:

@@ -22,8 +22,8 @@ from sealmq_spec.errors import Malformed
 from vectorgen.purposes import SEPARATORS, Texts
 from vectorgen.purposes import WORDS as SPEC_WORDS
 
-quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
-more = settings(max_examples=300, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+more = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
 CASES = json.loads((Path(__file__).with_name("texts.json")).read_text("utf-8"))
 STRICT = Reader()
