@@ -28,6 +28,7 @@ from sealmq.families.trust.gossip import Said, signed_ratings
 from sealmq.families.trust.ratings import SCALE, rate
 from sealmq.families.trust.sites import Introduction, signed_introduction
 from sealmq.families.trust.tokens import Token, announcement, signed_text
+from sealmq.families.trust.wire import pack, u64
 
 ACCEPT = 5000
 
@@ -446,3 +447,52 @@ def test_no_record_that_a_neighbour_makes_up_raises_or_moves_an_edge(world: Worl
         assert not answer.ok or answer.rule == x.KNOWN or bytes(one) in good
     assert dict(judge.edges()) == edges
     assert {k.token.id: k.signers for k in judge._tokens} == known
+
+
+def test_a_disputed_key_ends_its_tokens_until_the_operator_speaks(world: World) -> None:
+    """b5 would pass off a key of its own as b1's; it reaches that b1's tokens count no more."""
+    token = world.grant("b1", "c")
+    world.publish("b1", "c", "a/x")
+    judge = world["b6"]
+    assert judge.message("b5", token.id, "a/x", world.now).accept
+    serial = world.now + 10
+    lie = signed_introduction(Introduction("b5", "b1", public("evil"), serial), sign_as("b5"))  # type: ignore[arg-type]
+    assert judge.receive("b5", lie, world.now).rule == x.TAKEN
+    assert judge.doubtful() == ["b1"]
+    assert judge.message("b5", token.id, "a/x", world.now).rule == x.UNKNOWN_TOKEN
+    forged = Token("b1", "c", ("#",), (), 2, END)
+    made = {"b1": signatures.sign(private("evil"), signed_text("b1", forged.raw))}
+    assert not judge.receive("b5", announcement(forged, made), world.now).ok
+    judge.pin("b1", public("b1"), world.now)
+    assert judge.doubtful() == []
+    whole = announcement(token, signed(token, "b1", "b2", "b3"))
+    assert judge.receive("b4", whole, world.now).ok
+    assert judge.message("b5", token.id, "a/x", world.now).accept
+    assert judge.receive("b5", announcement(forged, made), world.now).rule == "trust.token.forged"
+
+
+def test_what_was_introduced_by_a_neighbour_that_is_blocked_counts_no_more(world: World) -> None:
+    judge = world["b6"]
+    lie = Introduction("b5", "b9", public("b9"), world.now + 10)
+    judge.receive("b5", signed_introduction(lie, sign_as("b5")), world.now)  # type: ignore[arg-type]
+    token = Token("b9", "c", ("a/#",), (), 1, END)
+    assert judge.receive("b5", announcement(token, signed(token, "b9")), world.now).ok
+    for _ in range(60):
+        judge.observe("b5", "rate", world.now)
+    world.tick()
+    assert judge.blocked() == {"b5"}
+    assert judge.token(token.id) is None
+    assert not judge.receive("b4", announcement(token, signed(token, "b9")), world.now).ok
+
+
+def test_what_nobody_can_see_or_keep_is_no_evidence(world: World) -> None:
+    judge = world["b6"]
+    with pytest.raises(ValueError, match="none of bad-token, outside, rate, replay"):
+        judge.observe("b5", "looks", world.now)
+    before = dict(judge.edges())
+    rows = list(judge.rows(world.now))
+    too_much = pack(x.EVIDENCE, b"b4", u64(10**9), u64(0), u64(world.now))
+    for row in (b"", b"\xff", too_much, *(row[:-1] for row in rows)):
+        judge.restore(row, world.now)
+    assert judge._ratings.evidence("b4", world.now)[0] < 100
+    assert judge.edges() == before
