@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 class ReaderScript:
     def __init__(self, make: "Any", d: "dict[str, Any]") -> None:
-        self.reader = Reader(ident_of(d["client"]), make, d["limit"], d["known_tlv"])
+        reader = Reader
+        if "origin" in d:
+            from sealmq_spec.origin import Reader as reader
+        self.reader = reader(ident_of(d["client"]), make, d["limit"], d["known_tlv"])
         # Of a case about a connection: whose link or grants messages are sealed to.
         if "boot" in d:
             session = Session(ident_of(d["client"]), make, d["boot"], raw(d["salt"]))

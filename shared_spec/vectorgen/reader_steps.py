@@ -100,6 +100,8 @@ class Story:
     def __init__(self, cases: Cases) -> None:
         self.cases = cases
         self.site = client().site
+        # Whether the reader takes messages of other sites.
+        self.origin = False
 
     def tell(
         self,
@@ -116,4 +118,6 @@ class Story:
         given: Json = {} if me is None else {"boot": me.boot, "salt": me.salt.hex()}
         me = me or client(own.suite).but(own=own)
         given |= {"client": client_json(me), "limit": limit, "known_tlv": list(known)}
+        if self.origin:
+            given["origin"] = True
         self.cases.script(f"reader-{name}", section, what, "reader", given, list(steps))
