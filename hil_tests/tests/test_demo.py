@@ -97,7 +97,6 @@ def test_a_normal_run_ends_with_0_and_all_attempts_as_expected(good: Run) -> Non
     assert all(attempt["ok"] for attempt in attempts.values())
     assert attempts["first-publish"]["outcome"] == "accepted"
     assert set(attempts["first-publish"]["evidence"]["read_by"]) == {"m1-arm-operator", "monitor"}
-    assert told["seconds"] < 60
     assert "32-bit" in str(told["site"]["devices"])
     assert left_over(good.folder) == []
 
