@@ -273,7 +273,7 @@ def test_a_privacy_filter_counts_people_as_its_own_and_says_nothing_of_few(
 
         def comes() -> bool:
             with ThreadPoolExecutor(len(at)) as pool:
-                list(pool.map(lambda one: seen_at(campus, *one, "here"), at))
+                list(pool.map(lambda one: seen_at(campus, one[0], one[1], "here"), at))
             return "headcount/EECS 3" in tom.lines()
 
         until("three people to be counted", comes)
