@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ attributes = { speed = "int" }
 app = "LOC_APP"
 topic = "building/{user}/{building}"
 owner = "user"
+admin = "location_admin"
+
+[families.owners.types.HEADCOUNT]
+app = "LOC_APP"
+topic = "headcount/{building}"
+owner = "sender"
 admin = "location_admin"
 
 [[families.owners.policy]]
@@ -204,7 +211,7 @@ def test_types_contracts_and_a_mediator_of_ones_own(campus: Site) -> None:
     refused(campus, "owners.command.no-advertise", "advertise", "Eve", *new, *kind)
     owners(campus, "advertise", "location_admin", *new, *kind)
     named = {one["type"] for one in owners(campus, "types", "Eve")["types"]}
-    assert named == {"BADGE", "BUILDING", "CAR", "LOC_INFO"}
+    assert named == {"BADGE", "BUILDING", "CAR", "HEADCOUNT", "LOC_INFO"}
     owners(campus, "withdraw", "location_admin", *new)
     terms = "https://example.org/terms"
     owners(campus, "sign", "Eve", "--address", terms)
@@ -247,6 +254,36 @@ def test_a_privacy_filter_republishes_as_the_owner_without_the_room(
     finally:
         blur.kill()
         blur.wait()
+        tom.end()
+
+
+def test_a_privacy_filter_counts_people_as_its_own_and_says_nothing_of_few(
+    campus: Site, tmp_path: Path
+) -> None:
+    made = campus.enrol("tally", "campus")
+    people = ("Nick", "Sam", "Alice")
+    for name in people:
+        owners(campus, "assert", name, "--to", "tally", "--action", "RECEIVE")
+    to_tom = ("--to", "Tom", "--action", "RECEIVE", "--type", "HEADCOUNT", "--app", "LOC_APP")
+    owners(campus, "assert", "tally", *to_tom)
+    tom = Heard(campus, tmp_path, "Tom", "-t", "headcount/#", "-t", "loc/#")
+    tally = subprocess.Popen([sys.executable, str(EXAMPLE), str(made), "--count", "3"])
+    at = [(name, "EECS/2246") for name in people] + [(name, "ATL/1") for name in people[:2]]
+    try:
+
+        def comes() -> bool:
+            with ThreadPoolExecutor(len(at)) as pool:
+                list(pool.map(lambda one: seen_at(campus, one[0], one[1], "here"), at))
+            return "headcount/EECS 3" in tom.lines()
+
+        until("three people to be counted", comes)
+        told = {line for line in tom.lines() if line.startswith("headcount/")}
+        assert told == {"headcount/EECS 3"}, "of two people nobody is told"
+        assert not [line for line in tom.lines() if line.startswith("loc/Nick")]
+        assert tally.poll() is None
+    finally:
+        tally.kill()
+        tally.wait()
         tom.end()
 
 

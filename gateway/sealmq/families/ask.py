@@ -67,6 +67,9 @@ class Ask:
     Times are Unix ms. `deps`, `until`, `volatile` and `counted` are the engine's: what the answer
     has rested on so far, until when it holds, whether it must not be cached, and what was read of
     counts.
+
+    `one_sender`: what a family reads of counts while it is set is counted for a message of this
+    sender alone. For what an OnlyFrom rests on, one sender after the other; the family resets it.
     """
 
     __slots__ = (
@@ -85,6 +88,7 @@ class Ask:
         "label",
         "notes",
         "now_ms",
+        "one_sender",
         "qos",
         "question",
         "raw",
@@ -112,7 +116,9 @@ class Ask:
         self.deps: dict[Dep, None] = {}
         self.until = FOREVER
         self.volatile = False
-        self.counted: dict[tuple[str, str], None] = {}
+        # By name and subject: for whose messages alone it counts; None: whoever has sent it.
+        self.counted: dict[tuple[str, str], set[str] | None] = {}
+        self.one_sender = ""
         self.fill("connect", "", 0)
 
     def fill(
@@ -205,11 +211,17 @@ class Ask:
         self.deps[ATTRIBUTE, name, subject] = None
         if name in self._counts.declared:
             self.volatile = True
-            self.counted[name, subject] = None
+            self._count((name, subject))
             return self._counts.read(name, subject, self.who.client, self.now_ms)
         held = self._attributes.read(name, subject, self.now_ms)
         self.holds_until(held.until)
         return held.value
+
+    def _count(self, key: tuple[str, str]) -> None:
+        if not self.one_sender:
+            self.counted[key] = None
+        elif (senders := self.counted.setdefault(key, set())) is not None:
+            senders.add(self.one_sender)
 
     def holds_until(self, ms: int) -> None:
         """The answer may be another one from then on: it is cached no longer."""

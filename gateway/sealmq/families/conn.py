@@ -286,7 +286,7 @@ class Conn:
 
     def delivered(self, decision: Decision, now_ms: int) -> None:
         """A message has gone out by this answer: what it read of counts counts."""
-        self._questions.counts.add(decision.counted, now_ms)
+        self._questions.counts.add((key for key, _ in decision.counted), now_ms)
 
     def command(self, family: str, body: bytes, now_ms: int) -> Proposal | Verdict | Later:
         """Op 0x81. A Proposal: commit, audit, Engine.apply, reply. A Verdict: the refusal. Later:

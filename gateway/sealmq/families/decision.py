@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -77,7 +77,8 @@ class Decision:
     LabelTopic), or None. `overridden`: it was a deny, and `enforce = false` made an allow of it.
     `said`: family, rule and reason of every family that was asked. `audit`: what these say in their
     audit fields; nothing where the engine itself denies, or lets through what was denied.
-    `counted`: the counts that were read, names and subjects.
+    `counted`: the counts that were read, names and subjects, each with the senders for whose
+    messages alone it counts, or None: for everybody's.
     """
 
     question: Question
@@ -92,7 +93,7 @@ class Decision:
     overridden: bool
     said: tuple[Said, ...]
     audit: Audited = ()
-    counted: tuple[tuple[str, str], ...] = ()
+    counted: tuple[tuple[tuple[str, str], Collection[str] | None], ...] = ()
 
     def for_sender(self, client: str) -> Decision:
         """What a delivery's is for a message of this client, "" for one that is not known: of a
@@ -101,6 +102,9 @@ class Decision:
         for duty in self.duties:
             if isinstance(duty, OnlyFrom) and client not in duty.senders:
                 return _denied(self, (duty.rule.partition(".")[0], duty.rule, duty.reason))
+        if any(senders is not None for _, senders in self.counted):
+            mine = [(key, None) for key, of in self.counted if of is None or client in of]
+            return replace(self, counted=tuple(mine))
         return self
 
     @property

@@ -78,6 +78,7 @@ class Judge:
         ask.until = FOREVER
         ask.volatile = False
         ask.counted = {}
+        ask.one_sender = ""
         ask.topic = ask.raw
         ask.notes = NO_NOTES
         said: list[Said] = []
@@ -115,7 +116,7 @@ class Judge:
             False,
             tuple(said),
             audit,
-            tuple(ask.counted),
+            tuple(ask.counted.items()),
         )
 
     def _round(self, ask: Ask, said: list[Said], duties: list[Duty]) -> tuple[bool, Audited]:

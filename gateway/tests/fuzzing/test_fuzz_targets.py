@@ -5,6 +5,7 @@ The coverage-guided search of the same targets is `python -m fuzz` (gateway/fuzz
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzz.target import NAMES, Draw, Target, load
+from sealmq.families.owners.commands import COMMANDS
 
 FOUND = Path(__file__).parent / "found"
 KNOWN = sorted(path for path in FOUND.glob("*/*") if path.is_file())
@@ -91,7 +93,12 @@ def test_spoiled_seeds_break_nothing(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "what", "least"),
-    [("reader", "delivered", 6), ("mediator", "accepted", 6), ("device", "delivered", 3)],
+    [
+        ("reader", "delivered", 6),
+        ("mediator", "accepted", 6),
+        ("device", "delivered", 3),
+        ("owners", "taken", 21),
+    ],
 )
 def test_seeds_get_behind_the_first_check(name: str, what: str, least: int) -> None:
     total = 0
@@ -99,6 +106,11 @@ def test_seeds_get_behind_the_first_check(name: str, what: str, least: int) -> N
         made(name).one(seed)
         total += int(getattr(made(name), what))
     assert total >= least
+
+
+def test_seeds_of_owners_have_every_command() -> None:
+    said = {json.loads(seed[2:])["do"] for seed in seeds("owners") if seed[:1] == b"\x07"}
+    assert said == set(COMMANDS)
 
 
 def test_draws_never_run_out() -> None:

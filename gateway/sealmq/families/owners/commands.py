@@ -76,9 +76,9 @@ def command(state: State, who: Who, body: bytes, now_ms: int) -> Answer | Later:
     try:
         found = _read(body)
         do = found.pop("do", None)
-        entry = _COMMANDS.get(do) if isinstance(do, str) else None
+        entry = COMMANDS.get(do) if isinstance(do, str) else None
         if entry is None:
-            raise Refused(rules.MALFORMED, f'"do" is one of: {", ".join(_COMMANDS)}')
+            raise Refused(rules.MALFORMED, f'"do" is one of: {", ".join(COMMANDS)}')
         run, keys = entry
         for key in found:
             if key not in keys:
@@ -782,7 +782,7 @@ _ASSERT_KEYS = (
     "signature",
 )
 _EVENT_KEYS = ("action", "topic", "attributes", "sender")
-_COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, ...]]] = {
+COMMANDS: Mapping[str, tuple[Callable[[Turn, Body], Answer | Later], tuple[str, ...]]] = {
     "assert": (_assert, _ASSERT_KEYS),
     "modify": (_modify, ("id", *_ASSERT_KEYS)),
     "retract": (_retract, ("id",)),

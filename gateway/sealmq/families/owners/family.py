@@ -18,6 +18,7 @@ from sealmq_spec.topics import check_filter, is_reserved
 from ..api import (
     FOREVER,
     Ask,
+    AtQos,
     Change,
     Dep,
     Duties,
@@ -86,7 +87,7 @@ class Owners(Family):
     duties: ClassVar[Duties] = {
         "publish": frozenset({PutTlv, SealToGrant}),
         "subscribe": frozenset({Follow}),
-        "deliver": frozenset({OnlyFrom, SealToLink}),
+        "deliver": frozenset({AtQos, OnlyFrom, SealToLink}),
     }
 
     def __init__(self) -> None:
@@ -417,6 +418,8 @@ class Owners(Family):
         found, consents = [], False
         for owner in owners:
             facts = self._facts(ask, kind, owner, dict(values), client, owner)
+            # What its count says must not be used up by what others send.
+            ask.one_sender = owner
             until = 0
             try:
                 held = self._receives(kind, owner, client, facts)
@@ -431,6 +434,7 @@ class Owners(Family):
             consents |= facts.consents
             if held:
                 found.append(owner)
+        ask.one_sender = ""
         if consents:
             deps[consents_of(client)] = None
         return found
@@ -439,48 +443,58 @@ class Owners(Family):
         self, ask: Ask, kind: EventType, values: Mapping[str, Value], verdict: Verdict
     ) -> Verdict:
         """The verdict where one of the client's own subscriptions asks for such an event."""
-        whens: list[Condition] = []
+        # By the QoS that asks for it; without a condition it is asked for in any case.
+        whens: list[tuple[int, Condition]] = []
+        qos = most = -1
         for sub in ask.subs:
+            most = max(most, sub.qos)
             notes = sub.notes.get(NAME)
             if notes is None:
-                return verdict
-            whens.append(notes["where"])
-        if not whens:
+                qos = max(qos, sub.qos)
+            else:
+                whens.append((sub.qos, notes["where"]))
+        if qos == most:
             return verdict
         state, client = self.state, ask.who.client
         deps = dict.fromkeys(verdict.deps)
         wanted = kind.owner == SENDER
+        whens.sort(key=lambda one: -one[0])
 
         facts = EventFacts(ask, kind, "", dict(values), client, "", {}, state.signed)
 
-        def met(sender: str) -> bool:
+        def met(sender: str) -> int:
+            """The greatest QoS with which it is asked for; -1: it is not."""
             if kind.owner == SENDER:
                 facts.values["owner"] = sender
             # In what a subscriber asks for, the other side is the publisher.
             facts.sender = facts.signer = sender
             facts.wanted_sender = facts.consents = False
-            found = any(facts.judge(when, RECEIVE) for when in whens)
+            more = (at for at, when in whens if at > qos and facts.judge(when, RECEIVE))
+            best = next(more, qos)
             nonlocal wanted
             wanted |= facts.wanted_sender or facts.consents
             if facts.consents and sender:
                 deps[consents_of(sender)] = None
-            return found
+            return best
 
-        if not wanted and met(""):
-            return verdict
-        if not wanted:
+        best, duties = (qos if wanted else met("")), verdict.duties
+        if best >= 0 and wanted:
+            # Some senders' with more, perhaps: not worth asking about each.
+            best = most
+        elif wanted:
+            deps[CLIENTS] = None
+            among = next((d.senders for d in duties if isinstance(d, OnlyFrom)), None)
+            names = sorted(state.settings.clients if among is None else among)
+            found = {name: at for name in names if (at := met(name)) >= 0}
+            best = max(found.values(), default=-1)
+            only = OnlyFrom(frozenset(found), rules.DELIVER_WHERE, "its own condition is not met")
+            duties = (*(d for d in duties if not isinstance(d, OnlyFrom)), only)
+        if best < 0:
             return deny(rules.DELIVER_WHERE, "its own condition is not met", deps=tuple(deps))
-        deps[CLIENTS] = None
-        among = next((d.senders for d in verdict.duties if isinstance(d, OnlyFrom)), None)
-        names = state.settings.clients if among is None else among
-        senders = frozenset(name for name in sorted(names) if met(name))
-        if not senders:
-            return deny(rules.DELIVER_WHERE, "its own condition is not met", deps=tuple(deps))
-        duties = tuple(d for d in verdict.duties if not isinstance(d, OnlyFrom))
-        only = OnlyFrom(senders, rules.DELIVER_WHERE, "its own condition is not met")
-        return Verdict(
-            True, verdict.rule, verdict.reason, verdict.until, tuple(deps), (*duties, only)
-        )
+        if best < most:
+            # The table has the greatest of all its filters, whatever they ask for.
+            duties = (*duties, AtQos(best))
+        return Verdict(True, verdict.rule, verdict.reason, verdict.until, tuple(deps), duties)
 
     def _allowed(
         self,

@@ -21,8 +21,9 @@ from sealmq_spec.errors import Malformed
 from ..api import FamilyRecord, Later, Proposal, Verdict
 from ..ask import Who
 from ..attributes import Attributes
-from . import archive, client, events, signing, where
-from .assertions import BadAssertion, keynote
+from . import archive, client, events, records, signing, where
+from .assertions import BadAssertion, from_fields, keynote
+from .events import EventType
 from .expressions import ConditionError, condition
 from .family import Owners
 from .simulate import BadLine, at_ms
@@ -118,6 +119,53 @@ def _time(draw: Draw) -> None:
         pass
 
 
+_MADE, _SUSPENDED = "0" * 12, "1" * 12
+_CONDITIONS = (
+    b'building == "EECS" && (extTime in ["A", "B"] || !retained) && speed < 50',
+    b"speed < -1 || speed <= 0 || speed > 7 || speed >= 51 || speed == 51 || speed != 51",
+    b'!(lit && true || false) && !(room in ["1", 2, true]) && owner == subscriber',
+    b'"EECS" == building && 51 > speed && room == "a\\"b\\\\" && retained == false',
+    b'contract("https://example.org/terms") && action == "RECEIVE" && qos != 2 && sender == owner',
+    b'app_domain == "LOC_APP" && evtType == "LOC_INFO" && (((lit)))',
+    'room == "\u00fc\u20ac\U0001f600"\n\t || building != room'.encode(),
+)
+_COMMANDS = (
+    b'{"do":"assert","licensees":["Bob"],"actions":["RECEIVE"],"condition":"retained"}',
+    b'{"do":"assert","keynote":"Authorizer: \\"Alice\\"\\nLicensee: \\"Bob\\"\\nConditions: '
+    b'action == \\"RECEIVE\\";"}',
+    b'{"do":"modify","id":"000000000000","licensees":["Bob"],"actions":["RECEIVE"]}',
+    b'{"do":"retract","id":"000000000000"}',
+    b'{"do":"confirm","id":"111111111111"}',
+    b'{"do":"list","owner":"Alice","by":"Alice","after":"0"}',
+    b'{"do":"who-can","topic":"loc/Alice/a/b","action":"PUBLISH","sender":"Bob","attributes":{}}',
+    b'{"do":"explain","topic":"loc/Alice/a/b","client":"Bob"}',
+    b'{"do":"types"}',
+    b'{"do":"sign","address":"urn:a"}',
+    b'{"do":"sign","address":"urn:a","withdraw":true}',
+    b'{"do":"contracts","owner":"Bob"}',
+    b'{"do":"key","public":"' + b"ab" * 32 + b'","signature":""}',
+    b'{"do":"appoint","mediator":2}',
+    b'{"do":"break-glass","owner":"Bob","reason":"x","minutes":5}',
+    b'{"do":"close-glass","owner":"Alice","client":"Bob"}',
+    b'{"do":"openings"}',
+    b'{"do":"seen"}',
+)
+_SAID = b" by=a owner=a licensees=b app= type= actions=RECEIVE condition=lit"
+_RECORDS = (
+    (b"assert 1" + _SAID, b"modify 1" + _SAID, b"retract 1" + _SAID),
+    (b"assert 1" + _SAID, b"confirm 1 suspended=1" + _SAID, b"retract 1 suspended=2" + _SAID),
+    (b"sign urn:a", b"withdraw from urn:a", b"appoint 2", b"appoint 0"),
+    (b"break-glass owner=b minutes=5 reason=x", b"close-glass owner=b client=a"),
+    (b"advertise A/B topic=x/{u} owner=u control=both", b"confirm A/B", b"withdraw A/B"),
+)
+# By the administrator.
+_TYPES = (
+    b'{"do":"advertise","app":"LOC_APP","type":"NEW","topic":"new/{user}/{n:int}","owner":"user",'
+    b'"control":"both","admin":"Bob","attributes":{"speed":"int"},"granularity":"matching_set",'
+    b'"signed":true}',
+    b'{"do":"confirm","id":"LOC_APP/OLD"}',
+    b'{"do":"withdraw","app":"LOC_APP","type":"MINE"}',
+)
 READERS = (_condition, _keynote, _where, _attributes, _document, _record, _time)
 
 
@@ -145,9 +193,13 @@ class Fuzz(Target):
         self._family = Owners()
         self._family.configure(config)
         self._now_ms = 0
+        self.taken = False
+        """Whether the last input was a command that was not refused."""
+        self._rows = list(_rows())
 
     def one(self, data: bytes) -> None:
         draw = Draw(data)
+        self.taken = False
         which = draw.number() % (len(READERS) + 1)
         if which < len(READERS):
             READERS[which](draw)
@@ -158,6 +210,7 @@ class Fuzz(Target):
         self._now_ms += 60_000
         name = draw.pick(("Alice", "Bob", "location_admin", "owner", "POLICY"))
         who = Who(name, 1, "app", _SITE, "campus")
+        self._family.apply(self._rows)
         got: Any = self._family.command(who, draw.rest(), self._now_ms)
         while isinstance(got, Later):
             got = got.go_on() or got
@@ -165,9 +218,11 @@ class Fuzz(Target):
             if got.allow or len(got.reason.encode()) > 200:
                 raise Finding("a refusal that allows, or is longer than a client is told")
         elif isinstance(got, Proposal):
-            # In force, and taken back, so that nothing grows.
+            self.taken = True
+            # In force, put back by a backup, and taken away, so that nothing grows.
             self._family.apply(got.records)
             rows = [row for row in got.records if isinstance(row, FamilyRecord)]
+            self._family.apply(list(records.put_back(rows, self._now_ms)))
             self._family.apply([replace(row, value=None) for row in rows])
 
     def seeds(self) -> Iterator[bytes]:
@@ -175,18 +230,32 @@ class Fuzz(Target):
         text = (resources.files(__package__) / "templates" / "campus.toml").read_text("utf-8")
         kn = text.partition("keynote = '''")[2].partition("'''")[0]
         yield b"\x01" + kn.encode()
-        yield b'\x00building == "EECS" && (extTime in ["A", "B"] || !retained) && speed < 50'
+        for when in _CONDITIONS:
+            yield b"\x00" + when
         yield b"\x02" + where.encode("a/+/#", "speed > 50").encode()
         yield b'\x03{"lit":true,"name":"a","speed":51}'
         yield b'\x04{"site":"00000000","authorizer":"a","licensees":["b"],"actions":["*"]}'
-        said = b"assert 1 by=a owner=a licensees=b app= type= actions=RECEIVE condition="
-        yield b"\x05\x02" + b"".join(bytes((len(one),)) + one for one in (said, b"retract 1"))
-        for body in (
-            b'{"do":"assert","licensees":["Bob"],"actions":["RECEIVE"],"condition":"lit"}',
-            b'{"do":"list"}',
-            b'{"do":"who-can","topic":"loc/Alice/a/b"}',
-            b'{"do":"types"}',
-            b'{"do":"key","public":""}',
-            b'{"do":"break-glass","owner":"Bob","reason":"x","minutes":5}',
-        ):
+        for detail in _RECORDS:
+            yield b"\x05\x02" + b"".join(bytes((len(one),)) + one for one in detail)
+        for body in _COMMANDS:
             yield b"\x07\x00" + body
+        for body in _TYPES:
+            yield b"\x07\x02" + body
+
+
+def _rows() -> Iterator[FamilyRecord]:
+    """What there is before each command: some of each that a command changes."""
+    said = {"licensees": ["Bob"], "actions": ["RECEIVE"]}
+    for id, spans in ((_MADE, ()), (_SUSPENDED, ((1,),))):
+        made = from_fields(said, "Alice", "Alice")
+        made.id, made.at_ms = id, 1
+        yield records.assertion(made, spans)
+    grant = {"licensees": ["Alice"], "actions": ["EMERGENCY"]}
+    made = from_fields(grant, "location_admin", "Bob")
+    made.id, made.at_ms = "2" * 12, 1
+    yield records.assertion(made)
+    yield records.glass(records.Glass("Alice", "Bob", 1, 1 << 50, "fire"))
+    for name, spans in (("MINE", ()), ("OLD", ((1,),))):
+        topic = f"{name.lower()}/{{user}}"
+        kind = EventType("LOC_APP", name, topic, "user", by="location_admin", at_ms=1)
+        yield records.event_type(kind, spans)

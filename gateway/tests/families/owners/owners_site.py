@@ -78,7 +78,7 @@ class Outside:
     by: tuple[str, ...] = ()
     family: str = "owners"
     valid_ms: int = FOREVER
-    window_ms: int = 0
+    window_ms: int = FOREVER
 
 
 def config(text: str) -> Config:
@@ -159,10 +159,10 @@ class People:
     def may(self, client: str, topic: str, **more: Any) -> bool:
         return self.deliver(client, topic, **more).allow
 
-    def subscribe(self, client: str, filt: str) -> Decision:
-        got = self.conn(client).subscribe(filt, 0, self.now)
+    def subscribe(self, client: str, filt: str, qos: int = 0) -> Decision:
+        got = self.conn(client).subscribe(filt, qos, self.now)
         if got.allow:
-            self.conn(client).subscribed(got, 0, self.now)
+            self.conn(client).subscribed(got, qos, self.now)
         return got
 
     def told(

@@ -7,6 +7,7 @@ import pytest
 from families.owners.owners_site import LOC, ROOT, SEALED, SITE, People
 from sealmq.families.api import OnlyFrom, PutTlv, SealToGrant, SealToLink
 from sealmq.families.attributes import Attribute
+from sealmq.families.duties import at_most
 from sealmq.families.engine import Decision
 from sealmq.families.owners import rules
 from sealmq.families.owners.events import TLV, write_attributes
@@ -256,6 +257,51 @@ def test_a_subscriber_s_own_condition_chooses_among_what_it_may_have() -> None:
     site.command("meter", "sign", address="urn:p")
     assert site.may("cat", "loc/ann/hall", sender="meter"), "the publisher has signed"
     assert not site.may("cat", "loc/ann/hall", sender="admin")
+
+
+def test_an_event_goes_out_with_the_qos_of_the_subscriptions_that_ask_for_it() -> None:
+    site = people()
+    for reader in ("bob", "cat"):
+        site.lets("ann", reader)
+    site.subscribe("bob", encode("loc/+/+", 'place == "hall"'), 0)
+    site.subscribe("bob", encode("loc/ann/+", 'place == "yard"'), 2)
+
+    def qos(client: str, topic: str) -> int:
+        return at_most(site.conn(client).deliver(topic, "all", 0, site.now).duties, 2)
+
+    assert site.may("bob", "loc/ann/hall"), "for its label"
+    assert site.may("bob", "loc/ann/yard")
+    assert (qos("bob", "loc/ann/hall"), qos("bob", "loc/ann/yard")) == (0, 2)
+    site.subscribe("bob", "loc/ann/hall", 1)
+    assert qos("bob", "loc/ann/hall") == 1, "which asks in any case"
+    # Whether the publisher's signature is there says each message: nobody's QoS is lowered by that.
+    site.subscribe("cat", encode("loc/+/+", 'contract("urn:p")'), 2)
+    site.subscribe("cat", "loc/ann/+", 0)
+    assert qos("cat", "loc/ann/hall") == 2
+
+
+def test_how_often_one_owner_s_events_came_says_nothing_of_another_s() -> None:
+    """Of a type whose owner is the sender one answer is about all; what went out is one's."""
+    count = '[attributes.got]\nsource = "count"\nof = "pair"\n'
+    site = People(SITE + count + LOC + TYPES + ROOT)
+    for name in ("ann", "cat"):
+        site.lets(name, "bob", condition="got < 2")
+
+    def goes_out(sender: str) -> bool:
+        got = site.deliver("bob", "chat/1", sender)
+        if got.allow:
+            site.conn("bob").delivered(got, site.now)
+        return got.allow
+
+    assert [goes_out(name) for name in ("ann", "ann", "ann", "cat", "cat", "cat")] == [
+        True, True, False, True, True, False,
+    ]  # fmt: skip
+    # Where the reader's own count decides, it is one for all.
+    count = '[attributes.got]\nsource = "count"\nof = "subscriber"\n'
+    site = People(SITE + count + LOC + TYPES + ROOT)
+    for name in ("ann", "cat"):
+        site.lets(name, "bob", condition="got < 2")
+    assert [goes_out(name) for name in ("ann", "cat", "cat", "ann")] == [True, True, False, False]
 
 
 def test_sealed_attributes_are_judged_message_by_message() -> None:
