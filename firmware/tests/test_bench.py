@@ -223,6 +223,7 @@ def test_tls_against_real_servers(tmp_path: Path) -> None:
             check_refusal(rig, rig.tls["tls13-ecdsa"][0].port, ca)
 
 
+@pytest.mark.full
 def test_messages_are_sent_also_when_another_connection_ends_just_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -74,10 +74,10 @@ class Forks:
         # Of ours alone: what it keeps there is worth as much as the key files of tests.
         self._folder = Path(tempfile.mkdtemp(prefix="sealmq-forks-"))
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            door.bind(str(self._folder / _DOOR))
+            door.bind(self.door)
             door.listen()
             fds = theirs.fileno(), door.fileno()
-            self._process = subprocess.Popen(
+            self._process = _start_from_nothing(
                 [sys.executable, "-P", __file__, *map(str, fds), str(self._folder)],
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
@@ -93,13 +93,17 @@ class Forks:
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def door(self) -> str:
+        """Where others than this process ask."""
+        return str(self._folder / _DOOR)
+
     def on_path(self) -> Path:
         """A folder with a program `sealmq` that does the same."""
         program = self._folder / "bin" / "sealmq"
         if not program.exists():
             program.parent.mkdir()
-            door = str(self._folder / _DOOR)
-            program.write_text(_PROGRAM.format(python=sys.executable, door=door))
+            program.write_text(_PROGRAM.format(python=sys.executable, door=self.door))
             program.chmod(0o700)
         return program.parent
 
@@ -241,6 +245,15 @@ def start(words: Sequence[str], output: IO[Any], programs: bool = True) -> Runni
         return forks.start(words, streams, os.environ, programs)
 
 
+def popen(command: Sequence[str], **options: Any) -> Any:
+    """As subprocess.Popen. `python -P -m MODULE …` with an `env` and a `stderr` is forked, with no
+    stdin, and stdout to nobody.
+    """
+    if list(command[:3]) != [sys.executable, "-P", "-m"] or options.get("preexec_fn") is not None:
+        return _start_from_nothing(command, **options)
+    return _apart(command, options, _forks(os.environ).door)
+
+
 _DOOR = "door"
 _MOST_FDS = 64
 # In the process that forks, and all that come of it: where the door is.
@@ -352,32 +365,48 @@ class _Program:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-class _Apart(Running):
+class Apart(Running):
     """The same of one that is no child."""
 
-    def __init__(self, words: Sequence[str], told: int, stderr: IO[bytes]) -> None:
+    def __init__(self, words: Sequence[str], told: int, stderr: IO[bytes] | None) -> None:
         super().__init__(words, told)
         self.stderr = stderr
 
     def wait(self, timeout: float = 1e6) -> int:
         return super().wait(timeout)
 
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
-def _apart(command: Sequence[str], options: Mapping[str, Any]) -> _Apart:
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def _apart(command: Sequence[str], options: Mapping[str, Any], door: str) -> Apart:
     """By the process that forks: SQLite does not bear that a process with an open store is forked.
     The program finds its descriptors by their numbers.
     """
-    reading, stderr = os.pipe()
+    reading, writing = os.pipe()
     told, theirs = os.pipe()
     kept = list(options["pass_fds"])
-    wanted = {name: options[name] for name in ("umask", "start_new_session")} | {"pass_fds": kept}
+    wanted = {
+        "pass_fds": kept,
+        "umask": options.get("umask", -1),
+        "start_new_session": options.get("start_new_session", False),
+    }
     request = repr((list(command[3:]), dict(options["env"]), os.getcwd(), wanted)).encode()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-        door.connect(_door)
-        socket.send_fds(door, [request], [stderr, stderr, stderr, theirs, *kept])
-    os.close(stderr)
+    piped = options["stderr"] == subprocess.PIPE
+    stderr = writing if piped else options["stderr"].fileno()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+        asking.connect(door)
+        socket.send_fds(asking, [request], [stderr, stderr, stderr, theirs, *kept])
+    os.close(writing)
     os.close(theirs)
-    return _Apart(command, told, os.fdopen(reading, "rb"))
+    heard = os.fdopen(reading, "rb")
+    if not piped:
+        heard.close()
+    return Apart(command, told, heard if piped else None)
 
 
 def _as_asked(stderr: int, fds: Sequence[int], options: dict[str, Any]) -> None:
@@ -400,7 +429,7 @@ def _popen(command: Sequence[str], **options: Any) -> Any:
     if command[3] not in _STARTED:
         if options["preexec_fn"] is not None:
             raise ValueError(f"{command[3]} has something to do before its start")
-        return _apart(command, options)
+        return _apart(command, options, _door)
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -434,7 +463,8 @@ def _as_started(stderr: int, options: Mapping[str, Any]) -> None:
     for fd, following in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
         os.set_inheritable(fd, True)
         os.closerange(fd + 1, following)
-    os.umask(options["umask"])
+    if options["umask"] >= 0:
+        os.umask(options["umask"])
     if options["start_new_session"]:
         os.setsid()
     if options["preexec_fn"] is not None:
@@ -450,7 +480,7 @@ def _run(program: str, words: Sequence[str]) -> NoReturn:
     """A module or a file as the program of this process, which ends with it."""
     sys.argv = [program, *words]
     try:
-        if program in _PROGRAMS:
+        if os.sep not in program:
             runpy.run_module(program, run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(program, run_name="__main__")

@@ -200,6 +200,7 @@ def test_with_amqtt_as_the_broker(tmp_path: Path) -> None:
     assert done.summary["verdict"] == "pass"
 
 
+@pytest.mark.full
 def test_with_the_policy_off_it_ends_with_1_because_the_forbidden_went_through(
     tmp_path: Path,
 ) -> None:

@@ -132,26 +132,27 @@ def unwritten(folder: Path) -> None:
     (folder / f".{last.name}.crc").unlink()
 
 
+@pytest.mark.parametrize(
+    "left", ["in a step", pytest.param("step written", marks=pytest.mark.full)]
+)
 def test_what_a_killed_run_leaves_counts_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a run leaves it that was killed in a step, and one that had written its step: those below
-    are killed, in processes of their own, and say that there is nothing else.
+    """As a run leaves it that was killed in a step, or had written it: those below are killed, in
+    processes of their own, and say that there is nothing else.
     """
     monkeypatch.setattr(reading, "EACH", 4000)
     rng = random.Random("killed")
     logs, out = tmp_path / "logs", tmp_path / "out"
     logs.mkdir()
     commits, lines = out / "checkpoint" / "commits", out / "lines" / "_spark_metadata"
-    for turn, (left, gone) in enumerate((("in a step", (commits, lines)),
-                                         ("step written", (commits,)))):  # fmt: skip
-        written(logs, range(2 * turn, 2 * turn + 2), rng)
-        ingest(spark, [str(logs)], out)
-        assert numbers(commits) >= 2
-        for folder in gone:
-            unwritten(folder)
-        assert state(out) == left
-    written(logs, range(4, 5), rng)
+    written(logs, range(3), rng)
+    ingest(spark, [str(logs)], out)
+    assert numbers(commits) > 1
+    for folder in (commits, lines) if left == "in a step" else (commits,):
+        unwritten(folder)
+    assert state(out) == left
+    written(logs, range(3, 4), rng)
     checked(spark, logs, out)
 
 

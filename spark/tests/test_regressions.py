@@ -6,6 +6,7 @@ import random
 import statistics
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from sealmq_spark.measures.regressions import regressions
@@ -135,6 +136,7 @@ def rounds(rng: random.Random, at: float, noise: float, n: int = 10) -> dict[str
     return {"value": statistics.median(drawn), "low": drawn[1], "high": drawn[-2], "n": n}
 
 
+@pytest.mark.full
 def test_noise_is_no_regression_and_a_third_more_is_one(spark: SparkSession) -> None:
     """200 pairs of nothing but noise, and ten that became slower, beside a machine that is twice as
     slow today: of benches and of the rig."""

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import sealmq_forks
 from client_peer import Peer, play, until
 
 
@@ -37,11 +37,12 @@ class Program:
         return await self.begin(kind, "--enrolment", str(self.file), *flags)
 
     async def begin(self, *given: str) -> asyncio.subprocess.Process:
-        words = ["-m", "sealmq.cli", *given]
         pipe = asyncio.subprocess.PIPE
         # What a test set up by PYTHONPATH holds for the program as well.
+        env = dict(os.environ)
+        program = sealmq_forks.on_path(env) / "sealmq"
         return await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(os.environ)
+            program, *given, stdin=pipe, stdout=pipe, stderr=pipe, env=env
         )
 
     async def run(self, kind: str, *flags: str, stdin: bytes = b"") -> Done:

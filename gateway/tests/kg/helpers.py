@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sealmq_forks
 from sealmq.aead import make
 from sealmq.cli.main import main
 from sealmq.run.secrets import FD, handed_over
@@ -73,11 +73,10 @@ class KgProcess:
         self.stderr = site.layout.root.parent / "kg.stderr"
         secrets = {"key": (key or site.kg_key).hex()}
         with handed_over(secrets) as fd, self.stderr.open("ab") as errors:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "sealmq.kg.process", str(site.layout.root)],
+            self.popen: sealmq_forks.Apart = sealmq_forks.popen(
+                [sys.executable, "-P", "-m", "sealmq.kg.process", str(site.layout.root)],
                 env=os.environ | {FD: str(fd)},
                 pass_fds=[fd],
-                stdin=subprocess.DEVNULL,
                 stderr=errors,
             )
 

@@ -330,6 +330,7 @@ def test_what_an_uncached_verdict_of_the_allowlist_costs_is_told_as_rows() -> No
 # --- real processes ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_it_measures_real_sites(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     words = ["--quick", "--clients", "4", "--json", "--allow-misses", "--out", str(out)]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import sealmq_forks
 from sealmq.mediator import garbage
 from sealmq.mediator import workers as workers_module
 from sealmq.mediator.acceptor import Acceptor
@@ -148,6 +150,7 @@ def connect_of(number: int) -> bytes:
 def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     paths = (str(HERE), *filter(None, [os.environ.get("PYTHONPATH")]))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setattr(subprocess, "Popen", sealmq_forks.popen)
     (tmp_path / "sealmq.toml").write_text('[site]\nname = "s"\nid = "01020304"\n')
     layout = Layout.open(tmp_path)
     prepare(layout)
@@ -565,7 +568,7 @@ def test_a_worker_s_garbage_collector_begins_when_all_is_there_and_leaves_that_a
 def test_workers_die_with_their_owner_even_stopped_ones(layout: Layout) -> None:
     script = f"""
 import asyncio, sys
-sys.path.insert(0, {str(HERE)!r})
+sys.path[:0] = {[str(HERE), str(Path(sealmq_forks.__file__).parent)]!r}
 from test_workers import Layout, Scene
 async def story():
     it = Scene(Layout.open({str(layout.root)!r}), 2)
