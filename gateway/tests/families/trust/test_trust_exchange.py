@@ -241,13 +241,13 @@ def test_a_hop_that_is_invented_raises_no_average() -> None:
         ),
         # And of b4 itself, to sites that are no neighbours of it.
         signed_ratings(
-            Said("b4", world.now, END, {"b1": SCALE, "b9": SCALE, "b2": 5000, "b3": 4000,
+            Said("b4", world.now + 1, END, {"b1": SCALE, "b9": SCALE, "b2": 5000, "b3": 4000,
                                         "b6": 5000}),
             sign_as("b4"),
         ),
     ]  # fmt: skip
     for lie in lies:
-        assert world["b6"].receive("b4", lie, world.now).ok
+        assert world["b6"].receive("b4", lie, world.now).rule == x.TAKEN
     graph = world["b6"].edges()
     assert {pair for pair in graph if "b9" in pair} == {("b9", "b4"), ("b4", "b9")}, "a dead end"
     assert ("b1", "b4") not in graph
