@@ -149,6 +149,11 @@ class Known:
     signers: frozenset[str] = frozenset()
     unverified: dict[str, bytes] = field(default_factory=dict)
 
+    @property
+    def counts(self) -> bool:
+        """Whether its issuer has signed it, by the key that the issuer has now."""
+        return self.token.issuer in self.signers
+
     def add(self, signer: str, signature: bytes) -> None:
         self.signatures[signer] = signature
         self.signers |= {signer}
@@ -179,15 +184,17 @@ class Tokens:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Known]:
-        return iter(self._by_id.values())
+        return (known for known in self._by_id.values() if known.counts)
 
     def get(self, id: bytes) -> Known | None:
-        return self._by_id.get(id)
+        """One that counts."""
+        known = self._by_id.get(id)
+        return known if known is not None and known.counts else None
 
     def newest(self, issuer: str, client: str) -> Known | None:
         """The token of an issuer for a client."""
         _, id = self._newest.get((issuer, client), (0, b""))
-        return self._by_id.get(id)
+        return self.get(id)
 
     def announce(self, token: Token, signatures: Mapping[str, bytes], now_ms: int) -> Announced:
         """Take a token in, or unite what is known of it with these signatures. BadRecord: it is
@@ -198,7 +205,10 @@ class Tokens:
             known = self._new(token, signatures, now_ms)
         elif known.token != token:
             raise BadRecord(FORGED, "another token has this id")
-        return self._unite(known, signatures)
+        done = self._unite(known, signatures)
+        if not known.counts:
+            raise BadRecord(NO_SIGNATURE, f"the key of {token.issuer} is in doubt")
+        return done
 
     def _new(self, token: Token, signatures: Mapping[str, bytes], now_ms: int) -> Known:
         whose = (token.issuer, token.client)
@@ -246,17 +256,20 @@ class Tokens:
 
     def rekeyed(self, site: str) -> list[Known]:
         """A site's key has changed, or is known at last, or no more: of what it has signed, that
-        counts which the key fits. Its serials stay: who can make a key doubtful brings no older
-        token back. Gives those with a new signer.
+        counts which the key fits. The rest is kept, and so are its serials: who can make a key
+        doubtful for a while ends nothing for good, and brings no older token back. Gives those
+        with a new signer.
         """
         fresh = []
-        for known in list(self._by_id.values()):
+        for known in self._by_id.values():
             before = known.signatures.pop(site, None) or known.unverified.pop(site, None)
             known.signers -= {site}
-            if before is not None and self._unite(known, {site: before}).fresh:
+            if before is None:
+                continue
+            if self._unite(known, {site: before}).fresh:
                 fresh.append(known)
-            elif known.token.issuer == site:
-                self._by_id.pop(known.token.id)
+            else:
+                known.unverified[site] = before
         return fresh
 
     def tick(self, now_ms: int) -> None:

@@ -4,6 +4,7 @@ counts, and attacks on that."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -45,7 +46,7 @@ def decided(came: dict[str, list[tuple[str, x.Decision]]]) -> dict[str, dict[str
     }
 
 
-def sign_as(site: str) -> object:
+def sign_as(site: str) -> Callable[[bytes], bytes]:
     return lambda text: signatures.sign(private(site), text)
 
 
@@ -226,38 +227,36 @@ def test_convergence_takes_no_more_rounds_than_the_longest_path() -> None:
 def test_a_hop_that_is_invented_raises_no_average() -> None:
     """b4 and a friend it made up would put perfect edges between b3 and b6."""
     world = World()
-    evil = world["b4"]
     token = world.grant("b1", "c")
     world.publish("b1", "c", "a/x")
     before = world["b6"].explain("b5", token.id, "a/x", world.now)["signers"]
     introduction = Introduction("b4", "b9", public("b9"), world.now)
     lies = [
-        # It has seen the key of b9, since it has made it, and introduces it.
-        signed_introduction(introduction, sign_as("b4")),  # type: ignore[arg-type]
+        # It has made the key of b9, and introduces it.
+        signed_introduction(introduction, sign_as("b4")),
         # Perfect edges into b9, and from it: of sites that do not know it, and so do not say so.
         signed_ratings(
-            Said("b9", world.now, END, {"b1": SCALE, "b2": SCALE, "b3": SCALE, "b6": SCALE}),
-            sign_as("b9"),  # type: ignore[arg-type]
+            Said("b9", world.now, END, dict.fromkeys(("b1", "b2", "b3", "b4", "b6"), SCALE)),
+            sign_as("b9"),
         ),
         # And of b4 itself, to sites that are no neighbours of it.
         signed_ratings(
-            Said("b4", world.now, END, {"b1": SCALE, "b9": SCALE, "b2": 5000, "b3": 4000,
+            Said("b4", world.now + 1, END, {"b1": SCALE, "b9": SCALE, "b2": 5000, "b3": 4000,
                                         "b6": 5000}),
-            sign_as("b4"),  # type: ignore[arg-type]
+            sign_as("b4"),
         ),
     ]  # fmt: skip
-    assert evil.me == "b4"
     for lie in lies:
-        assert world["b6"].receive("b4", lie, world.now).ok
+        assert world["b6"].receive("b4", lie, world.now).rule == x.TAKEN
     graph = world["b6"].edges()
-    assert not any("b9" in pair for pair in graph)
+    assert {pair for pair in graph if "b9" in pair} == {("b9", "b4"), ("b4", "b9")}, "a dead end"
     assert ("b1", "b4") not in graph
     assert world["b6"].explain("b5", token.id, "a/x", world.now)["signers"] == before
 
 
 def test_a_site_that_nobody_has_introduced_rates_nobody(world: World) -> None:
     said = Said("b9", NOW, END, {"b4": SCALE, "b6": SCALE})
-    answer = world["b6"].receive("b4", signed_ratings(said, sign_as("b9")), world.now)  # type: ignore[arg-type]
+    answer = world["b6"].receive("b4", signed_ratings(said, sign_as("b9")), world.now)
     assert (answer.ok, answer.rule) == (False, "trust.ratings.unknown-site")
 
 
@@ -268,7 +267,7 @@ def test_nobody_speaks_ill_of_an_edge_that_is_not_its_own() -> None:
     for rater, key in (("b5", "b4"), ("b4", "b4")):
         lies = dict.fromkeys({"b2", "b3", "b5", "b6"} - {rater}, 0)
         said = Said(rater, world.now + 10**9, END, lies)
-        answer = world["b6"].receive("b4", signed_ratings(said, sign_as(key)), world.now)  # type: ignore[arg-type]
+        answer = world["b6"].receive("b4", signed_ratings(said, sign_as(key)), world.now)
         assert (answer.ok, answer.rule) == (
             (True, x.TAKEN) if rater == key else (False, "trust.ratings.forged")
         )
@@ -282,7 +281,7 @@ def test_one_who_speaks_ill_of_all_is_routed_around_once_blocked(world: World) -
     token = world.grant("b1", "c")
     world.publish("b1", "c", "a/x")
     said = Said("b4", world.now + 1, END, {"b2": 0, "b3": 0, "b6": 0})
-    world["b6"].receive("b4", signed_ratings(said, sign_as("b4")), world.now)  # type: ignore[arg-type]
+    world["b6"].receive("b4", signed_ratings(said, sign_as("b4")), world.now)
     judge = world["b6"]
     assert judge.message("b5", token.id, "a/x", world.now).rule == NOT_ACCEPTED
     for _ in range(40):
@@ -382,9 +381,9 @@ def test_what_is_forged_or_malformed_is_held_against_who_sent_it(world: World) -
         b"\xff",
         announcement(token, {"b1": bytes(64)}),
         announcement(token, {**signed(token, "b1"), "b2": bytes(64)}),
-        signed_ratings(Said("b3", world.now + 5, END, {"b1": 0}), sign_as("b4")),  # type: ignore[arg-type]
-        signed_introduction(Introduction("b5", "b9", public("b9"), END), sign_as("b4")),  # type: ignore[arg-type]
-        signed_introduction(Introduction("b4", "b9", public("b9"), END), sign_as("b4")),  # type: ignore[arg-type]
+        signed_ratings(Said("b3", world.now + 5, END, {"b1": 0}), sign_as("b4")),
+        signed_introduction(Introduction("b5", "b9", public("b9"), END), sign_as("b4")),
+        signed_introduction(Introduction("b4", "b9", public("b9"), END), sign_as("b4")),
     ]
     for record in records:
         assert not judge.receive("b5", record, world.now).ok
@@ -414,7 +413,7 @@ def test_ratings_end_and_hold_for_no_more_than_two_days(world: World) -> None:
         (NOW + 2**40, "trust.ratings.too-long"),
     ):
         said = Said("b4", world.now + 1, until, {"b2": 0, "b3": 0, "b6": 0})
-        assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == rule  # type: ignore[arg-type]
+        assert judge.receive("b4", signed_ratings(said, sign_as("b4")), world.now).rule == rule
     assert judge.edges()["b2", "b4"] == 5000
     # Who is not heard of for an hour is in nobody's graph.
     for site in ("b4", "b5", "b6"):
@@ -456,7 +455,7 @@ def test_a_disputed_key_ends_its_tokens_until_the_operator_speaks(world: World) 
     judge = world["b6"]
     assert judge.message("b5", token.id, "a/x", world.now).accept
     serial = world.now + 10
-    lie = signed_introduction(Introduction("b5", "b1", public("evil"), serial), sign_as("b5"))  # type: ignore[arg-type]
+    lie = signed_introduction(Introduction("b5", "b1", public("evil"), serial), sign_as("b5"))
     assert judge.receive("b5", lie, world.now).rule == x.TAKEN
     assert judge.doubtful() == ["b1"]
     assert judge.message("b5", token.id, "a/x", world.now).rule == x.UNKNOWN_TOKEN
@@ -465,8 +464,7 @@ def test_a_disputed_key_ends_its_tokens_until_the_operator_speaks(world: World) 
     assert not judge.receive("b5", announcement(forged, made), world.now).ok
     judge.pin("b1", public("b1"), world.now)
     assert judge.doubtful() == []
-    whole = announcement(token, signed(token, "b1", "b2", "b3"))
-    assert judge.receive("b4", whole, world.now).ok
+    # Nobody has to announce it again.
     assert judge.message("b5", token.id, "a/x", world.now).accept
     assert judge.receive("b5", announcement(forged, made), world.now).rule == "trust.token.forged"
 
@@ -474,7 +472,7 @@ def test_a_disputed_key_ends_its_tokens_until_the_operator_speaks(world: World) 
 def test_what_was_introduced_by_a_neighbour_that_is_blocked_counts_no_more(world: World) -> None:
     judge = world["b6"]
     lie = Introduction("b5", "b9", public("b9"), world.now + 10)
-    judge.receive("b5", signed_introduction(lie, sign_as("b5")), world.now)  # type: ignore[arg-type]
+    judge.receive("b5", signed_introduction(lie, sign_as("b5")), world.now)
     token = Token("b9", "c", ("a/#",), (), 1, END)
     assert judge.receive("b5", announcement(token, signed(token, "b9")), world.now).ok
     for _ in range(60):

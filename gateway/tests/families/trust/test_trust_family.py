@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -330,6 +331,10 @@ def test_honest_sites_deliver_what_is_good_and_find_who_turns_bad() -> None:
     assert found[0] == 0, "its good history speaks for it"
     assert found[-1] > 0.8
     assert rows[-1]["good_delivered"] > 0.5
+    # As the page says: who is gentle finds less, and closes less.
+    gentle = simulate.World(replace(bad, weights=Weights(bad=2)), Rules(), random.Random(2)).run()
+    assert gentle[-1]["recall"] < found[-1]
+    assert gentle[-1]["good_delivered"] > rows[-1]["good_delivered"]
 
 
 def test_simulation_by_command(capsys: pytest.CaptureFixture[str]) -> None:
