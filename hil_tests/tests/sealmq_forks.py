@@ -120,7 +120,8 @@ class Forks:
         given = os.pipe()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             source = 0 if stdin is None else given[0]
-            process = self.start(words, (source, out.fileno(), err.fileno()), env)
+            streams = source, out.fileno(), err.fileno()
+            process = self.start(words, streams, env, programs=words[:1] == ["up"])
             os.close(given[0])
             with open(given[1], "wb") as pipe:
                 pipe.write(stdin or b"")

@@ -44,10 +44,16 @@ def processes(site: Site) -> list[int]:
     return found
 
 
+def started(*words: object) -> subprocess.CompletedProcess[str]:
+    """`sealmq …` from nothing, so that `processes` finds what it starts."""
+    command = [str(SEALMQ), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_detached_site_serves_when_the_command_comes_back_and_is_gone_after_down(
     site: Site,
 ) -> None:
-    done = sealmq("up", site.path, "--detach")
+    done = started("up", site.path, "--detach")
     assert done.returncode == 0, done.stderr
     assert f"`sealmq down {site.path}` stops it." in done.stdout
     assert sealmq("status", site.path).returncode == 0
@@ -79,7 +85,7 @@ def test_a_detached_site_serves_also_when_nobody_reads_what_the_command_says(sit
 @pytest.mark.parametrize("how", ["--detach", "--wait"])
 def test_a_port_in_use_ends_it_with_who_has_the_port(site: Site, how: str) -> None:
     with socket.create_server(("127.0.0.1", site.port)):
-        done = sealmq("up", site.path, how)
+        done = started("up", site.path, how)
     assert done.returncode == 1
     [error] = [line for line in done.stderr.splitlines() if line.startswith("sealmq: ")]
     assert f"cannot listen on 127.0.0.1:{site.port}: Address already in use" in error
@@ -122,11 +128,11 @@ def test_of_two_that_wait_at_once_one_starts_it_and_both_come_back(site: Site) -
 
 
 def test_down_ends_a_site_in_the_foreground_and_what_a_killed_one_has_left(site: Site) -> None:
-    site.up()
+    site.up(forked=False)
     assert sealmq("down", site.path).returncode == 0
     assert processes(site) == []
     assert site.down() == 0
-    assert sealmq("up", site.path, "--detach").returncode == 0
+    assert started("up", site.path, "--detach").returncode == 0
     os.kill(supervisor(site), signal.SIGKILL)
     assert sealmq("down", site.path).returncode == 0
     assert processes(site) == []
