@@ -301,8 +301,10 @@ def _confirm(turn: Turn, body: Body) -> Answer:
         return _confirm_type(turn, id)
     made = _own(turn, body)
     suspended = turn.state.suspension(turn.client, records.ASSERTION + id)
-    if not suspended:
+    if not suspended or not turn.state.bears(turn.client, made.at_ms):
         raise Refused(rules.NO_SUCH, "none of this id waits for this client to confirm it")
+    # One from before the key is said anew, signed: whoever has the session alone could say it.
+    _signature(turn, made, {"signature": made.signature.hex()})
     rule = _may_assert(turn, made)
     _room(turn, made)
     row = records.assertion(made, records.closed(suspended, turn.now_ms))

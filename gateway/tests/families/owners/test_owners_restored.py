@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from families.owners.owners_site import LOC, ROOT, SITE, START, People
 from families.owners.test_owners_archive import ID, SAID, asked, command, stored
 from sealmq.families import registry
 from sealmq.families.owners import records as rows
-from sealmq.families.owners import rules
+from sealmq.families.owners import rules, signing
+from sealmq.families.owners.assertions import from_fields
 from sealmq.families.records import FamilyRecord
 from sealmq.store import Store
 from sealmq.store.database import rewrite, set_identity
@@ -78,6 +81,20 @@ def test_who_may_not_say_it_any_more_confirms_nothing() -> None:
     assert made["id"] == right
     assert changed.may("bob", "loc/ann/hall"), "what is said anew counts"
     assert not changed.may("cat", "loc/ann/hall")
+
+
+def test_a_session_without_the_key_confirms_nothing_that_is_not_signed() -> None:
+    site = People(ALL)
+    unsigned = site.lets("ann", "bob")
+    key = Ed25519PrivateKey.generate().private_bytes_raw()
+    site.command("ann", "key", public=signing.public_of(key).hex())
+    said = {"licensees": ["cat"], "actions": ["RECEIVE"]}
+    text = from_fields(said, "ann", "ann").text("00c0ffee")
+    signed = site.command("ann", "assert", **said, signature=signing.sign(key, text).hex())["id"]
+    old = restored(site)
+    assert old.command("ann", "confirm", id=unsigned) == rules.SIGNATURE
+    assert old.command("ann", "confirm", id=signed)["assertion"]["public"]
+    assert [old.may(name, "loc/ann/hall") for name in ("bob", "cat")] == [False, True]
 
 
 def test_types_contracts_and_emergencies_put_back_open_nothing_either() -> None:
