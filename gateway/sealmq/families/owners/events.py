@@ -15,6 +15,7 @@ from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_topic, is_reserved
 
 from ..filters import crosses
+from .actions import RECEIVE, SUBSCRIBE
 from .expressions import Value
 from .names import is_principal
 
@@ -85,7 +86,8 @@ class EventType:
     derives: Mapping[str, str] = field(default_factory=dict)
     by: str = ""
     at_ms: int = 0
-    # Made of `topic`.
+    # Made of the others.
+    key: tuple[str, str] = field(init=False, compare=False)
     filter: str = field(init=False, compare=False)
     levels: Mapping[str, int] = field(init=False, compare=False)
     numbers: frozenset[str] = field(init=False, compare=False)
@@ -97,6 +99,8 @@ class EventType:
     """Whether its messages carry what the broker must not read."""
     on_subscribe: bool = field(init=False, compare=False)
     on_receive: bool = field(init=False, compare=False)
+    asked: tuple[int, ...] = field(init=False, compare=False)
+    """Actions that a reader has to hold when an event is delivered."""
 
     def __post_init__(self) -> None:
         levels, numbers, parts = {}, set(), []
@@ -109,20 +113,20 @@ class EventType:
                     numbers.add(found[1])
         object.__setattr__(self, "filter", "/".join(parts))
         object.__setattr__(self, "levels", levels)
+        on_subscribe = self.control in ("subscribe", "both")
+        on_receive = self.control in ("receive", "both")
         sealing = bool(self.attributes) or self.granularity == "matching_set"
         for name, value in (
+            ("key", (self.app, self.name)),
             ("numbers", frozenset(numbers)),
             ("taken", _taking(tuple(levels.values()))),
             ("dep", ("owners", "type", self.app, self.name)),
             ("seals", sealing),
-            ("on_subscribe", self.control in ("subscribe", "both")),
-            ("on_receive", self.control in ("receive", "both")),
+            ("on_subscribe", on_subscribe),
+            ("on_receive", on_receive),
+            ("asked", (RECEIVE,) * on_receive + (SUBSCRIBE,) * on_subscribe),
         ):
             object.__setattr__(self, name, value)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.app, self.name
 
     @property
     def names(self) -> frozenset[str]:

@@ -44,7 +44,7 @@ from ..attributes import Attribute
 from ..shared import GROUP, inner
 from . import commands, events, explain, rules, where
 from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
-from .chains import ALL, TooMuch
+from .chains import ALL, Maybe, Plan, TooMuch
 from .events import SENDER, BadAttributes, EventType
 from .expressions import Condition, Value
 from .facts import EventFacts, OpenFacts
@@ -323,18 +323,19 @@ class Owners(Family):
             return deny(rules.DELIVER_APPOINTED, reason, deps=tuple(deps))
         if kind.control == "none":
             return self._allowed(rules.DELIVER_NO_CONTROL, "no control", kind, deps)
-        sure = self._surely(kind, owner, client)
-        if sure:
+        plan = state.plans.of(kind, owner)
+        asked = _asked(plan, kind, client)
+        if asked == ():
             return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
         facts = self._facts(ask, kind, owner, values, client)
-        held = sure is None and self._receives(kind, owner, client, facts)
+        held = _held(plan, asked, facts)
         senders: frozenset[str] | None = None
         if not held and facts.wanted_sender:
             # Only some senders' events; who they are, is found once.
             deps[CLIENTS] = None
             found = []
             for facts.sender in sorted(state.settings.clients):
-                if self._receives(kind, owner, client, facts):
+                if _held(plan, asked, facts):
                     found.append(facts.sender)
             senders = frozenset(found)
         if facts.consents:
@@ -342,7 +343,7 @@ class Owners(Family):
         if held:
             return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
         until = state.broken_until(owner, client, ask.now_ms)
-        if until and state.plans.of(kind, owner).holds(client, EMERGENCY, facts.judge):
+        if until and plan.holds(client, EMERGENCY, facts.judge):
             reason = f"an emergency, and {owner} has granted it"
             return self._allowed(rules.DELIVER_BREAK_GLASS, reason, kind, deps, until)
         if senders:
@@ -351,25 +352,6 @@ class Owners(Family):
             )
         reason = "no assertion lets this client receive it now"
         return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=tuple(deps))
-
-    def _surely(self, kind: EventType, owner: str, client: str) -> bool | None:
-        """`_receives` where no condition decides it; None: one does."""
-        plan = self.state.plans.of(kind, owner)
-        node = plan.node(client, RECEIVE) if kind.on_receive else True
-        if node is False or not kind.on_subscribe:
-            return node if isinstance(node, bool) else None
-        other = plan.node(client, SUBSCRIBE)
-        if isinstance(other, bool) and isinstance(node, bool):
-            return other
-        return False if other is False else None
-
-    def _receives(self, kind: EventType, owner: str, client: str, facts: EventFacts) -> bool:
-        """Whether the client holds what the type's control asks for on delivery: the right to
-        subscribe, too, so that what it had subscribed to ends with that right."""
-        plan = self.state.plans.of(kind, owner)
-        return (not kind.on_receive or plan.holds(client, RECEIVE, facts.judge)) and (
-            not kind.on_subscribe or plan.holds(client, SUBSCRIBE, facts.judge)
-        )
 
     def _of_senders(
         self, ask: Ask, kind: EventType, values: dict[str, Value], deps: dict[Dep, None]
@@ -419,10 +401,11 @@ class Owners(Family):
             facts = self._facts(ask, kind, owner, dict(values), client, owner)
             until = 0
             try:
-                held = self._receives(kind, owner, client, facts)
+                plan = state.plans.of(kind, owner)
+                held = _held(plan, _asked(plan, kind, client), facts)
                 if not held:
                     until = state.broken_until(owner, client, ask.now_ms)
-                if until and state.plans.of(kind, owner).holds(client, EMERGENCY, facts.judge):
+                if until and plan.holds(client, EMERGENCY, facts.judge):
                     held = True
                     ask.holds_until(until)
             except TooMuch:
@@ -551,6 +534,32 @@ class Owners(Family):
 
     def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
         return explain.lines(self.state, ask, verdict)
+
+
+def _asked(plan: Plan, kind: EventType, client: str) -> tuple[Maybe, ...] | None:
+    """What has to be met so that the client receives the owner's events; nothing: it does whatever
+    comes; None: it never does. The type's control asks for the right to subscribe as well, so that
+    what a client had subscribed to ends with that right. TooMuch.
+    """
+    asked: tuple[Maybe, ...] = ()
+    for action in kind.asked:
+        node = plan.node(client, action)
+        if node is False:
+            return None
+        if node is not True:
+            asked = (*asked, node)
+    return asked
+
+
+def _held(plan: Plan, asked: tuple[Maybe, ...] | None, facts: EventFacts) -> bool:
+    """Whether it is met now. TooMuch."""
+    if asked is None:
+        return False
+    judge = facts.judge
+    for node in asked:
+        if not plan.met(node, judge):
+            return False
+    return True
 
 
 def _untyped(kind: EventType | None) -> tuple[Dep, ...]:
