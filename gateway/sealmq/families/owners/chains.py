@@ -59,6 +59,10 @@ class _Cycle(Exception):
     """A chain comes upon itself, or is long."""
 
 
+_Held = Assertion | tuple[Assertion, ...]
+_NONE: dict[str, _Held] = {}
+
+
 class Index:
     """Assertions that count, by the owner that they are about, and by licensee."""
 
@@ -66,7 +70,7 @@ class Index:
 
     def __init__(self) -> None:
         # One assertion stands for itself: most owners let one principal do something once.
-        self._by: dict[str, dict[str, Assertion | tuple[Assertion, ...]]] = {}
+        self._by: dict[str, dict[str, _Held]] = {}
 
     def put(self, made: Assertion) -> None:
         by = self._by.setdefault(about(made), {})
@@ -93,19 +97,20 @@ class Index:
 
     def licensing(self, owner: str, name: str) -> list[Assertion]:
         """Those that may let `name` do something with events of this owner, or of each (ALL)."""
+        own, every = self._by.get(owner, _NONE), self._by.get(EVERYBODY, _NONE)
+        some: tuple[_Held | None, ...] = own.get(name), own.get(EVERYBODY)
+        if name == owner:
+            some = (*some, own.get(OWNER), every.get(name), every.get(EVERYBODY), every.get(OWNER))
+        else:
+            some = (*some, every.get(name), every.get(EVERYBODY))
         found: list[Assertion] = []
-        licensees = (name, EVERYBODY, OWNER) if name == owner else (name, EVERYBODY)
-        for of in (owner, EVERYBODY) if owner else (EVERYBODY,):
-            by = self._by.get(of)
-            if by is None:
+        for held in some:
+            if held is None:
                 continue
-            for licensee in licensees:
-                held = by.get(licensee)
-                if held is not None:
-                    if isinstance(held, tuple):
-                        found += held
-                    else:
-                        found.append(held)
+            if isinstance(held, tuple):
+                found += held
+            else:
+                found.append(held)
         return found
 
     def is_named(self, name: str) -> bool:
@@ -214,7 +219,7 @@ class Plan:
         found = nodes.get(key)
         if found is not None:
             return found
-        if key in self._too_much:
+        if self._too_much and key in self._too_much:
             raise TooMuch
         self._looked, before = 0, len(nodes)
         try:
@@ -314,8 +319,8 @@ class Plan:
         if busy and self._is_wide(key):
             nodes[key] = True
             return True
-        busy = (*busy, key)
-        (name, action), of, owner, wide = key, self._of, self._owner, self._wide
+        name, action = key
+        of, owner, wide = self._of, self._owner, self._wide
         rights = action if self._static else action | CHANGE_POLICY
         maybe: list[_Clause] = []
         plain = True
@@ -324,13 +329,14 @@ class Plan:
             when = made.condition
             if not made.actions & when.actions & action or not _fits(made, of):
                 continue
-            needs: tuple[Key, ...] | None = ()
+            needs: tuple[Key, ...] = ()
             by = made.authorizer
             # Most often the owner has said it, and may say so: that is known without a look.
             if by != POLICY and (by != owner or wide is None or rights & ~wide.of_owner):
-                needs = self._needs(by, action, busy)
-                if needs is None:
+                found = self._needs(by, action, (*busy, key))
+                if found is None:
                     continue
+                needs = found
             if when.met is None and not needs:
                 nodes[key] = True
                 return True
@@ -536,7 +542,7 @@ class Plans:
             by = self._by[owner] = {}
         plan = by.get(key)
         if plan is None:
-            wide = self.of(kind, ALL)
+            wide = self._wide.get(key) or self.of(kind, ALL)
             plan = by[key] = Plan(self._index, kind, owner, self.static, wide, self._count)
         return plan
 

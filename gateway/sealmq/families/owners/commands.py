@@ -413,7 +413,7 @@ class Event:
         self.topic = topic
 
     def facts(self, turn: Turn, client: str) -> EventFacts:
-        return turn.rights.facts(self.kind, self.owner, dict(self.values), client, self.sender,
+        return turn.rights.facts(self.kind, self.owner, self.values, client, self.sender,
                                  self.topic)  # fmt: skip
 
     def plan(self, turn: Turn) -> Plan:

@@ -47,7 +47,7 @@ from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
 from .chains import ALL, Maybe, Plan, TooMuch
 from .events import SENDER, BadAttributes, EventType
 from .expressions import Condition, Value
-from .facts import EventFacts, OpenFacts
+from .facts import EventFacts, OpenFacts, World
 from .kg_part import GRANT
 from .names import EVERYBODY, is_principal
 from .state import (
@@ -120,7 +120,7 @@ class Owners(Family):
         if not state.settings.authenticate:
             return _CONNECT
         client = ask.who.client
-        facts = self._facts(ask, None, "", {}, client)
+        facts = EventFacts(ask, None, "", {}, client, "", state.world)
         deps = (ALL_DEP, consents_of(client))
         try:
             held = state.plans.of(None, ALL).holds(client, AUTHENTICATE, facts.judge)
@@ -152,7 +152,7 @@ class Owners(Family):
         if number := state.elsewhere(owner):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.PUBLISH_APPOINTED, reason, deps=deps)
-        facts = self._facts(ask, kind, owner, values | sealed, client, client)
+        facts = EventFacts(ask, kind, owner, values | sealed, client, client, state.world)
         try:
             held = state.plans.of(kind, owner).holds(client, PUBLISH, facts.judge)
         except TooMuch:
@@ -183,7 +183,7 @@ class Owners(Family):
                 reached.append((kind, bound))
         if not reached:
             return deny(rules.SUBSCRIBE_NO_TYPE, "it reaches no event type", deps=(NO_TYPE,))
-        deps: dict[Dep, None] = {NO_TYPE: None, ALL_DEP: None}
+        deps = [NO_TYPE, ALL_DEP]
         when: Condition | None = ask.notes.get(NAME, {}).get("where")
         if when is not None and (wrong := _unfit(when, [kind for kind, _ in reached])):
             return deny(rules.SUBSCRIBE_WHERE, wrong, deps=tuple(deps))
@@ -196,16 +196,16 @@ class Owners(Family):
         self,
         ask: Ask,
         reached: Sequence[tuple[EventType, dict[str, Value]]],
-        deps: dict[Dep, None],
+        deps: list[Dep],
         when: Condition | None,
     ) -> Verdict:
         shared = ask.topic.startswith(GROUP)
         granted, asked = 0, False
         for kind, bound in reached:
             owner = _owner_bound(kind, bound)
-            deps[kind.dep] = None
+            deps.append(kind.dep)
             if owner:
-                deps[of_owner(owner)] = None
+                deps.append(of_owner(owner))
             wanted = SUBSCRIBE if kind.on_subscribe else 0
             if shared and kind.on_receive:
                 # What one member must not have would be lost to the group.
@@ -237,14 +237,14 @@ class Owners(Family):
         owner: str,
         bound: dict[str, Value],
         wanted: int,
-        deps: dict[Dep, None],
+        deps: list[Dep],
     ) -> tuple[bool, str]:
         """Whether an action that is asked for is not held for all events, come what may; and the
         contract without whose signature nothing of one owner's will ever be received.
         """
         state, client = self.state, ask.who.client
         plan = state.plans.of(kind, owner or ALL)
-        facts = self._facts(ask, kind, owner, dict(bound), client)
+        facts = EventFacts(ask, kind, owner, bound, client, "", state.world)
         must = OpenFacts(facts, kind, must=True)
         missing = any(
             wanted & action and not plan.holds(client, action, must.judge)
@@ -269,7 +269,7 @@ class Owners(Family):
                 )
             must.consents |= may.consents | signing.consents
         if must.consents or facts.consents:
-            deps[consents_of(client)] = None
+            deps.append(consents_of(client))
         return missing, address
 
     def deliver(self, ask: Ask) -> Verdict:
@@ -290,8 +290,9 @@ class Owners(Family):
                 values |= _opened(ask, kind)
             except BadAttributes as error:
                 return deny(rules.DELIVER_ATTRIBUTES, str(error)[:150], deps=(kind.dep,))
-        deps: dict[Dep, None] = {kind.dep: None}
+        deps: list[Dep] = [kind.dep]
         try:
+            owner = ""
             if kind.owner == SENDER:
                 verdict = self._of_senders(ask, kind, values, deps)
             else:
@@ -299,11 +300,11 @@ class Owners(Family):
                 if not owner:
                     reason = "nobody could be the owner of the event"
                     return deny(rules.DELIVER_NO_OWNER, reason, deps=tuple(deps))
-                values["owner"] = owner
                 verdict = self._of_owner(ask, kind, owner, values, deps)
             if not verdict.allow:
                 return verdict
-            return self._wanted(ask, kind, values, verdict)
+            whens = _whens(ask)
+            return self._wanted(ask, kind, owner, values, verdict, whens) if whens else verdict
         except TooMuch:
             return _too_much((*deps, ALL_DEP, CLIENTS))
 
@@ -313,11 +314,11 @@ class Owners(Family):
         kind: EventType,
         owner: str,
         values: dict[str, Value],
-        deps: dict[Dep, None],
+        deps: list[Dep],
     ) -> Verdict:
         """An event whose owner is known before it is opened."""
         state, client = self.state, ask.who.client
-        deps[of_owner(owner)] = deps[ALL_DEP] = None
+        deps += (of_owner(owner), ALL_DEP)
         if state.mediators and (number := state.elsewhere(owner)):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.DELIVER_APPOINTED, reason, deps=tuple(deps))
@@ -327,19 +328,19 @@ class Owners(Family):
         asked = _asked(plan, kind, client)
         if asked == ():
             return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
-        facts = self._facts(ask, kind, owner, values, client)
+        facts = EventFacts(ask, kind, owner, values, client, "", state.world)
         held = _held(plan, asked, facts)
         senders: frozenset[str] | None = None
         if not held and facts.wanted_sender:
             # Only some senders' events; who they are, is found once.
-            deps[CLIENTS] = None
+            deps.append(CLIENTS)
             found = []
             for facts.sender in sorted(state.settings.clients):
                 if _held(plan, asked, facts):
                     found.append(facts.sender)
             senders = frozenset(found)
         if facts.consents:
-            deps[consents_of(client)] = None
+            deps.append(consents_of(client))
         if held:
             return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
         until = state.broken_until(owner, client, ask.now_ms)
@@ -354,17 +355,17 @@ class Owners(Family):
         return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=tuple(deps))
 
     def _of_senders(
-        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: dict[Dep, None]
+        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: list[Dep]
     ) -> Verdict:
         """Events that are their sender's: the names of those from whom the client may have them."""
         state = self.state
         if kind.control == "none":
             senders: Sequence[str] = sorted(state.settings.clients)
-            deps[CLIENTS] = deps[SOME] = None
+            deps += (CLIENTS, SOME)
         else:
             senders = self._authorised(ask, kind, values, deps)
         if state.mediators:
-            deps[SOME] = deps[ALL_DEP] = None
+            deps += (SOME, ALL_DEP)
             senders = [name for name in senders if not state.elsewhere(name)]
         if not senders:
             reason = "no assertion lets this client receive anybody's"
@@ -373,12 +374,11 @@ class Owners(Family):
         return self._allowed(rules.DELIVER_ALLOWED, reason, kind, deps, senders=frozenset(senders))
 
     def _authorised(
-        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: dict[Dep, None]
+        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: list[Dep]
     ) -> list[str]:
         """The owners whose events the client may receive: the authorised set by sender."""
         state, client = self.state, ask.who.client
-        for dep in (ALL_DEP, CLIENTS, to_licensee(client), to_licensee(EVERYBODY)):
-            deps[dep] = None
+        deps += (ALL_DEP, CLIENTS, to_licensee(client), to_licensee(EVERYBODY))
         wanted = EMERGENCY | (RECEIVE if kind.on_receive else SUBSCRIBE)
         wide = any(
             made.actions & made.condition.actions & wanted
@@ -393,12 +393,12 @@ class Owners(Family):
             or state.index.held(name, EVERYBODY)
         ]
         if len(owners) > _MOST_OWNERS:
-            deps[SOME] = None
+            deps.append(SOME)
         else:
-            deps.update(dict.fromkeys(map(of_owner, owners)))
+            deps += map(of_owner, owners)
         found, consents = [], False
         for owner in owners:
-            facts = self._facts(ask, kind, owner, dict(values), client, owner)
+            facts = EventFacts(ask, kind, owner, values, client, owner, state.world)
             until = 0
             try:
                 plan = state.plans.of(kind, owner)
@@ -415,30 +415,28 @@ class Owners(Family):
             if held:
                 found.append(owner)
         if consents:
-            deps[consents_of(client)] = None
+            deps.append(consents_of(client))
         return found
 
     def _wanted(
-        self, ask: Ask, kind: EventType, values: Mapping[str, Value], verdict: Verdict
+        self,
+        ask: Ask,
+        kind: EventType,
+        owner: str,
+        values: Mapping[str, Value],
+        verdict: Verdict,
+        whens: Sequence[Condition],
     ) -> Verdict:
-        """The verdict where one of the client's own subscriptions asks for such an event."""
-        whens: list[Condition] = []
-        for sub in ask.subs:
-            notes = sub.notes.get(NAME)
-            if notes is None:
-                return verdict
-            whens.append(notes["where"])
-        if not whens:
-            return verdict
+        """The verdict where one of the client's own conditions is met."""
         state, client = self.state, ask.who.client
-        deps = dict.fromkeys(verdict.deps)
+        deps = list(verdict.deps)
         wanted = kind.owner == SENDER
 
-        facts = EventFacts(ask, kind, "", dict(values), client, "", {}, state.signed)
+        facts = EventFacts(ask, kind, owner, values, client, "", World({}, state.signed))
 
         def met(sender: str) -> bool:
             if kind.owner == SENDER:
-                facts.values["owner"] = sender
+                facts.owner = sender
             # In what a subscriber asks for, the other side is the publisher.
             facts.sender = facts.signer = sender
             facts.wanted_sender = facts.consents = False
@@ -446,14 +444,14 @@ class Owners(Family):
             nonlocal wanted
             wanted |= facts.wanted_sender or facts.consents
             if facts.consents and sender:
-                deps[consents_of(sender)] = None
+                deps.append(consents_of(sender))
             return found
 
         if not wanted and met(""):
             return verdict
         if not wanted:
             return deny(rules.DELIVER_WHERE, "its own condition is not met", deps=tuple(deps))
-        deps[CLIENTS] = None
+        deps.append(CLIENTS)
         among = next((d.senders for d in verdict.duties if isinstance(d, OnlyFrom)), None)
         names = state.settings.clients if among is None else among
         senders = frozenset(name for name in sorted(names) if met(name))
@@ -470,7 +468,7 @@ class Owners(Family):
         rule: str,
         reason: str,
         kind: EventType,
-        deps: Mapping[Dep, None],
+        deps: list[Dep],
         until: int = FOREVER,
         senders: frozenset[str] | None = None,
     ) -> Verdict:
@@ -481,20 +479,6 @@ class Owners(Family):
         if kind.granularity == "matching_set":
             duties = (*duties, SealToLink())
         return Verdict(True, rule, reason, until, tuple(deps), duties)
-
-    def _facts(
-        self,
-        ask: Ask,
-        kind: EventType | None,
-        owner: str,
-        values: dict[str, Value],
-        who: str,
-        sender: str = "",
-    ) -> EventFacts:
-        state = self.state
-        return EventFacts(
-            ask, kind, owner, values, who, sender, state.settings.externals, state.signed
-        )
 
     # Events tell of their owners (processEvent, 3.1)
 
@@ -560,6 +544,17 @@ def _held(plan: Plan, asked: tuple[Maybe, ...] | None, facts: EventFacts) -> boo
         if not plan.met(node, judge):
             return False
     return True
+
+
+def _whens(ask: Ask) -> list[Condition]:
+    """The conditions of the client's subscriptions that match; none: one of these wants all."""
+    whens: list[Condition] = []
+    for sub in ask.subs:
+        notes = sub.notes.get(NAME)
+        if notes is None:
+            return []
+        whens.append(notes["where"])
+    return whens
 
 
 def _untyped(kind: EventType | None) -> tuple[Dep, ...]:

@@ -25,6 +25,7 @@ from . import records as rows
 from .assertions import Assertion
 from .chains import Index, Plans, about
 from .events import EventType
+from .facts import World
 from .names import EVERYBODY
 from .records import Glass
 from .settings import Settings, read
@@ -123,6 +124,8 @@ class State:
         # Since when (Unix ms) clients bear their names, and for which of it the rows are right.
         self.since: Mapping[str, int] = {}
         self.settled: dict[str, int] = {}
+        # What conditions may ask of the site.
+        self.world = World(self.settings.externals, self.signed)
 
     # What holds now
 
@@ -166,6 +169,7 @@ class State:
         """Take a checked file in. FamilyConfigError: nothing changed."""
         new = read(config)
         before, self.settings = self.settings, new
+        self.world = World(new.externals, self.signed)
         deps: list[Dep] = []
         if new.clients != before.clients:
             deps.append(CLIENTS)
