@@ -315,7 +315,7 @@ def _may_see(turn: Turn, made: Assertion) -> str:
     owner = about(made)
     if owner == turn.client:
         return rules.BY_OWNER
-    if made.authorizer == turn.client and turn.state.bears(turn.client, made.at_ms):
+    if made.authorizer == turn.client and turn.state.bearers.bears(turn.client, made.at_ms):
         return rules.BY_AUTHOR
     return rules.BY_RIGHT if turn.rights.changes_all(made, owner) else ""
 
@@ -659,7 +659,7 @@ def _openings(turn: Turn, body: Body) -> Answer:
         for key, held in turn.state.glass.items()
         if turn.client in key
         for one in held.values()
-        if turn.state.bears(turn.client, one.at_ms)
+        if turn.state.bearers.bears(turn.client, one.at_ms)
     ]
     return _listed("openings", [_glass(one) for one in sorted(found, key=lambda one: one.at_ms)])
 
@@ -683,7 +683,7 @@ def unseen(state: State, owner: str) -> bytes:
         for (whose, _), held in state.glass.items()
         if whose == owner
         for one in held.values()
-        if not one.seen and state.bears(owner, one.at_ms)
+        if not one.seen and state.bearers.bears(owner, one.at_ms)
     ]
     if not found:
         return b""

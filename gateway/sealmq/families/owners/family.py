@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter, is_reserved
 
 from ..api import (
     FOREVER,
@@ -41,7 +40,7 @@ from ..api import (
     deny,
 )
 from ..attributes import Attribute
-from ..shared import GROUP, inner
+from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter
 from . import commands, events, explain, rules, where
 from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
 from .chains import ALL, Maybe, Plan, TooMuch
@@ -64,7 +63,6 @@ from .state import (
 NAME = "owners"
 
 _GRANTED = (NAME, GRANT)
-_PUBLIC = "@sm1/"
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect", deps=(ALL_DEP,))
 _RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
@@ -106,7 +104,7 @@ class Owners(Family):
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> Sequence[Record]:
-        return self.state.bearers(since, rows)
+        return self.state.bearers.mended(since, rows)
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
         """`!WHERE/CONDITION/FILTER` of a subscription. Malformed."""
@@ -167,14 +165,11 @@ class Owners(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:
-            check_filter(ask.topic)
-            filt = inner(ask.topic)
-            if filt.startswith(_PUBLIC):
-                return _RECORD
-            if is_reserved(filt):
-                raise Malformed("the filter begins with $, ! or @")
-        except (Malformed, UnicodeEncodeError):
-            return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
+            filt = asked_filter(ask.topic)
+        except Malformed:
+            return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
+        if filt.startswith(PUBLIC):
+            return _RECORD
         path = filt.split("/")
         reached = []
         for kind in self.state.types.reached(filt):
@@ -278,7 +273,7 @@ class Owners(Family):
         kind = state.types.of(path)
         values = None if kind is None else kind.values(path)
         if kind is None or values is None:
-            if not ask.label and topic.startswith(_PUBLIC):
+            if not ask.label and topic.startswith(PUBLIC):
                 return _DELIVER_RECORD
             return deny(rules.DELIVER_NO_TYPE, "the topic is of no event type", deps=_untyped(kind))
         if kind.by and ask.how and (ask.now_ms - ask.age_ms) // 1000 < kind.at_ms // 1000:
