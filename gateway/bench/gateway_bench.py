@@ -5,17 +5,14 @@ three readers a message, everything in turns and in pairs; medians with their in
 from __future__ import annotations
 
 import argparse
-import json
 import resource
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from bench_print import Row, count, text_of
+from bench_command import Command, words_of
+from bench_print import Row
 from gateway_parts import GROUPS, PARTS, QUICK, GatewaySizes, Group, Part
 from gateway_table import Missing, missed, table
 from gateway_variants import NATS, VARIANTS
@@ -23,16 +20,25 @@ from load_brokers import find_nats
 from load_cpu import LoadError
 from load_rounds import Progress, running
 
-ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench" / "gateway.json"
-MISSED = 3  # the exit status when a bar is missed
-
 _EXAMPLES = """\
 examples:
   gateway_bench.py                                      everything, into build/bench/gateway.json
   gateway_bench.py --quick                              small numbers: does it work here?
   gateway_bench.py --part qos0 --variant mosquitto-tls --variant sealmq-labels --pairs 4
 """
+COMMAND = Command(
+    "gateway",
+    "gateway_bench.py",
+    __doc__ or "",
+    _EXAMPLES,
+    only={"part": [part.name for part in PARTS], "variant": list(VARIANTS)},
+    counts={
+        "pairs": f"rounds that count (default: {GatewaySizes.pairs})",
+        "clients": f"how many clients (default: {GatewaySizes.clients})",
+        "idle": f"how many that connect and are idle (default: {GatewaySizes.many})",
+    },
+    barred=True,
+)
 
 
 class Plan:
@@ -70,7 +76,7 @@ class Plan:
             find_nats()
         except LoadError as error:
             self.variants = tuple(name for name in VARIANTS if name != NATS)
-            self.missing.append(Missing(NATS, _words(error), barred=False))
+            self.missing.append(Missing(NATS, words_of(error), barred=False))
 
     def run(self) -> list[Row]:
         """The rows. LoadError: it cannot be measured."""
@@ -93,7 +99,7 @@ class Plan:
             except LoadError as error:
                 if not (self.all and group.optional):
                     raise
-                self.missing.append(Missing(", ".join(p.name for p, _ in parts), _words(error)))
+                self.missing.append(Missing(", ".join(p.name for p, _ in parts), words_of(error)))
         return made
 
     def _group(
@@ -117,7 +123,7 @@ class Plan:
                 except LoadError as error:
                     if not (self.all and part.optional):
                         raise
-                    self.missing.append(Missing(part.name, _words(error), barred=False))
+                    self.missing.append(Missing(part.name, words_of(error), barred=False))
         return made
 
 
@@ -145,73 +151,17 @@ def main(
     argv: Sequence[str] | None = None, run: Callable[[Plan], list[Row]] = lambda plan: plan.run()
 ) -> int:
     """Command line entry."""
-    given = _parser().parse_args(argv)
+    given = COMMAND.read(argv)
     # What we start inherits it: each client is an open file, in a mediator two.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # As Ctrl-C: what was started is ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    out = given.out
-    if out is None and not (given.part or given.variant or given.quick):
-        out = OUT
     plan = Plan(given)
-    try:
-        rows = run(plan)
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(text_of(rows), encoding="utf-8")
-    except (LoadError, OSError, ValueError, subprocess.SubprocessError) as error:
-        print(f"bench_gateway: {_words(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench_gateway: interrupted; everything that was started has ended", file=sys.stderr)
-        return 130
-    print(json.dumps({"rows": rows}) if given.json else table(rows, plan.missing))
-    misses = missed(rows, plan.missing)
-    for line in misses:
-        print(f"bench_gateway: missed: {line}", file=sys.stderr)
-    return MISSED if misses and not given.allow_misses else 0
-
-
-def _words(error: Exception) -> str:
-    hint = getattr(error, "hint", "")
-    return f"{error} (hint: {hint})" if hint else str(error)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gateway_bench.py",
-        description=(__doc__ or "").partition("\n\n")[0],
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    return COMMAND.end(
+        given,
+        lambda: run(plan),
+        lambda rows: table(rows, plan.missing),
+        lambda rows: missed(rows, plan.missing),
     )
-    for name, words, choices in (
-        ("part", "only this part", [part.name for part in PARTS]),
-        ("variant", "only this variant", list(VARIANTS)),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            choices=choices,
-            metavar=name.upper(),
-            help=f"{words}; again for another: {', '.join(choices)}",
-        )
-    for name, words in (
-        ("pairs", f"rounds that count (default: {GatewaySizes.pairs})"),
-        ("clients", f"how many clients (default: {GatewaySizes.clients})"),
-        ("idle", f"how many that connect and are idle (default: {GatewaySizes.many})"),
-    ):
-        parser.add_argument(f"--{name}", type=count, metavar="N", help=words)
-    parser.add_argument("--quick", action="store_true", help="small numbers, to see that it works")
-    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
-    default = f"{OUT.relative_to(ROOT)} when all is measured"
-    parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
-    parser.add_argument(
-        "--allow-misses",
-        action="store_true",
-        help=f"end with 0, not {MISSED}, when a bar is missed",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -92,6 +92,12 @@ class AtMediator:
         if refused is not None:
             raise Broken(f"an honest message of {who.name} was refused: {refused or 'no answer'}")
 
+    async def arrives(self, topic: str) -> bool:
+        """Whether the reader gets what the writer publishes there now."""
+        payload = os.urandom(8)
+        await self.honest_publish(self.writer, topic, payload)
+        return (topic, payload) in await self.last()
+
     async def honest(self) -> str:
         """What must succeed: else the rest would show nothing.
 

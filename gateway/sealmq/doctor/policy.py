@@ -6,12 +6,12 @@ A run that was cut off leaves them there; the next one takes them over, and out.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any, cast
 
 import tomlkit
-from tomlkit.items import InlineTable
+from tomlkit.items import AoT, InlineTable
 
 from sealmq.families import registry
 from sealmq.site.canary import CLIENTS, LABELS, TOPICS
@@ -61,9 +61,7 @@ def _put_in(doc: Document) -> None:
     for name, over in LABELS.items():
         table(doc, "labels")[name] = list(over)
     for name, label in CLIENTS.items():
-        row = tomlkit.inline_table()
-        row.update({"label": label, "kind": "assessor"})
-        table(doc, "clients")[name] = row
+        table(doc, "clients")[name] = inline({"label": label, "kind": "assessor"})
     for topic, label in TOPICS.items():
         table(doc, "topics")[topic] = label
     order = doc.get("policy", {}).get("order", ())
@@ -92,3 +90,41 @@ def table(doc: Table, name: str) -> Table:
     if name not in doc:
         doc[name] = tomlkit.inline_table() if isinstance(doc, InlineTable) else tomlkit.table()
     return cast(Table, doc[name])
+
+
+def inline(row: Mapping[str, Any]) -> Any:
+    """One row of a table of tables."""
+    made: Any = tomlkit.inline_table()
+    made.update(row)
+    return made
+
+
+def add_row(doc: Table, name: str, row: Mapping[str, Any], *, first: bool = False) -> None:
+    """One more row of an array of tables, which is made where it is missing."""
+    if name not in doc:
+        doc[name] = tomlkit.array() if isinstance(doc, InlineTable) else tomlkit.aot()
+    rows = doc[name]
+    made: Any = tomlkit.table() if isinstance(rows, AoT) else tomlkit.inline_table()
+    made.update(row)
+    rows.insert(0 if first else len(rows), made)
+
+
+def take_rows(doc: Table, name: str, ours: Callable[[Mapping[str, Any]], bool]) -> None:
+    """These rows out of an array of tables."""
+    found = [at for at, row in enumerate(doc.get(name, ())) if ours(row)]
+    for at in reversed(found):
+        del doc[name][at]
+    if found:
+        _drop_empty(doc, name)
+
+
+def take_key(doc: Table, name: str, key: str) -> None:
+    """That key out of a table."""
+    if doc.get(name, {}).pop(key, None) is not None:
+        _drop_empty(doc, name)
+
+
+def _drop_empty(doc: Table, name: str) -> None:
+    # An empty table that the operator has commented is the operator's.
+    if not doc[name] and not doc[name].as_string().strip("[]{} \n"):
+        del doc[name]

@@ -27,6 +27,7 @@ from .api import (
 )
 from .ask import Who
 from .duties import EXECUTED, exclude
+from .shared import PUBLIC
 from .topiclabels import NONE
 from .values import value
 
@@ -144,14 +145,11 @@ class Refused(Exception):
         self.until = until
 
 
-RECORDS = "@sm1/"
-
-
 def when_closed(decision: Decision) -> Decision:
     """The decision while the site is closed: a delivery of what a label protects, and the label of
     a new topic, are denied whatever the families say. Public records carry no label.
     """
-    delivers = decision.question == "deliver" and not decision.topic.startswith(RECORDS)
+    delivers = decision.question == "deliver" and not decision.topic.startswith(PUBLIC)
     if not decision.allow or not (delivers or decision.label is not None):
         return decision
     return _denied(decision, (ENGINE, CLOSED, CLOSED_REASON))

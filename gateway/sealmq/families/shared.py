@@ -1,4 +1,6 @@
-"""Shared subscriptions: $share/GROUP/FILTER (MQTT 5, 4.8.2)."""
+"""What a client may subscribe to, shared subscriptions among it: $share/GROUP/FILTER (MQTT 5,
+4.8.2).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,27 @@ from collections.abc import Callable
 from functools import partial
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import matches
+from sealmq_spec.topics import check_filter, is_reserved, matches
 
 GROUP = "$share/"
+PUBLIC = "@sm1/"
+"""Where the site's public records are, which carry no label."""
+NO_FILTER = "no filter, or one that begins with $, ! or @"
+"""What a client is told of what `asked_filter` does not take."""
+
+
+def asked_filter(filt: str) -> str:
+    """The filter that a subscription asks for: of clients' topics, or of public records. Malformed:
+    it is none, or of other topics of the protocol's own.
+    """
+    try:
+        check_filter(filt)
+        found = inner(filt)
+    except UnicodeEncodeError:
+        raise Malformed(NO_FILTER) from None
+    if is_reserved(found) and not found.startswith(PUBLIC):
+        raise Malformed(NO_FILTER)
+    return found
 
 
 def inner(filt: str) -> str:

@@ -23,6 +23,7 @@ import load_generator
 import load_sites
 import pytest
 import tomlkit
+from bench_command import MISSED
 from bench_print import Row
 from gateway_parts import SCENARIOS, enough_files
 from gateway_table import Missing, bars, missed, table
@@ -245,13 +246,13 @@ def test_the_command_hands_on_what_was_asked(monkeypatch: pytest.MonkeyPatch) ->
 
     def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
         started.append(words)
-        return subprocess.CompletedProcess(words, gateway_bench.MISSED)
+        return subprocess.CompletedProcess(words, MISSED)
 
     monkeypatch.setattr(subprocess, "run", run)
     words = ["--json", "--quick", "--allow-misses", "--part", "qos0", "--part", "kept"]
     words += ["--variant", LABELS, "--pairs", "4", "--clients", "30", "--idle", "9"]
     words += ["--out", "x.json"]
-    assert main.main(["bench", "gateway", *words]) == gateway_bench.MISSED
+    assert main.main(["bench", "gateway", *words]) == MISSED
     [[_, script, *given]] = started
     assert Path(script) == SCRIPT
     assert given == words
@@ -264,14 +265,14 @@ def test_the_command_hands_on_what_was_asked(monkeypatch: pytest.MonkeyPatch) ->
     kept = [word for word in words if word not in ("--out", "x.json")]
     assert gateway_bench.main(kept, measured) == 0
     kept.remove("--allow-misses")
-    assert gateway_bench.main(kept, measured) == gateway_bench.MISSED
+    assert gateway_bench.main(kept, measured) == MISSED
     assert (plans[0].sizes.pairs, plans[0].sizes.clients) == (4, 30)
     assert plans[0].chosen == ("qos0", "kept")
 
 
 def test_all_of_it_is_what_the_issue_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    plan = gateway_bench.Plan(gateway_bench._parser().parse_args([]))
+    plan = gateway_bench.Plan(gateway_bench.COMMAND.read([]))
     assert (plan.sizes.clients, plan.sizes.pairs, plan.sizes.size) == (250, 10, 64)
     assert plan.chosen[:3] == ("qos0", "qos1", "kept")
     assert set(plan.chosen) >= set(FAMILIES) == {"allowlist", "owners", "purposes"}

@@ -10,12 +10,9 @@ import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-import tomlkit
-from tomlkit.items import AoT, InlineTable
-
 from sealmq.doctor.at_mediator import LOW_TOPIC, NOT_ENFORCED, AtMediator
 from sealmq.doctor.errors import Broken
-from sealmq.doctor.policy import table
+from sealmq.doctor.policy import add_row, table, take_rows
 from sealmq.doctor.result import Failed, Try
 from sealmq.site.canary import CLIENTS, LOW, STRANGER
 from sealmq_spec.const import REF_LABEL
@@ -42,8 +39,6 @@ def put_in(doc: Table) -> None:
     for topic in _TOPICS:
         table(doc, "topics")[topic] = LOW
     t = table(table(doc, "families"), MANIFEST.name)
-    if "rule" not in t:
-        t["rule"] = tomlkit.array() if isinstance(t, InlineTable) else tomlkit.aot()
     for what in (
         {
             "publish": [*_USED, UNREAD, UNHEARD, SEALED],
@@ -52,9 +47,7 @@ def put_in(doc: Table) -> None:
         },
         {"read": [UNHEARD], "from": [STRANGER]},
     ):
-        rule = tomlkit.table() if isinstance(t["rule"], AoT) else tomlkit.inline_table()
-        rule.update({"clients": list(CLIENTS), **what})
-        t["rule"].append(rule)
+        add_row(t, "rule", {"clients": list(CLIENTS), **what})
 
 
 def take_out(doc: Table) -> None:
@@ -64,12 +57,7 @@ def take_out(doc: Table) -> None:
     if MANIFEST.name not in doc.get("families", {}):
         return
     t = table(table(doc, "families"), MANIFEST.name)
-    rules = t.get("rule", [])
-    ours = [i for i, row in enumerate(rules) if list(row.get("clients", ())) == list(CLIENTS)]
-    for at in reversed(ours):
-        del rules[at]
-    if ours and not rules:
-        del t["rule"]
+    take_rows(t, "rule", lambda row: list(row.get("clients", ())) == list(CLIENTS))
 
 
 def as_sent(filter: str) -> str:
@@ -116,15 +104,15 @@ class AtRules:
 
     async def _undelivered(self, topic: str, what: str) -> str:
         await self._at.honest_publish(self._at.writer, topic, os.urandom(8))
+        # Also what it cannot open.
         if topic in [heard for heard, _ in await self._at.last()]:
             raise Failed(f"{what} is delivered; {NOT_ENFORCED}")
         return "nothing is delivered"
 
     async def sealed(self) -> str:
         """The writer has the key of the topic's label, and sees what the reader is sent."""
-        at, payload = self._at, os.urandom(8)
-        await at.honest_publish(at.writer, SEALED, payload)
-        if (SEALED, payload) not in await at.last():
+        at = self._at
+        if not await at.arrives(SEALED):
             raise Broken("what a rule has sealed to the reader's link does not open for it")
         plain, sealed = (at.reader.came[topic] for topic in (LOW_TOPIC, SEALED))
         if get_m3(plain)[1] == REF_LABEL and not at.writer.opens(LOW_TOPIC, plain):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter, is_reserved
+from sealmq_spec.topics import is_reserved
 
 from ..api import (
     FOREVER,
@@ -35,12 +35,11 @@ from ..api import (
     deny,
 )
 from ..filters import levels
-from ..shared import GROUP, inner
+from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter
 from . import rules, settings
 from .compiled import Grant, Groups, Verb, fits, senders
 from .settings import Rule
 
-_PUBLIC = "@sm1/"
 _SHOWN = 5
 # Characters of a reason.
 _LONGEST = 150
@@ -94,14 +93,11 @@ class Allowlist(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:
-            check_filter(ask.topic)
-            filt = inner(ask.topic)
-            if filt.startswith(_PUBLIC):
-                return _RECORD
-            if is_reserved(filt):
-                raise Malformed("the filter begins with $, ! or @")
-        except (Malformed, UnicodeEncodeError):
-            return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
+            filt = asked_filter(ask.topic)
+        except Malformed:
+            return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
+        if filt.startswith(PUBLIC):
+            return _RECORD
         side, path = self._read, levels(filt)
         grant = side.covering(ask, path)
         if grant is not None:
@@ -118,7 +114,7 @@ class Allowlist(Family):
     def deliver(self, ask: Ask) -> Verdict:
         topic = ask.topic
         if not _is_plain(topic):
-            if not ask.label and topic.startswith(_PUBLIC):
+            if not ask.label and topic.startswith(PUBLIC):
                 return _DELIVER_RECORD
             return deny(rules.DELIVER_NOT_ALLOWED, "no topic that a rule could name")
         path = topic.split("/")

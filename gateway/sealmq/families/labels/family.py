@@ -35,11 +35,10 @@ from ..api import (
     deny,
 )
 from ..creation import match, may_create
-from ..shared import inner
+from ..shared import PUBLIC, inner
 from ..topiclabels import NONE, TopicLabels, weight
 from . import rules
 
-RECORDS = "@sm1/"
 CREATION: Dep = ("creation",)
 PEERS: Dep = ("peers",)
 
@@ -196,7 +195,7 @@ class Labels(Family):
             filt = inner(filt)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "1 to 1,024 bytes; + and # stand alone")
-        if filt.startswith(RECORDS):
+        if filt.startswith(PUBLIC):
             return allow(rules.SUBSCRIBE_RECORDS, "public records")
         if filt[: filt.find("/") + 1] in self._mounts and who.kind != GATEWAY:
             return allow(rules.SUBSCRIBE_MOUNTED, f"the client has {who.label}", deps=(PEERS,))
@@ -220,7 +219,7 @@ class Labels(Family):
         mine = who.label
         if mine == NONE:
             return _disabled(who)
-        if not label and topic.startswith(RECORDS):
+        if not label and topic.startswith(PUBLIC):
             return allow(rules.DELIVER_RECORD, "a public record")
         if label in ("", NONE):
             return deny(rules.DELIVER_UNLABELLED, "the message has no label")

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from ..api import FamilyRecord, Policy, Record, UnknownAttribute
 from ..attributes import Attribute, Attributes, Declared, pair
 from . import records as rows
-from .actions import EMERGENCY, MASKS, RECEIVE, SUBSCRIBE
+from .actions import EMERGENCY, MASKS
 from .assertions import Assertion, BadAssertion, from_fields
 from .chains import TooMuch
 from .events import EventType
@@ -315,10 +315,9 @@ def could(
         values["sender"] = sender
     facts = _Facts(archive, state, values, client, config.attributes)
     plan = state.plans.of(kind, owner)
-    asked = [RECEIVE] * kind.on_receive + [SUBSCRIBE] * kind.on_subscribe
-    ways = [asked]
+    ways: list[tuple[int, ...]] = [kind.asked]
     if state.broken_until(owner, client, archive.at_ms):
-        ways.append([EMERGENCY])
+        ways.append((EMERGENCY,))
     try:
         for way in ways:
             facts.must = True

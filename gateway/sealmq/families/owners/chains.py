@@ -23,8 +23,7 @@ that owner, or one about all, comes or goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
 
 from .actions import CHANGE_POLICY
 from .assertions import Assertion
@@ -47,6 +46,7 @@ Judge = Callable[[Condition, int], bool]
 
 _DEEP = 64
 """Links of a chain that are followed one by one; a longer one is looked at as a whole."""
+_NO_KEYS: frozenset[Key] = frozenset()
 _ANYBODY = "*"
 """In the plan of all owners: whoever is not named there."""
 
@@ -59,6 +59,10 @@ class _Cycle(Exception):
     """A chain comes upon itself, or is long."""
 
 
+_Held = Assertion | tuple[Assertion, ...]
+_NONE: dict[str, _Held] = {}
+
+
 class Index:
     """Assertions that count, by the owner that they are about, and by licensee."""
 
@@ -66,7 +70,7 @@ class Index:
 
     def __init__(self) -> None:
         # One assertion stands for itself: most owners let one principal do something once.
-        self._by: dict[str, dict[str, Assertion | tuple[Assertion, ...]]] = {}
+        self._by: dict[str, dict[str, _Held]] = {}
 
     def put(self, made: Assertion) -> None:
         by = self._by.setdefault(about(made), {})
@@ -93,18 +97,20 @@ class Index:
 
     def licensing(self, owner: str, name: str) -> list[Assertion]:
         """Those that may let `name` do something with events of this owner, or of each (ALL)."""
+        own, every = self._by.get(owner, _NONE), self._by.get(EVERYBODY, _NONE)
+        some: tuple[_Held | None, ...] = own.get(name), own.get(EVERYBODY)
+        if name == owner:
+            some = (*some, own.get(OWNER), every.get(name), every.get(EVERYBODY), every.get(OWNER))
+        else:
+            some = (*some, every.get(name), every.get(EVERYBODY))
         found: list[Assertion] = []
-        for of in (owner, EVERYBODY) if owner else (EVERYBODY,):
-            by = self._by.get(of)
-            if by is None:
+        for held in some:
+            if held is None:
                 continue
-            for licensee in (name, EVERYBODY, OWNER) if name == owner else (name, EVERYBODY):
-                held = by.get(licensee)
-                if held is not None:
-                    if isinstance(held, tuple):
-                        found += held
-                    else:
-                        found.append(held)
+            if isinstance(held, tuple):
+                found += held
+            else:
+                found.append(held)
         return found
 
     def is_named(self, name: str) -> bool:
@@ -143,31 +149,38 @@ Key = tuple[str, int]
 """A principal and an action."""
 
 
-class _Clause(NamedTuple):
-    """One way to hold: a condition (None: always met), and what has to hold besides."""
-
-    assertion: Assertion
-    condition: Condition | None
-    needs: tuple[Key, ...]
+_Clause = tuple[Assertion, Condition | None, tuple[Key, ...]]
+"""One way to hold: an assertion, its condition (None: always met), and what has to hold besides,
+whose nodes are Maybes, too. A plain tuple: one is made for most questions.
+"""
 
 
 class Maybe:
-    """Held while conditions say so: any clause is enough. `needs` of a clause are Maybes, too."""
+    """Held while conditions say so: any clause is enough. `plain`: no clause needs another node."""
 
-    __slots__ = ("action", "clauses", "plain")
+    __slots__ = ("clauses", "key", "plain")
 
-    def __init__(self, action: int, clauses: tuple[_Clause, ...]) -> None:
-        self.action, self.clauses = action, clauses
-        self.plain = not any(clause.needs for clause in clauses)
+    def __init__(self, key: Key, clauses: tuple[_Clause, ...], plain: bool) -> None:
+        self.key, self.clauses, self.plain = key, clauses, plain
 
 
 Node = bool | Maybe
+
+
+class _Count:
+    """Nodes of all plans that are kept, at most: those of one that was dropped still count."""
+
+    __slots__ = ("nodes",)
+
+    def __init__(self) -> None:
+        self.nodes = 0
 
 
 class Plan:
     """What holds for one type and one owner (ALL: for each owner)."""
 
     __slots__ = (
+        "_count",
         "_index",
         "_looked",
         "_of",
@@ -176,45 +189,50 @@ class Plan:
         "_too_much",
         "_wide",
         "nodes",
-        "solved",
+        "of_owner",
     )
 
     def __init__(
-        self, index: Index, of: EventType | None, owner: str, static: bool, wide: Plan | None
+        self,
+        index: Index,
+        of: EventType | None,
+        owner: str,
+        static: bool,
+        wide: Plan | None,
+        count: _Count | None = None,
     ) -> None:
-        """`wide`: the plan of all owners; what it is sure of holds here as well."""
-        self._index, self._of, self._owner, self._static, self._wide = (
-            index,
-            of,
-            owner,
-            static,
-            wide,
-        )
+        """`wide`: the plan of all owners; what it is sure of holds here as well. `count`: of the
+        plans that are kept together with this one.
+        """
+        self._index, self._of, self._owner, self._static = index, of, owner, static
+        self._wide, self._count = wide, count
         self._looked = 0  # by the question that is being answered
-        self._too_much: set[Key] = set()
+        self._too_much = _NO_KEYS
         self.nodes: dict[Key, Node] = {}
-        self.solved: Callable[[int], object] = int
-        """Told how many nodes came."""
+        self.of_owner = 0
+        """Of all owners' plan: actions that each owner is known to hold, whatever comes."""
 
     def node(self, name: str, action: int) -> Node:
         """Whether it holds: sure, never, or maybe. TooMuch."""
-        key = self._key(name, action)
-        found = self.nodes.get(key)
+        key = (name, action) if self._owner else self._key(name, action)
+        nodes = self.nodes
+        found = nodes.get(key)
         if found is not None:
             return found
-        if key in self._too_much:
+        if self._too_much and key in self._too_much:
             raise TooMuch
-        self._looked, before = 0, len(self.nodes)
+        self._looked, before = 0, len(nodes)
         try:
             return self._look(key, ())
         except _Cycle:
             return self._solve(key)
         except TooMuch:
-            self._too_much.add(key)
+            self._too_much |= {key}
             before -= 1
             raise
         finally:
-            self.solved(len(self.nodes) - before)
+            if self._count is not None:
+                self._count.nodes += len(nodes) - before
 
     def _key(self, name: str, action: int) -> Key:
         """Of all owners' plan: whom nobody names there holds what everybody does. OWNER stands
@@ -227,21 +245,24 @@ class Plan:
     def holds(self, name: str, action: int, judge: Judge) -> bool:
         """Whether it holds, where `judge` says which conditions are met. TooMuch."""
         node = self.node(name, action)
-        if isinstance(node, bool):
-            return node
-        if node.plain:
-            return any(
-                clause.condition is None or judge(clause.condition, action)
-                for clause in node.clauses
-            )
-        return bool(self.chain(name, action, judge))
+        return node if isinstance(node, bool) else self.met(node, judge)
+
+    def met(self, node: Maybe, judge: Judge) -> bool:
+        """Whether what `node` gave holds, where `judge` says which conditions are met. TooMuch."""
+        if not node.plain:
+            return bool(self._chain(node.key, judge))
+        action = node.key[1]
+        for _, condition, _ in node.clauses:
+            if condition is None or judge(condition, action):
+                return True
+        return False
 
     def chain(self, name: str, action: int, judge: Judge) -> list[tuple[Key, Assertion]]:
         """Assertions by which it holds, the last link first; empty: it does not. TooMuch."""
         node = self.node(name, action)
-        if isinstance(node, bool):
-            return []
-        root = self._key(name, action)
+        return [] if isinstance(node, bool) else self._chain(node.key, judge)
+
+    def _chain(self, root: Key, judge: Judge) -> list[tuple[Key, Assertion]]:
         clauses = self._reachable(root, judge)
         return _links(root, _least(clauses), clauses)
 
@@ -252,12 +273,8 @@ class Plan:
         while left:
             key = left.pop()
             if key not in clauses:
-                clauses[key] = [
-                    clause
-                    for clause in self._clauses(key)
-                    if clause.condition is None or judge(clause.condition, key[1])
-                ]
-                left += [need for clause in clauses[key] for need in clause.needs]
+                clauses[key] = _judged(self._clauses(key), key[1], judge)
+                left += [need for _, _, needs in clauses[key] for need in needs]
                 if len(clauses) > MOST_LOOKED:
                     raise TooMuch
         return _links((name, action), _least(clauses), clauses)
@@ -270,73 +287,82 @@ class Plan:
             key = left.pop()
             if key in clauses or isinstance(node := self.node(*key), bool):
                 continue
-            clauses[key] = [
-                clause
-                for clause in node.clauses
-                if clause.condition is None or judge(clause.condition, key[1])
-            ]
-            left += [need for clause in clauses[key] for need in clause.needs]
+            clauses[key] = _judged(node.clauses, key[1], judge)
+            left += [need for _, _, needs in clauses[key] for need in needs]
         return clauses
 
     def _clauses(self, key: Key) -> list[_Clause]:
         name, action = key
-        of, found = self._of, []
+        of = self._of
+        found: list[_Clause] = []
         for made in self._index.licensing(self._owner, name):
             when = made.condition
             if not made.actions & when.actions & action or not _fits(made, of):
                 continue
             met = when if when.met is not None else None
             if made.authorizer == POLICY:
-                found.append(_Clause(made, met, ()))
+                found.append((made, met, ()))
             elif self._static or action == CHANGE_POLICY:
-                found.append(_Clause(made, met, ((made.authorizer, action),)))
+                found.append((made, met, ((made.authorizer, action),)))
             else:
                 by = made.authorizer
-                found.append(_Clause(made, met, ((by, action), (by, CHANGE_POLICY))))
+                found.append((made, met, ((by, action), (by, CHANGE_POLICY))))
         return found
 
     def _look(self, key: Key, busy: tuple[Key, ...]) -> Node:
-        """By going back along the chains, where none of them comes upon itself. _Cycle."""
-        nodes = self.nodes
-        found = nodes.get(key)
-        if found is not None:
-            return found
+        """What is not known yet, by going back along the chains, where none of them comes upon
+        itself. _Cycle.
+        """
         if key in busy or len(busy) > _DEEP:
             raise _Cycle
+        nodes = self.nodes
         if busy and self._is_wide(key):
             nodes[key] = True
             return True
-        busy = (*busy, key)
         name, action = key
+        of, owner, wide = self._of, self._owner, self._wide
+        rights = action if self._static else action | CHANGE_POLICY
         maybe: list[_Clause] = []
-        for made in self._index.licensing(self._owner, name):
+        plain = True
+        for made in self._index.licensing(owner, name):
             self._looked += 1
             when = made.condition
-            if not made.actions & when.actions & action or not _fits(made, self._of):
+            if not made.actions & when.actions & action or not _fits(made, of):
                 continue
-            needs: list[Key] = []
+            needs: tuple[Key, ...] = ()
             by = made.authorizer
-            if by != POLICY:
-                first = self._look((by, action), busy)
-                if first is False:
+            # Most often the owner has said it, and may say so: that is known without a look.
+            if by != POLICY and (by != owner or wide is None or rights & ~wide.of_owner):
+                found = self._needs(by, action, (*busy, key))
+                if found is None:
                     continue
-                if first is not True:
-                    needs.append((by, action))
-                if not self._static and action != CHANGE_POLICY:
-                    second = self._look((by, CHANGE_POLICY), busy)
-                    if second is False:
-                        continue
-                    if second is not True:
-                        needs.append((by, CHANGE_POLICY))
+                needs = found
             if when.met is None and not needs:
                 nodes[key] = True
                 return True
-            maybe.append(_Clause(made, when if when.met is not None else None, tuple(needs)))
+            if needs:
+                plain = False
+            maybe.append((made, when if when.met is not None else None, needs))
         if self._looked > MOST_LOOKED:
             raise TooMuch
-        node: Node = Maybe(action, tuple(maybe)) if maybe else False
+        node: Node = Maybe(key, tuple(maybe), plain) if maybe else False
         nodes[key] = node
         return node
+
+    def _needs(self, by: str, action: int, busy: tuple[Key, ...]) -> tuple[Key, ...] | None:
+        """What is not sure of what an authorizer has to hold; None: he never does. _Cycle."""
+        needs: tuple[Key, ...] = ()
+        once = self._static or action == CHANGE_POLICY
+        for right in (action,) if once else (action, CHANGE_POLICY):
+            need = by, right
+            node = self.nodes.get(need)
+            if node is None:
+                node = self._look(need, busy)
+            if node is False:
+                return None
+            if node is not True:
+                needs = (*needs, need)
+        return needs
 
     def _is_wide(self, key: Key) -> bool:
         """Whether it holds for all owners, whatever comes: by name, or because it is the owner."""
@@ -344,6 +370,7 @@ class Plan:
         if wide is None:
             return False
         if name == self._owner and wide.node(OWNER, action) is True:
+            wide.of_owner |= action
             return True
         return wide.node(name, action) is True
 
@@ -364,8 +391,8 @@ class Plan:
             if looked > MOST_LOOKED:
                 self._too_much |= {root}
                 raise TooMuch
-            for clause in found:
-                left += clause.needs
+            for _, _, needs in found:
+                left += needs
         self._settle(clauses)
         return nodes[root]
 
@@ -375,21 +402,22 @@ class Plan:
 
         def known(clause: _Clause, sure: bool) -> _Clause | None:
             """The clause without the needs that are decided; None: it can hold nothing."""
+            made, condition, some = clause
             needs = []
-            for need in clause.needs:
+            for need in some:
                 node = nodes.get(need)
                 if node is None:
                     needs.append(need)
                 elif node is False or (sure and node is not True):
                     return None
-            return clause._replace(needs=tuple(needs))
+            return made, condition, tuple(needs)
 
         def of(sure: bool) -> dict[Key, list[_Clause]]:
             return {
                 key: [
                     found
                     for clause in some
-                    if not sure or clause.condition is None
+                    if not sure or clause[1] is None
                     if (found := known(clause, sure)) is not None
                 ]
                 for key, some in clauses.items()
@@ -405,13 +433,13 @@ class Plan:
         for key, some in clauses.items():
             if key in nodes:
                 continue
-            left = []
-            for clause in some:
-                if any(nodes.get(need) is False for need in clause.needs):
+            left: list[_Clause] = []
+            for made, condition, needs in some:
+                if any(nodes.get(need) is False for need in needs):
                     continue
-                needs = tuple(need for need in clause.needs if nodes.get(need) is not True)
-                left.append(clause._replace(needs=needs))
-            nodes[key] = Maybe(key[1], tuple(left))
+                unsure = tuple(need for need in needs if nodes.get(need) is not True)
+                left.append((made, condition, unsure))
+            nodes[key] = Maybe(key, tuple(left), not any(needs for _, _, needs in left))
 
 
 def _fits(made: Assertion, of: EventType | None) -> bool:
@@ -432,6 +460,11 @@ def _fits(made: Assertion, of: EventType | None) -> bool:
     return not of.signed or bool(made.signature) or not made.at_ms
 
 
+def _judged(some: Iterable[_Clause], action: int, judge: Judge) -> list[_Clause]:
+    """Those whose conditions are met."""
+    return [one for one in some if one[1] is None or judge(one[1], action)]
+
+
 def _least(clauses: dict[Key, list[_Clause]]) -> dict[Key, _Clause]:
     """The least fixed point: what holds, each by the clause that was found first. Linear. A need
     that has no clauses of its own holds nothing.
@@ -441,16 +474,18 @@ def _least(clauses: dict[Key, list[_Clause]]) -> dict[Key, _Clause]:
     ready: list[Key] = []
     for key, some in clauses.items():
         for clause in some:
-            if not clause.needs:
+            _, _, needs = clause
+            if not needs:
                 if key not in held:
                     held[key] = clause
                     ready.append(key)
             else:
-                for need in clause.needs:
+                for need in needs:
                     waiting.setdefault(need, []).append((key, clause))
     while ready:
         for key, clause in waiting.get(ready.pop(), ()):
-            if key not in held and all(need in held for need in clause.needs):
+            _, _, needs = clause
+            if key not in held and all(need in held for need in needs):
                 held[key] = clause
                 ready.append(key)
     return held
@@ -467,8 +502,9 @@ def _links(
         if key in seen or key not in held:
             continue
         seen.add(key)
-        out.append((key, held[key].assertion))
-        left += held[key].needs
+        made, _, needs = held[key]
+        out.append((key, made))
+        left += needs
     return out
 
 
@@ -480,23 +516,24 @@ class Plans:
         self.static = False
         self._wide: dict[tuple[str, str] | None, Plan] = {}
         self._by: dict[str, dict[tuple[str, str] | None, Plan]] = {}
-        self.nodes = 0
-        """At most so many are in the plans that are kept."""
+        self._count = _Count()
 
-    def _solved(self, nodes: int) -> None:
-        self.nodes += nodes
+    @property
+    def nodes(self) -> int:
+        """At most so many are in the plans that are kept."""
+        return self._count.nodes
 
     def of(self, kind: EventType | None, owner: str) -> Plan:
         """The plan of one type (None: of no event), and one owner or ALL."""
-        if self.nodes > MOST_NODES:
+        if self._count.nodes > MOST_NODES:
             # A plan that is in use goes on by itself.
             self.clear()
-        key = None if kind is None else (kind.app, kind.name)
+        key = None if kind is None else kind.key
         if not owner:
             wide = self._wide.get(key)
             if wide is None:
-                wide = self._wide[key] = Plan(self._index, kind, ALL, self.static, None)
-                wide.solved = self._solved
+                wide = Plan(self._index, kind, ALL, self.static, None, self._count)
+                self._wide[key] = wide
             return wide
         by = self._by.get(owner)
         if by is None:
@@ -505,8 +542,8 @@ class Plans:
             by = self._by[owner] = {}
         plan = by.get(key)
         if plan is None:
-            plan = by[key] = Plan(self._index, kind, owner, self.static, self.of(kind, ALL))
-            plan.solved = self._solved
+            wide = self._wide.get(key) or self.of(kind, ALL)
+            plan = by[key] = Plan(self._index, kind, owner, self.static, wide, self._count)
         return plan
 
     def drop(self, owner: str) -> None:
@@ -520,4 +557,4 @@ class Plans:
         """The types are others, or the way of delegation."""
         self._wide.clear()
         self._by.clear()
-        self.nodes = 0
+        self._count.nodes = 0

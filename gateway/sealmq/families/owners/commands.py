@@ -349,7 +349,7 @@ def _may_see(turn: Turn, made: Assertion) -> str:
     owner = about(made)
     if owner == turn.client:
         return rules.BY_OWNER
-    if made.authorizer == turn.client and turn.state.bears(turn.client, made.at_ms):
+    if made.authorizer == turn.client and turn.state.bearers.bears(turn.client, made.at_ms):
         return rules.BY_AUTHOR
     return rules.BY_RIGHT if turn.rights.changes_all(made, owner) else ""
 
@@ -451,7 +451,7 @@ class Event:
         self.topic = topic
 
     def facts(self, turn: Turn, client: str) -> EventFacts:
-        return turn.rights.facts(self.kind, self.owner, dict(self.values), client, self.sender,
+        return turn.rights.facts(self.kind, self.owner, self.values, client, self.sender,
                                  self.topic)  # fmt: skip
 
     def told(self, turn: Turn, client: str) -> EventFacts:
@@ -719,7 +719,7 @@ def _openings(turn: Turn, body: Body) -> Answer:
         for key, held in turn.state.glass.items()
         if turn.client in key
         for one in held.values()
-        if turn.state.bears(turn.client, one.at_ms)
+        if turn.state.bearers.bears(turn.client, one.at_ms)
     ]
     return _listed("openings", [_glass(one) for one in sorted(found, key=lambda one: one.at_ms)])
 
@@ -744,7 +744,7 @@ def unseen(state: State, owner: str) -> bytes:
         for (whose, _), held in state.glass.items()
         if whose == owner
         for one in held.values()
-        if not one.seen and state.bears(owner, one.at_ms)
+        if not one.seen and state.bearers.bears(owner, one.at_ms)
     ]
     waits = len(state.suspended.get(owner, ()))
     if not found and not waits:

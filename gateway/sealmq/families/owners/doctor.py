@@ -10,17 +10,13 @@ way of others. So what other families try with such a topic says nothing here.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any
-
-import tomlkit
-from tomlkit.items import AoT, InlineTable
 
 from sealmq.doctor.at_mediator import NOT_ENFORCED, AtMediator
 from sealmq.doctor.canary import Canary
 from sealmq.doctor.errors import Broken
-from sealmq.doctor.policy import table
+from sealmq.doctor.policy import add_row, inline, table, take_key, take_rows
 from sealmq.doctor.result import Failed, Try
 from sealmq.site.canary import CLIENTS, LOW, READER, STRANGER, WRITER
 from sealmq_spec.b64 import b64u
@@ -61,47 +57,27 @@ def put_in(doc: Table) -> None:
     """Types, assertions, an attribute, and the topics of the owners' events."""
     for topic in (MINE, THEIRS):
         table(doc, "topics")[topic] = LOW
-    attribute: Any = tomlkit.inline_table()
-    attribute.update({"source": "client", "by": [WRITER], "of": "subscriber", "valid": "1h"})
-    table(doc, "attributes")[TOLD] = attribute
+    table(doc, "attributes")[TOLD] = inline(
+        {"source": "client", "by": [WRITER], "of": "subscriber", "valid": "1h"}
+    )
     t = table(table(doc, "families"), MANIFEST.name)
     for name, kind in _TYPES.items():
-        made = tomlkit.inline_table()
-        made.update({"app": APP, **kind})
-        table(t, "types")[name] = made
-    if "policy" not in t:
-        t["policy"] = tomlkit.array() if isinstance(t, InlineTable) else tomlkit.aot()
-    for said in _rows():
-        row: Any = tomlkit.table() if isinstance(t["policy"], AoT) else tomlkit.inline_table()
-        row.update(said)
-        t["policy"].append(row)
+        table(t, "types")[name] = inline({"app": APP, **kind})
+    for row in _rows():
+        add_row(t, "policy", row)
 
 
 def take_out(doc: Table) -> None:
     """All of that."""
     for topic in (MINE, THEIRS):
         doc.get("topics", {}).pop(topic, None)
-    _pop(doc, "attributes", TOLD)
+    take_key(doc, "attributes", TOLD)
     if MANIFEST.name not in doc.get("families", {}):
         return
     t = table(table(doc, "families"), MANIFEST.name)
     for name in _TYPES:
-        _pop(t, "types", name)
-    rules = t.get("policy", [])
-    ours = [i for i, row in enumerate(rules) if row.get("app") == APP]
-    for at in reversed(ours):
-        del rules[at]
-    if ours and not rules:
-        del t["policy"]
-
-
-def _pop(doc: Table, name: str, key: str) -> None:
-    """Out of a table, which goes with its last row unless the operator has said something in it."""
-    if key not in doc.get(name, {}):
-        return
-    del doc[name][key]
-    if not doc[name] and not doc[name].as_string().strip("[]{} \n"):
-        del doc[name]
+        take_key(t, "types", name)
+    take_rows(t, "policy", lambda row: row.get("app") == APP)
 
 
 def as_sent(filter: str) -> str:
@@ -130,7 +106,7 @@ class AtOwners:
 
     async def foreign_event(self) -> str:
         """The reader's label opens it, and its filter matches."""
-        if await self._arrives():
+        if await self._at.arrives(MINE):
             raise Failed(
                 f"an event is delivered to whom its owner has not let have it; {NOT_ENFORCED}"
             )
@@ -169,11 +145,11 @@ class AtOwners:
             raise Broken(f"the owner may not let the reader receive: {rule or 'no answer'}")
         id = _id(writer)
         try:
-            if not await self._arrives():
+            if not await self._at.arrives(MINE):
                 raise Broken("an event does not arrive though its owner lets the reader have it")
         finally:
             await self._say(self._at.writer, do="retract", id=id)
-        if await self._arrives():
+        if await self._at.arrives(MINE):
             raise Failed(f"it is delivered when the owner has retracted; {NOT_ENFORCED}")
         return "nothing is delivered from then on"
 
@@ -184,7 +160,7 @@ class AtOwners:
             filt = f"{PREFIX}{b64u(text.encode()).decode()}/sealmq-doctor/owned/by/+"
             granted = await self._at.reader.subscribe(filt)
             try:
-                if await self._arrives():
+                if await self._at.arrives(MINE):
                     raise Failed(
                         f"a condition of the reader's own opens another's events; {NOT_ENFORCED}"
                     )
@@ -194,12 +170,6 @@ class AtOwners:
             if granted and text != f'owner == "{WRITER}" || true':
                 raise Failed(f"a subscription with the condition {text!r} is granted")
         return f"SUBACK 0x80, or {told}"
-
-    async def _arrives(self) -> bool:
-        """Whether the reader gets the event that the writer publishes now."""
-        payload = os.urandom(8)
-        await self._at.honest_publish(self._at.writer, MINE, payload)
-        return (MINE, payload) in await self._at.last()
 
     async def _say(self, who: Canary, **said: Any) -> str | None:
         return await who.command(MANIFEST.name, json.dumps(said))

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_topic, is_reserved
 
 from ..filters import crosses
+from .actions import RECEIVE, SUBSCRIBE
 from .expressions import Value
 from .names import is_principal
 
@@ -51,12 +51,6 @@ def is_int(level: str) -> bool:
     return _INT.match(level) is not None
 
 
-def _taking(at: tuple[int, ...]) -> Callable[[list[str]], tuple[str, ...]]:
-    if len(at) > 1:
-        return itemgetter(*at)
-    return lambda path: tuple(path[i] for i in at)
-
-
 class BadType(ValueError):
     """It is no event type. `key`: which of its words is wrong."""
 
@@ -85,18 +79,21 @@ class EventType:
     derives: Mapping[str, str] = field(default_factory=dict)
     by: str = ""
     at_ms: int = 0
-    # Made of `topic`.
+    # Made of the others.
+    key: tuple[str, str] = field(init=False, compare=False)
     filter: str = field(init=False, compare=False)
     levels: Mapping[str, int] = field(init=False, compare=False)
     numbers: frozenset[str] = field(init=False, compare=False)
-    taken: Callable[[list[str]], tuple[str, ...]] = field(init=False, compare=False, repr=False)
-    """The levels that have names, of a topic's."""
+    places: tuple[tuple[str, int, bool], ...] = field(init=False, compare=False)
+    """The levels that have names, which they are, and whether they are numbers."""
     dep: tuple[str, ...] = field(init=False, compare=False)
     """What verdicts about its events rest on."""
     seals: bool = field(init=False, compare=False)
     """Whether its messages carry what the broker must not read."""
     on_subscribe: bool = field(init=False, compare=False)
     on_receive: bool = field(init=False, compare=False)
+    asked: tuple[int, ...] = field(init=False, compare=False)
+    """Actions that a reader has to hold when an event is delivered."""
 
     def __post_init__(self) -> None:
         levels, numbers, parts = {}, set(), []
@@ -109,20 +106,20 @@ class EventType:
                     numbers.add(found[1])
         object.__setattr__(self, "filter", "/".join(parts))
         object.__setattr__(self, "levels", levels)
+        on_subscribe = self.control in ("subscribe", "both")
+        on_receive = self.control in ("receive", "both")
         sealing = bool(self.attributes) or self.granularity == "matching_set"
         for name, value in (
+            ("key", (self.app, self.name)),
             ("numbers", frozenset(numbers)),
-            ("taken", _taking(tuple(levels.values()))),
+            ("places", tuple((name, at, name in numbers) for name, at in levels.items())),
             ("dep", ("owners", "type", self.app, self.name)),
             ("seals", sealing),
-            ("on_subscribe", self.control in ("subscribe", "both")),
-            ("on_receive", self.control in ("receive", "both")),
+            ("on_subscribe", on_subscribe),
+            ("on_receive", on_receive),
+            ("asked", (RECEIVE,) * on_receive + (SUBSCRIBE,) * on_subscribe),
         ):
             object.__setattr__(self, name, value)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.app, self.name
 
     @property
     def names(self) -> frozenset[str]:
@@ -131,24 +128,28 @@ class EventType:
 
     def values(self, path: list[str]) -> dict[str, Value] | None:
         """What the levels of a topic say that matches `filter`; None if one is not of its kind."""
-        values: dict[str, Value] = dict(zip(self.levels, self.taken(path), strict=True))
-        for name in self.numbers:
-            level = path[self.levels[name]]
-            if not is_int(level):
+        values: dict[str, Value] = {}
+        for name, at, is_number in self.places:
+            level = path[at]
+            if not is_number:
+                values[name] = level
+            elif is_int(level):
+                values[name] = int(level)
+            else:
                 return None
-            values[name] = int(level)
         return values
 
     def owner_of(
         self, values: Mapping[str, Value], sealed: Mapping[str, Value], sender: str
     ) -> str:
         """Whose the event is, or "": nobody's that could be a principal."""
-        if self.owner == SENDER:
-            name: Value | None = sender
-        elif self.owner.startswith(ATTRIBUTE):
-            name = sealed.get(self.owner.removeprefix(ATTRIBUTE))
-        else:
-            name = values.get(self.owner)
+        # Neither `sender` nor what begins with `attribute:` is a level's name.
+        name = values.get(self.owner)
+        if name is None:
+            if self.owner == SENDER:
+                name = sender
+            else:
+                name = sealed.get(self.owner.removeprefix(ATTRIBUTE))
         return name if isinstance(name, str) and is_principal(name) else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ..api import Ask, UnknownAttribute
 from .actions import NAMES
@@ -29,9 +30,17 @@ def subject(of: str, owner: str, subscriber: str) -> str:
     return "" if of == "site" else subscriber
 
 
+class World(NamedTuple):
+    """What the site tells: of each attribute whom it is of, and who has signed which contract."""
+
+    externals: Mapping[str, str]
+    signed: Signed
+
+
 class EventFacts:
-    """Of one event: what its levels, its sealed attributes and the site say. `values` is its own to
-    change. `who`: who asked at first, the subscriber, or the publisher. `sender` "": not known.
+    """Of one event: what its levels, its sealed attributes (`values`) and the site say. `owner` "":
+    each of all. `who`: who asked at first, the subscriber, or the publisher. `sender` "": not
+    known.
 
     `signer`: whose signature contract() asks for. `wanted_sender`: a condition has asked for the
     sender while it is not known. `told`: the client that is told what it comes to, "": nobody is,
@@ -41,19 +50,19 @@ class EventFacts:
 
     __slots__ = (
         "_ask",
-        "_owner",
-        "_signed",
+        "_kind",
+        "_values",
         "_who",
         "action",
         "consents",
-        "externals",
         "left",
+        "owner",
         "sender",
         "signer",
         "told",
-        "values",
         "veiled",
         "wanted_sender",
+        "world",
     )
 
     def __init__(
@@ -61,31 +70,39 @@ class EventFacts:
         ask: Ask,
         kind: EventType | None,
         owner: str,
-        values: dict[str, Value],
+        values: Mapping[str, Value],
         who: str,
         sender: str,
-        externals: Mapping[str, str],
-        signed: Signed,
+        world: World,
     ) -> None:
-        self._ask, self._owner, self._who = ask, owner, who
-        self.externals, self._signed = externals, signed
-        self.sender, self.action = sender, 0
-        self.values = values
-        values["subscriber"] = who
-        if owner:
-            values["owner"] = owner
-        if kind is not None:
-            values["app_domain"], values["evtType"] = kind.app, kind.name
-        self.signer = who
+        self._ask, self._kind, self._values = ask, kind, values
+        self._who, self.owner, self.sender, self.signer = who, owner, sender, who
+        self.world = world
+        self.action = 0
         self.wanted_sender = self.consents = self.veiled = False
         self.told = ""
         self.left = MOST_TESTS
 
+    def known(self, name: str) -> Value | None:
+        """What the event says itself, and who is concerned; None: nothing of that name."""
+        found = self._values.get(name)
+        if found is None:
+            if name == "subscriber":
+                return self._who
+            if name == "owner":
+                return self.owner or None
+            if self._kind is not None:
+                if name == "app_domain":
+                    return self._kind.app
+                if name == "evtType":
+                    return self._kind.name
+        return found
+
     def get(self, name: str) -> Value | None:
-        found = self.values.get(name)
+        found = self.known(name)
         if found is not None:
             return found
-        of = self.externals.get(name)
+        of = self.world.externals.get(name)
         if of is not None:
             return self._external(name, of)
         if name == "action":
@@ -103,26 +120,26 @@ class EventFacts:
         return None
 
     def _external(self, name: str, of: str) -> Value | None:
-        if not self._owner and of in ("owner", "pair"):
+        if not self.owner and of in ("owner", "pair"):
             return None
         if self.told and of != "site" and not self._is_told_of(of):
             self.veiled = True
             return None
         try:
-            value = self._ask.attribute(name, subject(of, self._owner, self._who))
+            value = self._ask.attribute(name, subject(of, self.owner, self._who))
         except UnknownAttribute:
             return None
         return value if isinstance(value, str | int) else None
 
     def _is_told_of(self, of: str) -> bool:
         """Whether an attribute is of the client that is told; of a pair either may know it."""
-        return self.told in {"owner": (self._owner,), "pair": (self._owner, self._who)}.get(
+        return self.told in {"owner": (self.owner,), "pair": (self.owner, self._who)}.get(
             of, (self._who,)
         )
 
     def signed(self, address: str) -> Kleene:
         self.consents = True
-        return self._signed(self.signer, address) if self.signer else None
+        return self.world.signed(self.signer, address) if self.signer else None
 
     def judge(self, condition: Condition, action: int) -> bool:
         """Whether it is met (chains.Judge). TooMuch."""
@@ -157,19 +174,19 @@ class OpenFacts:
         """
         self._facts, self.must, self.signs, self.later = facts, must, signs, later
         self._kinds = frozenset() if kind is None else kind.names
-        self._owner_known = "owner" in facts.values
+        self._owner_known = bool(facts.owner)
         self.consents = False
 
     def get(self, name: str) -> Value | Open | None:
         facts = self._facts
-        found = facts.values.get(name)
+        found = facts.known(name)
         if found is not None:
             return found
         if name in self._kinds or name in ("sender", "retained", "qos"):
             return OPEN
         if name in ("owner", "app_domain", "evtType"):
             return OPEN
-        of = facts.externals.get(name)
+        of = facts.world.externals.get(name)
         if of is not None and (self.later or (not self._owner_known and of in ("owner", "pair"))):
             return OPEN
         return facts.get(name)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter, is_reserved
 
 from ..api import (
     FOREVER,
@@ -42,13 +41,13 @@ from ..api import (
     deny,
 )
 from ..attributes import Attribute
-from ..shared import GROUP, inner
+from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter
 from . import commands, events, explain, rules, where
 from .actions import AUTHENTICATE, EMERGENCY, PUBLISH, RECEIVE, SUBSCRIBE
-from .chains import ALL, TooMuch
+from .chains import ALL, Maybe, Plan, TooMuch
 from .events import SENDER, BadAttributes, EventType
 from .expressions import Condition, Value
-from .facts import EventFacts, OpenFacts
+from .facts import EventFacts, OpenFacts, World
 from .kg_part import GRANT
 from .names import EVERYBODY, is_principal
 from .state import (
@@ -65,7 +64,6 @@ from .state import (
 NAME = "owners"
 
 _GRANTED = (NAME, GRANT)
-_PUBLIC = "@sm1/"
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
 _CONNECT = allow(rules.CONNECT, "anybody may connect", deps=(ALL_DEP,))
 _RECORD = allow(rules.SUBSCRIBE_RECORDS, "public records")
@@ -107,7 +105,7 @@ class Owners(Family):
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> Sequence[Record]:
-        return self.state.bearers(since, rows)
+        return self.state.bearers.mended(since, rows)
 
     def parse(self, question: Question, topic: str) -> Parsed | None:
         """`!WHERE/CONDITION/FILTER` of a subscription. Malformed."""
@@ -121,7 +119,7 @@ class Owners(Family):
         if not state.settings.authenticate:
             return _CONNECT
         client = ask.who.client
-        facts = self._facts(ask, None, "", {}, client)
+        facts = EventFacts(ask, None, "", {}, client, "", state.world)
         deps = (ALL_DEP, consents_of(client))
         try:
             held = state.plans.of(None, ALL).holds(client, AUTHENTICATE, facts.judge)
@@ -153,7 +151,7 @@ class Owners(Family):
         if number := state.elsewhere(owner):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.PUBLISH_APPOINTED, reason, deps=deps)
-        facts = self._facts(ask, kind, owner, values | sealed, client, client)
+        facts = EventFacts(ask, kind, owner, values | sealed, client, client, state.world)
         try:
             held = state.plans.of(kind, owner).holds(client, PUBLISH, facts.judge)
         except TooMuch:
@@ -168,14 +166,11 @@ class Owners(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:
-            check_filter(ask.topic)
-            filt = inner(ask.topic)
-            if filt.startswith(_PUBLIC):
-                return _RECORD
-            if is_reserved(filt):
-                raise Malformed("the filter begins with $, ! or @")
-        except (Malformed, UnicodeEncodeError):
-            return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
+            filt = asked_filter(ask.topic)
+        except Malformed:
+            return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
+        if filt.startswith(PUBLIC):
+            return _RECORD
         path = filt.split("/")
         reached = []
         for kind in self.state.types.reached(filt):
@@ -184,7 +179,7 @@ class Owners(Family):
                 reached.append((kind, bound))
         if not reached:
             return deny(rules.SUBSCRIBE_NO_TYPE, "it reaches no event type", deps=(NO_TYPE,))
-        deps: dict[Dep, None] = {NO_TYPE: None, ALL_DEP: None}
+        deps = [NO_TYPE, ALL_DEP]
         when: Condition | None = ask.notes.get(NAME, {}).get("where")
         if when is not None and (wrong := _unfit(when, [kind for kind, _ in reached])):
             return deny(rules.SUBSCRIBE_WHERE, wrong, deps=tuple(deps))
@@ -197,16 +192,16 @@ class Owners(Family):
         self,
         ask: Ask,
         reached: Sequence[tuple[EventType, dict[str, Value]]],
-        deps: dict[Dep, None],
+        deps: list[Dep],
         when: Condition | None,
     ) -> Verdict:
         shared = ask.topic.startswith(GROUP)
         granted, asked = 0, False
         for kind, bound in reached:
             owner = _owner_bound(kind, bound)
-            deps[kind.dep] = None
+            deps.append(kind.dep)
             if owner:
-                deps[of_owner(owner)] = None
+                deps.append(of_owner(owner))
             wanted = SUBSCRIBE if kind.on_subscribe else 0
             if shared and kind.on_receive:
                 # What one member must not have would be lost to the group.
@@ -238,14 +233,14 @@ class Owners(Family):
         owner: str,
         bound: dict[str, Value],
         wanted: int,
-        deps: dict[Dep, None],
+        deps: list[Dep],
     ) -> tuple[bool, str]:
         """Whether an action that is asked for is not held for all events, come what may; and the
         contract without whose signature nothing of one owner's will ever be received.
         """
         state, client = self.state, ask.who.client
         plan = state.plans.of(kind, owner or ALL)
-        facts = self._facts(ask, kind, owner, dict(bound), client)
+        facts = EventFacts(ask, kind, owner, bound, client, "", state.world)
         must = OpenFacts(facts, kind, must=True)
         missing = any(
             wanted & action and not plan.holds(client, action, must.judge)
@@ -270,7 +265,7 @@ class Owners(Family):
                 )
             must.consents |= may.consents | signing.consents
         if must.consents or facts.consents:
-            deps[consents_of(client)] = None
+            deps.append(consents_of(client))
         return missing, address
 
     def deliver(self, ask: Ask) -> Verdict:
@@ -279,7 +274,7 @@ class Owners(Family):
         kind = state.types.of(path)
         values = None if kind is None else kind.values(path)
         if kind is None or values is None:
-            if not ask.label and topic.startswith(_PUBLIC):
+            if not ask.label and topic.startswith(PUBLIC):
                 return _DELIVER_RECORD
             return deny(rules.DELIVER_NO_TYPE, "the topic is of no event type", deps=_untyped(kind))
         if kind.by and ask.how and (ask.now_ms - ask.age_ms) // 1000 < kind.at_ms // 1000:
@@ -291,8 +286,9 @@ class Owners(Family):
                 values |= _opened(ask, kind)
             except BadAttributes as error:
                 return deny(rules.DELIVER_ATTRIBUTES, str(error)[:150], deps=(kind.dep,))
-        deps: dict[Dep, None] = {kind.dep: None}
+        deps: list[Dep] = [kind.dep]
         try:
+            owner = ""
             if kind.owner == SENDER:
                 verdict = self._of_senders(ask, kind, values, deps)
             else:
@@ -300,11 +296,11 @@ class Owners(Family):
                 if not owner:
                     reason = "nobody could be the owner of the event"
                     return deny(rules.DELIVER_NO_OWNER, reason, deps=tuple(deps))
-                values["owner"] = owner
                 verdict = self._of_owner(ask, kind, owner, values, deps)
             if not verdict.allow:
                 return verdict
-            return self._wanted(ask, kind, values, verdict)
+            whens = _whens(ask)
+            return self._wanted(ask, kind, owner, values, verdict, whens) if whens else verdict
         except TooMuch:
             return _too_much((*deps, ALL_DEP, CLIENTS))
 
@@ -314,36 +310,37 @@ class Owners(Family):
         kind: EventType,
         owner: str,
         values: dict[str, Value],
-        deps: dict[Dep, None],
+        deps: list[Dep],
     ) -> Verdict:
         """An event whose owner is known before it is opened."""
         state, client = self.state, ask.who.client
-        deps[of_owner(owner)] = deps[ALL_DEP] = None
+        deps += (of_owner(owner), ALL_DEP)
         if state.mediators and (number := state.elsewhere(owner)):
             reason = f"its owner has appointed mediator {number}"
             return deny(rules.DELIVER_APPOINTED, reason, deps=tuple(deps))
         if kind.control == "none":
             return self._allowed(rules.DELIVER_NO_CONTROL, "no control", kind, deps)
-        sure = self._surely(kind, owner, client)
-        if sure:
+        plan = state.plans.of(kind, owner)
+        asked = _asked(plan, kind, client)
+        if asked == ():
             return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
-        facts = self._facts(ask, kind, owner, values, client)
-        held = sure is None and self._receives(kind, owner, client, facts)
+        facts = EventFacts(ask, kind, owner, values, client, "", state.world)
+        held = _held(plan, asked, facts)
         senders: frozenset[str] | None = None
         if not held and facts.wanted_sender:
             # Only some senders' events; who they are, is found once.
-            deps[CLIENTS] = None
+            deps.append(CLIENTS)
             found = []
             for facts.sender in sorted(state.settings.clients):
-                if self._receives(kind, owner, client, facts):
+                if _held(plan, asked, facts):
                     found.append(facts.sender)
             senders = frozenset(found)
         if facts.consents:
-            deps[consents_of(client)] = None
+            deps.append(consents_of(client))
         if held:
             return self._allowed(rules.DELIVER_ALLOWED, f"events of {owner}", kind, deps)
         until = state.broken_until(owner, client, ask.now_ms)
-        if until and state.plans.of(kind, owner).holds(client, EMERGENCY, facts.judge):
+        if until and plan.holds(client, EMERGENCY, facts.judge):
             reason = f"an emergency, and {owner} has granted it"
             return self._allowed(rules.DELIVER_BREAK_GLASS, reason, kind, deps, until)
         if senders:
@@ -353,37 +350,18 @@ class Owners(Family):
         reason = "no assertion lets this client receive it now"
         return deny(rules.DELIVER_NOT_ALLOWED, reason, deps=tuple(deps))
 
-    def _surely(self, kind: EventType, owner: str, client: str) -> bool | None:
-        """`_receives` where no condition decides it; None: one does."""
-        plan = self.state.plans.of(kind, owner)
-        node = plan.node(client, RECEIVE) if kind.on_receive else True
-        if node is False or not kind.on_subscribe:
-            return node if isinstance(node, bool) else None
-        other = plan.node(client, SUBSCRIBE)
-        if isinstance(other, bool) and isinstance(node, bool):
-            return other
-        return False if other is False else None
-
-    def _receives(self, kind: EventType, owner: str, client: str, facts: EventFacts) -> bool:
-        """Whether the client holds what the type's control asks for on delivery: the right to
-        subscribe, too, so that what it had subscribed to ends with that right."""
-        plan = self.state.plans.of(kind, owner)
-        return (not kind.on_receive or plan.holds(client, RECEIVE, facts.judge)) and (
-            not kind.on_subscribe or plan.holds(client, SUBSCRIBE, facts.judge)
-        )
-
     def _of_senders(
-        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: dict[Dep, None]
+        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: list[Dep]
     ) -> Verdict:
         """Events that are their sender's: the names of those from whom the client may have them."""
         state = self.state
         if kind.control == "none":
             senders: Sequence[str] = sorted(state.settings.clients)
-            deps[CLIENTS] = deps[SOME] = None
+            deps += (CLIENTS, SOME)
         else:
             senders = self._authorised(ask, kind, values, deps)
         if state.mediators:
-            deps[SOME] = deps[ALL_DEP] = None
+            deps += (SOME, ALL_DEP)
             senders = [name for name in senders if not state.elsewhere(name)]
         if not senders:
             reason = "no assertion lets this client receive anybody's"
@@ -392,12 +370,11 @@ class Owners(Family):
         return self._allowed(rules.DELIVER_ALLOWED, reason, kind, deps, senders=frozenset(senders))
 
     def _authorised(
-        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: dict[Dep, None]
+        self, ask: Ask, kind: EventType, values: dict[str, Value], deps: list[Dep]
     ) -> list[str]:
         """The owners whose events the client may receive: the authorised set by sender."""
         state, client = self.state, ask.who.client
-        for dep in (ALL_DEP, CLIENTS, to_licensee(client), to_licensee(EVERYBODY)):
-            deps[dep] = None
+        deps += (ALL_DEP, CLIENTS, to_licensee(client), to_licensee(EVERYBODY))
         wanted = EMERGENCY | (RECEIVE if kind.on_receive else SUBSCRIBE)
         wide = any(
             made.actions & made.condition.actions & wanted
@@ -412,20 +389,21 @@ class Owners(Family):
             or state.index.held(name, EVERYBODY)
         ]
         if len(owners) > _MOST_OWNERS:
-            deps[SOME] = None
+            deps.append(SOME)
         else:
-            deps.update(dict.fromkeys(map(of_owner, owners)))
+            deps += map(of_owner, owners)
         found, consents = [], False
         for owner in owners:
-            facts = self._facts(ask, kind, owner, dict(values), client, owner)
+            facts = EventFacts(ask, kind, owner, values, client, owner, state.world)
             # What its count says must not be used up by what others send.
             ask.one_sender = owner
             until = 0
             try:
-                held = self._receives(kind, owner, client, facts)
+                plan = state.plans.of(kind, owner)
+                held = _held(plan, _asked(plan, kind, client), facts)
                 if not held:
                     until = state.broken_until(owner, client, ask.now_ms)
-                if until and state.plans.of(kind, owner).holds(client, EMERGENCY, facts.judge):
+                if until and plan.holds(client, EMERGENCY, facts.judge):
                     held = True
                     ask.holds_until(until)
             except TooMuch:
@@ -436,45 +414,42 @@ class Owners(Family):
                 found.append(owner)
         ask.one_sender = ""
         if consents:
-            deps[consents_of(client)] = None
+            deps.append(consents_of(client))
         return found
 
     def _wanted(
-        self, ask: Ask, kind: EventType, values: Mapping[str, Value], verdict: Verdict
+        self,
+        ask: Ask,
+        kind: EventType,
+        owner: str,
+        values: Mapping[str, Value],
+        verdict: Verdict,
+        whens: Sequence[tuple[int, Condition | None]],
     ) -> Verdict:
         """The verdict where one of the client's own subscriptions asks for such an event."""
-        # By the QoS that asks for it; without a condition it is asked for in any case.
-        whens: list[tuple[int, Condition]] = []
-        qos = most = -1
-        for sub in ask.subs:
-            most = max(most, sub.qos)
-            notes = sub.notes.get(NAME)
-            if notes is None:
-                qos = max(qos, sub.qos)
-            else:
-                whens.append((sub.qos, notes["where"]))
-        if qos == most:
-            return verdict
+        # Without a condition it is asked for in any case, with that QoS.
+        qos = next((at for at, when in whens if when is None), -1)
+        most = max(at for at, _ in whens)
+        more = [(at, when) for at, when in whens if when is not None and at > qos]
+        more.sort(key=lambda one: -one[0])
         state, client = self.state, ask.who.client
-        deps = dict.fromkeys(verdict.deps)
+        deps = list(verdict.deps)
         wanted = kind.owner == SENDER
-        whens.sort(key=lambda one: -one[0])
 
-        facts = EventFacts(ask, kind, "", dict(values), client, "", {}, state.signed)
+        facts = EventFacts(ask, kind, owner, values, client, "", World({}, state.signed))
 
         def met(sender: str) -> int:
             """The greatest QoS with which it is asked for; -1: it is not."""
             if kind.owner == SENDER:
-                facts.values["owner"] = sender
+                facts.owner = sender
             # In what a subscriber asks for, the other side is the publisher.
             facts.sender = facts.signer = sender
             facts.wanted_sender = facts.consents = False
-            more = (at for at, when in whens if at > qos and facts.judge(when, RECEIVE))
-            best = next(more, qos)
+            best = next((at for at, when in more if facts.judge(when, RECEIVE)), qos)
             nonlocal wanted
             wanted |= facts.wanted_sender or facts.consents
             if facts.consents and sender:
-                deps[consents_of(sender)] = None
+                deps.append(consents_of(sender))
             return best
 
         best, duties = (qos if wanted else met("")), verdict.duties
@@ -482,7 +457,7 @@ class Owners(Family):
             # Some senders' with more, perhaps: not worth asking about each.
             best = most
         elif wanted:
-            deps[CLIENTS] = None
+            deps.append(CLIENTS)
             among = next((d.senders for d in duties if isinstance(d, OnlyFrom)), None)
             names = sorted(state.settings.clients if among is None else among)
             found = {name: at for name in names if (at := met(name)) >= 0}
@@ -501,7 +476,7 @@ class Owners(Family):
         rule: str,
         reason: str,
         kind: EventType,
-        deps: Mapping[Dep, None],
+        deps: list[Dep],
         until: int = FOREVER,
         senders: frozenset[str] | None = None,
     ) -> Verdict:
@@ -512,20 +487,6 @@ class Owners(Family):
         if kind.granularity == "matching_set":
             duties = (*duties, SealToLink())
         return Verdict(True, rule, reason, until, tuple(deps), duties)
-
-    def _facts(
-        self,
-        ask: Ask,
-        kind: EventType | None,
-        owner: str,
-        values: dict[str, Value],
-        who: str,
-        sender: str = "",
-    ) -> EventFacts:
-        state = self.state
-        return EventFacts(
-            ask, kind, owner, values, who, sender, state.settings.externals, state.signed
-        )
 
     # Events tell of their owners (processEvent, 3.1)
 
@@ -565,6 +526,50 @@ class Owners(Family):
 
     def explain(self, ask: Ask, verdict: Verdict) -> Sequence[str]:
         return explain.lines(self.state, ask, verdict)
+
+
+def _asked(plan: Plan, kind: EventType, client: str) -> tuple[Maybe, ...] | None:
+    """What has to be met so that the client receives the owner's events; nothing: it does whatever
+    comes; None: it never does. The type's control asks for the right to subscribe as well, so that
+    what a client had subscribed to ends with that right. TooMuch.
+    """
+    asked: tuple[Maybe, ...] = ()
+    for action in kind.asked:
+        node = plan.node(client, action)
+        if node is False:
+            return None
+        if node is not True:
+            asked = (*asked, node)
+    return asked
+
+
+def _held(plan: Plan, asked: tuple[Maybe, ...] | None, facts: EventFacts) -> bool:
+    """Whether it is met now. TooMuch."""
+    if asked is None:
+        return False
+    judge = facts.judge
+    for node in asked:
+        if not plan.met(node, judge):
+            return False
+    return True
+
+
+def _whens(ask: Ask) -> list[tuple[int, Condition | None]]:
+    """QoS and condition of the client's subscriptions that match, None: wants all. Empty where
+    nothing is left to ask: what wants all has the greatest QoS.
+    """
+    whens: list[tuple[int, Condition | None]] = []
+    qos = most = -1
+    for sub in ask.subs:
+        most = max(most, sub.qos)
+        notes = sub.notes.get(NAME)
+        if notes is None:
+            qos = max(qos, sub.qos)
+        else:
+            whens.append((sub.qos, notes["where"]))
+    if qos == most:
+        return []
+    return whens if qos < 0 else [*whens, (qos, None)]
 
 
 def _untyped(kind: EventType | None) -> tuple[Dep, ...]:

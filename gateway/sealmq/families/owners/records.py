@@ -6,7 +6,7 @@
     c/CLIENT/HASH         {"address": TEXT, "at": ms}: consent to the contract at an address
     g/OWNER/CLIENT/MS     {"until": ms, "reason": TEXT, "seen": bool}: glass that was broken at MS
     m/OWNER               {"mediator": N, "at": ms}: the one that the owner has appointed
-    b/CLIENT              {"since": ms}: rows of clients that bore the name before are put right
+    b/CLIENT              {"since": ms}: what an earlier bearer has left is put right (bearers.py)
 
 Those of a/, t/ and c/ that a backup has put back have "suspended" besides: a list of [from ms], or
 [from ms, to ms] once somebody has confirmed them. While the last one is open, the row counts not.
@@ -31,7 +31,7 @@ from .events import EventType
 from .expressions import condition
 
 NAME = settings.NAME
-ASSERTION, TYPE, KEY, CONSENT, GLASS, MEDIATOR, BEARER = "a/", "t/", "k/", "c/", "g/", "m/", "b/"
+ASSERTION, TYPE, KEY, CONSENT, GLASS, MEDIATOR = "a/", "t/", "k/", "c/", "g/", "m/"
 
 _decode = json.JSONDecoder().decode
 # A million assertions name few principals.
@@ -232,11 +232,6 @@ def mediator(owner: str, number: int, at_ms: int) -> FamilyRecord:
     return _row(MEDIATOR + owner, {"mediator": number, "at": at_ms})
 
 
-def bearer(client: str, since_ms: int) -> FamilyRecord:
-    """The row that says since when a client bears its name."""
-    return _row(BEARER + client, {"since": since_ms})
-
-
 def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord | None:
     """What becomes of a row once others bear its names, or None: it stays as it is.
 
@@ -244,8 +239,6 @@ def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord |
     what was said about his events.
     """
     kind, rest = key[:2], key[2:]
-    if kind == BEARER:
-        return None
     row = decoded(value)
     if kind == GLASS:
         owner, client, at = rest.split("/")

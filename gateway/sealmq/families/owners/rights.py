@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..ask import Ask, Who
 from .actions import ADVERTISE, AUTHENTICATE, CHANGE_POLICY, EMERGENCY, MASKS
@@ -34,7 +34,7 @@ class Rights:
         self,
         kind: EventType | None,
         owner: str,
-        values: dict[str, Value],
+        values: Mapping[str, Value],
         client: str,
         sender: str = "",
         topic: str = "",
@@ -44,10 +44,7 @@ class Rights:
         who = Who(client, 0, "", self._who.site, self._who.label)
         ask = Ask(who, self._state.outside, {}, ("subs", ""))
         ask.fill("deliver", topic, self._now_ms)
-        state = self._state
-        return EventFacts(
-            ask, kind, owner, values, client, sender, state.settings.externals, state.signed
-        )
+        return EventFacts(ask, kind, owner, values, client, sender, self._state.world)
 
     def _held(
         self, plan: Plan, kind: EventType | None, owner: str, action: int, must: bool

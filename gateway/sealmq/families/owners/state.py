@@ -14,17 +14,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from ..api import Dep, FamilyRecord, Policy, Record
 from ..attributes import Attributes
+from ..bearers import BEARER, Bearers
 from ..filters import crosses
 from ..pace import Pace
 from . import records as rows
 from .assertions import Assertion
 from .chains import Index, Plans, about
 from .events import EventType
+from .facts import World
 from .names import EVERYBODY
 from .records import Glass
 from .settings import Settings, read
@@ -125,21 +127,17 @@ class State:
         self.consents: dict[str, dict[str, tuple[str, int]]] = {}
         self.glass: dict[tuple[str, str], dict[int, Glass]] = {}
         self.mediators: dict[str, tuple[int, int]] = {}
-        # Since when (Unix ms) clients bear their names, and for which of it the rows are right.
-        self.since: Mapping[str, int] = {}
-        self.settled: dict[str, int] = {}
+        self.bearers = Bearers(rows.NAME, rows.orphaned)
+        # What conditions may ask of the site.
+        self.world = World(self.settings.externals, self.signed)
 
     # What holds now
-
-    def bears(self, name: str, at_ms: int) -> bool:
-        """Whether who bears the name now bore it then."""
-        return at_ms >= self.since.get(name, 0)
 
     def signed(self, client: str, address: str) -> bool:
         """Whether the client has signed the contract at this address."""
         for said, at in self.consents.get(client, {}).values():
             if said == address:
-                return self.bears(client, at)
+                return self.bearers.bears(client, at)
         return False
 
     def key_of(self, owner: str) -> bytes:
@@ -148,13 +146,13 @@ class State:
         if fixed is not None:
             return fixed
         key, at = self.keys.get(owner, (b"", 0))
-        return key if self.bears(owner, at) else b""
+        return key if self.bearers.bears(owner, at) else b""
 
     def broken_until(self, owner: str, client: str, now_ms: int) -> int:
         """Until when the client may receive the owner's events in an emergency; 0: not."""
         until = 0
         for one in self.glass.get((owner, client), {}).values():
-            if self.bears(owner, one.at_ms) and self.bears(client, one.at_ms):
+            if self.bearers.bears(owner, one.at_ms) and self.bearers.bears(client, one.at_ms):
                 until = max(until, one.until_ms)
         return until if now_ms < until else 0
 
@@ -181,7 +179,7 @@ class State:
     def elsewhere(self, owner: str) -> int:
         """The mediator that the owner has appointed, if it is not this one; else 0."""
         number, at = self.mediators.get(owner, (0, 0))
-        if not number or not self.bears(owner, at) or number == self.settings.mediator:
+        if not number or not self.bearers.bears(owner, at) or number == self.settings.mediator:
             return 0
         return number
 
@@ -191,6 +189,7 @@ class State:
         """Take a checked file in. FamilyConfigError: nothing changed."""
         new = read(config)
         before, self.settings = self.settings, new
+        self.world = World(new.externals, self.signed)
         deps: list[Dep] = []
         if new.clients != before.clients:
             deps.append(CLIENTS)
@@ -246,6 +245,8 @@ class State:
             kind, key, value = record.key[:2], record.key[2:], record.value
             if kind == rows.ASSERTION:
                 deps += self._assertion(key, value)
+            elif kind == BEARER:
+                self.bearers.apply(record.key, value)
             elif kind == rows.TYPE:
                 types = True
                 self._type(key, value)
@@ -299,10 +300,6 @@ class State:
             if row is not None:
                 self.mediators[first] = row["mediator"], row["at"]
             return [of_owner(first), SOME]
-        if kind == rows.BEARER:
-            if row is not None:
-                self.settled[first] = row["since"]
-            return []
         raise ValueError(f"a row of owners begins with {kind!r}")
 
     def counting(self, id: str) -> Assertion | None:
@@ -336,10 +333,10 @@ class State:
     def _in_force(self, made: Assertion) -> Assertion | None:
         """What counts of it: nothing while it is suspended; and while others bear some of its
         names, the rest."""
-        at, bears = made.at_ms, self.bears
+        at, bears = made.at_ms, self.bearers.bears
         if self.suspended and self.is_suspended(made):
             return None
-        if not at or not self.since:
+        if not at or not self.bearers.since:
             return made
         named = (made.authorizer, made.owner, *made.condition.principals)
         if not all(bears(name, at) for name in named):
@@ -365,7 +362,8 @@ class State:
 
     def noted(self, since: Mapping[str, int]) -> bool:
         """In force at once; whether rows have to be put right."""
-        before, self.since = self.since, dict(since)
+        before = self.bearers.since
+        unsettled = self.bearers.noted(since)
         changed = {name for name, at in since.items() if before.get(name) != at}
         if changed:
             for id, made in list(self.assertions.items()):
@@ -373,16 +371,4 @@ class State:
                 if not names.isdisjoint(changed):
                     self._replace(id, made)
             self._retype()
-        return any(self.settled.get(name) != at for name, at in since.items())
-
-    def bearers(
-        self, since: Mapping[str, int], held: Callable[[], Iterable[Record]]
-    ) -> list[Record]:
-        """What puts right the rows of those who bore these names before."""
-        changed = {name: at for name, at in since.items() if self.settled.get(name) != at}
-        out: list[Record] = []
-        for record in held():
-            if isinstance(record, FamilyRecord) and record.family == rows.NAME and record.value:
-                orphan = rows.orphaned(record.key, record.value, changed)
-                out += [] if orphan is None else [orphan]
-        return out + [rows.bearer(name, at) for name, at in changed.items()]
+        return unsettled

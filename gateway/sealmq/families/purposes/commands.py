@@ -281,7 +281,7 @@ def presubscriptions(state: State, client: str) -> list[dict[str, Any]]:
     made = [
         {"filter": filt, "purpose": ap, "by": by, "source": "client"}
         for filt, (ap, by, at) in sorted(state.presubs.get(client, {}).items())
-        if at >= state.since.get(client, 0)
+        if state.bearers.bears(client, at)
     ]
     return site + made
 

@@ -7,17 +7,13 @@ what the doctor's other topics are for stands in sealmq.toml as long as the doct
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any
-
-import tomlkit
-from tomlkit.items import AoT, InlineTable
 
 from sealmq.doctor.at_mediator import NOT_ENFORCED, AtMediator
 from sealmq.doctor.canary import Canary
 from sealmq.doctor.errors import Broken
-from sealmq.doctor.policy import table
+from sealmq.doctor.policy import add_row, inline, table, take_key, take_rows
 from sealmq.doctor.result import Failed, Try
 from sealmq.site.canary import ALL_TOPICS, LOW
 from sealmq_spec import purposes
@@ -35,17 +31,11 @@ def put_in(doc: Table) -> None:
     """The topic, what the others are for, and who may reserve it."""
     table(doc, "topics")[CONSENT] = LOW
     t = table(table(doc, "families"), MANIFEST.name)
-    row = tomlkit.inline_table()
-    row.update({"aip": [PURPOSE]})
-    table(t, "reserve")[ALL_TOPICS] = row
+    table(t, "reserve")[ALL_TOPICS] = inline({"aip": [PURPOSE]})
     if t.get("tree"):  # else every purpose is known
         table(t, "tree").update({PURPOSE: [], OTHER_PURPOSE: []})
-    inline = isinstance(t, InlineTable)
-    if "grant" not in t:
-        t["grant"] = tomlkit.array() if inline else tomlkit.aot()
-    grant = tomlkit.table() if isinstance(t["grant"], AoT) else tomlkit.inline_table()
-    grant.update({"filter": CONSENT, "labels": [LOW]})
-    t["grant"].insert(0, grant)  # the first that crosses decides
+    # The first that crosses decides.
+    add_row(t, "grant", {"filter": CONSENT, "labels": [LOW]}, first=True)
 
 
 def take_out(doc: Table) -> None:
@@ -54,19 +44,10 @@ def take_out(doc: Table) -> None:
     if MANIFEST.name not in doc.get("families", {}):
         return
     t = table(table(doc, "families"), MANIFEST.name)
-    taken = set()
-    for name, keys in (("reserve", (ALL_TOPICS,)), ("tree", (PURPOSE, OTHER_PURPOSE))):
-        for key in keys:
-            if t.get(name, {}).pop(key, None) is not None:
-                taken.add(name)
-    grants = t.get("grant", [])
-    for at in reversed([i for i, row in enumerate(grants) if row.get("filter") == CONSENT]):
-        del grants[at]
-        taken.add("grant")
-    for name in taken - {"tree"}:
-        # An empty table that the operator has commented is the operator's.
-        if not t[name] and not t[name].as_string().strip("[]{} \n"):
-            del t[name]
+    take_key(t, "reserve", ALL_TOPICS)
+    for purpose in (PURPOSE, OTHER_PURPOSE):
+        t.get("tree", {}).pop(purpose, None)
+    take_rows(t, "grant", lambda row: row.get("filter") == CONSENT)
 
 
 def as_sent(filter: str) -> str:
@@ -108,10 +89,10 @@ class AtPurposes:
         try:
             if not await reader.subscribe(filt):
                 raise Broken("a subscription for the reserved purpose was refused")
-            if not await self._arrives():
+            if not await self._at.arrives(CONSENT):
                 raise Broken("a message for the reserved purpose did not arrive")
             await self._reserve(OTHER_PURPOSE)
-            if await self._arrives():
+            if await self._at.arrives(CONSENT):
                 raise Failed(f"it is delivered for a purpose that was withdrawn; {NOT_ENFORCED}")
         finally:
             await self._end(filt)
@@ -132,17 +113,11 @@ class AtPurposes:
         await self._reserve(PURPOSE)
         try:
             granted = await self._at.reader.subscribe(filt)
-            if await self._arrives():
+            if await self._at.arrives(CONSENT):
                 raise Failed(f"a reserved topic is read {how}; {NOT_ENFORCED}")
         finally:
             await self._end(filt)
         return "nothing is delivered" if granted else "SUBACK 0x80"
-
-    async def _arrives(self) -> bool:
-        """Whether the reader gets what the writer publishes now."""
-        payload = os.urandom(8)
-        await self._at.honest_publish(self._at.writer, CONSENT, payload)
-        return (CONSENT, payload) in await self._at.last()
 
     async def _reserve(self, purpose: str) -> None:
         rule = await self._say(self._at.writer, purposes.reserve(CONSENT, [purpose], []))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter, is_reserved
 
 from ..api import (
     FOREVER,
@@ -39,7 +38,7 @@ from ..api import (
     allow,
     deny,
 )
-from ..shared import GROUP, inner
+from ..shared import GROUP, NO_FILTER, PUBLIC, asked_filter, inner
 from . import MANIFEST, commands, rules
 from .entitled import fitting, quoted
 from .explain import lines
@@ -47,7 +46,6 @@ from .share import at_broker
 from .state import State, presub_dep
 from .store import SETTINGS
 
-PUBLIC = "@sm1/"
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
 _FOR_RATE = frozenset({rules.TOO_MANY})
 Notes = Mapping[str, Mapping[str, Any]]
@@ -103,12 +101,12 @@ class PurposesFamily(Family):
         return self.state.apply(records)
 
     def noted(self, since: Mapping[str, int]) -> bool:
-        return self.state.noted(since)
+        return self.state.bearers.noted(since)
 
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> Sequence[Record]:
-        return self.state.bearers(since, rows)
+        return self.state.bearers.mended(since, rows)
 
     def tick(self, now_ms: int) -> Iterable[Dep]:
         return self.state.store.forgotten()
@@ -131,14 +129,11 @@ class PurposesFamily(Family):
     def subscribe(self, ask: Ask) -> Verdict:
         state = self.state
         try:
-            check_filter(ask.topic)
-            filt = inner(ask.topic)
-            if filt.startswith(PUBLIC):
-                return _RECORD
-            if is_reserved(filt):
-                raise Malformed("the filter begins with $, ! or @")
-        except (Malformed, UnicodeEncodeError):
-            return deny(rules.SUBSCRIBE_MALFORMED, "no filter, or one that begins with $, ! or @")
+            filt = asked_filter(ask.topic)
+        except Malformed:
+            return deny(rules.SUBSCRIBE_MALFORMED, NO_FILTER)
+        if filt.startswith(PUBLIC):
+            return _RECORD
         deps: list[Dep] = [SETTINGS]
         ap = self._purpose(ask.who.client, filt, ask.notes, deps)
         until = FOREVER

@@ -3,7 +3,7 @@
     r/FILTER           {"aip": [...], "pip": [...], "by": CLIENT, "label": LABEL or "", "at": ms}
     p/CLIENT/FILTER    {"ap": PURPOSE, "by": CLIENT, "at": ms}
     s/NAME             {"value": VALUE, "by": CLIENT, "at": ms}
-    b/CLIENT           {"since": ms}: rows of clients that bore the name before are put right
+    b/CLIENT           {"since": ms}: what an earlier bearer has left is put right (bearers.py)
 
 CLIENT with GONE after it was removed.
 
@@ -21,7 +21,7 @@ from ..api import FamilyRecord
 from .store import SHARED, Reservation
 
 NAME = "purposes"
-RESERVATION, PRESUBSCRIPTION, SETTING, BEARER = "r/", "p/", "s/", "b/"
+RESERVATION, PRESUBSCRIPTION, SETTING = "r/", "p/", "s/"
 _AT = b',"at":'
 _known: dict[bytes, Reservation] = {}
 _decode = json.JSONDecoder().decode
@@ -55,23 +55,12 @@ GONE = " (removed)"
 """Behind the name of who made a row and was removed: no name has a space or a bracket."""
 
 
-def bearer(client: str, since_ms: int) -> FamilyRecord:
-    """The row that says since when a client bears its name."""
-    return _row(BEARER + client, {"since": since_ms})
-
-
-def read_bearer(value: bytes) -> int:
-    return int(_decoded(value)["since"])
-
-
 def orphaned(key: str, value: bytes, since: Mapping[str, int]) -> FamilyRecord | None:
     """What becomes of a row once others bear its names, or None: it stays as it is.
 
     A presubscription goes with the client that it is for. Who made a row that stays is told as
     somebody who is gone.
     """
-    if key.startswith(BEARER):
-        return None
     row = _decoded(value)
     by, at = row["by"], row["at"]
     if key.startswith(PRESUBSCRIPTION):

@@ -7,9 +7,10 @@ is dormant, out of the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..api import CreationPolicy, Dep, FamilyRecord, Policy, Record
+from ..bearers import BEARER, Bearers
 from ..pace import Pace
 from ..topiclabels import TopicLabels
 from . import records as rows
@@ -45,9 +46,7 @@ class State:
         self.dormant: dict[str, Reservation] = {}
         # client -> filter -> (purpose, who asked for it, when); those of the file are in settings.
         self.presubs: dict[str, dict[str, tuple[str, str, int]]] = {}
-        # Since when (Unix ms) clients bear their names, and for which of it the rows are right.
-        self.since: Mapping[str, int] = {}
-        self.settled: dict[str, int] = {}
+        self.bearers = Bearers(rows.NAME, rows.orphaned)
         self.overrides: dict[str, str] = {}
         # The second of the newest guess, and how many there were in it.
         self._guessed = (0, 0)
@@ -71,7 +70,7 @@ class State:
         if site is not None:
             return site
         made = self.presubs.get(client, {}).get(filt)
-        return "" if made is None or made[2] < self.since.get(client, 0) else made[0]
+        return "" if made is None or not self.bearers.bears(client, made[2]) else made[0]
 
     def meant(self, purpose: str, now_ms: int) -> str:
         """The purpose of the site that a client probably meant; "" without an idea, or time."""
@@ -154,9 +153,8 @@ class State:
             return self._reserve(key, None if value is None else rows.read_reservation(key, value))
         if kind == rows.PRESUBSCRIPTION:
             return self._presubscribe(*rows.read_presubscription(key, value))
-        if kind == rows.BEARER:
-            if value is not None:
-                self.settled[key] = rows.read_bearer(value)
+        if kind == BEARER:
+            self.bearers.apply(kind + key, value)
             return ()
         if kind == rows.SETTING:
             self._set(key, value)
@@ -190,25 +188,6 @@ class State:
         elif not mine:
             del self.presubs[client]
         return (presub_dep(client, filt),)
-
-    # Names that went from one client to another
-
-    def noted(self, since: Mapping[str, int]) -> bool:
-        """In force at once; whether rows have to be put right."""
-        self.since = dict(since)
-        return any(self.settled.get(name) != at for name, at in since.items())
-
-    def bearers(
-        self, since: Mapping[str, int], held: Callable[[], Iterable[Record]]
-    ) -> list[Record]:
-        """What puts right the rows of those who bore these names before."""
-        changed = {name: at for name, at in since.items() if self.settled.get(name) != at}
-        out: list[Record] = []
-        for record in held():
-            if isinstance(record, FamilyRecord) and record.family == rows.NAME and record.value:
-                orphan = rows.orphaned(record.key, record.value, changed)
-                out += [] if orphan is None else [orphan]
-        return out + [rows.bearer(name, at) for name, at in changed.items()]
 
     def _set(self, name: str, value: bytes | None) -> None:
         if value is None:

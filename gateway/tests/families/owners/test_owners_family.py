@@ -435,6 +435,33 @@ def test_delegation_is_evaluated_now_or_as_printed() -> None:
         assert site.lets("bob", "dan", owner="ann", **kind) == rules.NO_CHANGE_POLICY
 
 
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+def test_what_was_found_of_one_owner_s_rights_lets_no_other_owner_say_more(mode: str) -> None:
+    """All owners may receive; that they may let others is asked for besides, of each."""
+    right = 'actions = ["RECEIVE", "CHANGE_POLICY", "EMERGENCY"]'
+    text = ALL + f'[families.owners]\ndelegation = "{mode}"\n'
+    assert right in text
+    site = People(text)
+    owners, static = ("ann", "bob", "cat"), mode == "static"
+    for owner in owners:
+        site.lets(owner, "dan", app="APP", type="LOC")
+    assert all(site.may("dan", f"loc/{owner}/hall") for owner in owners)
+    receive = 'actions = ["RECEIVE"]'
+    site.reload(text.replace(right, receive))
+    assert [site.may("dan", f"loc/{owner}/hall") for owner in owners] == [static] * 3
+    again = """
+[[families.owners.policy]]
+authorizer = "POLICY"
+licensees = ["owner"]
+actions = ["CHANGE_POLICY"]
+condition = '!retained'
+"""
+    site.reload(text.replace(right, receive) + again)
+    for owner in owners:
+        assert site.may("dan", f"loc/{owner}/hall")
+        assert site.may("dan", f"loc/{owner}/hall", how=1) is static, "one retained"
+
+
 def test_a_change_about_one_owner_ends_no_answer_about_another() -> None:
     site = people()
     site.lets("ann", "bob")

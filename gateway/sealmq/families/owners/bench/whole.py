@@ -5,20 +5,14 @@ turns beside the same site without the family; decisions; what comes after a ret
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from bench_print import Row, count, text_of
-from load_cpu import LoadError
+from bench_command import Command, apart
+from bench_print import Row
 from load_rounds import UNITS, Progress, Rounds, Sizes, Taken, load_now, row_of, running
-from load_sites import FOLDER, ROOT, START_S, Variant
+from load_sites import Variant
 from load_stats import found, ratios
 
 from .. import MANIFEST
@@ -28,7 +22,6 @@ from .table import bars, beside, shown, table
 
 __all__ = ["beside", "main", "shown", "table"]
 
-OUT = ROOT / "build" / "bench" / "owners.json"
 HELD = 1000
 LEVELS = (1_000, 10_000, 100_000, 1_000_000)
 TIMES = 200
@@ -52,6 +45,18 @@ examples:
 
 Ends with 3 if a bar is missed.
 """
+COMMAND = Command(
+    MANIFEST.name,
+    "sealmq bench owners",
+    __doc__ or "",
+    _EXAMPLES,
+    only={"variant": list(VARIANTS)},
+    counts={
+        "pairs": f"rounds that count (default: {Sizes.pairs})",
+        "clients": f"how many clients (default: {Sizes.clients})",
+    },
+    barred=True,
+)
 
 
 class Plan:
@@ -86,7 +91,7 @@ class Plan:
             with running([(VARIANTS["owners"], HELD)], 8, self.sizes.size, progress.done) as [one]:
                 made += ends.rows(one, one.site, self.times, progress.done)
         for level in self.levels:
-            made += _decided(level)
+            made += apart(f"{__package__}.decide", str(level))
             progress.done(f"decisions at {level} assertions")
         return made
 
@@ -110,72 +115,15 @@ def _messages(taken: Sequence[Taken], load: float) -> list[Row]:
     return made
 
 
-# A process of its own: a million assertions are gone with it.
-def _decided(assertions: int) -> list[Row]:
-    path = os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", "")))
-    done = subprocess.run(  # noqa: S603 - our own module
-        [sys.executable, "-m", f"{__package__}.decide", str(assertions)],
-        env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-    )
-    if done.returncode:
-        raise LoadError(f"decisions at {assertions}: {done.stderr.strip()[-500:]}")
-    rows: list[Row] = json.loads(done.stdout)["rows"]
-    return rows
+def _missed(rows: Sequence[Row]) -> list[str]:
+    return [f"{bar.what}: {bar.told}" for bar in bars(rows) if not bar.holds]
 
 
 def main(
     argv: Sequence[str] | None = None, run: Callable[[Plan], list[Row]] = lambda plan: plan.run()
 ) -> int:
     """Command line entry."""
-    given = _parser().parse_args(argv)
-    # As Ctrl-C: what was started is ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    out = given.out
-    if out is None and not (given.variant or given.quick):
-        out = OUT
-    try:
-        rows = run(Plan(given))
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(text_of(rows), encoding="utf-8")
-    except (LoadError, OSError, ValueError, subprocess.SubprocessError) as error:
-        print(f"bench_owners: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench_owners: interrupted; everything that was started has ended", file=sys.stderr)
-        return 130
-    print(json.dumps({"rows": rows}) if given.json else table(rows))
+    given = COMMAND.read(argv)
     # Tiny numbers tell nothing about a bar.
-    missed = [] if given.quick or given.allow_misses else [b for b in bars(rows) if not b.holds]
-    return 3 if missed else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sealmq bench owners",
-        description=(__doc__ or "").partition("\n\n")[0],
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--variant",
-        action="append",
-        choices=list(VARIANTS),
-        metavar="VARIANT",
-        help=f"only this one; again for another: {', '.join(VARIANTS)}",
-    )
-    for name, words in (
-        ("pairs", f"rounds that count (default: {Sizes.pairs})"),
-        ("clients", f"how many clients (default: {Sizes.clients})"),
-    ):
-        parser.add_argument(f"--{name}", type=count, metavar="N", help=words)
-    parser.add_argument("--quick", action="store_true", help="tiny numbers, to see that it works")
-    parser.add_argument("--allow-misses", action="store_true", help="end with 0 all the same")
-    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
-    default = f"{OUT.relative_to(ROOT)} when all is measured"
-    parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
-    return parser
+    missed = (lambda rows: []) if given.quick else _missed
+    return COMMAND.end(given, lambda: run(Plan(given)), table, missed)

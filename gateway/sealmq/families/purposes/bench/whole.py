@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from bench_print import Row, count, text_of
-from load_cpu import LoadError
+from bench_command import Command, apart
+from bench_print import Row
 from load_rounds import Progress, load_now, running
-from load_sites import FOLDER, ROOT, START_S, Variant
+from load_sites import Variant
 
+from .. import MANIFEST
 from .book import HELD_STAGE, VARIED
 from .rounds import CommandRounds, CommandSizes
 from .table import beside, shown, table
@@ -29,7 +24,6 @@ from .variants import VARIANTS
 
 __all__ = ["beside", "main", "shown", "table"]
 
-OUT = ROOT / "build" / "bench" / "purposes.json"
 RESERVATIONS = 1000
 HELD = (10, 1_000, 100_000, 1_000_000)
 # Rounds of the stage that varies the reservations: its sites are many, and each costs memory.
@@ -46,6 +40,18 @@ examples:
   sealmq bench purposes --quick            the same with tiny numbers: does it work here?
   sealmq bench purposes --variant labels --variant hybrid --reservations 100000 --json
 """
+COMMAND = Command(
+    MANIFEST.name,
+    "sealmq bench purposes",
+    __doc__ or "",
+    _EXAMPLES,
+    only={"variant": list(VARIANTS)},
+    counts={
+        "pairs": f"rounds that count (default: {CommandSizes.pairs})",
+        "clients": f"how many clients (default: {CommandSizes.clients})",
+        "reservations": f"how many are held (default: {RESERVATIONS})",
+    },
+)
 
 
 class Plan:
@@ -106,75 +112,14 @@ class Plan:
                 taking.run(pairs, began + share * self.sizes.minutes * 60)
                 made += taking.rows(stage, load)
         for variant, held in self.decisions:
-            made += _decided(variant, held)
+            made += apart(f"{__package__}.decide", variant, str(held))
             progress.done(f"decisions of {variant}, {held} reservations")
         return made
-
-
-# A process of its own: a million reservations are gone with it.
-def _decided(variant: str, held: int) -> list[Row]:
-    found = os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", "")))
-    done = subprocess.run(  # noqa: S603 - our own module
-        [sys.executable, "-m", f"{__package__}.decide", variant, str(held)],
-        env={**os.environ, "PYTHONPATH": found.strip(os.pathsep)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-    )
-    if done.returncode:
-        raise LoadError(f"decisions of {variant}: {done.stderr.strip()[-500:]}")
-    rows: list[Row] = json.loads(done.stdout)["rows"]
-    return rows
 
 
 def main(
     argv: Sequence[str] | None = None, run: Callable[[Plan], list[Row]] = lambda plan: plan.run()
 ) -> int:
     """Command line entry."""
-    given = _parser().parse_args(argv)
-    # As Ctrl-C: what was started is ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    out = given.out
-    if out is None and not (given.variant or given.quick):
-        out = OUT
-    try:
-        rows = run(Plan(given))
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(text_of(rows), encoding="utf-8")
-    except (LoadError, OSError, ValueError, subprocess.SubprocessError) as error:
-        print(f"bench_purposes: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench_purposes: interrupted; everything that was started has ended", file=sys.stderr)
-        return 130
-    print(json.dumps({"rows": rows}) if given.json else table(rows))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sealmq bench purposes",
-        description=(__doc__ or "").partition("\n\n")[0],
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--variant",
-        action="append",
-        choices=list(VARIANTS),
-        metavar="VARIANT",
-        help=f"only this one; again for another: {', '.join(VARIANTS)}",
-    )
-    for name, words in (
-        ("pairs", f"rounds that count (default: {CommandSizes.pairs})"),
-        ("clients", f"how many clients (default: {CommandSizes.clients})"),
-        ("reservations", f"how many are held (default: {RESERVATIONS})"),
-    ):
-        parser.add_argument(f"--{name}", type=count, metavar="N", help=words)
-    parser.add_argument("--quick", action="store_true", help="tiny numbers, to see that it works")
-    parser.add_argument("--json", action="store_true", help="print the rows instead of tables")
-    default = f"{OUT.relative_to(ROOT)} when all is measured"
-    parser.add_argument("--out", type=Path, help=f"write the rows there as well; {default}")
-    return parser
+    given = COMMAND.read(argv)
+    return COMMAND.end(given, lambda: run(Plan(given)), table)

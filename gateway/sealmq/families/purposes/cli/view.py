@@ -12,6 +12,7 @@ from sealmq.store import Reader
 from sealmq_spec.errors import SealError
 from sealmq_spec.topics import check_filter
 
+from ...bearers import BEARER
 from ...filters import crosses
 from ...records import FamilyRecord
 from .. import records as rows
@@ -74,7 +75,7 @@ class PurposesView:
         self._made: dict[str, Origin] = {}
         for record in self.view.records:
             if isinstance(record, FamilyRecord) and record.family == FAMILY:
-                if record.key.startswith(rows.BEARER):
+                if record.key.startswith(BEARER):
                     continue
                 if record.value is None:
                     self._made.pop(record.key, None)
