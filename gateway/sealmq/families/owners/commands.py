@@ -301,7 +301,7 @@ def _confirm(turn: Turn, body: Body) -> Answer:
         return _confirm_type(turn, id)
     made = _own(turn, body)
     suspended = turn.state.suspension(turn.client, records.ASSERTION + id)
-    if not suspended or not turn.state.bears(turn.client, made.at_ms):
+    if not suspended or not turn.state.bearers.bears(turn.client, made.at_ms):
         raise Refused(rules.NO_SUCH, "none of this id waits for this client to confirm it")
     # One from before the key is said anew, signed: whoever has the session alone could say it.
     _signature(turn, made, {"signature": made.signature.hex()})
