@@ -466,7 +466,7 @@ async def _forever(layout: Layout, name: str, key: bytes, der: bytes) -> None:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
     config = load(layout.config)
-    audit = Audit(layout.audit(role), "bridge", int(time.time()), config.site.id.hex())
+    audit = Audit(layout.audit(role), "bridge", os.getpid(), config.site.id.hex())
     ready.write(
         layout, Ready(role, os.getpid(), name, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
