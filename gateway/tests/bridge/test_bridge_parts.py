@@ -15,7 +15,17 @@ import pytest
 from sealmq import peerkeys
 from sealmq.bridge import crossing
 from sealmq.bridge.crossing import Crossing
-from sealmq.bridge.line import CERTIFICATE, MESSAGE, WHO, Line, LineLost, Listener, NotThePeer, Own
+from sealmq.bridge.line import (
+    CERTIFICATE,
+    MESSAGE,
+    TAKEN,
+    WHO,
+    Line,
+    LineLost,
+    Listener,
+    NotThePeer,
+    Own,
+)
 from sealmq.bridge.line import call as call_peer
 from sealmq.bridge.spool import Spool, Waiting
 from sealmq.site.model import Peer
@@ -219,6 +229,7 @@ def test_nobody_gets_in_by_showing_the_peers_certificate_without_its_key() -> No
             line = Line(reader, writer, b"")
             assert (await line.receive())[0] == WHO
             line.send(CERTIFICATE, SOUTH[0].der)
+            assert await line.receive() == (TAKEN, b""), "it is known now, and nothing more"
             with pytest.raises(LineLost):
                 await line.receive()
             with pytest.raises(LineLost):

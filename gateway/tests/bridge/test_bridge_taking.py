@@ -1,4 +1,4 @@
-"""What a bridge makes of what its peer brings: what is taken, once, and what is refused, by name."""
+"""What a bridge makes of what its peer brings: taken, once; or refused, and named."""
 
 from __future__ import annotations
 
