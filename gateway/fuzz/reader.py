@@ -202,9 +202,9 @@ class Fuzz(Target):
             own = reader._roots[label, epoch]
             key = keys.inner_key(SITE, own.suite, sender, boot, salt, own.r_bar)
             self._check_cipher(cipher, own.suite, key)
-        for topic, (label, m3, m1, text) in reader._tails.items():
+        for topic, (label, m3, m1, text, site) in reader._tails.items():
             tails = envelope.tail_m3(SITE, topic), envelope.tail_m1(SITE, label, topic)
-            if (m3, m1, text.encode()) != (*tails, topic):
+            if (m3, m1, text.encode(), site) != (*tails, topic, SITE):
                 raise Finding("the associated data of another topic or label")
 
     def _check_cipher(self, cipher: Aead, suite: int, key: bytes) -> None:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from sealmq.site.differences import Difference
+from sealmq.site.model import Peer
 from sealmq.unix import short_path
 
 from .kgtypes import (
@@ -270,15 +271,16 @@ class KgClient:
 
     # --- what a bridge asks ---------------------------------------------------------------------
 
-    async def peer_enrol(self, peer: str) -> list[dict[str, Any]]:
-        """label, out, number, enrolment of each client of the bridge. It holds their secrets."""
-        rows: list[dict[str, Any]] = (await self._call("peer-enrol", peer=peer))["clients"]
-        return rows
+    async def peer_enrol(self, peer: str) -> tuple[Peer, list[dict[str, Any]]]:
+        """The peer; and label, out, number, enrolment of each client of its bridge: secret."""
+        got = await self._call("peer-enrol", peer=peer)
+        rows: list[dict[str, Any]] = got["clients"]
+        return _peer(got["peer"]), rows
 
-    async def peer_give(self, peer: str, certificate: bytes) -> tuple[bytes, int]:
-        """What the peer's key generator is to have, sealed for it; and kseq."""
+    async def peer_give(self, peer: str, certificate: bytes) -> tuple[bytes, int, Peer]:
+        """What the peer's key generator is to have, sealed for it; kseq; the peer as it is now."""
         got = await self._call("peer-give", peer=peer, certificate=certificate.hex())
-        return bytes.fromhex(got["packet"]), int(got["kseq"])
+        return bytes.fromhex(got["packet"]), int(got["kseq"]), _peer(got["peer"])
 
     async def peer_take(self, peer: str, certificate: bytes, packet: bytes) -> dict[str, int]:
         """Hand on what the peer's key generator gave: its labels that come here, and its numbers
@@ -370,6 +372,17 @@ class KgClient:
         for done in self._calls.values():
             if not done.done():
                 done.set_exception(error)
+
+
+def _peer(told: Mapping[str, Any]) -> Peer:
+    sides = {side: tuple(told[side]) if told[side] else None for side in ("address", "listen")}
+    return Peer(
+        told["name"],
+        told["fingerprint"],
+        exports=tuple(told["exports"]),
+        imports=tuple(told["imports"]),
+        **sides,
+    )
 
 
 def _applied(got: Mapping[str, Any]) -> Applied:

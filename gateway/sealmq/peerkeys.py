@@ -1,8 +1,8 @@
 """Who a site is to its neighbours: two keys, one certificate, one fingerprint.
 
 The certificate is of the line key (Ed25519), which the bridge has and TLS goes by. It names the key
-generator's own key (X25519), which no bridge has: keys of exported labels pass from key generator to
-key generator under it. Both come from the site's key file, so nothing more lies anywhere; the
+generator's own key (X25519), which no bridge has: keys of exported labels pass from key generator
+to key generator under it. Both come from the site's key file, so nothing more lies anywhere; the
 certificate is the same each time, byte for byte, and its SHA-256 is the fingerprint.
 """
 
@@ -90,7 +90,7 @@ def pem(der: bytes) -> bytes:
 
 
 def read(der: bytes) -> Shown:
-    """What a certificate says. BadPeer: it is none of ours. Whose it is only its fingerprint says."""
+    """What a certificate says. BadPeer: none of ours. Whose it is, only its fingerprint says."""
     try:
         found = x509.load_der_x509_certificate(der)
         key = found.public_key()

@@ -63,6 +63,9 @@ ELSEWHERE = {
             "Ratings",
             "Which rules find what",
         )
+        f"gateway/BRIDGE.md: The first joined pair{n}": "gateway/tests/bridge/"
+        "test_bridge_page.py::test_the_page_as_it_stands"
+        for n in ("", " 2", " 3")
     },
     "gateway/README.md: A broker on another machine": HERE + "test_brokers_external.py::outside",
     "gateway/README.md: What the logs say": "spark/tests/"

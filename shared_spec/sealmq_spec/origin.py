@@ -68,18 +68,22 @@ class Reader(_Reader):
         items: "dict[int, bytes]",
         tails: "Tails",
     ) -> "Message":
-        if TLV_ORIGIN in items or CRITICAL in items:
-            origin = get(None if TLV_ORIGIN in items else items[CRITICAL])
-            tail = tail_m1(origin.site, origin.label, at_home(topic))
-            tails = tails[:2] + (tail, tails[3], origin.site)
-            roots = None
-            self._here = origin.epoch
-        try:
+        if TLV_ORIGIN not in items and CRITICAL not in items:
             return _Reader._open_inner(
                 self, topic, payload, o, end, roots, how, s2, now, items, tails
             )
+        origin = get(None if TLV_ORIGIN in items else items[CRITICAL])
+        tail = tail_m1(origin.site, origin.label, at_home(topic))
+        tails = tails[:2] + (tail, tails[3], origin.site)
+        self._here = origin.epoch
+        try:
+            return _Reader._open_inner(
+                self, topic, payload, o, end, None, how, s2, now, items, tails
+            )
         finally:
             self._here = 0
+            # It is not what a message of this site has on that topic.
+            self._tails.pop(topic, None)
 
     def _held(self, label: int, epoch: int) -> "Any":
         return _Reader._held(self, label, self._here or epoch)

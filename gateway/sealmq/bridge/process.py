@@ -13,10 +13,11 @@ import logging
 import os
 import pwd
 import signal
+import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,14 @@ from sealmq.audit import Audit, AuditError
 from sealmq.client import ClientError, Options
 from sealmq.client.errors import ConnectRefused, Refused
 from sealmq.client.values import Message
-from sealmq.kglink import KgBad, KgClient, KgDenied, KgError, KgUnavailable, KgUnknown
+from sealmq.kglink import KgBad, KgClient, KgDenied, KgError, KgUnavailable
 from sealmq.run import proc, ready
 from sealmq.run.errors import BadHandOver
 from sealmq.run.ready import Ready
 from sealmq.run.secrets import receive
-from sealmq.site.config import load
 from sealmq.site.errors import SiteError
 from sealmq.site.layout import Layout, write_atomically
-from sealmq.site.model import Config, Peer
+from sealmq.site.model import Peer
 from sealmq_spec.errors import SealError, Stale, Unavailable, WrongEpoch
 from sealmq_spec.window import OLD, SEEN
 
@@ -69,6 +69,9 @@ _KEYS_S = 10.0
 _PUBLISH_S = 15.0
 
 
+_HEALS = KgError, ClientError, SealError, LineLost, SiteError, OSError
+
+
 class Changed(Exception):
     """What crosses is something else now, or nothing does."""
 
@@ -77,9 +80,16 @@ class Bridge:
     """One run with what crosses now; begun anew when that changes."""
 
     def __init__(
-        self, layout: Layout, config: Config, peer: Peer, own: Own, kg: KgClient, audit: Audit
+        self,
+        layout: Layout,
+        peer: Peer,
+        rows: Sequence[dict[str, Any]],
+        own: Own,
+        kg: KgClient,
+        audit: Audit,
     ) -> None:
-        self._layout, self._config, self._peer, self._own = layout, config, peer, own
+        self._layout, self._peer, self._rows, self._own = layout, peer, rows, own
+        self._site = peerkeys.read(own.der).site
         self._kg, self._audit = kg, audit
         self._in: dict[str, Passing] = {}
         self._out: dict[str, Passing] = {}
@@ -91,7 +101,6 @@ class Bridge:
         self._news = asyncio.Event()
         self._ours = asyncio.Event()  # the peer has taken our keys
         self._given: set[tuple[str, int]] = set()
-        self._wanted = asyncio.Event()
         self._answered: dict[int, Waiting] = {}
         self._coming: set[tuple[bytes, int]] = set()
         self._queue: asyncio.Queue[Crossing] = asyncio.Queue(INFLIGHT)
@@ -125,9 +134,8 @@ class Bridge:
             self._spool.close()
 
     async def _clients(self) -> None:
-        rows = await self._kg.peer_enrol(self._peer.name)
         address = self._mediator()
-        for row in rows:
+        for row in self._rows:
             label, enrolment = row["label"], row["enrolment"]
             take = self._taker(label) if row["out"] else None
             if take is None:
@@ -163,9 +171,7 @@ class Bridge:
         def take(message: Message) -> None:
             try:
                 head(message.payload)
-                crossing.check(
-                    Crossing(0, 0, 1, bytes(4), 0, message.topic, b""), self._config.site.id
-                )
+                crossing.check(Crossing(0, 0, 1, bytes(4), 0, message.topic, b""), self._site)
             except SealError as error:
                 self._drop(message.topic, label, str(error))
                 return
@@ -200,7 +206,7 @@ class Bridge:
                     self._end(one, "its label is not exported any more")
                     continue
                 self._answered[one.seq] = one
-                site = self._config.site.id
+                site = self._site
                 body = Crossing(one.seq, one.flags, 1, site, number, one.topic, one.m1).pack()
                 line.send(MESSAGE, body)
             await line.flush()
@@ -246,7 +252,7 @@ class Bridge:
     async def _take(self, one: Crossing) -> tuple[int, str]:
         """What the peer is told of it."""
         try:
-            crossing.check(one, self._config.site.id)
+            crossing.check(one, self._site)
             said = head(one.m1)
             label = self._theirs.get(one.label)
             if label is None or one.site != self._their_site:
@@ -302,28 +308,24 @@ class Bridge:
     async def _keys(self) -> None:
         """Gives the peer new keys as they are made, and sees when nothing crosses any more."""
         held = 0
-        crosses = self._crosses(self._peer)
         while True:
             line = self._line
-            der = self._own.der if line is None else line.peer
-            if line is not None:
-                _, kseq = await self._kg.peer_give(self._peer.name, der)
+            if line is None:
+                now, _ = await self._kg.peer_enrol(self._peer.name)
+            else:
+                _, kseq, now = await self._kg.peer_give(self._peer.name, line.peer)
                 if kseq != held:
                     held = kseq
                     await self._give(line)
-            now = load(self._layout.config).peers.get(self._peer.name)
-            if now is None or self._crosses(now) != crosses:
+            if now != self._peer:
                 raise Changed
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_S):
-                    await self._wanted.wait()
-            self._wanted.clear()
-
-    def _crosses(self, peer: Peer) -> tuple[Any, ...]:
-        return peer.fingerprint, peer.exports, peer.imports, peer.address, peer.listen
+            for client in (*self._out.values(), *self._in.values()):
+                if client.error is not None:
+                    raise client.error
+            await asyncio.sleep(_POLL_S)
 
     async def _give(self, line: Line) -> None:
-        packet, _ = await self._kg.peer_give(self._peer.name, line.peer)
+        packet, _, _ = await self._kg.peer_give(self._peer.name, line.peer)
         self._ours.clear()
         line.send(KEYS, packet)
         await line.flush()
@@ -465,8 +467,7 @@ async def _forever(layout: Layout, name: str, key: bytes, der: bytes) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)
-    config = load(layout.config)
-    audit = Audit(layout.audit(role), "bridge", int(time.time()), config.site.id.hex())
+    audit = Audit(layout.audit(role), "bridge", os.getpid(), peerkeys.read(der).site.hex())
     ready.write(
         layout, Ready(role, os.getpid(), name, True), user=pwd.getpwuid(os.geteuid()).pw_name
     )
@@ -496,7 +497,7 @@ async def _again(layout: Layout, name: str, own: Own, audit: Audit) -> None:
         except Changed:
             log.info("what crosses has changed")
             continue
-        except (KgError, ClientError, SealError, LineLost, SiteError, OSError) as error:
+        except (*_HEALS, sqlite3.Error) as error:
             if str(error) != said:
                 said = str(error)
                 log.warning("%s; it is tried again", said)
@@ -508,12 +509,9 @@ async def _again(layout: Layout, name: str, own: Own, audit: Audit) -> None:
 
 
 async def _once(layout: Layout, name: str, own: Own, audit: Audit) -> None:
-    config = load(layout.config)
-    peer = config.peers.get(name)
-    if peer is None:
-        raise KgUnknown(f"{name} is no peer any more")
     async with await KgClient.connect(layout.kg_socket) as kg:
-        await Bridge(layout, config, peer, own, kg, audit).run()
+        peer, rows = await kg.peer_enrol(name)
+        await Bridge(layout, peer, rows, own, kg, audit).run()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,8 +1,9 @@
 """What waits for a peer, and what has come from it: one small database of the bridge's own.
 
 A message lies here, on disk, before its publisher is acknowledged, and goes when the peer has it.
-Bounded: what is too much is the oldest, and is told to `dropped`. Of what has come, a window for each
-boot session of a sender (site, sender, boot, salt) tells what was here before, also after a restart.
+Bounded: what is too much is the oldest, and is told to `dropped`. Of what has come, a window for
+each boot session of a sender (site, sender, boot, salt) tells what was here before, also after a
+restart.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ examples:
 One side listens, the other calls it; both export and import as they like. What is exported as heat
 arrives at the other site under @north/..., with the label heat@north, which its own labels may be
 over. It goes there as it is sealed: neither bridge can read it. All that is given in --export and
---import takes the place of what stood there. A bridge to a new peer begins with the next `sealmq up`.
+--import takes the place of what stood there. A bridge to a new peer begins with the next
+`sealmq up`.
 """
 _FINGERPRINT_EXAMPLES = """\
 examples:

@@ -127,8 +127,8 @@ class Core:
         block: bytes = EMPTY,
         passed: bool = False,
     ) -> tuple[int, bytes]:
-        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. block: TLV. passed: the payload is
-        an m1 already.
+        """(ctr, PUBLISH). topic: checked UTF-8. kind: m1's class. block: TLV. passed: the payload
+        is an m1 already.
 
         With QoS 1 and 2 it is kept.
         """

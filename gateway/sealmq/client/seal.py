@@ -1,5 +1,5 @@
-"""A payload sealed under both layers, in one buffer (SPEC.md 3.1, 3.2); or under the outer one alone,
-where a bridge passes on what another site's client has sealed. Sans-IO.
+"""A payload sealed under both layers, in one buffer (SPEC.md 3.1, 3.2); or under the outer one
+alone, where a bridge passes on what another site's client has sealed. Sans-IO.
 """
 
 from __future__ import annotations

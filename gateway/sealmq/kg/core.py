@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -281,6 +281,10 @@ class Kg:
                     {"label": label, "out": out, "number": row.label, "enrolment": enrolment}
                 )
             return made
+
+    def peer(self, name: str) -> dict[str, Any]:
+        """A peer as the policy in force has it."""
+        return asdict(self._peer(name))
 
     def peer_give(self, peer: str, der: bytes) -> bytes:
         """What its key generator is to have, sealed for that alone: the keys of what is exported,

@@ -216,11 +216,13 @@ class Ops:
     # --- bridge -----------------------------------------------------------------------------------
 
     def peer_enrol(self, peer: Peer, f: Fields) -> dict[str, Any]:
-        return {"clients": self._kg.peer_enrol(_checked_name(f.get("peer")))}
+        name = _checked_name(f.get("peer"))
+        return {"peer": self._kg.peer(name), "clients": self._kg.peer_enrol(name)}
 
     def peer_give(self, peer: Peer, f: Fields) -> dict[str, Any]:
         packet = self._kg.peer_give(_checked_name(f.get("peer")), _bytes(f, "certificate"))
-        return {"packet": packet.hex(), "kseq": self._kg.kseq()}
+        found = self._kg.peer(_checked_name(f.get("peer")))
+        return {"packet": packet.hex(), "kseq": self._kg.kseq(), "peer": found}
 
     def peer_take(self, peer: Peer, f: Fields) -> dict[str, Any]:
         name = _checked_name(f.get("peer"))

@@ -1,8 +1,8 @@
 """[peers] of sealmq.toml: neighbours, the labels that cross, and what follows from each of them.
 
-Each imported label LABEL@PEER is one of the site's labels, which others may be over. Each label that
-crosses has a client of its own, of kind gateway, through which the bridge does all that it does: so
-whoever takes a label or a peer out takes a client out, and the label gets new keys for that.
+Each imported label LABEL@PEER is one of the site's labels, which others may be over. Each label
+that crosses has a client of its own, of kind gateway, through which the bridge does all that it
+does: so whoever takes a label or a peer out takes a client out, and the label gets new keys.
 """
 
 from __future__ import annotations

@@ -15,7 +15,17 @@ import pytest
 from sealmq import peerkeys
 from sealmq.bridge import crossing
 from sealmq.bridge.crossing import Crossing
-from sealmq.bridge.line import CERTIFICATE, MESSAGE, WHO, Line, LineLost, Listener, NotThePeer, Own
+from sealmq.bridge.line import (
+    CERTIFICATE,
+    MESSAGE,
+    TAKEN,
+    WHO,
+    Line,
+    LineLost,
+    Listener,
+    NotThePeer,
+    Own,
+)
 from sealmq.bridge.line import call as call_peer
 from sealmq.bridge.spool import Spool, Waiting
 from sealmq.site.model import Peer
@@ -113,7 +123,8 @@ def test_what_waits_is_there_after_a_restart_in_its_order(tmp_path: Path) -> Non
     spool = Spool(tmp_path / "s.db", lambda gone, why: None)
     assert [w.topic for w in spool.after(0, 9)] == ["t/0", "t/1", "t/2"]
     first = spool.after(0, 1)[0]
-    assert spool.done(first.seq) == first and spool.done(first.seq) is None
+    assert spool.done(first.seq) == first
+    assert spool.done(first.seq) is None
     assert (spool.count, [w.topic for w in spool.after(0, 9)]) == (2, ["t/1", "t/2"])
     assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
 
@@ -128,7 +139,8 @@ def test_what_is_too_much_is_the_oldest_and_is_named(
         spool.put("heat", f"t/{i}", 2, bytes(10))
     assert [w.topic for w in gone] == ["t/0", "t/1"]
     assert [w.topic for w in spool.after(0, 9)] == ["t/2", "t/3", "t/4"]
-    assert spool.count == 3 and spool.bytes == 3 * (64 + 3 + 10)
+    assert spool.count == 3
+    assert spool.bytes == 3 * (64 + 3 + 10)
 
 
 def test_what_has_come_is_known_after_a_restart_and_what_was_refused_is_not(
@@ -217,8 +229,8 @@ def test_nobody_gets_in_by_showing_the_peers_certificate_without_its_key() -> No
             line = Line(reader, writer, b"")
             assert (await line.receive())[0] == WHO
             line.send(CERTIFICATE, SOUTH[0].der)
+            assert await line.receive() == (TAKEN, b""), "it is known now, and nothing more"
             with pytest.raises(LineLost):
-                await line.receive()
                 await line.receive()
             with pytest.raises(LineLost):
                 await call_peer(OTHER[0], to(at))

@@ -1,4 +1,4 @@
-"""Two real sites with brokers of their own, joined by their bridges: what crosses, and what does not.
+"""Two real sites with brokers of their own, joined by their bridges: what crosses, what does not.
 
 One pair for all tests, in their order: the last one takes the peer out.
 """
@@ -141,7 +141,7 @@ class Heard:
 
     async def until(self, true: Callable[[list[str]], bool], seconds: float = 60) -> list[str]:
         async with asyncio.timeout(seconds):
-            while not true(self.texts):
+            while not true(self.texts):  # noqa: ASYNC110 - a message has no event of its own
                 await asyncio.sleep(0.02)
         return self.texts
 
@@ -239,7 +239,8 @@ def test_a_bridge_that_is_killed_loses_and_doubles_nothing(pair: Pair, who: str)
 
     asyncio.run(scene())
     joined(pair)
-    assert pair["north"].dropped() == [] and pair["south"].dropped() == []
+    assert pair["north"].dropped() == []
+    assert pair["south"].dropped() == []
 
 
 def test_what_is_published_while_the_other_site_is_down_comes_when_it_is_back(pair: Pair) -> None:

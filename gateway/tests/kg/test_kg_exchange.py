@@ -106,7 +106,8 @@ def origin(pair: Pair) -> list[object]:
 
 def test_an_exported_label_gets_new_keys_first_and_the_importer_has_them(pair: Pair) -> None:
     assert pair.roots("north", "heat").epoch == 2, "what was sealed before is none of the peer's"
-    assert not pair.same() and origin(pair) == []
+    assert not pair.same()
+    assert origin(pair) == []
     number = pair.roots("north", "heat").label
     assert pair.take(pair.packet("north")) == {"heat": number}
     assert pair.same()
@@ -156,7 +157,8 @@ def test_who_removes_a_peer_gives_the_label_keys_that_it_never_gets(pair: Pair) 
     alone = f'[site]\nname = "north"\nid = "00000001"\n{ALONE}'
     done = pair.kg["north"].apply(parse(alone))
     assert ("heat.to.south", "heat", "removed") in done.left
-    assert pair.roots("north", "heat").epoch == 3 and not pair.same()
+    assert pair.roots("north", "heat").epoch == 3
+    assert not pair.same()
     with pytest.raises(Unknown):
         pair.packet("north")
     pair.take(kept)
@@ -172,7 +174,8 @@ def test_what_is_replayed_changes_nothing_and_an_older_one_takes_nothing_back(pa
     after, kseq = pair.roots("south", "heat@north"), pair.kg["south"].kseq()
     for packet in (old, pair.packet("north")):
         pair.take(packet)
-    assert pair.roots("south", "heat@north") == after and pair.kg["south"].kseq() == kseq
+    assert pair.roots("south", "heat@north") == after
+    assert pair.kg["south"].kseq() == kseq
     assert len(origin(pair)[2]) == 2  # type: ignore[arg-type]
 
 

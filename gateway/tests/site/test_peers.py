@@ -12,7 +12,7 @@ SITE = '[site]\nname = "north"\nid = "01020304"\n'
 LABELS = '[labels]\nheat = []\nplant = ["heat"]\n'
 
 
-def peers(more: str, fingerprint: str = F, side: str = 'listen = "0.0.0.0:8884"') -> str:
+def peers(more: str, fingerprint: str = F, side: str = 'listen = "10.0.0.1:8884"') -> str:
     return f'{SITE}{LABELS}[peers.south]\nfingerprint = "{fingerprint}"\n{side}\n{more}'
 
 
@@ -27,10 +27,10 @@ def test_each_label_that_crosses_has_a_client_and_an_import_is_a_label() -> None
         "water.from.south": ("water@south", "gateway"),
         "air.from.south": ("air@south", "gateway"),
     }
-    assert config.labels["air@south"].suite == 2 and config.labels["water@south"].suite == 1
+    assert [config.labels[n].suite for n in ("air@south", "water@south")] == [2, 1]
     assert config.dominates("plant", "water@south")
     assert not config.dominates("heat", "water@south")
-    assert config.peers["south"].listen == ("0.0.0.0", 8884)
+    assert config.peers["south"].listen == ("10.0.0.1", 8884)
 
 
 def test_a_fingerprint_is_read_as_people_write_it() -> None:

@@ -293,9 +293,9 @@ def is_fresh(seen: Delivered, now_ms: int) -> bool:
 class Inside(NamedTuple):
     """What m3 holds, opened: m1 from `start` on in `body`, and what its header says.
 
-    `label` and `epoch` are m1's, as they are called here; `sender`: 0 for one of another site; `at`: Unix seconds of publishing, or of a will's firing. `tlv`:
-    the families' items, `passes`: the items that go on to readers; `passed`: what they are sealed
-    under a label with, TLV and m1.
+    `label` and `epoch` are m1's, as they are called here; `sender`: 0 for one of another site;
+    `at`: Unix seconds of publishing, or of a will's firing. `tlv`: the families' items, `passes`:
+    the items that go on to readers; `passed`: what they are sealed under a label with, TLV and m1.
     """
 
     body: bytes

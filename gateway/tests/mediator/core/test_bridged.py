@@ -81,7 +81,8 @@ class Joined(World):
         aad = head + tail_m1(AWAY, THERE, HOME)
         buf = bytearray(said["plain"] + bytes(16))
         make(self.low.suite, key).seal_into(nonce, aad, buf, 0, len(said["plain"]))
-        return head + bytes(buf)
+        sealed: bytes = head + bytes(buf)
+        return sealed
 
 
 def taken(world: Joined, m1: bytes, flags: int = 2, number: int = SENSOR) -> Opened:
@@ -222,8 +223,8 @@ export = ["water"]
 """ % ("ab" * 32)
 
 
-def engine() -> Engine[Any]:
-    made: Engine[Any] = Engine([Labels()])
+def engine() -> Engine:
+    made = Engine([Labels()])
     made.load(parse(SITE), [])
     return made
 
