@@ -305,6 +305,13 @@ class Family:
         """
         return ()
 
+    def told(self, rows: Mapping[str, bytes]) -> Iterable[Dep]:
+        """What the key generator's part of this family tells mediators (manifest.py, KgKeeps): all
+        that there is now, by key. Before the first question, and at each change. Gives what cached
+        verdicts may no longer rest on.
+        """
+        return ()
+
     def bearers(
         self, since: Mapping[str, int], rows: Callable[[], Iterable[Record]]
     ) -> Sequence[Record]:

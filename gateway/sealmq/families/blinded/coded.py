@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .bloom import BITS, HASHES, MOST_ONES, Filter, to_bytes
 
@@ -84,14 +84,14 @@ def write_event(event: Event) -> bytes:
 def read_event(raw: bytes) -> Event:
     """BadRow."""
     try:
-        found = json.loads(raw)
-        made = Event(**{**found, "but": tuple(found["but"])})
+        found: dict[str, Any] = json.loads(raw)
+        but, sealed = found["but"], found["sealed"]
+        texts = [found["client"], found["topic"], found["kind"], *but]
     except (ValueError, TypeError, KeyError):
         raise BadRow("no event grant") from None
-    texts = (made.client, made.topic, made.kind, *made.but)
-    if not all(isinstance(text, str) and text for text in texts) or type(made.sealed) is not bool:
+    if not all(isinstance(text, str) and text for text in texts) or type(sealed) is not bool:
         raise BadRow("no event grant")
-    return made
+    return Event(texts[0], texts[1], tuple(but), texts[2], sealed)
 
 
 def write_pair(pair: Pair) -> bytes:

@@ -67,7 +67,7 @@ class Blinded(Family):
         settings.read(config)
         return Change()
 
-    def take(self, rows: Mapping[str, bytes]) -> Iterable[Dep]:
+    def told(self, rows: Mapping[str, bytes]) -> Iterable[Dep]:
         """What the key generator tells, all of it. What had been matched before is forgotten."""
         if rows == self._rows:
             return ()
