@@ -317,6 +317,11 @@ class KgKeeps(Protocol):
     def shown(self, kept: bytes) -> bytes:
         """What the operator has said."""
 
+    def left(
+        self, config: api.Policy, kept: bytes, names: Collection[str], draw: Callable[[int], bytes]
+    ) -> bytes:
+        """What is kept when clients of these names are gone: who bears one later is another one."""
+
     def grants(self, config: api.Policy, kept: bytes) -> Mapping[str, Collection[str]]:
         """As KgPart's."""
 

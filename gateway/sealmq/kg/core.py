@@ -71,7 +71,11 @@ class Kg:
                 "put the id back, under [site]",
             )
         with self._store.transaction() as tx:
+            there = rows.clients(tx).values()
+            gone = {row.name for row in there if not row.removed} - config.clients.keys()
+            notes = kept.leave(tx, self._store.vault, config, frozenset(gone)) if gone else []
             done = self._converge(tx, config)
+            done = replace(done, notes=done.notes + notes)
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None

@@ -66,6 +66,25 @@ def take(tx: Connection, vault: Vault, config: Config, family: str, said: bytes)
     return True
 
 
+def leave(tx: Connection, vault: Vault, config: Config, names: frozenset[str]) -> list[str]:
+    """Clients of these names are gone, for families that are not in force as well; notes."""
+    notes = []
+    for family in rows.keeping(tx):
+        ref = registry.manifest(family).kg_keeps
+        if ref is None:
+            continue
+        before = rows.kept(tx, vault, family)
+        try:
+            part = registry.manifest(family).load(ref)
+            after = part.left(config, before, names, secrets.token_bytes)
+        except Exception as error:
+            raise _fault(error) from error
+        if after != before:
+            rows.keep(tx, vault, family, after)
+            notes.append(f"{family} keeps nothing more of clients that are gone")
+    return notes
+
+
 def shown(tx: Connection, vault: Vault, config: Config, family: str) -> bytes:
     """What the operator is shown of it."""
     part = _part(config, family)

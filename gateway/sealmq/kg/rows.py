@@ -419,6 +419,12 @@ def kept(tx: Connection, vault: Vault, family: str) -> bytes:
     return b"" if blob is None else vault.open(f"kept.{family}", (), blob)
 
 
+def keeping(tx: Connection) -> list[str]:
+    """The families that keep something."""
+    c = schema.kept.c
+    return [r.family for r in tx.execute(select(c.family).order_by(c.family))]
+
+
 def keep(tx: Connection, vault: Vault, family: str, what: bytes) -> None:
     """Insert or replace."""
     tx.execute(delete(schema.kept).where(schema.kept.c.family == family))

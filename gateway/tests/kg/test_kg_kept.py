@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from families.blinded.blinded_site import B_Q1, KEPT, WORDS
+from families.blinded.blinded_site import A_X, B_Q1, KEPT, WORDS
 from kg.helpers import MadeSite
 from kg.test_kg_migrate import to_version_1
 from kg.test_kg_store import scan
@@ -160,3 +160,27 @@ def test_a_row_of_another_family_does_not_open(blinded: Kg, site: MadeSite, stor
         db.execute("UPDATE kept SET family = 'other'")
     with store.transaction() as tx, pytest.raises(StoreBroken):
         whole.check(tx, store.vault)
+
+
+@pytest.mark.parametrize("order", [WITH, ORDER], ids=["in force", "out of the order meanwhile"])
+def test_who_bears_a_name_anew_has_nothing_of_the_one_before(
+    blinded: Kg, site: MadeSite, order: str
+) -> None:
+    text = TEXT.replace('client = "jingfang"', f'client = "{PANEL}"', 1)
+    blinded.keep("blinded", text.encode())
+    line = next(line for line in site.layout.config.read_text().splitlines() if PANEL in line)
+    site.edit(line + "\n", "")
+    if order != WITH:
+        site.edit(WITH, order)
+    done = blinded.apply(site.config)
+    assert "blinded keeps nothing more of clients that are gone" in done.notes
+    site.layout.config.write_text(
+        site.layout.config.read_text()
+        .replace("[clients]\n", f"[clients]\n{line}\n")
+        .replace(order, WITH)
+    )
+    blinded.apply(site.config)
+    assert PANEL not in blinded.kept("blinded").decode()
+    assert not any(key.endswith(PANEL) for key in told(blinded))
+    assert f"e/{A_X}" not in told(blinded)
+    assert f"e/{B_Q1}" in told(blinded)

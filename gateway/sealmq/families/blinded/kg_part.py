@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..api import FamilyConfigError, Policy
-from . import bloom, coded, paper, plain, scoped, settings
+from . import bloom, coded, edit, paper, plain, scoped, settings
 from .plain import BadPlain, Customer, Granted, Kind, Plain
 from .words import RECEIVE, Dnf, Have, asked, holding
 
@@ -72,6 +72,21 @@ def shown(kept: bytes) -> bytes:
     """The text, for operators."""
     found = _load(kept)
     return b"" if found is None else found.text.encode()
+
+
+def left(config: Policy, kept: bytes, names: Collection[str], draw: Draw) -> bytes:
+    """Without these customers, and without event grants of theirs."""
+    held = _load(kept)
+    if held is None:
+        return kept
+    read, text = plain.read(held.text), held.text
+    for event in read.events:
+        if event.client in names:
+            text = edit.revoke(text, "event", event.id)
+    for name in read.customers:
+        if name in names:
+            text = edit.revoke(text, "customer", name)
+    return kept if text == held.text else take(config, kept, text.encode(), draw)
 
 
 def grants(config: Policy, kept: bytes) -> Mapping[str, Collection[str]]:

@@ -217,6 +217,22 @@ def test_no_two_types_or_customers_share_a_filter_and_no_word_is_told() -> None:
     assert abs(sum(share) / len(share) - bloom.MOST_ONES / BITS) < 0.02
 
 
+def test_what_a_customer_has_and_what_it_wants_are_not_compared() -> None:
+    """The same words in both directions give filters that have nothing to do with each other."""
+    text = KEPT + '[customers.jingfang]\nhas = ["class = a"]\nwants = ["class = a"]\n'
+    text = text.replace('[types."stream/b"]\nhas = ["class = statistics"]',
+                        '[types."stream/b"]\nhas = ["class = a"]')  # fmt: skip
+    text = text.replace('[policies."stream/b"]\nlet = ["type = company & service = datamining"]',
+                        '[policies."stream/b"]\nlet = ["class = a"]')  # fmt: skip
+    site = Streaming(kept=text)
+    kind = coded.read_event(site.rows[coded.EVENT + B_Q1]).kind
+    pair = coded.read_pair(site.rows[f"{coded.PAIR}{kind}/jingfang"])
+    assert bloom.Rules(pair.let).within(bloom.Sets(pair.has))
+    assert bloom.Rules(pair.wants).within(bloom.Sets(pair.is_))
+    assert not bloom.Rules(pair.let).within(bloom.Sets(pair.is_))
+    assert not bloom.Rules(pair.wants).within(bloom.Sets(pair.has))
+
+
 def test_definition_9_is_lost_by_the_paper_with_intersection_and_by_nobody_here() -> None:
     """The game: two policies that the adversary names, the filter of one of them. He may have
     others encoded; in the paper's game none with an attribute of the two, here any. Clients who
