@@ -187,6 +187,9 @@ def test_explain_and_the_commands_of_clients_say_what_is_so(stream: Stream) -> N
     done = sealmq("pub", stream.site.path, "--client", "Y", "-t", "stream/a/2/mine", "-m", "x",
                   "--policy-id", ident)  # fmt: skip
     assert "blinded.publish.unknown" in done.stderr
+    answers = json.loads(sealmq("doctor", stream.site.path, "--json", timeout=180).stdout)
+    assert {row["name"]: row["ok"] for row in answers["tries"] if row["ok"] is False} == {}
+    assert "publish without a policy id" in {row["name"] for row in answers["tries"] if row["ok"]}
     done = sealmq("blinded", "grant", stream.site.path, "--customer", "X", "--has", "a >")
     assert done.returncode == 1
     assert "customers.X.has" in done.stderr

@@ -53,6 +53,11 @@ ELSEWHERE = {
             "Emergencies",
         )
     },
+    **{
+        f"gateway/BLINDED.md: Ten minutes{n}": HERE
+        + "test_blinded_page.py::test_the_page_as_it_stands"
+        for n in ("", " 2", " 3", " 4")
+    },
     "gateway/README.md: A broker on another machine": HERE + "test_brokers_external.py::outside",
     "gateway/README.md: What the logs say": "spark/tests/"
     "test_cli.py::test_a_report_over_everything_then_over_what_is_new",

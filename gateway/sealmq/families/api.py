@@ -276,6 +276,11 @@ class Family:
     """
     tlvs: ClassVar[frozenset[int]] = frozenset()
     """TLV types (without the critical bit) that it understands."""
+    few: ClassVar[frozenset[int]] = frozenset()
+    """Of `tlvs`, those of which there are few different values. An answer about a delivery that
+    lies under a grant of the mediators' own, and has no other items, is kept for those with the
+    same.
+    """
     parses: ClassVar[frozenset[Question]] = frozenset()
     """Questions about whose topic or filter `parse` is asked."""
     duties: ClassVar[Duties] = {}

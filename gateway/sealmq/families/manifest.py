@@ -241,11 +241,12 @@ class BenchWhole(Protocol):
 class Bench:
     """What is measured of the family, by modules that are part of a checkout (but `command`).
 
-    `variant`: of `sealmq bench gateway`, as sealmq-VARIANT.
+    `variant`: of `sealmq bench gateway`, as sealmq-VARIANT. A family whose site needs more than
+    settings and records has neither: `variant` is "", `site` None.
     """
 
-    variant: str
-    site: Ref[BenchSite]
+    variant: str = ""
+    site: Ref[BenchSite] | None = None
     wild: Ref[Wild] | None = None
     command: Ref[BenchCommand] | None = None
     whole: Ref[BenchWhole] | None = None

@@ -1,6 +1,6 @@
 """Blinded: policies that mediators enforce and cannot read, after Zhang and others."""
 
-from ..manifest import AuditField, Manifest, Policy, Puts, Ref
+from ..manifest import AuditField, Bench, Doctor, Manifest, Policy, Puts, Ref
 
 MANIFEST = Manifest(
     name="blinded",
@@ -34,5 +34,10 @@ MANIFEST = Manifest(
         "blinded.subscribe.shared": "subscribe without $share",
     },
     audit=(AuditField("policy_id", "The policy id under which it was published.", 16),),
+    bench=Bench(command=Ref("cli.bench"), whole=Ref("bench.whole")),
+    doctor=Doctor(
+        does="Where policies are blinded it publishes and reads without a policy id.",
+        part=Ref("doctor"),
+    ),
     kg_keeps=Ref("kg_part"),
 )

@@ -17,6 +17,7 @@ GONE = "blinded.deliver.gone"
 NOT_LET = "blinded.deliver.not-let"
 NOT_WANTED = "blinded.deliver.not-wanted"
 BROKEN = "blinded.deliver.broken"
+DOCTOR = "blinded.doctor"
 
 RULES = {
     CONNECT: "Anybody may connect.",
@@ -35,5 +36,6 @@ RULES = {
     GONE: "The event grant under which it was published is no longer there.",
     NOT_LET: "The event's policy does not let the reader have it.",
     NOT_WANTED: "The reader's own policy does not take it.",
+    DOCTOR: "What `sealmq doctor` tries with labels has no policy.",
     BROKEN: "The key generator has told something that it would never have made.",
 }

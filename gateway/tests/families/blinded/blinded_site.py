@@ -34,12 +34,16 @@ WORDS = (
 """Of attributes: what no mediator may have."""
 
 
-def config(encoding: str = "scoped", *, without: str = "") -> Config:
+def config(encoding: str = "scoped", *, without: str = "", more: str = "") -> Config:
     text = '[site]\nname = "s"\nid = "00c0ffee"\n'
     order = (TEMPLATES / "order.toml").read_text(encoding="utf-8")
     text += order + (TEMPLATES / "streaming.toml").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not (without and line.startswith(without + " "))]
-    return parse("\n".join(lines).replace('"scoped"', f'"{encoding}"'))
+    return parse(
+        "\n".join(lines)
+        .replace("[clients]\n", f"[clients]\n{more}")
+        .replace('"scoped"', f'"{encoding}"')
+    )
 
 
 class Streaming:
@@ -95,7 +99,7 @@ class Streaming:
             got = conn.subscribe("stream/#", 0, self.now)
             if got.allow:
                 conn.subscribed(got, 0, self.now)
-        tlv = {coded.TLV: bytes.fromhex(ident)}
+        tlv = {coded.TLV: bytes.fromhex(ident)} if ident else {}
         return conn.deliver(topic or TOPICS[ident], "heat", 0, self.now, 0, tlv, grant=grant)
 
     def receivers(self, ident: str) -> list[str]:

@@ -102,8 +102,24 @@ def test_every_rule_that_a_client_may_meet(site: Streaming) -> None:
     found.append(site.deliver("X", A_X))
     met = {vote.rule for one in found for vote in one.votes if vote.family == "blinded"}
     # What is no filter labels have refused already.
-    assert met == set(RULES) - {"blinded.subscribe.malformed"}
+    assert met == set(RULES) - {"blinded.subscribe.malformed", "blinded.doctor"}
     assert site.faults == []
+
+
+def test_the_doctor_s_tries_pass_on_its_topics_and_nobody_else_does() -> None:
+    site = Streaming()
+    site.config = config(more='inspector = { label = "heat", kind = "assessor" }\n')
+    site.engine.reload(site.config)
+    doctor = "inspector"
+    assert site.conn(doctor).subscribe("sealmq-doctor/#", 0, 0).allow
+    for client, topic, may in (
+        (doctor, "sealmq-doctor/low", True),
+        (doctor, "sealmq-doctor/unbound/any", False),
+        (doctor, "stream/a/1", False),
+        ("jingfang", "sealmq-doctor/low", False),
+    ):
+        assert site.publish(None, topic, client=client).allow is may, (client, topic)
+        assert site.deliver(client, "", topic, grant=None).allow is may, (client, topic)
 
 
 def test_an_event_goes_to_mediators_alone_with_its_id_and_what_matched_is_audited() -> None:
@@ -136,6 +152,23 @@ def test_longer_prefixes_are_not_covered_by_a_grant_of_a_shorter_one() -> None:
         assert site.publish("ab" * 8, topic).rule == "blinded.publish.elsewhere", topic
     # At the reader's mediator once more: it may have changed since.
     assert site.deliver("miner", "ab" * 8, "stream/b/2").rule == "blinded.deliver.gone"
+
+
+def test_answers_are_kept_and_a_change_ends_those_that_it_reaches() -> None:
+    site = Streaming()
+    assert site.publish(A_X).allow
+    assert site.publish(A_Y).allow
+    before = {(c, i): site.deliver(c, i) for c in ("X", "Y") for i in (A_X, A_Y)}
+    assert all(site.deliver(*key) is kept for key, kept in before.items())
+    site.change(grant={"customer": "X", "has": ["type = individual & consumer = Y"]})
+    after = {key: site.deliver(*key) for key in before}
+    assert [key for key in before if after[key] is before[key]] == [("Y", A_X), ("Y", A_Y)]
+    assert after["X", A_Y].allow
+    site.change(revoke={"event": A_X})
+    assert site.deliver("Y", A_Y) is before["Y", A_Y]
+    assert site.deliver("Y", A_X).rule == "blinded.deliver.gone"
+    site.change(event={"id": A_X, "client": "jingfang", "topic": "stream/a/1"})
+    assert site.deliver("Y", A_X).rule == "blinded.deliver.not-let"
 
 
 # --- attacks --------------------------------------------------------------------------------------
