@@ -73,6 +73,20 @@ def test_it_lies_sealed_and_survives_a_start(
         other.close()
 
 
+def test_whoever_a_mediator_says_has_matched_has_no_key_by_that(blinded: Kg) -> None:
+    """Against a mediator that matches everybody labels' keys are left, and a grant's."""
+    text = TEXT.replace(f'id = "{B_Q1}"', f'id = "{B_Q1}"\nsealed = true')
+    blinded.keep("blinded", text.encode())
+    shown = blinded.snapshot()
+    ring = Keyring(bytes.fromhex(shown["site"]), 1, shown)
+    label = {one.name: one.number for one in ring.labels.values()}
+    client = {one.name: one.number for one in ring.clients.values()}
+    # A reader beside is told nothing that opens what is sealed for the label.
+    assert ring.records_for(label["m2-ctrl"], label["m1-ctrl"]) == []
+    assert ring.records_for(label["monitor"], label["m1-ctrl"]) != []
+    assert ring.grants["blinded", B_Q1].holders == {client[PANEL]}
+
+
 def test_what_cannot_be_kept_changes_nothing(blinded: Kg, monkeypatch: pytest.MonkeyPatch) -> None:
     blinded.keep("blinded", TEXT.encode())
     before = blinded.kseq(), told(blinded)

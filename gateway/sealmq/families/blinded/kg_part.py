@@ -157,8 +157,8 @@ def _rows(
     for kind, ident in opaque.items():
         dnf, is_ = read.policies[kind.policy], read.is_(kind)
         for name, customer in customers.items():
-            pair = _pair(_key(kept, kind, name), dnf, is_, customer)
-            yield f"{coded.PAIR}{ident}/{name}", coded.write_pair(pair)
+            key = _key(kept, kind, name)
+            yield f"{coded.PAIR}{ident}/{name}", _ENCODED.row(key, dnf, is_, customer)
 
 
 def _opaque(kept: Kept, kind: Kind) -> str:
@@ -174,6 +174,30 @@ def _key(kept: Kept, kind: Kind, customer: str) -> bytes:
 
 def _event(read: Plain, event: Granted, ident: str) -> coded.Event:
     return coded.Event(event.client, event.topic, read.but(event), ident, event.sealed)
+
+
+class _Encoded:
+    """Rows that were encoded before. A key is of its epochs, and those of what is encoded: so what
+    a change does not reach costs nothing.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size = most, 0
+        self._rows: dict[bytes, bytes] = {}
+
+    def row(self, key: bytes, dnf: Dnf, is_: tuple[Have, ...], customer: Customer) -> bytes:
+        found = self._rows.get(key)
+        if found is None:
+            found = coded.write_pair(_pair(key, dnf, is_, customer))
+            if self._size + len(found) > self._most:
+                self._rows.clear()
+                self._size = 0
+            self._rows[key] = found
+            self._size += len(found)
+        return found
+
+
+_ENCODED = _Encoded(128 << 20)
 
 
 def _pair(key: bytes, dnf: Dnf, is_: tuple[Have, ...], customer: Customer) -> coded.Pair:

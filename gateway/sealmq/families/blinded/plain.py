@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ from sealmq.near import near
 from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_topic, is_reserved
 
-from .coded import ID, below
+from .coded import ID
 from .words import ACTION, PUBLISH, RECEIVE, BadWords, Dnf, Have, having, policy
 
 MOST_CUSTOMERS = 20_000
@@ -90,6 +91,8 @@ class Plain:
     types: Mapping[str, tuple[Have, ...]]
     policies: Mapping[str, Dnf]
     events: tuple[Granted, ...]
+    prefixes: tuple[str, ...]
+    """Of types and policies, in order."""
 
     def kind(self, event: Granted) -> Kind:
         """By the longest prefixes of its topic."""
@@ -104,8 +107,9 @@ class Plain:
 
     def but(self, event: Granted) -> tuple[str, ...]:
         """Prefixes below its topic that have a type or a policy of their own."""
-        own = {*self.policies, *self.types}
-        return tuple(sorted(one for one in own if one != event.topic and below(one, event.topic)))
+        at = bisect_left(self.prefixes, event.topic + "/")
+        end = bisect_left(self.prefixes, event.topic + "0")  # 0 comes next after /
+        return self.prefixes[at:end]
 
     def is_(self, kind: Kind) -> tuple[Have, ...]:
         """What events of the kind have: those of the type, and of the session. A value of the
@@ -132,9 +136,13 @@ def met(dnf: Dnf, had: Iterable[Have]) -> bool:
     return any(all(atom.holds(have) for atom in atoms) for have in had for atoms in dnf)
 
 
-def longest(prefixes: Iterable[str], topic: str) -> str | None:
+def longest(prefixes: Container[str], topic: str) -> str | None:
     """The longest prefix that covers a topic."""
-    return max((one for one in prefixes if below(topic, one)), key=len, default=None)
+    while topic not in prefixes:
+        topic, slash, _ = topic.rpartition("/")
+        if not slash:
+            return None
+    return topic
 
 
 def read(text: str) -> Plain:
@@ -161,7 +169,8 @@ def read(text: str) -> Plain:
         _topic(prefix, "policies")
         _only(row, f"policies.{prefix}", ("let",))
         policies[prefix] = _policy(row.get("let"), f"policies.{prefix}.let")
-    made = Plain(customers, types, policies, tuple(_events(doc.get("events", []))))
+    prefixes = tuple(sorted({*types, *policies}))
+    made = Plain(customers, types, policies, tuple(_events(doc.get("events", []))), prefixes)
     _check_events(made)
     return made
 

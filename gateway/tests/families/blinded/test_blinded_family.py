@@ -226,7 +226,7 @@ def test_a_change_of_policy_gives_new_filters_and_leaves_others_as_they_are() ->
     site.change(update={"policy": "stream/a/1", "let": ["type = individual & consumer = X"]})
     kind = coded.read_event(before[coded.EVENT + A_X]).kind
     other = coded.read_event(before[coded.EVENT + A_Y]).kind
-    # The same words as before, and yet another id and other filters.
+    # The same words as before, and yet another id and other filters; the rest was not encoded anew.
     again = coded.read_event(site.rows[coded.EVENT + A_X]).kind
     assert again != kind
     assert site.rows[f"m/{again}/X"] != before[f"m/{kind}/X"]

@@ -68,6 +68,10 @@ def test_the_longest_prefix_counts_and_leaves_out_longer_ones() -> None:
     assert read.is_(kind) == ({"class": "statistics", "period": "Q1"},)
     assert plain.longest(["heat", "heat/b"], "heat/bc") == "heat"
     assert plain.longest(["heat/b"], "heat") is None
+    assert plain.longest(["/a"], "/a/b") == "/a"
+    more = '[policies."heat/b!"]\nlet = ["a = 1"]\n[policies."heat/b/z/y"]\nlet = ["a = 1"]\n'
+    read = plain.read(BASE + more + EVENT % ("01", "heat/b"))
+    assert read.but(read.events[0]) == ("heat/b/secret", "heat/b/z/y")
 
 
 @pytest.mark.parametrize(
