@@ -95,11 +95,10 @@ class Stream:
             await self.publish(ident, EVENTS[ident], f"{ident} {self._count}")
         end = f"end {self._count}"
         await self.publish(END, "stream/end", end)
-        for name in still:
-            await soon(
-                lambda name=name: f"{end} at {name}: {self.got}",
-                lambda name=name: end in self.got[name],
-            )
+        await soon(
+            lambda: f"{end} at {still}: {self.got}",
+            lambda: all(end in self.got[name] for name in still),
+        )
         return [
             sorted(name for name, got in self.got.items() if f"{ident} {self._count}" in got)
             for ident in idents

@@ -99,8 +99,8 @@ def test_what_cannot_be_kept_changes_nothing(blinded: Kg, monkeypatch: pytest.Mo
             blinded.keep(family, b"")
         with pytest.raises(Bad, match="keeps anything"):
             blinded.kept(family)
-    monkeypatch.setattr(kg_part, "rows", lambda config, kept: [("k", b"x" * (kept_row + 1))])
-    kept_row = kept.MOST_ROW
+    most = kept.MOST_ROW
+    monkeypatch.setattr(kg_part, "rows", lambda config, kept: [("k", b"x" * (most + 1))])
     with pytest.raises(Bad, match="more than fits"):
         blinded.keep("blinded", TEXT.encode() + b"# other\n")
     monkeypatch.undo()
