@@ -122,8 +122,10 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
     one = p.add_mutually_exclusive_group(required=True)
     one.add_argument("--customer", metavar="NAME", help="all of it")
     one.add_argument("--id", metavar="ID", dest="event", help="an event grant's policy id")
-    one.add_argument("--policy", metavar="PREFIX")
-    one.add_argument("--type", metavar="PREFIX")
+    one.add_argument(
+        "--policy", metavar="PREFIX", help="a shorter prefix then says whom events are for"
+    )
+    one.add_argument("--type", metavar="PREFIX", help="a shorter prefix says what events have")
     p = changes(
         "put",
         "put a whole text in the place of what is kept",
