@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from load_family import benches
+from load_family import wholes
 
 
 def main(words: Sequence[str]) -> int:
     """NAME, and the bench's own arguments."""
-    found = {name: (m, b.whole) for name, (m, b) in benches().items() if b.whole is not None}
+    found = wholes()
     if not words or words[0] not in found:
         print(f"family_bench: the first argument is one of {', '.join(found)}", file=sys.stderr)
         return 2
-    manifest, whole = found[words[0]]
-    return manifest.load(whole).main(words[1:])
+    return found[words[0]].main(words[1:])
 
 
 if __name__ == "__main__":

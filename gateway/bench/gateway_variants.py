@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from load_family import benches
+from load_family import benches, site_of
 from load_sites import Variant
 
 from sealmq.cli.init import DEFAULT
@@ -12,8 +12,8 @@ BASE = "mosquitto-tls"
 NATS = "nats"
 LABELS, TWO = "sealmq-labels", "sealmq-workers-2"
 FAMILIES = {
-    name: Variant(f"sealmq-{bench.variant}", name, manifest.load(bench.site).SETTINGS)
-    for name, (manifest, bench) in benches().items()
+    name: Variant(f"sealmq-{bench.variant}", name, site_of(name).SETTINGS)
+    for name, (_, bench) in benches().items()
 }
 """A site under each policy family that has a bench."""
 # As `sealmq init` makes one.

@@ -68,6 +68,7 @@ __all__ = [
 MAX_FRAME = 4 * 1024 * 1024
 SNAPSHOT_LISTS = (
     "labels", "order", "clients", "records", "manifests", "grants", "older_grants", "holders",
+    "told",
 )  # fmt: skip
 """The lists of a snapshot, of which each piece has some entries."""
 CALL_S = 10.0
@@ -221,6 +222,14 @@ class KgClient:
     async def policy(self) -> str:
         """The text of the sealmq.toml in force: the one that was taken over last."""
         return str((await self._call("policy"))["text"])
+
+    async def keep(self, family: str, said: str) -> Applied:
+        """Have a policy family keep that. KgBad, with nothing changed, when it cannot be."""
+        return _applied(await self._call("keep", wait=RELOAD_S, family=family, said=said))
+
+    async def kept(self, family: str) -> str:
+        """What a policy family keeps, as it was given."""
+        return str((await self._call("kept", family=family))["text"])
 
     async def mediators(self) -> list[dict[str, Any]]:
         """Each one that is connected: mediator (its number), pid, and what it said last that it

@@ -166,6 +166,9 @@ HOST: dict[str, Callable[[Sample, Site, Path], None]] = {
 # Those that a test elsewhere runs: which.
 LIBRARY = "test_readme.py::test_the_library_s_samples_run_as_they_stand_and_wait_for_a_gateway_that_is_not_up"  # noqa: E501
 ELSEWHERE = {
+    "gateway/BLINDED.md: As a library": "test_blinded_page.py::test_the_page_as_it_stands",
+    "gateway/BLINDED.md: As a library 2": "test_blinded_page.py::"
+    "test_a_board_publishes_under_a_policy_id",
     "gateway/FAMILIES.md: A toy": "test_families_page.py::"
     "test_the_toy_of_the_page_judges_in_a_started_site",
     "gateway/FAMILIES.md: A toy with a row and a command": "test_families_page.py::"

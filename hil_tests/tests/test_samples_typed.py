@@ -66,6 +66,9 @@ ELSEWHERE = {
         f"gateway/BRIDGE.md: The first joined pair{n}": "gateway/tests/bridge/"
         "test_bridge_page.py::test_the_page_as_it_stands"
         for n in ("", " 2", " 3")
+        f"gateway/BLINDED.md: Ten minutes{n}": HERE
+        + "test_blinded_page.py::test_the_page_as_it_stands"
+        for n in ("", " 2", " 3", " 4")
     },
     "gateway/README.md: A broker on another machine": HERE + "test_brokers_external.py::outside",
     "gateway/README.md: What the logs say": "spark/tests/"

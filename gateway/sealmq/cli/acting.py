@@ -85,7 +85,7 @@ def add_put(parser: argparse.ArgumentParser) -> str:
     for manifest in registry.manifests():
         if puts := manifest.puts:
             parser.add_argument(
-                f"--{puts.option}",
+                f"--{puts.option.replace('_', '-')}",
                 dest=f"put_{puts.option}",
                 metavar=puts.metavar,
                 action="append",

@@ -98,7 +98,7 @@ def add(sub: argparse._SubParsersAction[Any]) -> None:
             f"--{name}", action="append", default=[], help=f"{what}; again for another"
         )
     device.add_argument("--out", help="write the rows into this file as well")
-    _add_gateway(kinds, {m.name: f"sealmq-{b.variant}" for m, b in measured})
+    _add_gateway(kinds, {m.name: f"sealmq-{b.variant}" for m, b in measured if b.site})
     for bench in benches.values():
         bench.add(kinds)
 

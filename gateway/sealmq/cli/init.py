@@ -36,6 +36,9 @@ DEFAULT = "purposes"
 _EXAMPLE_SITES = ("factory",)
 """Those that every policy has a part for; others are a policy's own."""
 
+_KEPT = "kept.toml"
+"""Of what an example brings: what the key generator keeps for the family; no file of the site."""
+
 _EXAMPLES = """\
 examples:
   sealmq init site                                    a site without labels and clients yet
@@ -115,7 +118,9 @@ def run(args: argparse.Namespace) -> int:
                 **({} if chosen is None else {"advertise": told}),
             },
         )
-        config = _build(root, text, key_file, _beside(args.example, family))
+        beside = _beside(args.example, family)
+        kept = {family: beside.pop(_KEPT)} if _KEPT in beside else {}
+        config = _build(root, text, key_file, beside, kept)
     except BaseException:
         if made_key and key_file is not None:
             key_file.unlink(missing_ok=True)
@@ -193,7 +198,13 @@ def _told(host: str, port: int) -> tuple[str, reach.Chosen | None]:
     return reach.written(chosen.address, port), chosen
 
 
-def _build(root: Path, text: str, key_file: Path | None, beside: dict[str, bytes]) -> Config:
+def _build(
+    root: Path,
+    text: str,
+    key_file: Path | None,
+    beside: dict[str, bytes],
+    kept: dict[str, bytes],
+) -> Config:
     root.parent.mkdir(parents=True, exist_ok=True)
     draft = Layout(Path(tempfile.mkdtemp(prefix=f".{root.name}.", dir=root.parent)))
     try:
@@ -204,7 +215,7 @@ def _build(root: Path, text: str, key_file: Path | None, beside: dict[str, bytes
             write_atomically(draft.root / file, content, 0o640)
         write_atomically(draft.salt, secrets.token_bytes(masterkey.SALT_BYTES), 0o600)
         prepare(draft)
-        create(draft, config, masterkey.role_keys(draft, config, key_file).kg)
+        create(draft, config, masterkey.role_keys(draft, config, key_file).kg, kept)
         prepare(draft)
         try:
             os.rename(draft.root, root)

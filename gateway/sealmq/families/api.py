@@ -281,6 +281,11 @@ class Family:
     """
     tlvs: ClassVar[frozenset[int]] = frozenset()
     """TLV types (without the critical bit) that it understands."""
+    few: ClassVar[frozenset[int]] = frozenset()
+    """Of `tlvs`, those of which there are few different values. An answer about a delivery that
+    lies under a grant of the mediators' own, and has no other items, is kept for those with the
+    same.
+    """
     parses: ClassVar[frozenset[Question]] = frozenset()
     """Questions about whose topic or filter `parse` is asked."""
     duties: ClassVar[Duties] = {}
@@ -307,6 +312,13 @@ class Family:
     def apply(self, records: Sequence[Record]) -> Iterable[Dep]:
         """Index these rows: the own FamilyRecords, and those of the types in `records` and `reads`.
         Gives what cached verdicts may no longer rest on.
+        """
+        return ()
+
+    def told(self, rows: Mapping[str, bytes]) -> Iterable[Dep]:
+        """What the key generator's part of this family tells mediators (manifest.py, KgKeeps): all
+        that there is now, by key. Before the first question, and at each change. Gives what cached
+        verdicts may no longer rest on.
         """
         return ()
 

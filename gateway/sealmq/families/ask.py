@@ -66,7 +66,7 @@ class Ask:
     `parse`; `raw` as it arrived. `label` is the message's (deliver) or "". `how` indexes HOWS.
     Times are Unix ms. `deps`, `until`, `volatile` and `counted` are the engine's: what the answer
     has rested on so far, until when it holds, whether it must not be cached, and what was read of
-    counts.
+    counts; `keyed`, that items and grant are part of what it is kept by.
 
     `one_sender`: what a family reads of counts while it is set is counted for a message of this
     sender alone. For what an OnlyFrom rests on, one sender after the other; the family resets it.
@@ -85,6 +85,7 @@ class Ask:
         "counted",
         "deps",
         "how",
+        "keyed",
         "label",
         "notes",
         "now_ms",
@@ -151,6 +152,7 @@ class Ask:
         self._message_id = message_id
         self._age_ms = age_ms
         self._grant = grant
+        self.keyed = False
 
     @property
     def size(self) -> int:
@@ -165,7 +167,7 @@ class Ask:
         critical bit. Under a label (`grant` is None) whoever has the label's topic key and reaches
         the broker can forge them.
         """
-        if self._tlv:
+        if self._tlv and not self.keyed:
             self.volatile = True
         return self._tlv
 
@@ -175,7 +177,7 @@ class Ask:
         client: a mediator has made it, and `tlv` is what families have put (publish, SealToGrant).
         None: it lies under the label. Of deliver alone.
         """
-        if self._grant is not None:
+        if self._grant is not None and not self.keyed:
             self.volatile = True
         return self._grant
 

@@ -134,22 +134,21 @@ class Conn:
         """May it have this message. `label`: the name of m1's label, "" for a public record.
 
         `how` as in SPEC.md 3.3: 0 live, 1 retained, 2 will, 3 queued. `tlv`: the families' items;
-        `grant`: under which the broker's copy lies. With either it is asked about each time.
+        `grant`: under which the broker's copy lies. With either it is asked about each time, unless
+        families say that there are few such items (Family.few).
         """
         slot = self._deliver[how]
-        entry = slot.get(topic)
-        if (
-            entry is not None
-            and now_ms < entry.until
-            and entry.label == label
-            and not tlv
-            and grant is None
-        ):
-            return entry.decision
+        plain = not tlv and grant is None
+        key = topic if plain else self._questions.key_of(topic, tlv, grant)
+        if key:
+            entry = slot.get(key)
+            if entry is not None and now_ms < entry.until and entry.label == label:
+                return entry.decision
         self.ask.fill(
             "deliver", topic, now_ms, label, how, 0, False, size, tlv, message_id, age_ms, grant
         )
-        return self._questions.judge(self.ask, slot, topic)
+        self.ask.keyed = bool(key) and not plain
+        return self._questions.judge(self.ask, slot, key or topic)
 
     def for_sender(self, decision: Decision, client: str) -> Decision:
         """What `deliver` has said, for a message of this client ("": not known whose). To be asked

@@ -89,6 +89,7 @@ class Engine(Questions[Key]):
         self._conns: set[Conn] = set()
         self._made = 0
         self._tickers = overriding(self.order, "tick")
+        self._hearers = overriding(self.order, "told")
         self._rate_rules = frozenset().union(*(family.rate_rules for family in self.order))
         self.opens = any(family.opens for family in self.order)
         """Whether a family's `deliver` looks into the envelope: give it tlv, and so on."""
@@ -172,6 +173,16 @@ class Engine(Questions[Key]):
                 self._judge.lost(family.name, faults.shown(error))
                 self._all_gone()
         self._listen()
+
+    def take_told(self, told: Mapping[str, Mapping[str, bytes]]) -> None:
+        """What the key generator's parts of families tell, by family: all that there is now."""
+        for family in self._hearers:
+            try:
+                self._gone(family.told(told.get(family.name, {})))
+            except Exception as error:  # what it goes by is not what was told: it allows nothing
+                self._fault(family.name, "told", error)
+                self._judge.lost(family.name, faults.shown(error))
+                self._all_gone()
 
     @property
     def lost(self) -> str:

@@ -251,11 +251,12 @@ class BenchWhole(Protocol):
 class Bench:
     """What is measured of the family, by modules that are part of a checkout (but `command`).
 
-    `variant`: of `sealmq bench gateway`, as sealmq-VARIANT.
+    `variant`: of `sealmq bench gateway`, as sealmq-VARIANT. A family whose site needs more than
+    settings and records has neither: `variant` is "", `site` None.
     """
 
-    variant: str
-    site: Ref[BenchSite]
+    variant: str = ""
+    site: Ref[BenchSite] | None = None
     wild: Ref[Wild] | None = None
     command: Ref[BenchCommand] | None = None
     whole: Ref[BenchWhole] | None = None
@@ -311,6 +312,34 @@ class KgPart(Protocol):
         """
 
 
+class KgKeeps(Protocol):
+    """What the key generator has a family keep, and what of it mediators are told, a module: no
+    other process loads it. Pure. `kept` is what `take` gave last, b"" before; it is sealed in the
+    key generator's store, in backups as well. All of it goes by the policy that `configure` took.
+    """
+
+    def take(
+        self, config: api.Policy, kept: bytes, said: bytes, draw: Callable[[int], bytes]
+    ) -> bytes:
+        """What is kept once an operator has said that. `draw` gives so many bytes by chance.
+        FamilyConfigError: it cannot be.
+        """
+
+    def shown(self, kept: bytes) -> bytes:
+        """What the operator has said."""
+
+    def left(
+        self, config: api.Policy, kept: bytes, names: Collection[str], draw: Callable[[int], bytes]
+    ) -> bytes:
+        """What is kept when clients of these names are gone: who bears one later is another one."""
+
+    def grants(self, config: api.Policy, kept: bytes) -> Mapping[str, Collection[str]]:
+        """As KgPart's."""
+
+    def rows(self, config: api.Policy, kept: bytes) -> Iterable[tuple[str, bytes]]:
+        """What mediators are told, by key: Family.told gets it, and nothing else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A family by what others iterate over. Every field has a caller in production."""
@@ -335,6 +364,8 @@ class Manifest:
     (gateway/audit_schema.py)."""
     kg_part: Ref[KgPart] | None = None
     """Which grants there are, that its verdicts may name in SealToGrant, and who holds them."""
+    kg_keeps: Ref[KgKeeps] | None = None
+    """In the place of kg_part: what operators give the key generator alone to keep."""
     made: Made | None = None
     lost: Lost | None = None
     doctor: Doctor | None = None

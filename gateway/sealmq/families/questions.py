@@ -7,7 +7,7 @@ closed set, a rule that is in no table, an empty order. It knows no connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Generic
@@ -48,6 +48,10 @@ LOOKED_AT = 256
 subscriptions changes; with more, all are dropped."""
 
 
+_TAILS = 4096
+"""Combinations of items of which the key is remembered."""
+
+
 class Questions(Generic[K]):
     """`following`: the subscriptions to ask about again (following.py), by keys of type K."""
 
@@ -77,9 +81,25 @@ class Questions(Generic[K]):
         self._seers = overriding(self.order, "see")
         self._greeters = overriding(self.order, "greet")
         self.listens: frozenset[Seen] = frozenset()
+        self._tails: dict[tuple[object, ...], str] = {}
+        self._few: frozenset[int] = frozenset().union(*(family.few for family in self.order))
         self._listen()
         self.parses = self._judge.parses
         self.parse = self._judge.parse
+
+    def key_of(self, topic: str, tlv: Mapping[int, bytes], grant: tuple[str, str] | None) -> str:
+        """What an answer about a delivery with items is kept by; "": it is kept for no other."""
+        if grant is None or not tlv or not self._few.issuperset(tlv):
+            return ""
+        items = (grant, *tlv.items())
+        tail = self._tails.get(items)
+        if tail is None:
+            if len(self._tails) >= _TAILS:
+                self._tails.clear()
+            shown = "".join(f"{kind:02x}{value.hex()}." for kind, value in tlv.items())
+            # No topic has a NUL in it.
+            tail = self._tails[items] = f"\0{grant[0]}\0{grant[1]}\0{shown}"
+        return topic + tail
 
     def judge(self, ask: Ask, slot: Slot, key: str) -> Decision:
         """Ask the families and keep the answer as long as it may be kept."""

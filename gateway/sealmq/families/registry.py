@@ -189,7 +189,9 @@ def manifest(name: str) -> Manifest:
 def has_kg_part(order: Sequence[str]) -> bool:
     """Whether keys and policy go together: a family of the order has a part of the key generator's.
     UnknownFamily."""
-    return any(manifest(name).kg_part is not None for name in order)
+    return any(
+        (m := manifest(name)).kg_part is not None or m.kg_keeps is not None for name in order
+    )
 
 
 def _manifest(name: str) -> Manifest | None:
@@ -247,7 +249,8 @@ def _family(of: Manifest) -> type[Family]:
                 "hints are by rules that stand in `rules` of its class",
             )
     check_family(found)
-    if of.kg_part is None and any(SealToGrant in duties for duties in found.duties.values()):
+    has_grants = of.kg_part is not None or of.kg_keeps is not None
+    if not has_grants and any(SealToGrant in duties for duties in found.duties.values()):
         raise UnfitFamily(
             of.name,
             f"the policy family {of.name!r} asks for SealToGrant and says of no grant who holds it",

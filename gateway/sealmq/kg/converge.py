@@ -247,7 +247,11 @@ class Converge:
         there = rows.clients(self._tx).items()
         clients = {n: row.number for n, row in there if not (row.disabled or row.removed)}
         changed, notes = grants.converge(
-            self._tx, self._tools.vault, grants.wanted(self._config), clients, self._rotated
+            self._tx,
+            self._tools.vault,
+            grants.wanted(self._tx, self._tools.vault, self._config),
+            clients,
+            self._rotated,
         )
         self.notes += notes
         if changed:

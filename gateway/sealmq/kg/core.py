@@ -24,7 +24,7 @@ from sealmq.site.differences import differences
 from sealmq.site.model import Config, Peer
 from sealmq_spec.identity import Identity
 
-from . import closing, exchange, rows, snapshot
+from . import closing, exchange, kept, rows, snapshot
 from .converge import Converge
 from .errors import Bad, Denied, Unknown
 from .provide import Answered, Provider
@@ -58,6 +58,7 @@ class Kg:
         self._order = Order(self.inst)
         self._provider = Provider(store, config.site.id, self._order, clock)
         self._whole: dict[str, Any] | None = None
+        self._told = kept.Told()
 
     def __repr__(self) -> str:
         return f"<Kg inst={self.inst}>"
@@ -76,7 +77,11 @@ class Kg:
                 "put the id back, under [site]",
             )
         with self._store.transaction() as tx:
+            there = rows.clients(tx).values()
+            gone = {row.name for row in there if not row.removed} - config.clients.keys()
+            notes = kept.leave(tx, self._store.vault, config, frozenset(gone)) if gone else []
             done = self._converge(tx, config)
+            done = replace(done, notes=done.notes + notes)
         done = replace(done, differences=differences(self._config, config))
         self._config = config
         self._whole = None
@@ -98,6 +103,26 @@ class Kg:
         if done.changed:
             self._changed(done.kseq, None)
         return done
+
+    def keep(self, family: str, said: bytes) -> Applied:
+        """Have a policy family keep what comes of `said`. Bad: nothing changed."""
+        with self._store.transaction() as tx:
+            changed = kept.take(tx, self._store.vault, self._config, family, said)
+            done = self._converge(tx, self._config)
+            if changed and not done.changed:
+                done = replace(done, kseq=self._store.rise(tx), changed=True)
+            if changed:
+                done.notes.append(f"{family} keeps something else from now on")
+            # What mediators would be told is made before it is kept: if it cannot be, nothing is.
+            self._told.rows(tx, self._store.vault, self._config)
+        if done.changed:
+            self._changed(done.kseq, None)
+        return done
+
+    def kept(self, family: str) -> bytes:
+        """What an operator is shown of what a policy family keeps."""
+        with self._store.transaction() as tx:
+            return kept.shown(tx, self._store.vault, self._config, family)
 
     def rekey(self, names: list[str], handover_s: int, below: bool) -> Applied:
         """New epochs for labels, with `below` for all that they dominate as well.
@@ -159,7 +184,7 @@ class Kg:
     def snapshot(self, at: int = 0, kseq: int | None = None) -> dict[str, Any]:
         """One piece of what a mediator may know. Changed: kseq is not the present one."""
         if self._whole is None:
-            self._whole = snapshot.build(self._store, self._config)
+            self._whole = snapshot.build(self._store, self._config, self._told)
         return snapshot.piece(self._whole, at, kseq)
 
     def answer(self, packet: bytes, mediator: int) -> tuple[Answered, list[dict[str, Any]]]:

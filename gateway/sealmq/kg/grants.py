@@ -35,17 +35,21 @@ Key = tuple[str, str]
 """A grant's family and name."""
 
 
-def wanted(config: Config) -> dict[Key, frozenset[str]]:
+def wanted(tx: Connection, vault: Vault, config: Config) -> dict[Key, frozenset[str]]:
     """The grants that the families in force want, and the names of those who are to hold each.
     Bad: a family wants what cannot be.
     """
     found: dict[Key, frozenset[str]] = {}
     for family in config.policy.order:
         manifest = registry.manifest(family)
-        if manifest.kg_part is None:
-            continue
         try:
-            wants = manifest.load(manifest.kg_part).grants(config)
+            if manifest.kg_part is not None:
+                wants = manifest.load(manifest.kg_part).grants(config)
+            elif manifest.kg_keeps is not None:
+                kept = rows.kept(tx, vault, family)
+                wants = manifest.load(manifest.kg_keeps).grants(config, kept)
+            else:
+                continue
         except Exception as error:
             fault = of_family(error, "grants")
             if fault is None:

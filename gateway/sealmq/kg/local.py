@@ -5,7 +5,7 @@ The store's lock keeps this and the process apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,18 @@ from .seal import Vault
 from .store import KgStore
 
 
-def create(layout: Layout, config: Config, key: bytes) -> None:
-    """A new store that holds what sealmq.toml says. `key`: the role key, 32 bytes."""
+def create(
+    layout: Layout, config: Config, key: bytes, kept: Mapping[str, bytes] | None = None
+) -> None:
+    """A new store that holds what sealmq.toml says, and what families are given to keep. `key`: the
+    role key, 32 bytes.
+    """
     store = KgStore.create(layout.kg_db, Vault(key, config.site.id), config.site.id)
     try:
-        Kg(store, config).apply(config)
+        kg = Kg(store, config)
+        kg.apply(config)
+        for family, said in (kept or {}).items():
+            kg.keep(family, said)
     finally:
         store.close()
 

@@ -30,7 +30,8 @@ _TO_5 = (
     "CREATE TABLE older_grants (number INTEGER NOT NULL, epoch INTEGER NOT NULL, "
     "family TEXT NOT NULL, name TEXT NOT NULL, secret BLOB NOT NULL, PRIMARY KEY (number, epoch))",
 )
-_STEPS = {1: _TO_2, 2: _TO_3, 3: _TO_4, 4: _TO_5}
+_TO_6 = ("CREATE TABLE kept (family TEXT NOT NULL, secret BLOB NOT NULL, PRIMARY KEY (family))",)
+_STEPS = {1: _TO_2, 2: _TO_3, 3: _TO_4, 4: _TO_5, 5: _TO_6}
 
 
 def migrate(tx: Connection, version: int) -> None:

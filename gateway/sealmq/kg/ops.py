@@ -169,6 +169,16 @@ class Ops:
     def policy(self, peer: Peer, f: Fields) -> dict[str, Any]:
         return {"text": self._kg.config.text}
 
+    def keep(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        said = f.get("said")
+        if not isinstance(said, str):
+            raise Bad("said is a text")
+        family = _checked_name(f.get("family"))
+        return _told(self._write(self._kg.keep(family, said.encode("utf-8", "surrogatepass"))))
+
+    def kept(self, peer: Peer, f: Fields) -> dict[str, Any]:
+        return {"text": self._kg.kept(_checked_name(f.get("family"))).decode()}
+
     def rekey(self, peer: Peer, f: Fields) -> dict[str, Any]:
         names = f.get("labels")
         if not isinstance(names, list) or not names:
@@ -252,6 +262,8 @@ _TABLE: dict[str, tuple[str, Callable[[Ops, Peer, Fields], dict[str, Any]]]] = {
     "mediators": (ADMIN, Ops.mediators),
     "hold": (ADMIN, Ops.hold),
     "policy": (ADMIN, Ops.policy),
+    "keep": (ADMIN, Ops.keep),
+    "kept": (ADMIN, Ops.kept),
     "rekey": (ADMIN, Ops.rekey),
     "reopen": (ADMIN, Ops.reopen),
     "enrol": (ADMIN, Ops.enrol),

@@ -451,6 +451,26 @@ def drop_grants(tx: Connection, gone: Iterable[GrantRow]) -> None:
         tx.execute(delete(schema.holders).where(schema.holders.c.number == row.number))
 
 
+def kept(tx: Connection, vault: Vault, family: str) -> bytes:
+    """What a family keeps, or nothing."""
+    c = schema.kept.c
+    blob = tx.execute(select(c.secret).where(c.family == family)).scalar_one_or_none()
+    return b"" if blob is None else vault.open(f"kept.{family}", (), blob)
+
+
+def keeping(tx: Connection) -> list[str]:
+    """The families that keep something."""
+    c = schema.kept.c
+    return [r.family for r in tx.execute(select(c.family).order_by(c.family))]
+
+
+def keep(tx: Connection, vault: Vault, family: str, what: bytes) -> None:
+    """Insert or replace."""
+    tx.execute(delete(schema.kept).where(schema.kept.c.family == family))
+    sealed = vault.seal(f"kept.{family}", (), what)
+    tx.execute(insert(schema.kept).values(family=family, secret=sealed))
+
+
 # --- public packets -----------------------------------------------------------------------------
 
 Place = tuple[int, int, int, int]

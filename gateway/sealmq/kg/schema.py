@@ -17,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 5
+VERSION = 6
 
 metadata = MetaData()
 
@@ -137,6 +137,14 @@ older_grants = Table(
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("family", Text, nullable=False),
     Column("name", Text, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+)
+
+# What operators give a policy family to keep (kept.py). secret: all of it.
+kept = Table(
+    "kept",
+    metadata,
+    Column("family", Text, primary_key=True),
     Column("secret", LargeBinary, nullable=False),
 )
 

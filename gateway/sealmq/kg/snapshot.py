@@ -14,16 +14,20 @@ from sealmq_spec.keys import topic_key
 
 from . import closing, grants, rows
 from .errors import Changed
+from .kept import Told
 from .rows import EpochRow, GrantRow, LabelRow, LinkRow
 from .store import KgStore, counter
 
 PIECE = 5000
+# Of one piece, of what families tell: their rows are of any size.
+PIECE_BYTES = 1 << 20
 _LISTS = (
     "labels", "order", "clients", "records", "manifests", "grants", "older_grants", "holders",
+    "told",
 )  # fmt: skip
 
 
-def build(store: KgStore, config: Config) -> dict[str, Any]:
+def build(store: KgStore, config: Config, told: Told) -> dict[str, Any]:
     """The whole snapshot, ready for JSON. It holds keys: never log it."""
     with store.transaction() as tx:
         labels = {name: row for name, row in rows.labels(tx).items() if not row.removed}
@@ -66,6 +70,8 @@ def build(store: KgStore, config: Config) -> dict[str, Any]:
                 for number, clients in rows.holders(tx).items()
                 for client in sorted(clients)
             ],
+            # What families' parts tell mediators of what they keep.
+            "told": told.rows(tx, store.vault, config),
         }
 
 
@@ -142,13 +148,26 @@ def piece(whole: dict[str, Any], at: int, kseq: int | None) -> dict[str, Any]:
         raise Changed("the keys have changed; begin anew")
     out = {name: whole[name] for name in ("site", "kseq", "policy", "closed")}
     start, room = at, PIECE
-    total = 0
+    total = given = 0
     for name in _LISTS:
         entries = whole[name]
         out[name] = entries[start : start + room]
+        if name == "told":
+            out[name] = _fitting(out[name])
+        given += len(out[name])
         room -= len(out[name])
         start = max(start - len(entries), 0)
         total += len(entries)
-    if at + PIECE < total:
-        out["next"] = at + PIECE
+    if at + given < total:
+        out["next"] = at + given
     return out
+
+
+# The first of these that have PIECE_BYTES together, or the first alone.
+def _fitting(rows: list[list[str]]) -> list[list[str]]:
+    size = 0
+    for count, row in enumerate(rows):
+        size += sum(map(len, row))
+        if count and size > PIECE_BYTES:
+            return rows[:count]
+    return rows

@@ -52,6 +52,8 @@ def _sealed(tx: Connection) -> Iterator[_Sealed]:
     for r in tx.execute(select(schema.older_grants)):
         what = f"grant {r.name} of {r.family}, which is over,"
         yield what, "grants.secret", (r.number, r.epoch), r.secret
+    for r in tx.execute(select(schema.kept)):
+        yield f"what {r.family} keeps", f"kept.{r.family}", (), r.secret
 
 
 # A damaged row may hold any type, and any number.

@@ -53,6 +53,8 @@ def _agreed(snapshot: dict[str, Any], config: Config) -> dict[str, Any]:
     clients = [
         row if still(row) else row | {"disabled": True, "links": []} for row in snapshot["clients"]
     ]
+    # What families were told may have been taken back meanwhile, and no file says so.
+    snapshot = snapshot | {"told": []}
     # Who holds a grant was said out of the policy of then: somebody may have been taken out since.
     if snapshot.get("policy") == config.digest:
         return snapshot | {"clients": clients}

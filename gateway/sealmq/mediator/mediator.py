@@ -622,6 +622,8 @@ class Mediator:
         if ring.inst != site.order.inst:
             site.order = Order(ring.inst)
         before, site.ring = site.ring, ring
+        if ring.told != before.told:
+            site.engine.take_told(ring.told)
         if ring.bearers() != before.bearers():
             self._new_bearers(ring.bearers())
         left = [future for future in self._last_of if not future.done()]
@@ -632,6 +634,8 @@ class Mediator:
         self._last_of = left
         if ring.closed != site.engine.closed:
             self._close_site(ring.closed)
+        if ring.told != before.told:
+            self.follow()
         self.kept_sessions.sweep()
         self.kg_requests.news()
 

@@ -173,6 +173,7 @@ async def build(begin: Begin, shared: Shared, audit: Audit | None = None) -> Run
     engine.close_site(ring.closed)
     engine.counts.blind_ms = begin.blind_ms
     records = engine.load(config, shared.store.records())
+    engine.take_told(ring.told)
     if engine.noted(ring.bearers()) and begin.first:
         records += engine.bearers(ring.bearers(), shared.store.records)
     mediator = Mediator(begin, shared, engine, audit, address)

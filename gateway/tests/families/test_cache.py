@@ -101,6 +101,30 @@ def test_a_message_with_items_never_meets_the_cache_and_one_without_may() -> Non
     assert [deliver({}, ("counter", "own")), deliver(items), deliver({})] == [1, 1, 0]
 
 
+def test_an_answer_about_items_of_which_there_are_few_is_kept_for_the_same_alone() -> None:
+    class Few(Counter):
+        few = frozenset({40})
+
+    counter = Few(lambda ask: (ask.tlv, ask.grant))
+    site = Site(FACTORY, counter)
+    conn = site.conn(SENSOR)
+    own, other = ("counter", "own"), ("counter", "other")
+
+    def deliver(tlv: Mapping[int, bytes], grant: tuple[str, str] | None = own) -> int:
+        return asked(
+            site, counter, lambda: conn.deliver(TOPIC, "m1-temp", 0, 1, 1, tlv, grant=grant)
+        )
+
+    assert [deliver({40: b"57"}), deliver({40: b"57"})] == [1, 0]
+    assert [deliver({40: b"58"}), deliver({40: b"58"}), deliver({40: b"57"})] == [1, 0, 0]
+    assert [deliver({40: b"57"}, other), deliver({40: b"57"})] == [1, 0]
+    assert [deliver({}, None), deliver({40: b"57"})] == [1, 0]
+    # Under the label whoever has its key makes as many as he likes; others are of many.
+    for tlv, grant in (({40: b"57"}, None), ({40: b"57", 41: b""}, own), ({41: b"5"}, own)):
+        assert [deliver(tlv, grant), deliver(tlv, grant)] == [1, 1]
+    assert [deliver({}), deliver({})] == [1, 1]
+
+
 @pytest.mark.parametrize("field", ["size", "message_id", "age_ms"])
 def test_what_the_key_does_not_hold_is_never_cached(field: str) -> None:
     counter = Counter(lambda ask: getattr(ask, field))

@@ -73,10 +73,13 @@ def references(manifest: Manifest) -> Iterator[tuple[Ref[Any], tuple[str, ...]]]
         yield manifest.made.rows, ("__call__",)
     if manifest.kg_part:
         yield manifest.kg_part, ("grants",)
+    if manifest.kg_keeps:
+        yield manifest.kg_keeps, ("take", "shown", "left", "grants", "rows")
     if manifest.doctor:
         yield manifest.doctor.part, ("put_in", "take_out", "as_sent", "tries")
     if manifest.bench:
-        yield manifest.bench.site, ("SETTINGS", "put_in", "as_sent", "held", "judging")
+        if manifest.bench.site is not None:
+            yield manifest.bench.site, ("SETTINGS", "put_in", "as_sent", "held", "judging")
         assert (manifest.bench.command is None) == (manifest.bench.whole is None)
         for ref, has in (
             (manifest.bench.wild, ("__call__",)),

@@ -10,7 +10,9 @@ import pytest
 
 from sealmq.kgtypes import Hello
 from sealmq.mediator import keysource
-from sealmq.mediator.keysource import KeySource
+from sealmq.mediator.keysource import KeySource, NoKeys
+from sealmq.site.config import loads
+from sealmq.store import CacheBlob
 
 
 class Kg:
@@ -56,5 +58,50 @@ def test_each_connection_is_greeted_and_inst_stays(monkeypatch: pytest.MonkeyPat
         assert first.greeted == [7] * 4
         assert second.greeted == [7]
         assert await source.draw() == 2
+
+    asyncio.run(story())
+
+
+class Kept(Nowhere):
+    """A store that has what was committed last."""
+
+    blob: bytes | None = None
+
+    async def commit(self, records: list[Any]) -> None:
+        (record,) = records
+        assert isinstance(record, CacheBlob)
+        self.blob = record.blob
+
+    def cache(self, name: str) -> bytes | None:
+        return self.blob
+
+
+def test_a_copy_says_nothing_to_families_and_a_changed_one_says_nothing_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an operator has taken back meanwhile no file says."""
+    config = loads('[site]\nname = "s"\nid = "00c0ffee"\n')
+    told = [["blinded", "m/kind/X", "00ff"]]
+    whole = {"kseq": 1, "policy": config.digest, "labels": [], "clients": [], "told": told}
+
+    class Full(Kg):
+        async def snapshot(self) -> dict[str, Any]:
+            return whole
+
+    monkeypatch.setattr(keysource, "Keyring", lambda site, inst, snapshot: None)
+
+    async def story() -> None:
+        store = Kept()
+        source = KeySource(Path("kg.sock"), 7, store, bytes(32))  # type: ignore[arg-type]
+        await source.fetch(Full())  # type: ignore[arg-type]
+        assert source.snapshot["told"] == told
+        assert store.blob is not None
+        again = KeySource(Path("kg.sock"), 7, store, bytes(32))  # type: ignore[arg-type]
+        await again._from_copy(config)
+        assert again.snapshot["told"] == []
+        assert store.blob is not None
+        store.blob = store.blob[:-20] + bytes((store.blob[-20] ^ 1,)) + store.blob[-19:]
+        with pytest.raises(NoKeys, match="does not open"):
+            await again._from_copy(config)
 
     asyncio.run(story())

@@ -178,6 +178,10 @@ class Keyring:
         mine = [made for made in self.grants.values() if not made.holders]
         mine += [_grant(row, frozenset()) for row in snapshot.get("older_grants", ())]
         self._of_nobody = {(made.number, made.epoch): made for made in mine}
+        # What the key generator's parts of families tell: by family, and by key.
+        self.told: dict[str, dict[str, bytes]] = {}
+        for family, key, text in snapshot.get("told", ()):
+            self.told.setdefault(family, {})[key] = bytes.fromhex(text)
         # By label and how.
         self._sealers: dict[tuple[int, int], Sealer] = {}
         # By a grant's number, epoch and how.

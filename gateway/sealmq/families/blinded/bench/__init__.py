@@ -1,0 +1,1 @@
+"""`sealmq bench blinded`: what matching costs."""

@@ -1,0 +1,1 @@
+"""`sealmq blinded`, for operators: what the key generator alone keeps."""
