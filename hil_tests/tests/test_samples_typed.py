@@ -63,9 +63,13 @@ ELSEWHERE = {
             "Ratings",
             "Which rules find what",
         )
+    },
+    **{
         f"gateway/BRIDGE.md: The first joined pair{n}": "gateway/tests/bridge/"
         "test_bridge_page.py::test_the_page_as_it_stands"
         for n in ("", " 2", " 3")
+    },
+    **{
         f"gateway/BLINDED.md: Ten minutes{n}": HERE
         + "test_blinded_page.py::test_the_page_as_it_stands"
         for n in ("", " 2", " 3", " 4")
