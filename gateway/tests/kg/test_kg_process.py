@@ -278,7 +278,7 @@ def told_as(uid: int, path: Path) -> str:
 
 
 OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
-       "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy",
+       "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy", "keep", "kept",
        "mediators"]  # fmt: skip
 
 

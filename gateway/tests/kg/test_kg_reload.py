@@ -49,6 +49,7 @@ def test_what_a_mediator_gets_is_no_root(site: MadeSite, store: KgStore, kg: Kg)
         "grants",
         "older_grants",
         "holders",
+        "told",
         "policy",
         "closed",
     }
