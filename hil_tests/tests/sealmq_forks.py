@@ -31,6 +31,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -520,10 +521,10 @@ def _remember_keys(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 new = kept.with_suffix(f".{os.getpid()}")
                 new.touch(0o600)
-                new.write_bytes(keys.kg + keys.mediator_cache + keys.backup)
+                new.write_bytes(b"".join(getattr(keys, each.name) for each in fields(keys)))
                 new.replace(kept)
             return keys
-        return masterkey.RoleKeys(raw[:32], raw[32:64], raw[64:])
+        return masterkey.RoleKeys(*(raw[at : at + 32] for at in range(0, len(raw), 32)))
 
     masterkey.derive = remembered
 
