@@ -52,6 +52,7 @@ ELSEWHERE = {
             "What readers say",
             "Signed assertions",
             "Emergencies",
+            "After a restore",
         )
     },
     **{

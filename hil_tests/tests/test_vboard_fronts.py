@@ -21,10 +21,17 @@ def test_a_pty_is_plugged_and_unplugged(tmp_path: Path) -> None:
         for time_ in range(3):
             fd = os.open(made.pty, os.O_RDWR | os.O_NOCTTY)
             os.write(fd, SYNC * 2)
-            heard = hear(fd, SYNCED * 2)
             if not time_:
                 # What it said to nobody, when it was switched on, is lost.
-                assert heard == SYNCED * 2
+                assert hear(fd, SYNCED * 2) == SYNCED * 2
+            else:
+                # What is said while the board notices that the last host has left may be thrown
+                # away with what that one left: esptool asks again, too.
+                for _ in range(60):
+                    if select.select([fd], [], [], 1)[0]:
+                        break
+                    os.write(fd, SYNC * 2)
+                hear(fd, SYNCED)
             os.write(fd, SYNC)
             os.close(fd)  # leaves its answer unread
 

@@ -18,7 +18,7 @@ from sealmq_spark.contracts import columns
 from sealmq_spark.measures.columns import MOST
 from sealmq_spark.measures.disclosures import disclosures
 
-NAMES = ["site", "topic", "client", "purpose", "under", "first", "last", "count"]
+NAMES = ["site", "topic", "client", "policy_id", "purpose", "under", "first", "last", "count"]
 
 
 def test_who_got_what(spark: SparkSession) -> None:
@@ -58,15 +58,15 @@ def test_who_got_what(spark: SparkSession) -> None:
     assert found.columns == NAMES
     assert rows(found) == sorted(
         [
-            (SITE, "a/b", "panel", "care", "a/#", minute(3), minute(5000), 117),
-            (SITE, "a/b", "panel", "billing", "a/b", minute(1), minute(1), 1),
-            (SITE, "a/b", "panel", "care", "a/b", minute(2), minute(2), 2),
-            (SITE, "a/b", "pump", "care", "a/#", minute(3), minute(3), 3),
-            (SITE, "a/c", "panel", "care", "a/#", minute(4), minute(4), 4),
-            (OTHER_SITE, "a/b", "panel", "care", "a/#", minute(5), minute(5), 5),
-            (SITE, "a/b", "panel", "", "", minute(6), minute(9), 12),
-            (SITE, "a/b", "z", "", "", minute(1), minute(2), MOST),
-            (SITE, "late", "panel", "", "", LAST, LAST, 1),
+            (SITE, "a/b", "panel", "", "care", "a/#", minute(3), minute(5000), 117),
+            (SITE, "a/b", "panel", "", "billing", "a/b", minute(1), minute(1), 1),
+            (SITE, "a/b", "panel", "", "care", "a/b", minute(2), minute(2), 2),
+            (SITE, "a/b", "pump", "", "care", "a/#", minute(3), minute(3), 3),
+            (SITE, "a/c", "panel", "", "care", "a/#", minute(4), minute(4), 4),
+            (OTHER_SITE, "a/b", "panel", "", "care", "a/#", minute(5), minute(5), 5),
+            (SITE, "a/b", "panel", "", "", "", minute(6), minute(9), 12),
+            (SITE, "a/b", "z", "", "", "", minute(1), minute(2), MOST),
+            (SITE, "late", "panel", "", "", "", LAST, LAST, 1),
         ]
     )
 
@@ -101,7 +101,8 @@ def of_the_log(spark: SparkSession, folder: Path, topic: str) -> Sums:
     audit = spark.read.schema(columns("audit")).json(str(folder))
     found = rows(disclosures(audit).where(f"topic like '{topic.replace('#', '%')}'"))
     assert len({row[0] for row in found}) == 1
-    return {row[1:5]: row[5:] for row in found}
+    assert {row[3] for row in found} == {""}  # no such policy judges there
+    return {row[1:3] + row[4:6]: row[6:] for row in found}
 
 
 def test_a_recorded_log_says_what_the_officer_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -279,16 +279,17 @@ def told_as(uid: int, path: Path) -> str:
 
 OPS = ["hello", "snapshot", "answer", "time", "confirm", "watch", "took", "reload", "rekey",
        "reopen", "enrol", "lend", "clients", "labels", "status", "hold", "policy", "keep", "kept",
-       "mediators"]  # fmt: skip
+       "mediators", "peer-enrol", "peer-give", "peer-take"]  # fmt: skip
 
 
 def test_who_may_what(site: MadeSite) -> None:
     layout, me = site.layout, os.geteuid()
-    assert roles_of(me, layout) == {"mediator", "admin"}
+    assert roles_of(me, layout) == {"mediator", "admin", "bridge"}
     assert roles_of(0, layout) >= {"admin"}
     assert roles_of(54321, layout) == frozenset()
     assert {op: role for op, (role, _) in _TABLE.items()} == {
-        op: "mediator" if i < 7 else "admin" for i, op in enumerate(OPS)
+        op: "mediator" if i < 7 else "bridge" if op.startswith("peer-") else "admin"
+        for i, op in enumerate(OPS)
     }
     if me == 0:
         os.chown(layout.state_of("mediator"), 54321, 54321)
@@ -298,7 +299,7 @@ def test_who_may_what(site: MadeSite) -> None:
         assert roles_of(0, layout, kg) == {"admin"}
         assert roles_of(54322, layout, kg) == {"admin"}
         # the owner's site, brought up by root
-        assert roles_of(0, layout) == {"mediator", "admin"}
+        assert roles_of(0, layout) == {"mediator", "admin", "bridge"}
 
 
 def test_without_a_role_every_operation_is_denied(site: MadeSite, kg: Kg) -> None:

@@ -45,6 +45,9 @@ NOT_COUNTED = {
     **dict.fromkeys(
         (
             "attribute-back",
+            "bridge-down",
+            "bridge-dropped",
+            "bridge-up",
             "broker-away",
             "broker-back",
             "handover-missed",
