@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from sealmq_spec.errors import Malformed, SealError
+from sealmq_spec.errors import Malformed
 from sealmq_spec.topics import check_topic, is_reserved
 
 HOPS = 8
@@ -78,16 +78,3 @@ def read_answer(body: bytes) -> tuple[int, int, str]:
         raise Malformed("an answer that is too short")
     seq, code = struct.unpack_from(">QB", body)
     return seq, code, body[9:].decode(errors="replace")
-
-
-__all__ = [
-    "DROPPED",
-    "HOPS",
-    "OK",
-    "Crossing",
-    "SealError",
-    "answer",
-    "check",
-    "read_answer",
-    "unpack",
-]

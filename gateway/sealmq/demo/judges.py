@@ -19,6 +19,21 @@ from .plot import Attempt
 Judge = Callable[[Evidence, Attempt], Finding]
 
 
+def command_refused(evidence: Evidence, attempt: Attempt, what: str, **told: str) -> Finding:
+    """A command that the mediator took of nobody, and that its client was told of, in an event
+    `refused` with these fields.
+    """
+    found = evidence.records("packet-refused", client=attempt.who, rule=attempt.rule)
+    taken = evidence.records("command", client=attempt.who)
+    finding = Finding("refused" if found and not taken else "not refused")
+    finding.evidence = {"audit": [record["id"] for record in found], "rule": attempt.rule}
+    finding.need(bool(found), f"no packet-refused of rule {attempt.rule} in the audit log")
+    finding.need(not taken, f"the mediator took {len(taken)} commands of {attempt.who}")
+    heard = evidence.events(attempt.who, "refused", what=what, **told)
+    finding.need(bool(heard), "the client was not told that it was refused")
+    return finding
+
+
 # The audit log's word on a refusal.
 def _by_audit(event: str, evidence: Evidence, attempt: Attempt) -> Finding:
     found = [

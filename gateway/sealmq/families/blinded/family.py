@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from sealmq_spec.errors import Malformed
-from sealmq_spec.topics import check_filter, is_reserved
 
 from ..api import (
     Ask,
@@ -30,7 +29,7 @@ from ..api import (
     allow,
     deny,
 )
-from ..shared import GROUP, inner
+from ..shared import GROUP, PUBLIC, asked_filter
 from . import coded, rules, settings
 from .bloom import Rules, Sets
 from .coded import BadRow, Event
@@ -38,7 +37,6 @@ from .coded import BadRow, Event
 NAME = settings.NAME
 _GRANTED = (NAME, coded.GRANT)
 _TO_MEDIATORS = SealToGrant(NAME, coded.GRANT)
-_PUBLIC = "@sm1/"
 _MOST_CACHED = 100_000
 _ASSESSOR = "assessor"
 _DOCTORS = "sealmq-doctor/"
@@ -112,14 +110,11 @@ class Blinded(Family):
 
     def subscribe(self, ask: Ask) -> Verdict:
         try:
-            check_filter(ask.topic)
-            filt = inner(ask.topic)
-            if filt.startswith(_PUBLIC):
-                return allow(rules.RECORD, "public records")
-            if is_reserved(filt):
-                raise Malformed("the filter begins with $, ! or @")
-        except (Malformed, UnicodeEncodeError):
+            filt = asked_filter(ask.topic)
+        except Malformed:
             return deny(rules.MALFORMED, "no filter, or one that begins with $, ! or @")
+        if filt.startswith(PUBLIC):
+            return allow(rules.RECORD, "public records")
         if ask.topic.startswith(GROUP):
             return deny(rules.SHARED, "subscribe without $share: each event is matched")
         client = ask.who.client
@@ -132,7 +127,7 @@ class Blinded(Family):
         )
 
     def deliver(self, ask: Ask) -> Verdict:
-        if not ask.label and ask.topic.startswith(_PUBLIC):
+        if not ask.label and ask.topic.startswith(PUBLIC):
             return allow(rules.RECORD, "a public record")
         # Under a label whoever has its key and reaches the broker puts any id there.
         ident = ask.tlv.get(coded.TLV) if ask.grant == _GRANTED else None

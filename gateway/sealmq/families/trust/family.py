@@ -28,11 +28,10 @@ from ..api import (
     deny,
 )
 from ..filters import covers
-from ..shared import inner
+from ..shared import PUBLIC, inner
 from . import rules, settings
 from .settings import LocalToken, Settings
 
-_PUBLIC = "@sm1/"
 _SHOWN = 5
 _NONE = LocalToken()
 _FOLLOW: tuple[Duty, ...] = (Follow(),)
@@ -77,7 +76,7 @@ class Trust(Family):
             filt = inner(ask.topic)
         except (Malformed, UnicodeEncodeError):
             return deny(rules.SUBSCRIBE_MALFORMED, "this is no filter")
-        if filt.startswith(_PUBLIC):
+        if filt.startswith(PUBLIC):
             return _RECORDS
         deps = (_dep(client),)
         for over in self._token(client).subscribe:
@@ -89,7 +88,7 @@ class Trust(Family):
 
     def deliver(self, ask: Ask) -> Verdict:
         client, topic = ask.who.client, ask.topic
-        if not ask.label and topic.startswith(_PUBLIC):
+        if not ask.label and topic.startswith(PUBLIC):
             return _RECORD
         deps = (_dep(client),)
         for filt in self._token(client).subscribe:

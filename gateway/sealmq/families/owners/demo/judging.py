@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.finding import Finding
+from sealmq.demo.judges import command_refused
 from sealmq.demo.plot import Attempt
 
 from .. import rules
@@ -100,15 +101,7 @@ def private(evidence: Evidence, attempt: Attempt) -> Finding:
 
 
 def let_oneself(evidence: Evidence, attempt: Attempt) -> Finding:
-    found = evidence.records("packet-refused", client=attempt.who, rule=attempt.rule)
-    taken = evidence.records("command", client=attempt.who)
-    finding = Finding("refused" if found and not taken else "not refused")
-    finding.evidence = {"audit": [record["id"] for record in found], "rule": attempt.rule}
-    finding.need(bool(found), f"no packet-refused of rule {attempt.rule} in the audit log")
-    finding.need(not taken, f"the mediator took {len(taken)} commands of {attempt.who}")
-    told = evidence.events(attempt.who, "refused", what="let", rule=attempt.rule)
-    finding.need(bool(told), "the client was not told that it was refused")
-    return finding
+    return command_refused(evidence, attempt, "let", rule=attempt.rule)
 
 
 def let(evidence: Evidence, attempt: Attempt) -> Finding:

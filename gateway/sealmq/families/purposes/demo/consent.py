@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sealmq.demo.evidence import Evidence
 from sealmq.demo.finding import Finding
+from sealmq.demo.judges import command_refused
 from sealmq.demo.plot import Attempt
 
 from . import plot
@@ -110,12 +111,4 @@ def _pulses(evidence: Evidence, client: str) -> set[str]:
 
 
 def reserve_other(evidence: Evidence, attempt: Attempt) -> Finding:
-    found = evidence.records("packet-refused", client=attempt.who, rule=attempt.rule)
-    taken = evidence.records("command", client=attempt.who)
-    finding = Finding("refused" if found and not taken else "not refused")
-    finding.evidence = {"audit": [r["id"] for r in found], "rule": attempt.rule}
-    finding.need(bool(found), f"no packet-refused of rule {attempt.rule} in the audit log")
-    finding.need(not taken, f"the mediator took {len(taken)} reservations of it")
-    told = evidence.events(attempt.who, "refused", what="reserve", topic=attempt.topic)
-    finding.need(bool(told), "the client was not told that it was refused")
-    return finding
+    return command_refused(evidence, attempt, "reserve", topic=attempt.topic)
