@@ -6,7 +6,9 @@ time: the site's folder is locked meanwhile.
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,11 +68,16 @@ def edit(layout: Layout, change: Callable[[Document], None]) -> Config:
                 raise fault from None  # with its line
             error.line = None  # a line of the text that is not written
             raise
-        if new != text:
+        if new != text and (fault is not None or _said(new) != _said(text)):
             mode = layout.config.stat().st_mode & 0o777
             Reserve(layout.root).urgent()
             write_atomically(layout.config, new.encode(), mode)
         return config
+
+
+# tomlkit may write tables in another order though nothing has changed; the file then stays.
+def _said(text: str) -> str:
+    return json.dumps(tomllib.loads(text), sort_keys=True, default=repr)
 
 
 def _fault(text: str, layout: Layout) -> ConfigError | None:
